@@ -1,0 +1,141 @@
+"""The one way to PostgreSQL: transactions with an after-commit line, and a separate pool for looking.
+
+Statements are SQL text with named parameters (`:name`); JSON goes in through `to_json` and comes out as Python
+values. Messages are sent from `after_commit`: rows first, then the message, never the other way round (DESIGN 5).
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, CursorResult, Engine, create_engine, text
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.pool import NullPool
+
+from pipeweave.errors import Unavailable
+
+log = logging.getLogger(__name__)
+
+# Looking must never slow running: lists and pages that take longer than this are cut off.
+READ_TIMEOUT_MS = 5_000
+CONNECT_TIMEOUT_S = 5
+# A process that died in the middle of a transaction must not hold its locks for long.
+IDLE_IN_TRANSACTION_MS = 60_000
+
+
+class Transaction:
+    """An open transaction: statements, the time it began, and what to do once it is durable."""
+
+    def __init__(self, connection: Connection, now: datetime | None = None) -> None:
+        self.connection = connection
+        self.now = now or datetime.now(UTC)
+        self._after: list[Callable[[], None]] = []
+
+    def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> CursorResult[Any]:
+        """Run one statement."""
+        return self.connection.execute(_compiled(statement), parameters or {})
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """Do this after the commit. An error there is logged: the rows are safe, the tick sends what was lost."""
+        self._after.append(action)
+
+    def run_after_commit(self) -> None:
+        """Called once by `Database.transaction`, and by tests that commit on their own."""
+        actions, self._after = self._after, []
+        for action in actions:
+            try:
+                action()
+            except Exception:
+                log.exception("after_commit.failed")
+
+
+class Database:
+    """Connections to one database.
+
+    Args:
+        url: `postgresql://user:password@host:port/name`.
+        pool_size: connections kept open; 0 opens one per transaction (for processes that fork).
+        now: a clock for tests; the process's own by default.
+
+    Raises:
+        Unavailable: from `transaction()` and `reading()`, when PostgreSQL cannot be reached.
+    """
+
+    def __init__(self, url: str, *, pool_size: int = 5, now: Callable[[], datetime] | None = None) -> None:
+        self.url = url
+        self.pool_size = pool_size
+        self._now = now or (lambda: datetime.now(UTC))
+        self._engine = _engine(url, pool_size, f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}")
+        self._reader: Engine | None = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Commit what the block did, then run its after-commit actions; roll back when it raises."""
+        with _reachable():
+            with self._engine.begin() as connection:
+                tx = Transaction(connection, self._now())
+                yield tx
+        tx.run_after_commit()
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """A read-only transaction from a pool of its own, cut off after READ_TIMEOUT_MS."""
+        if self._reader is None:
+            options = f"-c statement_timeout={READ_TIMEOUT_MS} -c default_transaction_read_only=on"
+            self._reader = _engine(self.url, max(1, self.pool_size // 2), options)
+        with _reachable(), self._reader.connect() as connection:
+            yield Transaction(connection, self._now())
+
+    def dispose(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+        if self._reader is not None:
+            self._reader.dispose()
+
+
+@contextmanager
+def _reachable() -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, InterfaceError) as error:
+        # The driver's text names host, port and user, never the password.
+        reason = str(error.orig).strip().splitlines()[0] if error.orig else "no connection"
+        raise Unavailable(f"PostgreSQL cannot be used: {reason}", hint="check DATABASE_URL and the server") from error
+
+
+def _engine(url: str, pool_size: int, options: str) -> Engine:
+    driver_url = url.replace("postgresql://", "postgresql+psycopg2://", 1).replace(
+        "postgres://", "postgresql+psycopg2://", 1
+    )
+    arguments = {
+        "options": options,
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "application_name": "pipeweave",
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+    }
+    common: dict[str, Any] = {
+        "connect_args": arguments,
+        "json_deserializer": orjson.loads,
+        "json_serializer": lambda value: orjson.dumps(value).decode(),
+    }
+    if pool_size == 0:
+        return create_engine(driver_url, poolclass=NullPool, **common)
+    return create_engine(driver_url, pool_size=pool_size, max_overflow=0, pool_timeout=10, pool_pre_ping=True, **common)
+
+
+@functools.lru_cache(maxsize=512)
+def _compiled(statement: str) -> Any:
+    return text(statement)
+
+
+def to_json(value: Any) -> str | None:
+    """A JSON parameter for `CAST(:name AS jsonb)`; None stays NULL."""
+    return None if value is None else orjson.dumps(value).decode()

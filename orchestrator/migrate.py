@@ -1,0 +1,72 @@
+"""The schema: bring it up, say where it stands, throw it away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from pipeweave.orchestrator import partitions
+from pipeweave.orchestrator.database import Database, Transaction
+
+# Two processes that migrate at once: the second waits, then finds nothing to do.
+_LOCK = 0x70697065_77656176
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaStatus:
+    """Where the schema stands: revision ids, `current` None for an empty database."""
+
+    current: str | None
+    latest: str
+    pending: tuple[str, ...]
+
+    @property
+    def is_current(self) -> bool:
+        return not self.pending
+
+
+def upgrade(database_url: str) -> SchemaStatus:
+    """Run every pending migration and make the partitions, in one transaction under an advisory lock."""
+    database = Database(database_url, pool_size=0)
+    with database.transaction() as tx:
+        tx.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": _LOCK})
+        command.upgrade(_config(tx), "head")
+        partitions.ensure(tx, tx.now)
+        return _status(tx)
+
+
+def status(database_url: str) -> SchemaStatus:
+    """Compare the database's revision with the newest one shipped."""
+    with Database(database_url, pool_size=0).transaction() as tx:
+        return _status(tx)
+
+
+def reset(database_url: str) -> SchemaStatus:
+    """Drop everything PipeWeave ever stored and make the schema anew."""
+    with Database(database_url, pool_size=0).transaction() as tx:
+        tx.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": _LOCK})
+        tx.execute("DROP SCHEMA public CASCADE")
+        tx.execute("CREATE SCHEMA public")
+    return upgrade(database_url)
+
+
+def _status(tx: Transaction) -> SchemaStatus:
+    context = MigrationContext.configure(tx.connection, opts={"version_table": "schema_migrations"})
+    current = context.get_current_revision()
+    script = ScriptDirectory.from_config(_config(tx))
+    revisions = [each.revision for each in script.walk_revisions()][::-1]
+    pending = revisions if current is None else revisions[revisions.index(current) + 1 :]
+    return SchemaStatus(current, revisions[-1], tuple(pending))
+
+
+def _config(tx: Transaction) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(files("pipeweave.migrations")).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = tx.connection
+    return config

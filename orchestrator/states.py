@@ -1,0 +1,93 @@
+"""The two state machines, as data: which status may follow which.
+
+`docs/state-machine.md` is the picture of these tables; a test keeps them equal. The only code that writes a status
+is `_move` in task_runs.py and runs.py, and it takes its guard from here.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class RunStatus(StrEnum):
+    """Where a run stands."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    PAUSED = "paused"
+    ERROR_HANDLING = "error_handling"
+    COMPLETED = "completed"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return not RUN_MOVES[self]
+
+
+class TaskStatus(StrEnum):
+    """Where a task run stands (DESIGN 4)."""
+
+    PENDING = "pending"
+    READY = "ready"
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+
+    @property
+    def is_final(self) -> bool:
+        return not TASK_MOVES[self]
+
+
+R, T = RunStatus, TaskStatus
+
+RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
+    R.PENDING: frozenset({R.RUNNING, R.FAILED, R.CANCELLED}),
+    R.RUNNING: frozenset({R.PAUSED, R.ERROR_HANDLING, R.COMPLETED, R.PARTIAL, R.FAILED, R.CANCELLED}),
+    R.PAUSED: frozenset({R.RUNNING, R.FAILED, R.CANCELLED}),
+    R.ERROR_HANDLING: frozenset({R.RUNNING, R.COMPLETED, R.FAILED, R.CANCELLED}),
+    R.COMPLETED: frozenset(),
+    R.PARTIAL: frozenset(),
+    R.FAILED: frozenset(),
+    R.CANCELLED: frozenset(),
+}
+
+TASK_MOVES: dict[TaskStatus, frozenset[TaskStatus]] = {
+    # Straight to running: the worker that completed the only predecessor goes on with it (DESIGN 5).
+    # To waiting: the step is a map and its items were just laid out. To failed: it could not be laid out.
+    T.PENDING: frozenset({T.READY, T.QUEUED, T.RUNNING, T.WAITING, T.COMPLETED, T.FAILED, T.CANCELLED, T.SKIPPED}),
+    T.READY: frozenset({T.QUEUED, T.RUNNING, T.CANCELLED, T.SKIPPED}),
+    T.QUEUED: frozenset({T.READY, T.RUNNING, T.FAILED, T.CANCELLED, T.SKIPPED}),
+    T.RUNNING: frozenset(
+        {T.PENDING, T.READY, T.QUEUED, T.WAITING, T.COMPLETED, T.FAILED, T.TIMEOUT, T.CANCELLED}
+    ),
+    T.WAITING: frozenset({T.PENDING, T.READY, T.COMPLETED, T.FAILED, T.TIMEOUT, T.CANCELLED}),
+    T.COMPLETED: frozenset(),
+    T.FAILED: frozenset(),
+    T.TIMEOUT: frozenset(),
+    T.CANCELLED: frozenset(),
+    T.SKIPPED: frozenset(),
+}
+
+FINAL_RUN = frozenset(status for status, after in RUN_MOVES.items() if not after)
+FINAL_TASK = frozenset(status for status, after in TASK_MOVES.items() if not after)
+OPEN_TASK = frozenset(TaskStatus) - FINAL_TASK
+
+# A live row holds a slot of its task's concurrency limit (DESIGN 4: a slot is a row, never a counter).
+LIVE_TASK = frozenset({T.QUEUED, T.RUNNING, T.WAITING})
+
+
+def task_before(after: TaskStatus) -> tuple[str, ...]:
+    """The statuses from which a task run may move to `after`."""
+    return tuple(sorted(before.value for before, allowed in TASK_MOVES.items() if after in allowed))
+
+
+def run_before(after: RunStatus) -> tuple[str, ...]:
+    """The statuses from which a run may move to `after`."""
+    return tuple(sorted(before.value for before, allowed in RUN_MOVES.items() if after in allowed))

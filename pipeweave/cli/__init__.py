@@ -1,0 +1,70 @@
+"""The `pipeweave` command. Each command lives in a file of its own and is imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from pipeweave.errors import PipeWeaveError
+
+# Command -> "module:attribute". Importing all of them would cost every call a second.
+COMMANDS: dict[str, str] = {
+    "up": "pipeweave.cli.stack:up",
+    "down": "pipeweave.cli.stack:down",
+    "ps": "pipeweave.cli.stack:ps",
+    "demo": "pipeweave.cli.demo:demo",
+    "init": "pipeweave.cli.init:init",
+    "api": "pipeweave.cli.processes:api",
+    "worker": "pipeweave.cli.processes:worker",
+    "beat": "pipeweave.cli.processes:beat",
+    "db": "pipeweave.cli.db:db",
+    "config": "pipeweave.cli.config:config",
+    "token": "pipeweave.cli.token:token",
+    "services": "pipeweave.cli.registry:services",
+    "tasks": "pipeweave.cli.registry:tasks",
+    "pipelines": "pipeweave.cli.registry:pipelines",
+    "trigger": "pipeweave.cli.runs:trigger",
+    "dry-run": "pipeweave.cli.runs:dry_run",
+    "status": "pipeweave.cli.runs:status",
+    "runs": "pipeweave.cli.runs:runs",
+    "cancel": "pipeweave.cli.runs:cancel",
+}
+
+
+class Commands(click.Group):
+    """Finds a command's module by its name, and ends every known error in one line on stderr."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        target = COMMANDS.get(cmd_name)
+        if target is None:
+            return None
+        module, _, attribute = target.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PipeWeaveError as error:
+            print(_one_line(error), file=sys.stderr)
+            ctx.exit(1)
+
+
+def _one_line(error: PipeWeaveError) -> str:
+    parts = [f"pipeweave: {error.code}: {error.detail}"]
+    parts += [f"{each.field}: {each.message}" if each.field else each.message for each in error.errors[:5]]
+    if error.hint:
+        parts.append(error.hint)
+    return "; ".join(" ".join(part.split()) for part in parts)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="pipeweave", prog_name="pipeweave")
+def main() -> None:
+    """Durable, observable pipelines on Celery."""

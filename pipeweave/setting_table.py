@@ -1,0 +1,171 @@
+"""The table of settings: name, kind, meaning. docs/configuration.md shows it; a test keeps the two equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pipeweave import setting_values as values
+
+PREFIX = "PIPEWEAVE_"
+# Left to test runs and benchmarks; nothing in the product reads these.
+RESERVED_PREFIXES = ("PIPEWEAVE_TEST_", "PIPEWEAVE_BENCH_")
+
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table: its name, the field it fills, how it is read and what it means."""
+
+    name: str
+    field: str
+    read: values.Reader
+    about: str
+    also: tuple[str, ...] = ()
+    mask: Callable[[Any], str] | None = None
+    is_used: bool = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name it may be given by, the first one first."""
+        plain = (self.name, *self.also)
+        return plain + tuple(PREFIX + name for name in plain if not name.startswith(PREFIX))
+
+
+def _secret(_: Any) -> str:
+    return values.MASK
+
+
+_DATABASE_ABOUT = "PostgreSQL: postgresql://user:password@host:port/database"
+
+TABLE: tuple[Setting, ...] = (
+    Setting("DATABASE_URL", "database_url", values.database_url, _DATABASE_ABOUT, mask=values.masked_url),
+    Setting("DB_POOL_MAX", "db_pool_max", values.whole(1, 1000), "database connections per process"),
+    Setting(
+        "BROKER_URL",
+        "broker_url",
+        values.broker_url,
+        "Redis or Valkey: redis://:password@host:port/0",
+        mask=values.masked_url,
+    ),
+    Setting(
+        "PIPEWEAVE_SECRET_KEY",
+        "secret_key",
+        values.secret_key,
+        "signs and encrypts; 32 random bytes as hex, the same in every process",
+        mask=_secret,
+    ),
+    Setting(
+        "MODE",
+        "mode",
+        values.one_of("standalone", "serverless"),
+        "standalone: beat drives the tick; serverless: POST /api/tick does",
+    ),
+    Setting(
+        "MAX_CONCURRENCY",
+        "max_concurrency",
+        values.whole(1, 10_000),
+        "task runs at once: processes of a worker, dispatches of a tick",
+    ),
+    Setting(
+        "POLL_INTERVAL_MS",
+        "poll_interval_ms",
+        values.whole(100, 3_600_000),
+        "ms between two ticks",
+        also=("POLL_INTERVAL",),
+    ),
+    Setting("PIPEWEAVE_HOST", "host", values.words, "address the API listens on"),
+    Setting("PORT", "port", values.whole(1, 65535), "port the API listens on"),
+    Setting(
+        "CORS_ORIGINS",
+        "cors_origins",
+        values.origins,
+        "browser origins the API answers, between commas, or *",
+    ),
+    Setting("LOG_LEVEL", "log_level", values.log_level, "minimal, normal or detailed"),
+    Setting(
+        "WORKER_HEARTBEAT_INTERVAL",
+        "worker_heartbeat_interval",
+        values.whole(1000, 3_600_000),
+        "ms between the log lines in which a worker says that it is alive",
+    ),
+    Setting(
+        "PIPEWEAVE_ORCHESTRATOR_URL",
+        "orchestrator_url",
+        values.http_url,
+        "where the CLI and the Client find the API",
+        also=("PIPEWEAVE_BASE_URL",),
+    ),
+    Setting(
+        "PIPEWEAVE_API_TOKEN",
+        "api_token",
+        values.words,
+        "bearer token of the CLI and the Client",
+        mask=_secret,
+    ),
+    Setting("PIPEWEAVE_TENANT", "tenant", values.tenant, "tenant of the CLI, the Client and a worker"),
+    Setting("PIPEWEAVE_DATA_DIR", "data_dir", values.words, "folder of `pipeweave up` and of local storage"),
+    Setting(
+        "STORAGE_BACKENDS",
+        "storage_backends",
+        values.storage_backends,
+        "JSON list of {id, provider, endpoint, bucket, region, credentials, isDefault}",
+        mask=values.masked_backends,
+    ),
+    Setting(
+        "DEFAULT_STORAGE_BACKEND_ID",
+        "default_storage_backend_id",
+        values.words,
+        "one of STORAGE_BACKENDS; without it the one marked isDefault, else the first",
+    ),
+    Setting(
+        "DLQ_RETENTION_DAYS",
+        "dlq_retention_days",
+        values.whole(1, 36_500),
+        "days a dead letter is kept",
+        is_used=False,
+    ),
+    Setting(
+        "IDEMPOTENCY_TTL_SECONDS",
+        "idempotency_ttl_seconds",
+        values.whole(1, 10 * 366 * 86_400),
+        "seconds a result answers for its idempotency key",
+        is_used=False,
+    ),
+    Setting(
+        "MAX_RETRY_DELAY_MS",
+        "max_retry_delay_ms",
+        values.whole(1, 366 * _DAY_MS),
+        "upper bound of any retry's delay, in ms",
+        is_used=False,
+    ),
+    Setting(
+        "MAX_EXECUTION_TIMEOUT",
+        "max_execution_timeout",
+        values.whole(1000, 366 * _DAY_MS),
+        "ms a run may take in all",
+        is_used=False,
+    ),
+)
+
+# DATABASE_URL in parts, as many hosting platforms give it.
+DATABASE_PARTS: dict[str, tuple[str, ...]] = {
+    "host": ("DB_HOST",),
+    "port": ("DB_PORT",),
+    "name": ("DB_NAME", "DB_DATABASE"),
+    "user": ("DB_USER", "DB_USERNAME"),
+    "password": ("DB_PASS", "DB_PASSWORD"),
+    "ssl": ("DB_SSL",),
+}
+
+# Names of older documents that never did anything, with what to use instead.
+INEFFECTIVE: dict[str, str] = {
+    "STORAGE_PROVIDER": "STORAGE_BACKENDS",
+    "LOCAL_STORAGE_BASE_PATH": "STORAGE_BACKENDS",
+    "MAINTENANCE_CHECK_INTERVAL_MS": "POLL_INTERVAL_MS",
+    "DB_ALLOW_EXIT_ON_IDLE": "DB_POOL_MAX",
+}
+# Refused only next to STORAGE_PROVIDER: alone, S3_BUCKET and the like belong to the user's own tasks.
+OLD_STORAGE_PREFIXES = ("S3_", "GCP_", "MINIO_")

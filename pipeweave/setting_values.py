@@ -1,0 +1,205 @@
+"""How the text of an environment variable becomes a value: one small reader per kind.
+
+A reader raises `Unreadable` with what was expected; settings.py adds the variable's name. Nothing here repeats the
+text it was given, which may be a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import orjson
+
+from pipeweave.errors import InvalidId
+from pipeweave.ids import check_name
+
+MIN_SECRET_LENGTH = 32
+PROVIDERS = ("local", "aws-s3", "minio", "gcs")
+MASK = "***"
+
+Reader = Callable[[str], Any]
+
+# What other programs call their levels; ours are minimal, normal and detailed (PROTOCOL 13).
+_LEVELS = {
+    "minimal": "minimal",
+    "warning": "minimal",
+    "error": "minimal",
+    "normal": "normal",
+    "info": "normal",
+    "detailed": "detailed",
+    "debug": "detailed",
+}
+_TRUE, _FALSE = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
+
+
+class Unreadable(ValueError):
+    """The text is not a value of this kind; the message says what is expected."""
+
+
+def words(text: str) -> str:
+    """Any text that is not blank."""
+    if not text.strip():
+        raise Unreadable("must not be empty")
+    return text.strip()
+
+
+def whole(low: int, high: int) -> Reader:
+    """A whole number from `low` to `high`, both included."""
+
+    def read(text: str) -> int:
+        digits = text.strip()
+        if not (digits.isascii() and digits.isdigit()) or not low <= int(digits) <= high:
+            raise Unreadable(f"must be a whole number from {low} to {high}")
+        return int(digits)
+
+    return read
+
+
+def one_of(*allowed: str) -> Reader:
+    """One of these words, in any case."""
+
+    def read(text: str) -> str:
+        word = text.strip().lower()
+        if word not in allowed:
+            raise Unreadable(f"must be {' or '.join(allowed)}")
+        return word
+
+    return read
+
+
+def flag(text: str) -> bool:
+    """true or false, also written 1/0, yes/no, on/off."""
+    word = text.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise Unreadable("must be true or false")
+    return word in _TRUE
+
+
+def log_level(text: str) -> str:
+    """minimal, normal or detailed; the common words warning, info and debug mean the same three."""
+    level = _LEVELS.get(text.strip().lower())
+    if level is None:
+        raise Unreadable("must be minimal, normal or detailed")
+    return level
+
+
+def secret_key(text: str) -> str:
+    """A secret of at least 32 characters; 32 random bytes as hex are best."""
+    if len(text.strip()) < MIN_SECRET_LENGTH:
+        raise Unreadable(
+            f"must have at least {MIN_SECRET_LENGTH} characters; `openssl rand -hex 32` makes one"
+        )
+    return text.strip()
+
+
+def comma_list(text: str) -> tuple[str, ...]:
+    """Words between commas, without blanks around them."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def origins(text: str) -> tuple[str, ...]:
+    """Browser origins between commas (`https://host[:port]`), or `*` alone for any."""
+    listed = comma_list(text)
+    for origin in listed:
+        parts = urlsplit(origin)
+        complete = parts.scheme in {"http", "https"} and parts.netloc and not (parts.path or parts.query)
+        if origin != "*" and not complete:
+            raise Unreadable("must be origins such as https://app.example.com, between commas, or *")
+    return listed
+
+
+def url(*schemes: str, needs_path: bool = False) -> Reader:
+    """An absolute URL with one of these schemes."""
+
+    def read(text: str) -> str:
+        shown = " or ".join(f"{scheme}://" for scheme in schemes)
+        try:
+            parts = urlsplit(text.strip())
+            _ = parts.port
+        except ValueError:
+            raise Unreadable(f"must be a URL that starts with {shown}") from None
+        if parts.scheme not in schemes or not (parts.netloc or parts.path.strip("/")):
+            raise Unreadable(f"must be a URL that starts with {shown}")
+        if needs_path and not parts.path.strip("/"):
+            raise Unreadable("must name the database after the host: postgresql://user@host/database")
+        return text.strip()
+
+    return read
+
+
+def http_url(text: str) -> str:
+    """An http(s) URL, without the slash at its end."""
+    return str(url("http", "https")(text)).rstrip("/")
+
+
+def database_url(text: str) -> str:
+    """A PostgreSQL URL; `postgres://` and `postgresql+psycopg2://` are rewritten to `postgresql://`."""
+    given = str(url("postgresql", "postgres", "postgresql+psycopg2", needs_path=True)(text))
+    return "postgresql://" + given.split("://", 1)[1]
+
+
+def broker_url(text: str) -> str:
+    """A Redis or Valkey URL that kombu's transport takes: over TCP, TLS or a Unix socket."""
+    return str(url("redis", "rediss", "redis+socket")(text))
+
+
+def tenant(text: str) -> str:
+    """A tenant's id."""
+    try:
+        return check_name(text.strip(), "tenant")
+    except InvalidId as error:
+        raise Unreadable(error.hint or error.detail) from None
+
+
+def storage_backends(text: str) -> tuple[Mapping[str, Any], ...]:
+    """A JSON list of `{id, provider, bucket, …}` with ids that differ and at most one default (PROTOCOL 13)."""
+    try:
+        listed = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise Unreadable('must be JSON such as [{"id": "main", "provider": "local", …}]') from None
+    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        raise Unreadable("must be a JSON list of objects")
+    for number, each in enumerate(listed):
+        _check_backend(number, each)
+    ids = [each["id"] for each in listed]
+    twice = sorted({each for each in ids if ids.count(each) > 1})
+    if twice:
+        raise Unreadable(f"has the id {twice[0]!r} more than once")
+    if sum(each.get("isDefault") is True for each in listed) > 1:
+        raise Unreadable("marks more than one backend as isDefault")
+    return tuple(listed)
+
+
+def _check_backend(number: int, backend: Mapping[str, Any]) -> None:
+    if not isinstance(backend.get("id"), str) or not backend["id"]:
+        raise Unreadable(f"[{number}].id must be a text")
+    if backend.get("provider") not in PROVIDERS:
+        raise Unreadable(f"[{number}].provider must be one of {', '.join(PROVIDERS)}")
+    if not isinstance(backend.get("credentials", {}), dict):
+        raise Unreadable(f"[{number}].credentials must be an object")
+    if not isinstance(backend.get("isDefault", False), bool):
+        raise Unreadable(f"[{number}].isDefault must be true or false")
+
+
+def masked_url(text: str) -> str:
+    """The URL with its password (or what stands for one) replaced by ***."""
+    parts = urlsplit(text)
+    if "@" not in parts.netloc:
+        return text
+    account, _, host = parts.netloc.rpartition("@")
+    user, colon, _ = account.partition(":")
+    return urlunsplit(parts._replace(netloc=f"{user}{colon}{MASK if colon else ''}@{host}"))
+
+
+def masked_backends(backends: tuple[Mapping[str, Any], ...]) -> str:
+    """The backends as JSON with every credential replaced by ***."""
+    shown = [
+        {
+            **each,
+            **({"credentials": dict.fromkeys(each["credentials"], MASK)} if "credentials" in each else {}),
+        }
+        for each in backends
+    ]
+    return orjson.dumps(shown).decode()

@@ -1,0 +1,253 @@
+"""Settings: the only reader of environment variables.
+
+Every setting may be given under its own name (`MAX_CONCURRENCY`) or with the prefix (`PIPEWEAVE_MAX_CONCURRENCY`).
+Anything that would silently do nothing is an error instead, with the nearest right name: an unknown `PIPEWEAVE_…`
+name, a slip of the pen in a name of ours, two spellings that disagree, a name that only older documents know.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from difflib import SequenceMatcher, get_close_matches
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from pipeweave.errors import FieldError, InvalidSetting
+from pipeweave.setting_table import (
+    DATABASE_PARTS,
+    INEFFECTIVE,
+    OLD_STORAGE_PREFIXES,
+    PREFIX,
+    RESERVED_PREFIXES,
+    TABLE,
+)
+from pipeweave.setting_values import Unreadable, database_url, flag, whole
+
+# A short name such as DATABASE_URI may well be another program's; one this long that is a slip away from ours is not.
+_DISTINCTIVE_LENGTH = 13
+_SLIP = 0.93
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting's value. Durations keep the unit their environment variable has in its name."""
+
+    database_url: str | None = None
+    broker_url: str | None = None
+    secret_key: str | None = None
+    mode: str = "standalone"
+    tenant: str = "default"
+    max_concurrency: int = 10
+    poll_interval_ms: int = 1000
+    host: str = "127.0.0.1"
+    port: int = 3000
+    cors_origins: tuple[str, ...] = ()
+    db_pool_max: int = 10
+    log_level: str = "normal"
+    worker_heartbeat_interval: int = 30000
+    orchestrator_url: str | None = None
+    api_token: str | None = None
+    data_dir: str = ".pipeweave"
+    storage_backends: tuple[Mapping[str, Any], ...] = ()
+    default_storage_backend_id: str | None = None
+    dlq_retention_days: int = 30
+    idempotency_ttl_seconds: int = 86_400
+    max_retry_delay_ms: int = 86_400_000
+    max_execution_timeout: int = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """An effective value and the variable it came from (`default` where none did); secrets are masked."""
+
+    name: str
+    value: str | None
+    source: str
+    about: str
+    is_used: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    value: Any
+    source: str
+
+
+def load(environ: Mapping[str, str] | None = None) -> Settings:
+    """The settings that these variables give (the process's own by default).
+
+    Raises:
+        InvalidSetting: with one FieldError for each variable that is wrong, unknown or without effect.
+    """
+    return Settings(**{name: given.value for name, given in _read(environ).items()})
+
+
+def explain(environ: Mapping[str, str] | None = None) -> list[SettingRow]:
+    """Every setting with its effective value and where that came from, in the table's order.
+
+    Raises:
+        InvalidSetting: as `load`.
+    """
+    given = _read(environ)
+    defaults = {each.name: each.default for each in fields(Settings)}
+    rows = []
+    for setting in TABLE:
+        origin = given.get(setting.field, _Given(defaults[setting.field], "default"))
+        is_secret = setting.mask is not None and setting.field in given
+        shown = setting.mask(origin.value) if setting.mask and is_secret else _text(origin.value)
+        rows.append(SettingRow(setting.name, shown, origin.source, setting.about, setting.is_used))
+    return rows
+
+
+def _text(value: Any) -> str | None:
+    if value is None or value == ():
+        return None
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _read(environ: Mapping[str, str] | None) -> dict[str, _Given]:
+    """The given values by field. A blank variable counts as not given: compose files and CI pass those."""
+    source = os.environ if environ is None else environ
+    env = {name: text for name, text in source.items() if text.strip()}
+    errors = list(_without_effect(env))
+    given: dict[str, _Given] = {}
+    for setting in TABLE:
+        name = _pick(env, setting.names, errors)
+        if name is not None:
+            try:
+                given[setting.field] = _Given(setting.read(env[name]), name)
+            except Unreadable as error:
+                errors.append(FieldError(name, str(error), "invalid"))
+    _add_database_parts(env, given, errors)
+    _check_default_backend(given, errors)
+    if errors:
+        names = ", ".join(dict.fromkeys(error.field for error in errors))
+        raise InvalidSetting(
+            f"{names} cannot be used", errors=errors, hint="docs/configuration.md lists every setting"
+        )
+    return given
+
+
+def _pick(env: Mapping[str, str], names: tuple[str, ...], errors: list[FieldError]) -> str | None:
+    """The first of these names that is given; an error where two of them disagree."""
+    found = [name for name in names if name in env]
+    for other in found[1:]:
+        if env[other].strip() != env[found[0]].strip():
+            errors.append(
+                FieldError(other, f"says something else than {found[0]}; keep one of them", "conflict")
+            )
+    return found[0] if found else None
+
+
+# --- DATABASE_URL in parts --------------------------------------------------------------------------------
+
+
+def _add_database_parts(env: Mapping[str, str], given: dict[str, _Given], errors: list[FieldError]) -> None:
+    picked = {
+        part: name for part, names in DATABASE_PARTS.items() if (name := _pick(env, _prefixed(names), errors))
+    }
+    if not picked:
+        return
+    if "database_url" in given:
+        stated = _parts_of(given["database_url"].value)
+        for part, name in picked.items():
+            if env[name].strip() != stated.get(part, ""):
+                errors.append(
+                    FieldError(name, "has no effect next to DATABASE_URL; keep one of them", "conflict")
+                )
+        return
+    missing = [DATABASE_PARTS[part][0] for part in ("host", "name", "user") if part not in picked]
+    errors.extend(
+        FieldError(name, f"is needed next to {min(picked.values())}", "required") for name in missing
+    )
+    built = (
+        None if missing else _built_url({part: env[name].strip() for part, name in picked.items()}, errors)
+    )
+    if built:
+        given["database_url"] = _Given(built, ", ".join(picked.values()))
+
+
+def _built_url(parts: Mapping[str, str], errors: list[FieldError]) -> str | None:
+    try:
+        port = whole(1, 65535)(parts.get("port", "5432"))
+    except Unreadable as error:
+        errors.append(FieldError("DB_PORT", str(error), "invalid"))
+        return None
+    try:
+        ssl = "?sslmode=require" if flag(parts.get("ssl", "false")) else ""
+    except Unreadable as error:
+        errors.append(FieldError("DB_SSL", str(error), "invalid"))
+        return None
+    password = ":" + quote(parts["password"], safe="") if "password" in parts else ""
+    account = quote(parts["user"], safe="") + password
+    host = f"[{parts['host']}]" if ":" in parts["host"] else parts["host"]
+    return database_url(f"postgresql://{account}@{host}:{port}/{quote(parts['name'], safe='')}{ssl}")
+
+
+def _parts_of(url: str) -> dict[str, str]:
+    parts = urlsplit(url)
+    return {
+        "host": parts.hostname or "",
+        "port": str(parts.port or 5432),
+        "name": unquote(parts.path.lstrip("/")),
+        "user": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+        "ssl": "true" if "sslmode=require" in parts.query else "false",
+    }
+
+
+def _prefixed(names: tuple[str, ...]) -> tuple[str, ...]:
+    return names + tuple(PREFIX + name for name in names)
+
+
+def _check_default_backend(given: Mapping[str, _Given], errors: list[FieldError]) -> None:
+    wanted, backends = given.get("default_storage_backend_id"), given.get("storage_backends")
+    if wanted and wanted.value not in [each["id"] for each in (backends.value if backends else ())]:
+        errors.append(FieldError(wanted.source, "names no backend of STORAGE_BACKENDS", "unknown"))
+
+
+# --- names that would do nothing --------------------------------------------------------------------------
+
+
+def _known() -> set[str]:
+    parts = (name for names in DATABASE_PARTS.values() for name in _prefixed(names))
+    return {name for setting in TABLE for name in setting.names}.union(parts)
+
+
+def _without_effect(env: Mapping[str, str]) -> Iterator[FieldError]:
+    known = _known()
+    for name in sorted(env.keys() - known):
+        plain = name.removeprefix(PREFIX)
+        if plain in INEFFECTIVE:
+            yield FieldError(
+                name, f"does nothing; use {INEFFECTIVE[plain]}", "ineffective", INEFFECTIVE[plain]
+            )
+        elif "STORAGE_PROVIDER" in env and name.startswith(OLD_STORAGE_PREFIXES):
+            yield FieldError(name, "does nothing; use STORAGE_BACKENDS", "ineffective", "STORAGE_BACKENDS")
+        elif name.startswith(PREFIX) and not name.startswith(RESERVED_PREFIXES):
+            yield _unknown(name, _nearest(name, known))
+        elif slip := _slip(name, known):
+            yield _unknown(name, slip)
+
+
+def _unknown(name: str, nearest: str | None) -> FieldError:
+    meant = f"; did you mean {nearest}?" if nearest else ""
+    return FieldError(name, f"is not a setting{meant}", "unknown", nearest)
+
+
+def _nearest(name: str, known: set[str]) -> str | None:
+    """The nearest right name, in the form that was used: without the prefix where that is how it is known."""
+    close = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    close = close or get_close_matches(name.removeprefix(PREFIX), sorted(known), n=1, cutoff=0.5)
+    return close[0] if close else None
+
+
+def _slip(name: str, known: set[str]) -> str | None:
+    if len(name) < _DISTINCTIVE_LENGTH - 1:
+        return None
+    for right in sorted(known):
+        if len(right) >= _DISTINCTIVE_LENGTH and SequenceMatcher(None, name, right).ratio() >= _SLIP:
+            return right
+    return None
