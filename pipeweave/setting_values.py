@@ -1,11 +1,12 @@
 """How the text of an environment variable becomes a value: one small reader per kind.
 
-A reader raises `Unreadable` with what was expected; settings.py adds the variable's name. Nothing here repeats the
-text it was given, which may be a secret.
+A reader raises `Unreadable` with what was expected; settings.py adds the variable's name. Nothing here
+repeats the text it was given, which may be a secret.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -31,6 +32,7 @@ _LEVELS = {
     "detailed": "detailed",
     "debug": "detailed",
 }
+_PASSWORD_IN_QUERY = re.compile(r"((?:^|&)(?:password|sslpassword)=)[^&]*")
 _TRUE, _FALSE = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
 
 
@@ -154,7 +156,7 @@ def tenant(text: str) -> str:
 
 
 def storage_backends(text: str) -> tuple[Mapping[str, Any], ...]:
-    """A JSON list of `{id, provider, bucket, …}` with ids that differ and at most one default (PROTOCOL 13)."""
+    """A JSON list of `{id, provider, bucket, …}`; ids differ, at most one is the default (PROTOCOL 13)."""
     try:
         listed = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -186,8 +188,9 @@ def _check_backend(number: int, backend: Mapping[str, Any]) -> None:
 def masked_url(text: str) -> str:
     """The URL with its password (or what stands for one) replaced by ***."""
     parts = urlsplit(text)
+    parts = parts._replace(query=_PASSWORD_IN_QUERY.sub(rf"\g<1>{MASK}", parts.query))
     if "@" not in parts.netloc:
-        return text
+        return urlunsplit(parts)
     account, _, host = parts.netloc.rpartition("@")
     user, colon, _ = account.partition(":")
     return urlunsplit(parts._replace(netloc=f"{user}{colon}{MASK if colon else ''}@{host}"))

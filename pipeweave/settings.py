@@ -1,8 +1,9 @@
 """Settings: the only reader of environment variables.
 
-Every setting may be given under its own name (`MAX_CONCURRENCY`) or with the prefix (`PIPEWEAVE_MAX_CONCURRENCY`).
-Anything that would silently do nothing is an error instead, with the nearest right name: an unknown `PIPEWEAVE_…`
-name, a slip of the pen in a name of ours, two spellings that disagree, a name that only older documents know.
+Every setting may be given under its own name (`MAX_CONCURRENCY`) or with the prefix (`PIPEWEAVE_PORT`).
+Anything that would silently do nothing is an error instead, with the nearest right name: an unknown
+`PIPEWEAVE_…` name, a slip of the pen in a name of ours, two spellings that disagree, a name that never had an
+effect.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pipeweave.setting_table import (
 )
 from pipeweave.setting_values import Unreadable, database_url, flag, whole
 
-# A short name such as DATABASE_URI may well be another program's; one this long that is a slip away from ours is not.
+# A short name such as DATABASE_URI may well be another program's; a long one, a slip away from ours, is not.
 _DISTINCTIVE_LENGTH = 13
 _SLIP = 0.93
 
@@ -95,8 +96,8 @@ def explain(environ: Mapping[str, str] | None = None) -> list[SettingRow]:
     rows = []
     for setting in TABLE:
         origin = given.get(setting.field, _Given(defaults[setting.field], "default"))
-        is_secret = setting.mask is not None and setting.field in given
-        shown = setting.mask(origin.value) if setting.mask and is_secret else _text(origin.value)
+        mask = setting.mask if setting.field in given else None
+        shown = mask(origin.value) if mask else _text(origin.value)
         rows.append(SettingRow(setting.name, shown, origin.source, setting.about, setting.is_used))
     return rows
 

@@ -1,0 +1,199 @@
+"""Settings: what is read, what is refused and with which hint, what is shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from pipeweave.errors import FieldError, InvalidSetting
+from pipeweave.setting_table import TABLE
+from pipeweave.settings import Settings, explain, load
+
+
+def refused(environ: dict[str, str]) -> dict[str, FieldError]:
+    with pytest.raises(InvalidSetting) as caught:
+        load(environ)
+    return {error.field: error for error in caught.value.errors}
+
+
+def shown(environ: dict[str, str]) -> dict[str, tuple[str | None, str]]:
+    return {row.name: (row.value, row.source) for row in explain(environ)}
+
+
+def test_nothing_given_means_the_defaults() -> None:
+    assert load({}) == Settings()
+
+
+def test_every_field_has_a_row_in_the_table() -> None:
+    assert {row.field for row in TABLE} == {each.name for each in dataclasses.fields(Settings)}
+
+
+@pytest.mark.parametrize("setting", TABLE, ids=lambda setting: setting.name)
+def test_a_blank_variable_counts_as_not_given(setting: object) -> None:
+    name = setting.name  # type: ignore[attr-defined]
+    assert load({name: "  "}) == Settings()
+
+
+@pytest.mark.parametrize("name", ["MAX_CONCURRENCY", "PIPEWEAVE_MAX_CONCURRENCY"])
+def test_a_setting_is_read_with_and_without_the_prefix(name: str) -> None:
+    assert load({name: "7"}).max_concurrency == 7
+    assert shown({name: "7"})["MAX_CONCURRENCY"] == ("7", name)
+
+
+def test_two_spellings_may_agree_but_not_disagree() -> None:
+    assert load({"PORT": "4000", "PIPEWEAVE_PORT": "4000"}).port == 4000
+    errors = refused({"PORT": "4000", "PIPEWEAVE_PORT": "4001"})
+    assert errors["PIPEWEAVE_PORT"].code == "conflict"
+    assert "PORT" in errors["PIPEWEAVE_PORT"].message
+
+
+def test_an_older_spelling_of_the_poll_interval_is_read_in_milliseconds() -> None:
+    assert load({"POLL_INTERVAL": "5000"}).poll_interval_ms == 5000
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("PIPEWEAVE_MAX_CONCURENCY", "PIPEWEAVE_MAX_CONCURRENCY"),
+        ("PIPEWEAVE_SECRET", "PIPEWEAVE_SECRET_KEY"),
+        ("PIPEWEAVE_DATABASE_URI", "PIPEWEAVE_DATABASE_URL"),
+        ("MAX_CONCURENCY", "MAX_CONCURRENCY"),
+        ("POLL_INTERVALL_MS", "POLL_INTERVAL_MS"),
+        ("WORKER_HEARTBEAT_INTERVAL_MS", "WORKER_HEARTBEAT_INTERVAL"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_right_one(name: str, right: str) -> None:
+    error = refused({name: "5"})[name]
+    assert (error.code, error.expected) == ("unknown", right)
+
+
+@pytest.mark.parametrize(
+    "name", ["DATABASE_URI", "HOST", "S3_BUCKET", "MAX_RETRIES", "MODEL", "PATH", "HOSTNAME"]
+)
+def test_other_programs_variables_are_none_of_our_business(name: str) -> None:
+    assert load({name: "5"}) == Settings()
+
+
+@pytest.mark.parametrize(
+    "name", ["STORAGE_PROVIDER", "PIPEWEAVE_STORAGE_PROVIDER", "MAINTENANCE_CHECK_INTERVAL_MS"]
+)
+def test_a_name_that_never_did_anything_is_refused(name: str) -> None:
+    assert refused({name: "x"})[name].code == "ineffective"
+
+
+def test_old_storage_names_are_refused_next_to_the_old_provider_name() -> None:
+    assert set(refused({"STORAGE_PROVIDER": "s3", "S3_BUCKET": "b"})) == {"STORAGE_PROVIDER", "S3_BUCKET"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("PORT", "0"),
+        ("PORT", "65536"),
+        ("PORT", "3e3"),
+        ("PORT", "+3000"),
+        ("MAX_CONCURRENCY", "0"),
+        ("MAX_CONCURRENCY", "-1"),
+        ("POLL_INTERVAL_MS", "1s"),
+        ("DB_POOL_MAX", "many"),
+        ("MODE", "production"),
+        ("LOG_LEVEL", "loud"),
+        ("DATABASE_URL", "mysql://u@h/d"),
+        ("DATABASE_URL", "postgresql://host"),
+        ("DATABASE_URL", "postgresql://host:port/d"),
+        ("BROKER_URL", "amqp://guest@localhost"),
+        ("BROKER_URL", "redis://"),
+        ("PIPEWEAVE_SECRET_KEY", "short"),
+        ("PIPEWEAVE_TENANT", "a tenant"),
+        ("PIPEWEAVE_ORCHESTRATOR_URL", "localhost:3000"),
+        ("CORS_ORIGINS", "app.example.com"),
+        ("CORS_ORIGINS", "https://app.example.com/path"),
+        ("STORAGE_BACKENDS", "{}"),
+        ("STORAGE_BACKENDS", "[1]"),
+        ("STORAGE_BACKENDS", '[{"provider": "local"}]'),
+        ("STORAGE_BACKENDS", '[{"id": "a", "provider": "ftp"}]'),
+        ("STORAGE_BACKENDS", '[{"id": "a", "provider": "local"}, {"id": "a", "provider": "local"}]'),
+        ("DEFAULT_STORAGE_BACKEND_ID", "nowhere"),
+        ("DLQ_RETENTION_DAYS", "forever"),
+    ],
+)
+def test_a_value_out_of_its_range_is_refused_by_name(name: str, text: str) -> None:
+    assert set(refused({name: text})) == {name}
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    assert set(refused({"PORT": "x", "MODE": "y", "PIPEWEAVE_NOPE": "z"})) == {
+        "PORT",
+        "MODE",
+        "PIPEWEAVE_NOPE",
+    }
+
+
+def test_a_refused_secret_is_not_repeated() -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        load({"PIPEWEAVE_SECRET_KEY": "hunter2", "BROKER_URL": "amqp://u:hunter2@h"})
+    assert "hunter2" not in str(caught.value.to_problem())
+
+
+def test_the_database_may_be_given_in_parts() -> None:
+    parts = {"DB_HOST": "db", "DB_NAME": "pw", "DB_USER": "me", "DB_PASS": "p@ss:/word", "DB_SSL": "true"}
+    assert load(parts).database_url == "postgresql://me:p%40ss%3A%2Fword@db:5432/pw?sslmode=require"
+    assert shown(parts)["DATABASE_URL"][0] == "postgresql://me:***@db:5432/pw?sslmode=require"
+
+
+def test_both_spellings_of_the_database_parts_are_read() -> None:
+    parts = {"DB_HOST": "db", "DB_PORT": "6432", "DB_DATABASE": "pw", "DB_USERNAME": "me", "DB_PASSWORD": "x"}
+    assert load(parts).database_url == "postgresql://me:x@db:6432/pw"
+
+
+def test_database_parts_without_a_host_name_what_is_missing() -> None:
+    assert set(refused({"DB_PASSWORD": "x"})) == {"DB_HOST", "DB_NAME", "DB_USER"}
+
+
+def test_database_parts_next_to_a_url_that_says_otherwise_are_refused() -> None:
+    url = {"DATABASE_URL": "postgresql://me@db/pw"}
+    assert load({**url, "DB_HOST": "db", "DB_PORT": "5432"}).database_url == "postgresql://me@db/pw"
+    assert refused({**url, "DB_HOST": "other"})["DB_HOST"].code == "conflict"
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg2"])
+def test_every_spelling_of_a_postgresql_url_becomes_one(scheme: str) -> None:
+    assert load({"DATABASE_URL": f"{scheme}://u@h/d"}).database_url == "postgresql://u@h/d"
+
+
+def test_secrets_are_masked_where_settings_are_shown() -> None:
+    backends = [{"id": "main", "provider": "minio", "credentials": {"secretKey": "hunter2"}}]
+    rows = shown(
+        {
+            "DATABASE_URL": "postgresql://u:hunter2@h/d?sslpassword=hunter2",
+            "BROKER_URL": "redis://:hunter2@h:6379/0",
+            "PIPEWEAVE_SECRET_KEY": "hunter2" * 8,
+            "PIPEWEAVE_API_TOKEN": "hunter2",
+            "STORAGE_BACKENDS": json.dumps(backends),
+        }
+    )
+    assert "hunter2" not in str(rows)
+    assert rows["BROKER_URL"] == ("redis://:***@h:6379/0", "BROKER_URL")
+
+
+def test_a_default_is_shown_as_a_default() -> None:
+    assert shown({})["PORT"] == ("3000", "default")
+
+
+def test_settings_that_wait_for_their_feature_are_marked() -> None:
+    marked = {row.name for row in explain({}) if not row.is_used}
+    assert marked == {
+        "DLQ_RETENTION_DAYS",
+        "IDEMPOTENCY_TTL_SECONDS",
+        "MAX_RETRY_DELAY_MS",
+        "MAX_EXECUTION_TIMEOUT",
+    }
+
+
+@pytest.mark.parametrize(
+    ("word", "level"), [("info", "normal"), ("DEBUG", "detailed"), ("minimal", "minimal")]
+)
+def test_common_log_levels_mean_ours(word: str, level: str) -> None:
+    assert load({"LOG_LEVEL": word}).log_level == level
