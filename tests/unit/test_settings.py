@@ -9,7 +9,7 @@ import pytest
 
 from pipeweave.errors import FieldError, InvalidSetting
 from pipeweave.setting_table import TABLE
-from pipeweave.settings import Settings, explain, load
+from pipeweave.settings import Settings, child_environment, explain, load
 
 
 def refused(environ: dict[str, str]) -> dict[str, FieldError]:
@@ -197,3 +197,11 @@ def test_settings_that_wait_for_their_feature_are_marked() -> None:
 )
 def test_common_log_levels_mean_ours(word: str, level: str) -> None:
     assert load({"LOG_LEVEL": word}).log_level == level
+
+
+def test_a_child_process_never_sees_two_spellings_of_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIPEWEAVE_DATABASE_URL", "postgresql://u@elsewhere/d")
+    monkeypatch.setenv("DB_HOST", "elsewhere")
+    monkeypatch.setenv("LOG_LEVEL", "detailed")
+    settings = load(child_environment({"DATABASE_URL": "postgresql://u@here/d"}))
+    assert (settings.database_url, settings.log_level) == ("postgresql://u@here/d", "detailed")

@@ -1,0 +1,73 @@
+# Everything a developer does here. A machine with Python 3.11 to 3.13 and make is enough.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo up test check bench lock links
+
+BIN := .venv/bin
+STAMP := .venv/.installed
+# The first of these that is 3.11, 3.12 or 3.13; `make PYTHON=/path/to/python setup` takes that one.
+PYTHON := python3 python3.13 python3.12 python3.11
+PYTEST := $(BIN)/python -m pytest -q
+# Cheap tests share two processes; those that start whole stacks run one after the other.
+CHEAP := $(wildcard tests/unit tests/database tests/api)
+WHOLE := $(wildcard tests/flows tests/ui)
+
+help: ## Show these lines
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' Makefile
+
+setup: $(STAMP) ## Install everything into .venv (instant when nothing changed)
+
+$(STAMP): requirements.lock pyproject.toml
+	@for python in $(PYTHON); do \
+	  if $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then \
+	    found=$$python; break; \
+	  fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo 'make setup: Python 3.11, 3.12 or 3.13 is needed (looked for: $(PYTHON)).' >&2; \
+	  echo 'Install one, or name it: make PYTHON=/path/to/python3.12 setup' >&2; \
+	  exit 1; \
+	fi; \
+	if ! $(BIN)/python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then \
+	  echo "make setup: a new .venv with $$found"; \
+	  $$found -m venv --clear .venv || { echo 'make setup: Python lacks venv (on Debian: apt install python3-venv)' >&2; exit 1; }; \
+	fi
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $(STAMP)
+
+demo: setup ## Start everything, run a real pipeline, show its report, stop everything
+	$(BIN)/pipeweave demo
+
+up: setup ## Start everything on this machine and stay (Ctrl-C stops it)
+	$(BIN)/pipeweave up
+
+test: setup check ## The gate: all checks and all tests
+	$(PYTEST) -n 2 $(CHEAP)
+	$(PYTEST) $(WHOLE)
+
+check: setup links ## Format, lint, types, architecture and docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(PYTEST) tests/unit/test_architecture.py tests/unit/test_docs.py
+
+bench: setup ## Measure against plain Celery on the same machine (benchmarks/RESULTS.md)
+	$(BIN)/python -m benchmarks
+
+lock: ## Resolve the dependencies anew and write requirements.lock
+	rm -rf .venv/lock && $(BIN)/python -m venv .venv/lock
+	.venv/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	.venv/lock/bin/uv lock --python $(BIN)/python
+	.venv/lock/bin/uv export --quiet --frozen --all-extras --all-groups --no-emit-project --no-header --no-annotate \
+	  --format requirements-txt -o requirements.lock
+	rm -rf .venv/lock
+
+links: ## Renew typings/, through which mypy sees the mapped folders
+	@mkdir -p typings/pipeweave
+	@for entry in pipeweave/*.py pipeweave/py.typed pipeweave/*/ orchestrator workers api migrations; do \
+	  name=$$(basename "$$entry"); link="typings/pipeweave/$$name"; \
+	  [ "$$name" = __pycache__ ] || [ -L "$$link" ] || ln -s "../../$${entry%/}" "$$link"; \
+	done
+	@for link in typings/pipeweave/*; do [ -e "$$link" ] || rm "$$link"; done

@@ -1,0 +1,175 @@
+"""Who may know whom, read from the source. docs/architecture.md draws the same picture."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# Folder -> the layers it may import. `face` is what users import: ./pipeweave without cli/ and up/.
+MAY_IMPORT: dict[str, set[str]] = {
+    "face": {"face"},
+    "orchestrator": {"face", "orchestrator"},
+    "migrations": {"face", "orchestrator", "migrations"},
+    "workers": {"face", "orchestrator", "workers"},
+    "api": {"face", "orchestrator", "api"},
+    "up": {"face", "up", "cli", "api", "workers", "orchestrator", "migrations"},
+    "cli": {"face", "up", "cli", "api", "workers", "orchestrator", "migrations"},
+}
+# The two composition roots look up only inside functions, so that `pipeweave --help` stays quick.
+LAZY = {"up", "cli"}
+HEAVY = {"flask", "celery", "kombu", "sqlalchemy", "psycopg2", "alembic", "boto3", "redis", "gunicorn"}
+SQL = {"sqlalchemy", "psycopg2", "alembic"}
+CHORDS = {"chord", "on_chord_part_return", "set_chord_size"}
+WORDS_WE_DO_NOT_USE = {
+    *("job", "jobs", "node", "nodes", "flow", "flows", "execution", "executions"),
+    *("manager", "handler", "handlers", "util", "utils", "helper", "helpers", "common"),
+}
+
+
+def sources() -> list[Path]:
+    folders = ("pipeweave", "orchestrator", "workers", "api", "migrations")
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def layer_of(path: Path) -> str:
+    folder, *rest = path.relative_to(ROOT).parts
+    if folder != "pipeweave":
+        return folder
+    return rest[0] if rest[0] in LAZY else "face"
+
+
+def layer_of_import(name: str) -> str | None:
+    parts = name.split(".")
+    if parts[0] != "pipeweave":
+        return None
+    return parts[1] if len(parts) > 1 and parts[1] in MAY_IMPORT else "face"
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    full = parts if parts[0] == "pipeweave" else ("pipeweave", *parts)
+    return ".".join(full)
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def imports(path: Path, *, top_level: bool = False) -> Iterator[str]:
+    """Every imported name in full, `from a import b` as `a.b`; top_level: only those run at import."""
+    for node in _statements(tree_of(path)) if top_level else ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = module_of(path).split(".")[: -node.level]
+                base = ".".join([*package, *([base] if base else [])])
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """The statements that run when the module is imported: not in functions, not for type checkers."""
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        yield child
+        yield from _statements(child)
+
+
+def names_used(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.alias):
+            yield node.name.rpartition(".")[2]
+
+
+every_source = pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+
+
+@every_source
+def test_imports_follow_the_direction_of_the_layers(path: Path) -> None:
+    layer = layer_of(path)
+    upward = {name for name in imports(path) if (layer_of_import(name) or layer) not in MAY_IMPORT[layer]}
+    assert not upward, f"{layer} may import only {sorted(MAY_IMPORT[layer])}"
+
+
+@every_source
+def test_the_face_and_the_composition_roots_import_nothing_heavy_at_import_time(path: Path) -> None:
+    if layer_of(path) not in LAZY | {"face"}:
+        return
+    heavy = {name for name in imports(path, top_level=True) if name.split(".")[0] in HEAVY}
+    upper = {
+        name
+        for name in imports(path, top_level=True)
+        if layer_of_import(name) in {"orchestrator", "migrations", "workers", "api"}
+    }
+    assert not heavy | upper, "import it inside the function that needs it"
+
+
+@every_source
+def test_only_the_orchestrator_and_its_migrations_speak_sql(path: Path) -> None:
+    if layer_of(path) not in {"orchestrator", "migrations"}:
+        assert not {name for name in imports(path) if name.split(".")[0] in SQL}
+
+
+@every_source
+def test_only_settings_reads_the_environment(path: Path) -> None:
+    if module_of(path) != "pipeweave.settings":
+        assert not {"environ", "environb", "getenv", "getenvb"} & _os_names(path)
+
+
+def _os_names(path: Path) -> set[str]:
+    attributes = {
+        node.attr
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
+    }
+    return attributes | {name.removeprefix("os.") for name in imports(path) if name.startswith("os.")}
+
+
+@every_source
+def test_only_canvas_builds_chords(path: Path) -> None:
+    if module_of(path) != "pipeweave.orchestrator.canvas":
+        assert not CHORDS & set(names_used(path))
+
+
+@every_source
+def test_names_use_the_words_of_the_project(path: Path) -> None:
+    named = [path.stem, *(node.name for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef))]
+    words = {word.lower() for name in named for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+    assert not words & WORDS_WE_DO_NOT_USE
+
+
+def test_every_package_folder_is_installed() -> None:
+    """setuptools takes an explicit list: a folder that is not on it would be missing from the wheel."""
+    listed = set(
+        re.findall(r'^    "(pipeweave[a-z._]*)",$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    )
+    found = {module_of(path).removesuffix(".__init__") for path in sources() if path.name == "__init__.py"}
+    assert found == listed
+
+
+def test_the_type_checker_sees_every_module() -> None:
+    entries = {path.name for path in (ROOT / "pipeweave").iterdir()} - {"__pycache__"}
+    wanted = {name: f"../../pipeweave/{name}" for name in entries if not name.startswith(".")}
+    wanted |= {name: f"../../{name}" for name in ("orchestrator", "workers", "api", "migrations")}
+    links = {
+        link.name: str(link.readlink())
+        for link in (ROOT / "typings/pipeweave").iterdir()
+        if link.is_symlink()
+    }
+    assert links == wanted, "run `make links`"

@@ -1,0 +1,1 @@
+../../pipeweave/__init__.py
