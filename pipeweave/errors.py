@@ -196,6 +196,13 @@ class Unavailable(PipeWeaveError):
     status = 503
 
 
+class WaitTimeout(PipeWeaveError):
+    """The run was not final in time."""
+
+    code = "WAIT_TIMEOUT"
+    status = 504
+
+
 # --- what ends an attempt ---------------------------------------------------------------------------------
 
 

@@ -1,0 +1,197 @@
+"""HTTP for the client: one request, its answer as JSON, a problem document as the error it stands for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import orjson
+import urllib3
+
+from pipeweave import errors
+from pipeweave.errors import FieldError, InvalidInput, PipeWeaveError, Unavailable
+
+# Only GETs are asked again: nothing else may safely happen twice.
+GET_TRIES = 3
+FIRST_PAUSE_S = 0.1
+POOLED_CONNECTIONS = 16
+
+_NEAREST: dict[int, type[PipeWeaveError]] = {
+    400: errors.InvalidInput,
+    401: errors.Unauthenticated,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    405: errors.MethodNotAllowed,
+    409: errors.Conflict,
+    413: errors.PayloadTooLarge,
+    415: errors.UnsupportedMediaType,
+    422: errors.InvalidInput,
+    502: errors.Unavailable,
+    503: errors.Unavailable,
+    504: errors.Unavailable,
+}
+_OF_THE_PROBLEM = frozenset({"type", "title", "status", "code", "detail", "error", "errors", "hint"})
+
+
+class Transport:
+    """Requests to one orchestrator in the name of one tenant. Safe to share between threads.
+
+    Args:
+        url: where the API is, e.g. `http://127.0.0.1:3000`; a path prefix is kept.
+        token: bearer token, or None to send none.
+        tenant: sent as `X-Tenant` with every request.
+        timeout: seconds to wait for a connection, and again for each part of the answer.
+
+    Raises:
+        InvalidInput: the URL is not an http or https URL.
+    """
+
+    def __init__(self, url: str, token: str | None, tenant: str, timeout: float) -> None:
+        self.url = _checked(url)
+        self._headers = {"Accept": "application/json", "X-Tenant": tenant, "User-Agent": "pipeweave"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._pool = urllib3.PoolManager(
+            maxsize=POOLED_CONNECTIONS, retries=False, timeout=urllib3.Timeout(connect=timeout, read=timeout)
+        )
+
+    def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+        """The JSON behind a path; asked up to GET_TRIES times while nobody answers.
+
+        Raises:
+            PipeWeaveError: the class that the answer's problem document names.
+            Unavailable: nobody answers.
+        """
+        given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
+        target = f"{path}?{urlencode(given)}" if given else path
+        for pause in _pauses():
+            try:
+                return self._send("GET", target, None)
+            except Unavailable as error:
+                if pause is None or error.context.get("timed_out"):
+                    raise
+                time.sleep(pause)
+        raise AssertionError("the last pause is None")
+
+    def send(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a body as JSON, once, and give the answer's JSON (None where it has none).
+
+        Raises:
+            InvalidInput: the body cannot be written as JSON.
+            PipeWeaveError, Unavailable: as `get`.
+        """
+        try:
+            data = orjson.dumps(body)
+        except TypeError as error:
+            raise InvalidInput(f"what is to be sent is not JSON: {error}") from error
+        return self._send(method, path, data)
+
+    def close(self) -> None:
+        """Close the kept connections."""
+        self._pool.clear()
+
+    def _send(self, method: str, path: str, data: bytes | None) -> Any:
+        headers = self._headers if data is None else {**self._headers, "Content-Type": "application/json"}
+        try:
+            answer = self._pool.request(method, self.url + path, body=data, headers=headers, redirect=False)
+        except urllib3.exceptions.HTTPError as error:
+            raise self._unreachable(error) from error
+        if 200 <= answer.status < 300:
+            return self._json(answer) if answer.data else None
+        raise self._problem(answer)
+
+    def _unreachable(self, error: Exception) -> Unavailable:
+        if isinstance(error, urllib3.exceptions.ReadTimeoutError):
+            return Unavailable(f"the orchestrator at {self.url} did not answer in time", timed_out=True)
+        return Unavailable(
+            f"the orchestrator at {self.url} cannot be reached ({_reason(error)})",
+            hint="is it running? `pipeweave up` starts one on this machine",
+        )
+
+    def _json(self, answer: urllib3.BaseHTTPResponse) -> Any:
+        try:
+            return orjson.loads(answer.data)
+        except orjson.JSONDecodeError as error:
+            raise PipeWeaveError(
+                f"{self.url} answered something that is not JSON", hint="is this the URL of PipeWeave's API?"
+            ) from error
+
+    def _problem(self, answer: urllib3.BaseHTTPResponse) -> PipeWeaveError:
+        try:
+            document = orjson.loads(answer.data)
+        except orjson.JSONDecodeError:
+            document = None
+        if not isinstance(document, dict) or "code" not in document:
+            kind = _NEAREST.get(answer.status, PipeWeaveError)
+            return kind(f"{self.url} answered with status {answer.status}")
+        return from_problem(document, answer.status)
+
+
+def from_problem(document: Mapping[str, Any], status: int) -> PipeWeaveError:
+    """The error a problem document stands for: by its `code`, else the nearest one for the status."""
+    code = str(document["code"])
+    kind = _by_code().get(code)
+    context = {name: value for name, value in document.items() if name not in _OF_THE_PROBLEM}
+    if kind is None:
+        kind, context = _NEAREST.get(status, PipeWeaveError), {**context, "sent_code": code}
+    return kind(
+        str(document.get("detail") or document.get("title") or f"status {status}"),
+        errors=tuple(_field_errors(document.get("errors"))),
+        hint=document.get("hint"),
+        **context,
+    )
+
+
+def _field_errors(listed: Any) -> Iterator[FieldError]:
+    for each in listed if isinstance(listed, list) else ():
+        if isinstance(each, dict):
+            yield FieldError(
+                str(each.get("field", "")),
+                str(each.get("message", "")),
+                str(each.get("code", "invalid")),
+                each.get("expected"),
+            )
+
+
+@cache
+def _by_code() -> dict[str, type[PipeWeaveError]]:
+    found: dict[str, type[PipeWeaveError]] = {}
+    waiting: list[type[PipeWeaveError]] = [PipeWeaveError]
+    while waiting:
+        kind = waiting.pop()
+        # A task's own error never arrives as a problem, and is made from other things.
+        if not issubclass(kind, errors.TaskError):
+            found.setdefault(kind.code, kind)
+            waiting.extend(kind.__subclasses__())
+    return found
+
+
+def _pauses() -> list[float | None]:
+    return [*(FIRST_PAUSE_S * 2**turn for turn in range(GET_TRIES - 1)), None]
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, urllib3.exceptions.NewConnectionError):
+        return "connection refused" if "refused" in str(error) else str(error).rpartition(": ")[2]
+    return type(error).__name__ if not str(error) else str(error).rpartition(": ")[2]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _checked(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.username or parts.password:
+        raise InvalidInput("the orchestrator's URL must not hold a password", hint="pass a token instead")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidInput(
+            "the orchestrator's URL is not an http or https URL",
+            errors=[FieldError("url", "must look like http://127.0.0.1:3000", "invalid")],
+        )
+    return url.rstrip("/")

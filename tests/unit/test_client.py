@@ -1,0 +1,210 @@
+"""The client against a small real HTTP server that answers what each test puts there."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from pipeweave import errors
+from pipeweave.client import Client
+
+Answer = tuple[int, Any]
+
+
+class Served:
+    """Answers by method and path; a list of answers is given one after the other, the last one for ever."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.answers: dict[str, list[Answer]] = {}
+        self.asked: list[tuple[str, dict[str, str], Any]] = []
+
+    def put(self, request: str, *answers: Answer) -> None:
+        self.answers[request] = list(answers)
+
+    def next(self, request: str) -> Answer:
+        waiting = self.answers[request]
+        return waiting.pop(0) if len(waiting) > 1 else waiting[0]
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def respond(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            request = f"{self.command} {self.path}"
+            here.asked.append((request, dict(self.headers), json.loads(body) if body else None))
+            status, document = here.next(request)
+            data = document if isinstance(document, bytes) else json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_PUT = respond
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    here = Served(f"http://127.0.0.1:{server.server_address[1]}")
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield here
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[Client]:
+    with Client(served.url, "secret-token", "acme", timeout=5) as client:
+        yield client
+
+
+def run_document(status: str, **more: Any) -> dict[str, Any]:
+    return {"id": "prun_1", "pipelineId": "report", "status": status, **more}
+
+
+def test_every_request_names_tenant_and_token(served: Served, client: Client) -> None:
+    served.put("GET /api/info", (200, {"version": "1"}))
+    client.info()
+    _, headers, _ = served.asked[0]
+    assert (headers["X-Tenant"], headers["Authorization"]) == ("acme", "Bearer secret-token")
+
+
+def test_trigger_sends_only_what_was_given(served: Served, client: Client) -> None:
+    served.put("POST /api/pipelines/report/trigger", (200, {"pipelineRunId": "prun_1", "status": "running"}))
+    run = client.trigger("report", {"n": 1}, failure_mode="continue")
+    assert (run.id, run.status) == ("prun_1", "running")
+    assert served.asked[0][2] == {"input": {"n": 1}, "failureMode": "continue"}
+
+
+@pytest.mark.parametrize("kind", [errors.InvalidSpec, errors.NotFound, errors.Conflict, errors.Forbidden])
+def test_a_problem_becomes_the_error_its_code_names(
+    served: Served, client: Client, kind: type[errors.PipeWeaveError]
+) -> None:
+    field = errors.FieldError("steps[0].needs", "names no step", "unknown", "a step's id")
+    problem = kind("it is wrong", errors=[field], hint="mend it", pipelineId="report").to_problem()
+    served.put("PUT /api/pipelines/report", (kind.status, problem))
+    with pytest.raises(kind) as caught:
+        client.put_pipeline("report", {"steps": []})
+    assert type(caught.value) is kind
+    assert (caught.value.detail, caught.value.errors, caught.value.hint) == (
+        "it is wrong",
+        (field,),
+        "mend it",
+    )
+    assert caught.value.context == {"pipelineId": "report"}
+
+
+def test_a_code_the_client_does_not_know_becomes_the_nearest_error(served: Served, client: Client) -> None:
+    served.put("POST /api/queue/task", (409, {"code": "FROM_THE_FUTURE", "detail": "no"}))
+    with pytest.raises(errors.Conflict) as caught:
+        client.queue("count")
+    assert caught.value.context["sent_code"] == "FROM_THE_FUTURE"
+
+
+def test_an_error_page_of_a_proxy_is_still_one_clear_error(served: Served, client: Client) -> None:
+    served.put("POST /api/queue/task", (502, b"<html>Bad gateway</html>"))
+    with pytest.raises(errors.Unavailable, match="status 502"):
+        client.queue("count")
+
+
+def test_a_page_that_is_not_json_is_refused(served: Served, client: Client) -> None:
+    served.put("GET /api/info", (200, b"<html>"))
+    with pytest.raises(errors.PipeWeaveError, match="not JSON"):
+        client.info()
+
+
+def test_a_get_is_asked_again_and_a_post_is_not(served: Served, client: Client) -> None:
+    served.put("GET /api/info", (503, b""), (503, b""), (200, {"version": "1"}))
+    served.put("POST /api/queue/task", (503, b""), (200, {"runId": "trun_1"}))
+    assert client.info() == {"version": "1"}
+    with pytest.raises(errors.Unavailable):
+        client.queue("count")
+    assert [request for request, _, _ in served.asked].count("POST /api/queue/task") == 1
+
+
+def test_nobody_listening_is_unavailable_and_says_how_to_start() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(errors.Unavailable, match="connection refused") as caught:
+            Client(url).queue("count")
+    assert "pipeweave up" in (caught.value.hint or "")
+
+
+def test_wait_looks_until_the_run_is_final_and_tells_each_change_once(served: Served, client: Client) -> None:
+    going = run_document("running", counts={"running": 1})
+    served.put(
+        "GET /api/runs/prun_1",
+        (200, going),
+        (200, going),
+        (200, run_document("running", counts={"completed": 1})),
+        (200, run_document("completed", counts={"completed": 2})),
+    )
+    seen: list[str] = []
+    run = client.wait("prun_1", on_change=lambda each: seen.append(f"{each.status} {dict(each.counts)}"))
+    assert run.status == "completed"
+    assert seen == ["running {'running': 1}", "running {'completed': 1}", "completed {'completed': 2}"]
+
+
+def test_wait_outlives_a_restart_of_the_api(served: Served, client: Client) -> None:
+    served.put("GET /api/runs/prun_1", *[(503, b"")] * 4, (200, run_document("completed")))
+    assert client.wait("prun_1").is_final
+
+
+def test_wait_gives_up_in_time(served: Served, client: Client) -> None:
+    served.put("GET /api/runs/prun_1", (200, run_document("running")))
+    with pytest.raises(errors.WaitTimeout, match="still running"):
+        client.wait("prun_1", timeout=0.1)
+
+
+def test_events_are_read_page_by_page(served: Served, client: Client) -> None:
+    served.put("GET /api/runs/prun_1/events", (200, {"events": [{"id": 1}, {"id": 2}], "nextCursor": "c 2"}))
+    served.put("GET /api/runs/prun_1/events?cursor=c+2", (200, {"events": [{"id": 3}], "nextCursor": None}))
+    assert [event["id"] for event in client.events("prun_1")] == [1, 2, 3]
+
+
+def test_an_id_cannot_break_out_of_its_path(served: Served, client: Client) -> None:
+    served.put("GET /api/runs/..%2F..%2Fhealth%3Fx", (404, errors.NotFound("no").to_problem()))
+    with pytest.raises(errors.NotFound):
+        client.run("../../health?x")
+
+
+def test_an_input_that_is_not_json_is_never_sent(served: Served, client: Client) -> None:
+    with pytest.raises(errors.InvalidInput, match="not JSON"):
+        client.trigger("report", {"when": object()})
+    assert served.asked == []
+
+
+@pytest.mark.parametrize("url", ["localhost:3000", "ftp://host", "", "http://", "http://me:pw@host"])
+def test_a_url_that_is_none_is_refused_without_showing_it(url: str) -> None:
+    with pytest.raises(errors.InvalidInput) as caught:
+        Client(url)
+    assert "pw" not in str(caught.value)
+
+
+def test_threads_share_one_client(served: Served, client: Client) -> None:
+    served.put("GET /api/info", (200, {"version": "1"}))
+    found: list[Any] = []
+
+    def work() -> None:
+        found.extend(client.info() for _ in range(5))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [{"version": "1"}] * 40
