@@ -56,12 +56,14 @@ check: setup links ## Format, lint, types, architecture and docs
 bench: setup ## Measure against plain Celery on the same machine (benchmarks/RESULTS.md)
 	$(BIN)/python -m benchmarks
 
-lock: ## Resolve the dependencies anew and write requirements.lock
+lock: ## Resolve the dependencies anew and write both lock files
 	rm -rf .venv/lock && $(BIN)/python -m venv .venv/lock
 	.venv/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv/lock/bin/uv lock --python $(BIN)/python
 	.venv/lock/bin/uv export --quiet --frozen --all-extras --all-groups --no-emit-project --no-header --no-annotate \
 	  --format requirements-txt -o requirements.lock
+	.venv/lock/bin/uv export --quiet --frozen --extra flower --extra s3 --no-dev --no-emit-project --no-header \
+	  --no-annotate --format requirements-txt -o requirements-image.lock
 	rm -rf .venv/lock
 
 links: ## Renew typings/, through which mypy sees the mapped folders

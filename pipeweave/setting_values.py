@@ -17,7 +17,8 @@ from pipeweave.errors import InvalidId
 from pipeweave.ids import check_name
 
 MIN_SECRET_LENGTH = 32
-PROVIDERS = ("local", "aws-s3", "minio", "gcs")
+PROVIDERS = ("local",)
+PLANNED_PROVIDERS = ("aws-s3", "minio", "gcs")
 MASK = "***"
 
 Reader = Callable[[str], Any]
@@ -177,6 +178,8 @@ def storage_backends(text: str) -> tuple[Mapping[str, Any], ...]:
 def _check_backend(number: int, backend: Mapping[str, Any]) -> None:
     if not isinstance(backend.get("id"), str) or not backend["id"]:
         raise Unreadable(f"[{number}].id must be a text")
+    if backend.get("provider") in PLANNED_PROVIDERS:
+        raise Unreadable(f"[{number}].provider {backend['provider']} does not exist yet; use local")
     if backend.get("provider") not in PROVIDERS:
         raise Unreadable(f"[{number}].provider must be one of {', '.join(PROVIDERS)}")
     if not isinstance(backend.get("credentials", {}), dict):

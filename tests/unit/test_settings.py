@@ -114,6 +114,7 @@ def test_old_storage_names_are_refused_next_to_the_old_provider_name() -> None:
         ("STORAGE_BACKENDS", "[1]"),
         ("STORAGE_BACKENDS", '[{"provider": "local"}]'),
         ("STORAGE_BACKENDS", '[{"id": "a", "provider": "ftp"}]'),
+        ("STORAGE_BACKENDS", '[{"id": "a", "provider": "aws-s3"}]'),
         ("STORAGE_BACKENDS", '[{"id": "a", "provider": "local"}, {"id": "a", "provider": "local"}]'),
         ("DEFAULT_STORAGE_BACKEND_ID", "nowhere"),
         ("DLQ_RETENTION_DAYS", "forever"),
@@ -164,7 +165,7 @@ def test_every_spelling_of_a_postgresql_url_becomes_one(scheme: str) -> None:
 
 
 def test_secrets_are_masked_where_settings_are_shown() -> None:
-    backends = [{"id": "main", "provider": "minio", "credentials": {"secretKey": "hunter2"}}]
+    backends = [{"id": "main", "provider": "local", "credentials": {"secretKey": "hunter2"}}]
     rows = shown(
         {
             "DATABASE_URL": "postgresql://u:hunter2@h/d?sslpassword=hunter2",
