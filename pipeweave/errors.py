@@ -203,6 +203,24 @@ class WaitTimeout(PipeWeaveError):
     status = 504
 
 
+class AlreadyUp(Conflict):
+    """PipeWeave is already up in this folder."""
+
+    code = "ALREADY_UP"
+
+
+class PortInUse(Conflict):
+    """The port is in use."""
+
+    code = "PORT_IN_USE"
+
+
+class StartFailed(PipeWeaveError):
+    """A process did not start."""
+
+    code = "START_FAILED"
+
+
 # --- what ends an attempt ---------------------------------------------------------------------------------
 
 

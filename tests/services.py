@@ -1,0 +1,95 @@
+"""Servers for tests: real ones, on free ports, in a folder that is thrown away, without the cost of durability."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg2
+
+from pipeweave.up import postgres, valkey
+from pipeweave.up.launch import Launch, spawn
+from pipeweave.up.ports import free_port
+from pipeweave.up.postgres import Postgres
+from pipeweave.up.valkey import Valkey
+
+START_DEADLINE_S = 30.0
+STOP_DEADLINE_S = 15.0
+
+
+def wait_until(is_so: Callable[[], bool], deadline_s: float = START_DEADLINE_S, what: str = "") -> None:
+    """Look again until it is so.
+
+    Raises:
+        AssertionError: it was not so in time.
+    """
+    end = time.monotonic() + deadline_s
+    while not is_so():
+        assert time.monotonic() < end, what or f"still not so after {deadline_s:g} s"
+        time.sleep(0.02)
+
+
+@contextmanager
+def running_postgres(folder: Path) -> Iterator[Postgres]:
+    """A PostgreSQL that forgets everything in a crash."""
+    passwords = secrets.token_hex(16), secrets.token_hex(16)
+    server = Postgres(folder / "postgres", free_port(), *passwords, is_durable=False)
+    server.prepare()
+    with _running(server.launch(), folder / "postgres.log", server.is_ready, postgres.STOP_SIGNAL):
+        yield server
+
+
+@contextmanager
+def running_valkey(folder: Path) -> Iterator[Valkey]:
+    """A Valkey that keeps nothing on disk."""
+    server = Valkey(folder / "valkey", free_port(), secrets.token_hex(16), is_durable=False)
+    server.prepare()
+    with _running(server.launch(), folder / "valkey.log", server.is_ready, valkey.STOP_SIGNAL):
+        yield server
+
+
+@contextmanager
+def _running(launch: Launch, log: Path, is_ready: Callable[[], bool], stop_signal: int) -> Iterator[None]:
+    with log.open("wb") as output:
+        process = spawn(launch, output)
+    try:
+        wait_until(lambda: process.poll() is not None or is_ready(), what=f"not ready: {launch.argv[0]}")
+        assert process.poll() is None, log.read_text()
+        yield
+    finally:
+        _stop(process, stop_signal)
+
+
+def _stop(process: subprocess.Popen[bytes], stop_signal: int) -> None:
+    process.send_signal(stop_signal)
+    try:
+        process.wait(STOP_DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def new_database(server: Postgres, name: str, template: str | None = None) -> Iterator[str]:
+    """A database of PipeWeave's role, a copy of the template when one is named; its URL."""
+    statement = f'CREATE DATABASE "{name}" OWNER {postgres.ROLE}'
+    administer(server, statement + (f' TEMPLATE "{template}"' if template else ""))
+    try:
+        yield server.url.rsplit("/", 1)[0] + f"/{name}"
+    finally:
+        administer(server, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+
+def administer(server: Postgres, statement: str) -> None:
+    """Run a statement as the superuser, outside of any transaction."""
+    connection = psycopg2.connect(server.admin_url)
+    try:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+    finally:
+        connection.close()
