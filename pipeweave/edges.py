@@ -1,0 +1,99 @@
+"""Algorithms on edges: mappings from a step to its predecessors (pure, linear, no recursion)."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+Edges = Mapping[str, tuple[str, ...]]
+
+
+def successors_of(predecessors: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """The edges the other way round. Unknown predecessors come last."""
+    successors: dict[str, list[str]] = {step: [] for step in predecessors}
+    for step, needs in predecessors.items():
+        for each in needs:
+            successors.setdefault(each, []).append(step)
+    return {step: tuple(after) for step, after in successors.items()}
+
+
+def topological_order(predecessors: Edges, successors: Edges) -> tuple[str, ...]:
+    """Each step after its predecessors, lexical among equals. Steps on or behind a cycle are left out."""
+    waiting = {step: len(needs) for step, needs in predecessors.items()}
+    free = [step for step, count in waiting.items() if count == 0]
+    heapq.heapify(free)
+    order: list[str] = []
+    while free:
+        step = heapq.heappop(free)
+        order.append(step)
+        for after in successors[step]:
+            waiting[after] -= 1
+            if waiting[after] == 0:
+                heapq.heappush(free, after)
+    return tuple(order)
+
+
+def find_cycles(predecessors: Edges) -> list[tuple[str, ...]]:
+    """One cycle of each tangle of cycles, as a closed path along the edges from its lexically first step.
+
+    Each step left over by the topological order has a predecessor that is left over too; walking back along
+    those must come to a step that was passed before. Predecessors that do not exist are overlooked.
+    """
+    known = {
+        step: tuple(each for each in needs if each in predecessors) for step, needs in predecessors.items()
+    }
+    ordered = set(topological_order(known, successors_of(known)))
+    back = {
+        step: min(each for each in needs if each not in ordered)
+        for step, needs in known.items()
+        if step not in ordered
+    }
+    cycles: list[tuple[str, ...]] = []
+    seen: set[str] = set()
+    for start in sorted(back):
+        path: dict[str, None] = {}
+        step = start
+        while step not in seen:
+            seen.add(step)
+            path[step] = None
+            step = back[step]
+        if step in path:
+            passed = list(path)
+            cycles.append(_closed(passed[passed.index(step) :]))
+    return cycles
+
+
+def _closed(backwards: list[str]) -> tuple[str, ...]:
+    path = backwards[::-1]
+    first = path.index(min(path))
+    return (*path[first:], *path[:first], path[first])
+
+
+def parts(predecessors: Edges) -> list[tuple[str, ...]]:
+    """The groups of steps that no edge connects, largest first, each in lexical order."""
+    successors = successors_of(predecessors)
+    seen: set[str] = set()
+    found: list[tuple[str, ...]] = []
+    for start in predecessors:
+        if start in seen:
+            continue
+        seen.add(start)
+        part = [start]
+        for step in part:  # grows while it is walked
+            near = {each for each in (*predecessors[step], *successors[step]) if each not in seen}
+            seen |= near
+            part += near
+        found.append(tuple(sorted(part)))
+    return sorted(found, key=lambda part: (-len(part), part[0]))
+
+
+def reachable(step: str, edges: Edges) -> frozenset[str]:
+    """Every step that can be reached along the edges, the start not included unless it lies on a cycle."""
+    found: set[str] = set()
+    stack = list(edges[step])
+    while stack:
+        each = stack.pop()
+        if each not in found:
+            found.add(each)
+            stack += edges[each]
+    return frozenset(found)

@@ -1,0 +1,273 @@
+"""The graph of a pipeline: order, levels, neighbours, what is wrong with it, and its dry run (pure).
+
+Linear in steps and edges, without recursion: specs come from outside and may have 5,000 steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any, Protocol
+
+from pipeweave.edges import Edges, find_cycles, parts, reachable, successors_of, topological_order
+from pipeweave.errors import InvalidSpec
+from pipeweave.limits import MAX_EDGES, MAX_STEPS
+from pipeweave.spec import PipelineSpec
+
+_DEEP = 20
+_SHOWN = 20
+
+
+class Graph:
+    """The steps of a valid spec and their edges.
+
+    Attributes:
+        predecessors: of each step, in the order of its `needs`.
+        successors: of each step, in document order.
+        order: every step after its predecessors; of those that could come next, the lexically first.
+
+    Raises:
+        InvalidSpec: the steps hold a cycle, a duplicate or an unknown predecessor.
+    """
+
+    def __init__(self, spec: PipelineSpec) -> None:
+        self.id = spec.id
+        self.predecessors: Edges = {step.id: tuple(dict.fromkeys(step.needs)) for step in spec.steps}
+        if len(self.predecessors) < len(spec.steps):
+            raise InvalidSpec(f"pipeline {spec.id!r} has several steps of one id")
+        self.successors: Edges = successors_of(self.predecessors)
+        if len(self.successors) > len(self.predecessors):
+            unknown = sorted(self.successors.keys() - self.predecessors.keys())
+            raise InvalidSpec(f"pipeline {spec.id!r} needs steps it does not have: {', '.join(unknown[:10])}")
+        self.order: tuple[str, ...] = topological_order(self.predecessors, self.successors)
+        if len(self.order) < len(self.predecessors):
+            raise InvalidSpec(f"pipeline {spec.id!r} has a cycle")
+
+    @cached_property
+    def level_of(self) -> Mapping[str, int]:
+        """Of each step, the edges on the longest way to it from an entry."""
+        levels: dict[str, int] = {}
+        for step in self.order:
+            levels[step] = 1 + max((levels[each] for each in self.predecessors[step]), default=-1)
+        return levels
+
+    @cached_property
+    def levels(self) -> tuple[tuple[str, ...], ...]:
+        """The steps level by level, each level in lexical order. Steps of one level do not wait for each
+        other.
+        """
+        levels: list[list[str]] = [[] for _ in range(max(self.level_of.values(), default=-1) + 1)]
+        for step, level in self.level_of.items():
+            levels[level].append(step)
+        return tuple(tuple(sorted(level)) for level in levels)
+
+    @cached_property
+    def entries(self) -> tuple[str, ...]:
+        """The steps without predecessors, in document order."""
+        return tuple(step for step, needs in self.predecessors.items() if not needs)
+
+    @cached_property
+    def ends(self) -> tuple[str, ...]:
+        """The steps without successors, in document order."""
+        return tuple(step for step in self.predecessors if not self.successors[step])
+
+    @cached_property
+    def joins(self) -> tuple[str, ...]:
+        """The steps with several predecessors, in document order."""
+        return tuple(step for step, needs in self.predecessors.items() if len(needs) > 1)
+
+    def ancestors(self, step: str) -> frozenset[str]:
+        """Every step that comes before this one."""
+        return reachable(step, self.predecessors)
+
+    def descendants(self, step: str) -> frozenset[str]:
+        """Every step that comes after this one."""
+        return reachable(step, self.successors)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphError:
+    """One thing that is wrong, or worth a look, with a graph; `steps` names whom it concerns.
+
+    Errors: NO_ENTRY, TOO_MANY_STEPS, DUPLICATE_STEP, UNKNOWN_STEP, CYCLE (`steps` is the closed path),
+    UNKNOWN_TASK.
+    Warnings: DISCONNECTED (`steps` is the first step of each part), DEPTH_OVER_20, CONCURRENCY_LIMIT.
+    """
+
+    code: str
+    message: str
+    steps: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {"code": self.code, "message": self.message, "steps": list(self.steps)}
+
+
+class KnownTask(Protocol):
+    """What a dry run needs to know of a task: how many may run at once (0: any number)."""
+
+    @property
+    def concurrency(self) -> int: ...
+
+
+def validate(spec: PipelineSpec) -> list[GraphError]:
+    """Everything that keeps the spec from being a graph that can run; empty when nothing does."""
+    ids = [step.id for step in spec.steps]
+    edges = sum(len(step.needs) for step in spec.steps)
+    if not ids:
+        return [GraphError("NO_ENTRY", "the pipeline has no steps")]
+    if len(ids) > MAX_STEPS or edges > MAX_EDGES:
+        counted = f"{len(ids)} steps and {edges} edges"
+        limit = f"at most {MAX_STEPS} and {MAX_EDGES} are allowed"
+        return [GraphError("TOO_MANY_STEPS", f"the pipeline has {counted}: {limit}")]
+    errors = [
+        GraphError("DUPLICATE_STEP", f"{count} steps have the id {step!r}", (step,))
+        for step, count in Counter(ids).items()
+        if count > 1
+    ]
+    predecessors = {step.id: tuple(dict.fromkeys(step.needs)) for step in spec.steps}
+    errors += [
+        GraphError(
+            "UNKNOWN_STEP",
+            f"step {step!r} needs {each!r}, which is not a step{_near(each, ids)}",
+            (step, each),
+        )
+        for step, needs in predecessors.items()
+        for each in needs
+        if each not in predecessors
+    ]
+    if all(predecessors.values()):
+        errors.append(
+            GraphError("NO_ENTRY", "every step needs another one: none can start", tuple(ids[:_SHOWN]))
+        )
+    errors += [
+        GraphError("CYCLE", f"the steps wait for each other: {' → '.join(cycle)}", cycle)
+        for cycle in find_cycles(predecessors)
+    ]
+    return errors
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEntry:
+    """One level of the graph: steps that do not wait for each other.
+
+    Args:
+        step: 0-based number of the level.
+        tasks: ids of its steps, in lexical order.
+        type: `entry`, `parallel`, `join` (a step of it has several predecessors) or `end`.
+        joins: what each join of the level waits for.
+        maps: its steps that are expanded over a list.
+    """
+
+    step: int
+    tasks: tuple[str, ...]
+    type: str
+    joins: Mapping[str, tuple[str, ...]]
+    maps: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {"step": self.step, "tasks": list(self.tasks), "type": self.type}
+        if self.joins:
+            shown["waitsFor"] = sorted({each for needs in self.joins.values() for each in needs})
+            shown["joins"] = {step: list(needs) for step, needs in self.joins.items()}
+        if self.maps:
+            shown["maps"] = list(self.maps)
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What would happen: the plan, or what keeps the pipeline from running."""
+
+    errors: tuple[GraphError, ...]
+    warnings: tuple[GraphError, ...]
+    plan: tuple[PlanEntry, ...]
+
+    @property
+    def valid(self) -> bool:
+        return not self.errors
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "valid": self.valid,
+            "errors": [each.to_json() for each in self.errors],
+            "warnings": [each.to_json() for each in self.warnings],
+            "executionPlan": [each.to_json() for each in self.plan],
+        }
+
+
+def dry_run(spec: PipelineSpec, tasks: Mapping[str, KnownTask] | None = None) -> DryRun:
+    """Look at a pipeline without running it.
+
+    Args:
+        spec: of the pipeline; it may be wrong.
+        tasks: the known tasks by id; None to leave the tasks out of it.
+    """
+    errors = validate(spec)
+    errors_of_tasks = [] if tasks is None else list(_unknown_tasks(spec, tasks))
+    if errors:
+        return DryRun((*errors, *errors_of_tasks), (), ())
+    graph = Graph(spec)
+    warnings = tuple(_warnings(spec, graph, tasks or {}))
+    return DryRun(tuple(errors_of_tasks), warnings, tuple(_plan(spec, graph)))
+
+
+def _plan(spec: PipelineSpec, graph: Graph) -> Iterator[PlanEntry]:
+    mapped = {step.id for step in spec.steps if step.map is not None}
+    last = len(graph.levels) - 1
+    for number, level in enumerate(graph.levels):
+        joins = {step: graph.predecessors[step] for step in level if len(graph.predecessors[step]) > 1}
+        kind = "entry" if number == 0 else "join" if joins else "parallel"
+        kind = "end" if number == last else kind
+        yield PlanEntry(number, level, kind, joins, tuple(step for step in level if step in mapped))
+
+
+def _unknown_tasks(spec: PipelineSpec, tasks: Mapping[str, KnownTask]) -> Iterator[GraphError]:
+    for step in spec.steps:
+        if step.task not in tasks:
+            near = _near(step.task, list(tasks))
+            yield GraphError(
+                "UNKNOWN_TASK",
+                f"step {step.id!r} runs task {step.task!r}, which is not registered{near}",
+                (step.id,),
+            )
+
+
+def _warnings(spec: PipelineSpec, graph: Graph, tasks: Mapping[str, KnownTask]) -> Iterator[GraphError]:
+    groups = parts(graph.predecessors)
+    if len(groups) > 1:
+        shown = ", ".join(f"{part[0]} ({len(part)})" for part in groups[:_SHOWN])
+        yield GraphError(
+            "DISCONNECTED",
+            f"the pipeline has {len(groups)} parts that no edge connects (first step, size): {shown}",
+            tuple(part[0] for part in groups[:_SHOWN]),
+        )
+    if len(graph.levels) > _DEEP:
+        yield GraphError(
+            "DEPTH_OVER_20", f"the longest way through the pipeline has {len(graph.levels)} steps"
+        )
+    task_of = {step.id: step.task for step in spec.steps}
+    for level in graph.levels:
+        for task, count in Counter(task_of[step] for step in level).items():
+            limit = tasks[task].concurrency if task in tasks else 0
+            if 0 < limit < count:
+                yield GraphError(
+                    "CONCURRENCY_LIMIT",
+                    f"{count} steps of one level run task {task!r}, of which {limit} may run at once",
+                    tuple(step for step in level if task_of[step] == task),
+                )
+    for step in spec.steps:
+        limit = tasks[step.task].concurrency if step.map is not None and step.task in tasks else 0
+        if limit > 0:
+            yield GraphError(
+                "CONCURRENCY_LIMIT",
+                f"the items of map {step.id!r} run task {step.task!r}, of which {limit} may run at once",
+                (step.id,),
+            )
+
+
+def _near(wrong: str, known: list[str]) -> str:
+    near = get_close_matches(wrong, known, 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

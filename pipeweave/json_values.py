@@ -1,0 +1,86 @@
+"""What may be stored as a JSON value, and where a value is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pipeweave.errors import FieldError
+from pipeweave.limits import MAX_VALUE_DEPTH
+
+_MOST_FAULTS = 20
+_INT64 = 1 << 63
+
+
+def json_faults(
+    value: Any, field: str = "", *, budget: int | None = None, max_depth: int = MAX_VALUE_DEPTH
+) -> list[FieldError]:
+    """The first places (at most 20) where a value is not JSON that can be stored.
+
+    Refused: other types than those of JSON (tuples count as lists), keys that are not text, numbers that
+    are not finite or need more than 64 bits, texts with U+0000 or half a surrogate pair, too deep nesting.
+    Goes without recursion through values from outside.
+
+    Args:
+        value: what to look at.
+        field: the dotted path of the value, put before the paths inside it.
+        budget: about how many characters of JSON the value may come to; one fault ends the walk when it
+            comes to more.
+        max_depth: how deep lists and objects may be nested.
+    """
+    faults: list[FieldError] = []
+    left = budget if budget is not None else math.inf
+    stack: list[tuple[str, Any, int]] = [(field, value, 0)]
+    while stack and len(faults) < _MOST_FAULTS:
+        path, each, depth = stack.pop()
+        left -= 1 + len(each) if isinstance(each, str) else 1
+        if left < 0:
+            return [
+                *faults,
+                FieldError(field, f"comes to more than {budget} characters of JSON", "too_large"),
+            ]
+        if not isinstance(each, (Mapping, list, tuple)):
+            if problem := _scalar_fault(each):
+                faults.append(FieldError(path, problem, "not_json"))
+        elif depth >= max_depth:
+            faults.append(FieldError(path, f"is nested deeper than {max_depth} levels", "too_deep"))
+        elif isinstance(each, Mapping):
+            for key, item in reversed(list(each.items())):
+                left -= len(key) if isinstance(key, str) else 0
+                if problem := _key_fault(key):
+                    faults.append(FieldError(path, problem, "not_json"))
+                stack.append((f"{path}.{key}" if path else str(key), item, depth + 1))
+        else:
+            stack += [(f"{path}[{at}]", each[at], depth + 1) for at in range(len(each) - 1, -1, -1)]
+    return faults[:_MOST_FAULTS]
+
+
+def _scalar_fault(value: Any) -> str | None:
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        return _text_fault(value)
+    if isinstance(value, int):
+        return None if -_INT64 <= value < 2 * _INT64 else "is a whole number of more than 64 bits"
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"is {value}, which JSON does not have"
+    return f"is a {type(value).__name__}, which is not JSON"
+
+
+def _key_fault(key: Any) -> str | None:
+    if not isinstance(key, str):
+        return f"has the key {str(key)[:40]!r}, which is a {type(key).__name__}: keys are text"
+    problem = _text_fault(key)
+    return f"has a key that {problem}" if problem else None
+
+
+def _text_fault(text: str) -> str | None:
+    if "\x00" in text:
+        return "holds the character U+0000, which PostgreSQL cannot store"
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return "holds half of a surrogate pair, which is not Unicode text"
+    return None

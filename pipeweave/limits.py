@@ -1,0 +1,44 @@
+"""Documented caps: what is larger is refused with the cap's name, before anything is stored.
+
+They protect the database and the workers from one careless spec or result; none of them is a setting.
+"""
+
+from __future__ import annotations
+
+MAX_STEPS = 5_000
+"""Steps of one pipeline."""
+
+MAX_EDGES = 200_000
+"""Edges (`needs` entries) of one pipeline. Two neighbouring `parallel` blocks multiply, a document stays
+small.
+"""
+
+MAX_SPEC_BYTES = 2 * 1024 * 1024
+"""One pipeline's stored spec, as canonical JSON (2 MiB)."""
+
+MAX_DESCRIPTION = 10_000
+"""Characters of a description."""
+
+MAX_VALUE_DEPTH = 64
+"""Nested lists and objects in a step's `params`."""
+
+MAX_REFERENCE_CHARS = 1_000
+"""Characters of one `${…}`."""
+
+MAX_MAP_ITEMS = 100_000
+"""Items of one map."""
+
+MAX_ITEM_BYTES = 32 * 1024
+"""One item of a map, as JSON (32 KiB): its row carries it."""
+
+MAX_TASK_RUNS_PER_RUN = 1_000_000
+"""Task runs of one run, the items of all its maps included."""
+
+INLINE_BYTES = 32 * 1024
+"""A JSON value up to this size (32 KiB) lives in its row, a larger one in storage."""
+
+MAX_BODY_BYTES = 10_000_000
+"""One request body (10 MB)."""
+
+MAX_BATCH = 1_000
+"""Tasks queued by one batch request."""

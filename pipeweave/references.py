@@ -1,0 +1,299 @@
+"""`${…}` references in a step's params and map: what they name, and the values they give.
+
+A text that is exactly one reference gives the referenced value with its type; one inside a longer text is
+put in as text (a string as it is, anything else as JSON). `$${` is a literal `${`. A path starts at
+`input`, `steps.<step id>`, `item` or `mapIndex` and goes on with `.name`, `[0]` (`[-1]` is the last) or
+`["any key"]`.
+
+A predecessor that was skipped or failed has no output: a reference to it, or into it, gives null. Any other
+path that leads nowhere is an InvalidReference when it is resolved.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pipeweave.errors import FieldError, InvalidReference, InvalidSpec
+from pipeweave.limits import MAX_REFERENCE_CHARS, MAX_VALUE_DEPTH
+
+ROOTS = ("input", "steps", "item", "mapIndex")
+
+_NAME = r"[A-Za-z0-9_~:@\-]+"
+_SEGMENT = rf'\.{_NAME}|\[-?[0-9]{{1,9}}\]|\["(?:[^"\\]|\\.)*"\]'
+_REFERENCE = re.compile(rf"\$\{{\s*([A-Za-z]+)((?:{_SEGMENT})*)\s*\}}")
+_SEGMENTS = re.compile(_SEGMENT)
+_OPENING = re.compile(r"\$\$\{|\$\{")
+_PLAIN_NAME = re.compile(rf"{_NAME}\Z")
+
+
+class BadReference(ValueError):
+    """A `${…}` that cannot be read; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One `${…}`: its text, its root, the step it names (root `steps` only) and the path from there."""
+
+    text: str
+    root: str
+    step: str | None
+    path: tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A value whose references have been read and found well-formed."""
+
+    value: Any
+    references: tuple[Reference, ...]
+    is_constant: bool
+
+    def resolve(
+        self, *, input: Any, steps: Mapping[str, Any], item: Any = None, map_index: int | None = None
+    ) -> Any:
+        """The value with every reference replaced; see `resolve`."""
+        if self.is_constant:
+            return self.value
+        return resolve(self.value, input=input, steps=steps, item=item, map_index=map_index)
+
+
+def compile_value(value: Any, field: str = "") -> Compiled:
+    """Read every reference in a JSON value.
+
+    Raises:
+        InvalidSpec: a reference cannot be read, or the value is nested deeper than MAX_VALUE_DEPTH;
+            `errors` names each place below `field`.
+    """
+    found, errors = find_references(value, field)
+    if errors:
+        raise InvalidSpec(errors[0].message, errors=errors)
+    is_constant = next(_texts(value, "", []), None) is None
+    return Compiled(value, tuple(reference for _, reference in found), is_constant)
+
+
+def steps_named(value: Any) -> set[str]:
+    """The ids of the steps that a JSON value refers to. Raises InvalidSpec like `compile_value`."""
+    return {each.step for each in compile_value(value).references if each.step is not None}
+
+
+def find_references(value: Any, field: str) -> tuple[list[tuple[str, Reference]], list[FieldError]]:
+    """Every reference in a JSON value with the field that holds it, and what is wrong with the others."""
+    found: list[tuple[str, Reference]] = []
+    errors: list[FieldError] = []
+    for path, text in _texts(value, field, errors):
+        try:
+            found += [(path, part) for part in parse(text) if isinstance(part, Reference)]
+        except BadReference as error:
+            errors.append(FieldError(path, str(error), "invalid_reference"))
+    return found, errors
+
+
+def _texts(value: Any, field: str, errors: list[FieldError]) -> Iterator[tuple[str, str]]:
+    """The texts in a JSON value in document order, without recursion: the value comes from outside."""
+    stack: list[tuple[str, Any, int]] = [(field, value, 0)]
+    while stack:
+        path, each, depth = stack.pop()
+        if isinstance(each, str):
+            if "${" in each:
+                yield path, each
+        elif isinstance(each, (Mapping, list, tuple)):
+            if depth >= MAX_VALUE_DEPTH:
+                errors.append(FieldError(path, f"is nested deeper than {MAX_VALUE_DEPTH} levels", "too_deep"))
+                continue
+            stack += [(inner, item, depth + 1) for inner, item in reversed(list(_members(path, each)))]
+
+
+def _members(path: str, value: Mapping[Any, Any] | Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield (f"{path}.{key}" if path else str(key)), item
+    else:
+        for index, item in enumerate(value):
+            yield f"{path}[{index}]", item
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> tuple[str | Reference, ...]:
+    """The literal texts and references a text consists of, in order.
+
+    Raises:
+        BadReference: a `${` is not closed, or holds something else than a path.
+    """
+    parts: list[str | Reference] = []
+    literal, position = "", 0
+    for opening in _OPENING.finditer(text):
+        if opening.start() < position:
+            continue
+        literal += text[position : opening.start()]
+        if opening.group() == "$${":
+            literal += "${"
+            position = opening.end()
+            continue
+        reference, position = _read(text, opening.start())
+        parts += [literal, reference] if literal else [reference]
+        literal = ""
+    literal += text[position:]
+    if literal or not parts:
+        parts.append(literal)
+    return tuple(parts)
+
+
+def _read(text: str, start: int) -> tuple[Reference, int]:
+    match = _REFERENCE.match(text, start, start + MAX_REFERENCE_CHARS)
+    if match is None:
+        end = text.find("}", start)
+        if end == -1:
+            raise BadReference(f"{_short(text[start:])!r} is not closed: write $${{ for a literal ${{")
+        shown = text[start : end + 1]
+        if len(shown) > MAX_REFERENCE_CHARS:
+            raise BadReference(f"{_short(shown)!r} is longer than {MAX_REFERENCE_CHARS} characters")
+        raise BadReference(
+            f'{_short(shown)!r} is not a reference: write ${{input.name}}, ${{steps.id.name[0]["key"]}}, '
+            "${item} or ${mapIndex}, and $${ for a literal ${"
+        )
+    return _reference(match.group(), match.group(1), match.group(2)), match.end()
+
+
+def _reference(text: str, root: str, rest: str) -> Reference:
+    path = [_segment(each) for each in _SEGMENTS.findall(rest)]
+    if root not in ROOTS:
+        raise BadReference(f"{_short(text)!r} starts with {root!r}: use one of {', '.join(ROOTS)}")
+    if root == "mapIndex" and path:
+        raise BadReference(f"{_short(text)!r}: mapIndex is a number and has no parts")
+    if root != "steps":
+        return Reference(text, root, None, tuple(path))
+    if not path or not isinstance(path[0], str):
+        raise BadReference(f"{_short(text)!r} names no step: write ${{steps.<step id>}}")
+    return Reference(text, root, path[0], tuple(path[1:]))
+
+
+def _segment(text: str) -> str | int:
+    if text.startswith("."):
+        return text[1:]
+    if text.startswith('["'):
+        try:
+            return str(json.loads(text[1:-1]))
+        except ValueError:
+            raise BadReference(f"{_short(text)!r} is not a JSON string in brackets") from None
+    return int(text[1:-1])
+
+
+def resolve(
+    value: Any, *, input: Any, steps: Mapping[str, Any], item: Any = None, map_index: int | None = None
+) -> Any:
+    """The value with every reference in it replaced by what it names.
+
+    Args:
+        value: a JSON value that went through `compile_value`; it is not changed.
+        input: the run's input.
+        steps: output by step id, of the ancestors that completed; a step that is not in it has no output.
+        item: the item of a map.
+        map_index: its 0-based place in the list.
+
+    Raises:
+        InvalidReference: a path leads nowhere.
+    """
+    if isinstance(value, str):
+        if "${" not in value:
+            return value
+        return _resolve_text(value, {"input": input, "item": item, "mapIndex": map_index}, steps)
+    if isinstance(value, Mapping):
+        return {
+            key: resolve(each, input=input, steps=steps, item=item, map_index=map_index)
+            for key, each in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [resolve(each, input=input, steps=steps, item=item, map_index=map_index) for each in value]
+    return value
+
+
+def _resolve_text(text: str, roots: Mapping[str, Any], steps: Mapping[str, Any]) -> Any:
+    parts = parse(text)
+    if len(parts) == 1:
+        return parts[0] if isinstance(parts[0], str) else _follow(parts[0], roots, steps)
+    return "".join(part if isinstance(part, str) else _as_text(_follow(part, roots, steps)) for part in parts)
+
+
+def _follow(reference: Reference, roots: Mapping[str, Any], steps: Mapping[str, Any]) -> Any:
+    if reference.step is None:
+        value = roots[reference.root]
+    elif reference.step in steps:
+        value = steps[reference.step]
+    else:
+        return None
+    for segment in reference.path:
+        value = _part(value, segment, reference)
+    return value
+
+
+def _part(value: Any, segment: str | int, reference: Reference) -> Any:
+    if isinstance(segment, str) and isinstance(value, Mapping):
+        if segment in value:
+            return value[segment]
+        raise InvalidReference(
+            f"{reference.text} leads nowhere: there is no {segment!r}",
+            hint=f"the keys there are {_keys(value)}" if value else "the object there is empty",
+        )
+    if isinstance(segment, int) and isinstance(value, (list, tuple)):
+        if -len(value) <= segment < len(value):
+            return value[segment]
+        raise InvalidReference(f"{reference.text} leads nowhere: the list there has {len(value)} entries")
+    wanted = "an object" if isinstance(segment, str) else "a list"
+    raise InvalidReference(
+        f"{reference.text} leads nowhere: {segment!r} needs {wanted}, there is {json_type(value)}"
+    )
+
+
+def _keys(value: Mapping[str, Any]) -> str:
+    shown = [str(key)[:40] for _, key in zip(range(8), value, strict=False)]
+    return ", ".join(shown) + (", …" if len(value) > len(shown) else "")
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def json_type(value: Any) -> str:
+    """What JSON calls the type of a value, with its article."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list() | tuple():
+            return "a list"
+        case Mapping():
+            return "an object"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def show_path(root: str, path: Sequence[str | int]) -> str:
+    """The text of the reference that starts at `root` and follows `path`."""
+    shown = [root]
+    for segment in path:
+        if isinstance(segment, int):
+            shown.append(f"[{segment}]")
+        elif _PLAIN_NAME.match(segment):
+            shown.append(f".{segment}")
+        else:
+            shown.append(f"[{json.dumps(segment)}]")
+    return "${" + "".join(shown) + "}"
+
+
+def escape(text: str) -> str:
+    """The text with every `${` made literal."""
+    return text.replace("${", "$${")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:79] + "…"

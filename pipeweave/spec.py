@@ -1,0 +1,115 @@
+"""The stored spec of a pipeline: the values that decorator, document and `allowed_next` all give."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pipeweave.rules import FAIL_FAST
+
+
+@dataclass(frozen=True, slots=True)
+class MapSpec:
+    """A step runs once for each item of a list that is known when the run gets there.
+
+    Args:
+        over: a reference to the list, or a list (whose entries may hold references).
+        name: the parameter that takes the item (`as` in JSON); None for the first one not otherwise supplied.
+    """
+
+    over: Any
+    name: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"over": self.over, "as": self.name}
+
+
+@dataclass(frozen=True, slots=True)
+class StepSpec:
+    """A node of a pipeline: which task, after which steps, with what.
+
+    Args:
+        id: unique in the pipeline.
+        task: the id of the task it runs.
+        needs: its predecessors, in the order of the pipeline's steps.
+        params: the task's parameters, may hold references; None to fill them from the run's input.
+        map: how it is expanded over a list, if it is.
+    """
+
+    id: str
+    task: str
+    needs: tuple[str, ...] = ()
+    params: Mapping[str, Any] | None = None
+    map: MapSpec | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {"id": self.id, "task": self.task, "needs": list(self.needs)}
+        if self.params is not None:
+            shown["params"] = dict(self.params)
+        if self.map is not None:
+            shown["map"] = self.map.to_json()
+        return shown
+
+
+@dataclass(frozen=True)
+class PipelineSpec:
+    """A pipeline as it is stored: normalised, so that equal pipelines have equal hashes.
+
+    Args:
+        id: unique in a tenant.
+        steps: in document order.
+        description: for people.
+        failure_mode: `fail-fast` (default), `continue` or `partial-merge`.
+        priority: of its task runs, lower first; None for each task's own.
+        defaults: values of the run's input that it may leave out.
+    """
+
+    id: str
+    steps: tuple[StepSpec, ...]
+    description: str | None = None
+    failure_mode: str = FAIL_FAST
+    priority: int | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {"id": self.id}
+        if self.description is not None:
+            shown["description"] = self.description
+        shown["failureMode"] = self.failure_mode
+        if self.priority is not None:
+            shown["priority"] = self.priority
+        if self.defaults:
+            shown["defaults"] = dict(self.defaults)
+        shown["steps"] = [step.to_json() for step in self.steps]
+        return shown
+
+    def input_with_defaults(self, given: Any) -> Any:
+        """The run's input with this pipeline's defaults filled in; an input that is not an object stays as
+        it is.
+        """
+        if given is None and self.defaults:
+            return dict(self.defaults)
+        if not self.defaults or not isinstance(given, Mapping):
+            return given
+        return {**self.defaults, **given}
+
+    @cached_property
+    def canonical(self) -> bytes:
+        """The JSON text that is hashed: sorted keys, no spaces, UTF-8."""
+        return json.dumps(
+            self.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        ).encode("utf-8", "surrogatepass")
+
+    @cached_property
+    def spec_hash(self) -> str:
+        """Lower-case hex SHA-256 of the canonical JSON."""
+        return hashlib.sha256(self.canonical).hexdigest()
+
+    @cached_property
+    def by_id(self) -> Mapping[str, StepSpec]:
+        """The steps by id."""
+        return {step.id: step for step in self.steps}
