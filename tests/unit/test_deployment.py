@@ -1,0 +1,102 @@
+"""The compose file, the Procfile and the image start what exists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipeweave.cli import COMMANDS
+from pipeweave.settings import load
+
+ROOT = Path(__file__).parents[2]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OURS = ("migrate", "api", "worker", "beat", "flower")
+PROCFILE = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())
+
+every_service = pytest.mark.parametrize("name", SERVICES)
+
+
+def test_the_compose_file_has_every_part() -> None:
+    assert {*OURS, "postgres", "valkey", "s3"} <= SERVICES.keys()
+
+
+@every_service
+def test_every_service_says_whether_it_is_healthy(name: str) -> None:
+    check = SERVICES[name]["healthcheck"]
+    assert check == {"disable": True} if name == "migrate" else check["test"][0] in {"CMD", "CMD-SHELL"}
+
+
+@every_service
+def test_every_image_has_a_version(name: str) -> None:
+    image = SERVICES[name]["image"]
+    assert re.search(r":(?!latest$)[\w.${}:-]+$", image), image
+
+
+@pytest.mark.parametrize(
+    "command", [*(SERVICES[name]["command"] for name in OURS), *PROCFILE.values()], ids=str
+)
+def test_every_command_exists(command: str | list[str]) -> None:
+    program, *words = shlex.split(command) if isinstance(command, str) else command
+    if program == "pipeweave":
+        assert words[0] in COMMANDS
+    else:
+        assert (program, words[:2]) == ("celery", ["--app", "pipeweave.workers.app"])
+
+
+def test_our_services_wait_for_the_migration() -> None:
+    for name in set(OURS) - {"migrate"}:
+        assert SERVICES[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
+    assert SERVICES["migrate"]["depends_on"]["postgres"] == {"condition": "service_healthy"}
+
+
+def test_no_secret_has_a_default() -> None:
+    text = (ROOT / "docker-compose.yml").read_text()
+    secret = re.compile(r"\$\{(\w*(?:PASSWORD|SECRET)\w*)(.*?)\}")
+    assert secret.findall(text)
+    assert all(rest.startswith(":?") for _, rest in secret.findall(text))
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_settings_of_our_services_are_valid(name: str) -> None:
+    environ = {key: _filled(str(value)) for key, value in SERVICES[name]["environment"].items()}
+    assert load(environ).database_url
+
+
+def _filled(text: str) -> str:
+    """What compose makes of it: the default where there is one, else a secret."""
+    return re.sub(
+        r"\$\{\w+(?::(\?|-)([^}]*))?\}", lambda found: found[2] if found[1] == "-" else "5" * 64, text
+    )
+
+
+@pytest.mark.parametrize("name", [*OURS, "valkey"])
+def test_nothing_but_loopback_is_published(name: str) -> None:
+    assert all(port.startswith("127.0.0.1:") for port in SERVICES[name].get("ports", []))
+
+
+def test_the_image_runs_as_an_ordinary_user_and_is_built_from_locked_files() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    final = text.rpartition("\nFROM ")[2]
+    assert re.search(r"^USER (?!root)\w+$", final, re.MULTILINE)
+    assert "HEALTHCHECK" in final
+    assert "--require-hashes -r requirements-image.lock" in text
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-image.lock"])
+def test_a_locked_file_has_a_hash_for_every_package_and_no_address(name: str) -> None:
+    entries = re.split(r"\n(?=\S)", (ROOT / name).read_text().strip())
+    assert all("--hash=sha256:" in entry for entry in entries)
+    assert "://" not in "".join(entries)
+
+
+def test_the_image_installs_the_same_versions_as_the_developers() -> None:
+    def versions(name: str) -> set[str]:
+        return set(re.findall(r"^[\w.-]+==[^\s;]+", (ROOT / name).read_text(), re.MULTILINE))
+
+    assert versions("requirements-image.lock") <= versions("requirements.lock")
