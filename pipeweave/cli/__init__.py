@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import Any
 
 import click
 
 from pipeweave.errors import PipeWeaveError
+
+# What a shell reports for a command that Ctrl-C ended.
+INTERRUPTED = 130
 
 # Command -> "module:attribute". Importing all of them would cost every call a second.
 COMMANDS: dict[str, str] = {
@@ -48,12 +50,22 @@ class Commands(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:
+            raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except PipeWeaveError as error:
-            print(_one_line(error), file=sys.stderr)
+            click.echo(_one_line(error), err=True)
             ctx.exit(1)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
 
 
 def _one_line(error: PipeWeaveError) -> str:

@@ -1,0 +1,95 @@
+"""`pipeweave db`: bring the schema up, say where it stands, throw it away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeweave.cli.connection import json_option, with_database
+
+if TYPE_CHECKING:
+    from pipeweave.orchestrator.migrate import SchemaStatus
+
+
+@click.group()
+def db() -> None:
+    """The database schema."""
+
+
+@db.command()
+@json_option
+@with_database
+def migrate(database_url: str, as_json: bool) -> None:
+    """Run every pending migration. Safe to run from several places at once."""
+    _migrate(database_url, as_json)
+
+
+@db.command()
+@json_option
+@with_database
+def init(database_url: str, as_json: bool) -> None:
+    """Make the schema in an empty database; the same as `migrate`."""
+    _migrate(database_url, as_json)
+
+
+def _migrate(database_url: str, as_json: bool) -> None:
+    from pipeweave.orchestrator import migrate as schema
+
+    before = schema.status(database_url)
+    after = schema.upgrade(database_url)
+    if as_json:
+        _show_json(after, ran=before.pending)
+    elif before.is_current:
+        click.echo(f"The schema is current: {after.current}")
+    else:
+        click.echo(f"Migrated to {after.current} ({', '.join(before.pending)})")
+
+
+@db.command()
+@json_option
+@with_database
+@click.pass_context
+def status(ctx: click.Context, database_url: str, as_json: bool) -> None:
+    """Compare the schema with the newest one. Exits 1 while migrations are pending."""
+    from pipeweave.orchestrator import migrate as schema
+
+    found = schema.status(database_url)
+    if as_json:
+        _show_json(found)
+    elif found.is_current:
+        click.echo(f"The schema is current: {found.current}")
+    else:
+        click.echo(f"The schema is at {found.current or 'nothing'}; pending: {', '.join(found.pending)}")
+    ctx.exit(0 if found.is_current else 1)
+
+
+@db.command()
+@click.option("--yes", is_flag=True, help="Really delete everything.")
+@json_option
+@with_database
+def reset(database_url: str, yes: bool, as_json: bool) -> None:
+    """Delete everything PipeWeave ever stored and make the schema anew."""
+    from pipeweave.orchestrator import migrate as schema
+
+    if not yes:
+        raise click.UsageError("this deletes every pipeline, run and token; say so with --yes")
+    after = schema.reset(database_url)
+    if as_json:
+        _show_json(after)
+    else:
+        click.echo(f"Everything is deleted; the schema is new: {after.current}")
+
+
+def _show_json(status: SchemaStatus, ran: tuple[str, ...] = ()) -> None:
+    from pipeweave.cli.rendering import show_json
+
+    show_json(
+        {
+            "current": status.current,
+            "latest": status.latest,
+            "pending": status.pending,
+            "isCurrent": status.is_current,
+            "ran": ran,
+        }
+    )

@@ -1,0 +1,77 @@
+"""`pipeweave api | worker | beat`: one process of the stack, for as many hosts as wanted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from pipeweave.cli.connection import read
+from pipeweave.settings import Settings, load
+
+# Each process says what it does in its log; there is no document to print.
+_data_dir = click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Join the stack that `pipeweave up --data-dir` runs there.",
+)
+
+
+@click.command()
+@click.option("--host", help="Address to listen on; PIPEWEAVE_HOST without it.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port to listen on; PORT without it.")
+@click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True)
+@_data_dir
+def api(host: str | None, port: int | None, processes: int, data_dir: Path | None) -> None:
+    """Serve the HTTP API until a signal says stop."""
+    from pipeweave.api.serve import serve
+
+    serve(_settings(data_dir), host, port, processes=processes)
+
+
+@click.command()
+@click.option(
+    "--app",
+    "apps",
+    multiple=True,
+    required=True,
+    metavar="MODULE|FILE|FOLDER",
+    help="Where the tasks and pipelines are; may be given several times.",
+)
+@click.option("--service", default="python", show_default=True, help="The service to register as.")
+@click.option("--name", help="Name of this worker; made from host and process without it.")
+@click.option(
+    "--concurrency", type=click.IntRange(1, 1000), help="Task runs at once; MAX_CONCURRENCY without it."
+)
+@_data_dir
+def worker(
+    apps: tuple[str, ...], service: str, name: str | None, concurrency: int | None, data_dir: Path | None
+) -> None:
+    """Register the tasks of an app and run them."""
+    from pipeweave.workers.launch import run_worker
+
+    run_worker(_settings(data_dir), list(apps), service=service, name=name, concurrency=concurrency)
+
+
+@click.command()
+@_data_dir
+def beat(data_dir: Path | None) -> None:
+    """Drive the tick, which heals whatever was lost. Several may run: one at a time acts."""
+    from pipeweave.workers.launch import run_beat
+
+    run_beat(_settings(data_dir))
+
+
+def _settings(data_dir: Path | None) -> Settings:
+    settings = load()
+    if data_dir is None:
+        return settings
+    found = read(data_dir)
+    return replace(
+        settings,
+        database_url=str(found["databaseUrl"]),
+        broker_url=str(found["brokerUrl"]),
+        tenant=str(found["tenant"]),
+        data_dir=str(data_dir),
+    )

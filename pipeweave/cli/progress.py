@@ -1,0 +1,175 @@
+"""A run as it goes on: a picture that redraws itself on a terminal, a line for each change elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave.cli.rendering import STYLES, is_terminal, show_fields, show_table, text, took, when
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from pipeweave.answers import Run
+    from pipeweave.client import Client
+
+BAR_WIDTH = 24
+REDRAWS_PER_SECOND = 8
+SHOWN_FAILURES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StepProgress:
+    """How far one step is: its items, where it is a map, or the one task run it has."""
+
+    id: str
+    status: str
+    done: int
+    total: int
+    failed: int
+    started_at: str | None
+    finished_at: str | None
+
+    @property
+    def is_final(self) -> bool:
+        return self.status in ("completed", "failed", "timeout", "cancelled", "skipped")
+
+
+def steps_of(run: Run) -> list[StepProgress]:
+    """The progress of each step of a run, in the order of its pipeline."""
+    return [
+        StepProgress(
+            each["id"],
+            each["status"],
+            each["done"],
+            each["total"],
+            each["failed"],
+            each.get("startedAt"),
+            each.get("finishedAt"),
+        )
+        for each in run.document.get("steps") or ()
+    ]
+
+
+def follow(client: Client, run_id: str, timeout: float | None = None) -> Run:
+    """Show a run until it is final, then how it ended."""
+    final = _live(client, run_id, timeout) if is_terminal() else _lines(client, run_id, timeout)
+    show_end(final)
+    return final
+
+
+def show_run(run: Run) -> None:
+    """A run as it stands now."""
+    document = run.document
+    show_fields(
+        [
+            ("run", run.id),
+            ("pipeline", _versioned(document)),
+            ("status", run.status),
+            ("created (UTC)", when(document.get("createdAt"))),
+            ("took", took(document.get("startedAt"), document.get("finishedAt"))),
+        ]
+    )
+    click.echo()
+    show_table(
+        ("step", "status", "done", "took"),
+        [
+            (each.id, each.status, f"{each.done}/{each.total}", took(each.started_at, each.finished_at))
+            for each in steps_of(run)
+        ],
+        none="No step has begun.",
+    )
+    _show_failures(document)
+
+
+def show_end(run: Run) -> None:
+    """How a run ended, with the first errors where it ended badly."""
+    document = run.document
+    duration = took(document.get("startedAt"), document.get("finishedAt"))
+    click.echo(f"{run.id} {_styled(run.status)} in {duration}")
+    _show_failures(document)
+
+
+def _versioned(document: Mapping[str, Any]) -> str | None:
+    name = document.get("pipelineId")
+    return f"{name} v{document.get('pipelineVersion')}" if name else None
+
+
+def _show_failures(document: Mapping[str, Any]) -> None:
+    failures = list(_failures(document))
+    for line in failures[:SHOWN_FAILURES]:
+        click.echo(f"  {line}", err=True)
+    if len(failures) > SHOWN_FAILURES:
+        click.echo(f"  and {len(failures) - SHOWN_FAILURES} more", err=True)
+
+
+def _failures(document: Mapping[str, Any]) -> Iterator[str]:
+    for each in document.get("taskRuns") or ():
+        if each["status"] in ("failed", "timeout"):
+            place = each["stepId"] + (f"[{each['mapIndex']}]" if each.get("mapIndex") is not None else "")
+            said = f"{text(each.get('errorCode'))}: {text(_message(each.get('error')))}"
+            yield f"{place} {each['status']}: {said}"
+
+
+def _message(error: Any) -> Any:
+    return error.get("message", error) if isinstance(error, dict) else error
+
+
+def _styled(status: str) -> str:
+    return click.style(status, fg=STYLES.get(status), bold=True) if is_terminal() else status
+
+
+# --- plain lines ------------------------------------------------------------------------------------------
+
+
+def _lines(client: Client, run_id: str, timeout: float | None) -> Run:
+    told: dict[str, str] = {}
+
+    def tell(run: Run) -> None:
+        for each in steps_of(run):
+            line = _line(each)
+            if each.status != "pending" and told.get(each.id) != line:
+                told[each.id] = line
+                click.echo(f"{each.id}  {line}")
+
+    return client.wait(run_id, timeout, tell)
+
+
+def _line(step: StepProgress) -> str:
+    """Changes with the status, and at every quarter of a map: a log wants few lines."""
+    if step.is_final:
+        count = f"  {step.done}/{step.total}" if step.total > 1 else ""
+        return f"{step.status}{count}  {took(step.started_at, step.finished_at)}"
+    quarter = step.done * 4 // step.total if step.total > 1 else 0
+    return f"{step.status}  {quarter * 25} % of {step.total}" if quarter else step.status
+
+
+# --- a live picture ---------------------------------------------------------------------------------------
+
+
+def _live(client: Client, run_id: str, timeout: float | None) -> Run:
+    from rich.live import Live
+
+    with Live(refresh_per_second=REDRAWS_PER_SECOND) as live:
+        return client.wait(run_id, timeout, lambda run: live.update(_picture(run)))
+
+
+def _picture(run: Run) -> RenderableType:
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for each in steps_of(run):
+        table.add_row(
+            each.id,
+            Text(each.status, style=STYLES.get(each.status, "")),
+            ProgressBar(total=max(each.total, 1), completed=each.done, width=BAR_WIDTH),
+            f"{each.done:,} / {each.total:,}",
+            Text(f"{each.failed:,} failed" if each.failed else "", style="red"),
+            took(each.started_at, each.finished_at) if each.started_at else "",
+        )
+    return table

@@ -1,0 +1,161 @@
+"""`pipeweave services | tasks | pipelines`: what is registered and stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave.cli.connection import connected, json_option
+
+if TYPE_CHECKING:
+    from pipeweave.client import Client
+
+
+@click.command()
+@json_option
+@connected
+def services(client: Client, as_json: bool) -> None:
+    """List the services that registered tasks."""
+    from pipeweave.cli.rendering import field, show_list, when
+
+    cells = {
+        "service": field("id"),
+        "kind": field("kind"),
+        "version": field("version"),
+        "status": field("status"),
+        "last seen (UTC)": lambda each: when(each.get("lastHeartbeat")),
+        "address": field("baseUrl"),
+    }
+    none = "No service has registered yet: `pipeweave worker --app YOUR_MODULE` registers one."
+    show_list("services", client.services(), cells, as_json=as_json, none=none)
+
+
+@click.command()
+@click.option("--service", help="Only this service's tasks.")
+@json_option
+@connected
+def tasks(client: Client, service: str | None, as_json: bool) -> None:
+    """List the registered tasks with their code versions and limits."""
+    from pipeweave.cli.rendering import field, show_list
+
+    cells = {
+        "task": field("id"),
+        "service": field("serviceId"),
+        "code": lambda each: f"v{each['codeVersion']}",
+        "hash": _short("codeHash"),
+        "attempts": field("maxAttempts"),
+        "timeout": lambda each: f"{each['timeout']:g} s",
+        "concurrency": lambda each: each["concurrency"] or "unlimited",
+        "priority": field("priority"),
+        "next": field("allowedNext"),
+    }
+    none = "No task is registered yet: `pipeweave worker --app YOUR_MODULE` registers them."
+    show_list("tasks", client.tasks(service), cells, as_json=as_json, none=none)
+
+
+class Listing(click.Group):
+    """A group that lists when it is called alone or with nothing but options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=Listing)
+def pipelines() -> None:
+    """List, show and store pipelines. Alone, it lists."""
+
+
+@pipelines.command("list")
+@json_option
+@connected
+def list_(client: Client, as_json: bool) -> None:
+    """List the pipelines."""
+    from pipeweave.cli.rendering import field, show_list, when
+
+    cells = {
+        "pipeline": field("id"),
+        "version": field("version"),
+        "stored (UTC)": lambda each: when(each.get("updatedAt")),
+        "description": field("description"),
+    }
+    none = "No pipeline is stored yet: a worker stores those of its app, `pipelines put FILE` a document."
+    show_list("pipelines", client.pipelines(), cells, as_json=as_json, none=none)
+
+
+@pipelines.command()
+@click.argument("pipeline")
+@click.option("--version", type=click.IntRange(min=1), help="This version; the newest without it.")
+@json_option
+@connected
+def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> None:
+    """Show a pipeline's steps."""
+    from pipeweave.cli.rendering import field, show_fields, show_json, show_list, when
+
+    found = client.pipeline(pipeline, version)
+    if as_json:
+        show_json(found)
+        return
+    spec = found["spec"]
+    shown = {
+        "pipeline": found["id"],
+        "version": found["version"],
+        "description": spec.get("description"),
+        "failure mode": spec.get("failureMode"),
+        "stored (UTC)": when(found.get("createdAt")),
+        "spec hash": found.get("specHash"),
+    }
+    show_fields(shown.items())
+    click.echo()
+    cells = {
+        "step": field("id"),
+        "task": field("task"),
+        "needs": field("needs"),
+        "map over": lambda step: (step.get("map") or {}).get("over"),
+    }
+    show_list("steps", spec["steps"], cells, as_json=False)
+
+
+@pipelines.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@json_option
+@connected
+def put(client: Client, file: Path, as_json: bool) -> None:
+    """Store every pipeline of a YAML or JSON document; an unchanged one keeps its version."""
+    from pipeweave.cli.rendering import field, show_list
+    from pipeweave.pipeline import load_documents
+
+    stored = [client.put_pipeline(spec.id, spec.to_json()) for spec in load_documents(file)]
+    cells = {
+        "pipeline": field("pipelineId"),
+        "version": field("version"),
+        "": lambda each: "new" if each["isNew"] else "unchanged",
+        "spec hash": _short("specHash"),
+    }
+    show_list("pipelines", stored, cells, as_json=as_json)
+
+
+@pipelines.command()
+@click.argument("pipeline")
+@json_option
+@connected
+def versions(client: Client, pipeline: str, as_json: bool) -> None:
+    """List a pipeline's versions, newest first."""
+    from pipeweave.cli.rendering import field, show_list, when
+
+    cells = {
+        "version": field("version"),
+        "stored (UTC)": lambda each: when(each.get("createdAt")),
+        "source": field("source"),
+        "spec hash": _short("specHash"),
+    }
+    show_list("versions", client.versions(pipeline), cells, as_json=as_json)
+
+
+def _short(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """A cell that shows the first letters of a hash."""
+    return lambda each: str(each.get(name) or "")[:12]

@@ -1,0 +1,135 @@
+"""How commands show things: JSON, tables on a terminal, plain lines everywhere else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+STYLES = {
+    "completed": "green",
+    "running": "cyan",
+    "partial": "yellow",
+    "skipped": "bright_black",
+    "waiting": "magenta",
+    "failed": "red",
+    "timeout": "red",
+    "cancelled": "yellow",
+}
+NOTHING = "-"
+
+
+def is_terminal() -> bool:
+    """Whether a person looks at the output: only then are there colours and live pictures."""
+    return sys.stdout.isatty()
+
+
+def show_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    import orjson
+
+    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode())
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, none: str = "none") -> None:
+    """A table on a terminal; aligned plain lines elsewhere; `none` where there are no rows."""
+    shown = [[text(cell) for cell in row] for row in rows]
+    if not shown:
+        click.echo(none)
+    elif is_terminal():
+        _rich_table(columns, shown)
+    else:
+        _plain_lines([[column.upper() for column in columns], *shown])
+
+
+def show_list(
+    name: str,
+    found: Sequence[Mapping[str, Any]],
+    cells: Mapping[str, Callable[[Mapping[str, Any]], Any]],
+    *,
+    as_json: bool,
+    none: str = "none",
+    **more: Any,
+) -> None:
+    """A list as `{name: [...], ...more}`, or as a table whose columns are made by `cells`."""
+    if as_json:
+        show_json({name: found, **more})
+    else:
+        show_table(tuple(cells), [[cell(each) for cell in cells.values()] for each in found], none=none)
+
+
+def field(name: str) -> Callable[[Mapping[str, Any]], Any]:
+    """A cell that shows a field as it is."""
+    return lambda each: each.get(name)
+
+
+def show_fields(fields: Iterable[tuple[str, Any]]) -> None:
+    """One thing: a line for each of its fields that has a value."""
+    shown = [(name, text(value)) for name, value in fields if value is not None]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        click.echo(f"{name:<{width}}  {_coloured(value)}")
+
+
+def text(value: Any) -> str:
+    """A value in one line without control characters, which must never reach a terminal."""
+    if value is None or value == "":
+        return NOTHING
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or NOTHING
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    line = " ".join(str(value).split())
+    return "".join(letter if letter.isprintable() else "?" for letter in line)
+
+
+def when(stamp: str | None) -> str:
+    """A time of the API as a person reads it, in UTC."""
+    if not stamp:
+        return NOTHING
+    return datetime.fromisoformat(stamp).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def took(started: str | None, finished: str | None, now: datetime | None = None) -> str:
+    """How long something took, or has been going on for."""
+    if not started:
+        return NOTHING
+    end = datetime.fromisoformat(finished) if finished else (now or datetime.now(UTC))
+    return seconds((end - datetime.fromisoformat(started)).total_seconds())
+
+
+def seconds(duration: float) -> str:
+    """A duration in the unit that suits it."""
+    if duration < 1:
+        return f"{max(duration, 0) * 1000:.0f} ms"
+    if duration < 100:
+        return f"{duration:.1f} s"
+    minutes, rest = divmod(int(duration), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def _coloured(value: str) -> str:
+    return click.style(value, fg=STYLES[value]) if value in STYLES and is_terminal() else value
+
+
+def _plain_lines(rows: list[list[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def _rich_table(columns: Sequence[str], rows: list[list[str]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+    Console().print(table)

@@ -1,0 +1,226 @@
+"""`pipeweave trigger | dry-run | status | runs | cancel`: start runs and look at them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave.cli.connection import connected, json_option
+from pipeweave.errors import MalformedJson
+
+if TYPE_CHECKING:
+    from pipeweave.answers import Document, Run
+    from pipeweave.client import Client
+
+FAILURE_MODES = ("fail-fast", "continue", "partial-merge")
+RUN_STATUSES = (
+    "pending",
+    "running",
+    "paused",
+    "error_handling",
+    "completed",
+    "partial",
+    "failed",
+    "cancelled",
+)
+
+input_options = (
+    click.option("-i", "--input", "inline", metavar="JSON", help="The run's input, e.g. '{\"limit\": 100}'."),
+    click.option(
+        "-f",
+        "--file",
+        type=click.File("rb"),
+        help="Read the run's input from a JSON file; - for standard input.",
+    ),
+)
+
+
+def _with_input(command: Any) -> Any:
+    for option in reversed(input_options):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("pipeline")
+@_with_input
+@click.option("-w", "--wait", is_flag=True, help="Follow the run; exit 0 only when it completes.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="With --wait: seconds to wait at most.")
+@click.option("--failure-mode", type=click.Choice(FAILURE_MODES), help="Instead of the pipeline's own.")
+@click.option("-p", "--priority", type=int, help="Lower runs first.")
+@click.option("--run-token", help="A second trigger with this token and input gives the first one's run.")
+@json_option
+@connected
+@click.pass_context
+def trigger(
+    ctx: click.Context,
+    client: Client,
+    pipeline: str,
+    inline: str | None,
+    file: Any,
+    wait: bool,
+    timeout: float | None,
+    failure_mode: str | None,
+    priority: int | None,
+    run_token: str | None,
+    as_json: bool,
+) -> None:
+    """Start a run of PIPELINE."""
+    from pipeweave.cli.rendering import show_json
+
+    run = client.trigger(
+        pipeline,
+        _input(inline, file),
+        failure_mode=failure_mode,
+        priority=priority,
+        run_token=run_token,
+    )
+    for warning in run.document.get("validationWarnings") or ():
+        click.echo(f"warning: {warning}", err=True)
+    if wait:
+        _follow(ctx, client, run.id, timeout, as_json)
+    elif as_json:
+        show_json(run.document)
+    else:
+        click.echo(f"{run.id} {run.status}")
+
+
+@click.command("dry-run")
+@click.argument("pipeline")
+@_with_input
+@json_option
+@connected
+@click.pass_context
+def dry_run(
+    ctx: click.Context, client: Client, pipeline: str, inline: str | None, file: Any, as_json: bool
+) -> None:
+    """Show what a run of PIPELINE (its id, or a YAML or JSON document) would do.
+
+    Exits 1 when it is not valid.
+    """
+    from pipeweave.cli.rendering import show_json
+
+    given = _input(inline, file)
+    plans = {id_: client.dry_run(id_, given, spec) for id_, spec in _named(pipeline).items()}
+    if as_json:
+        show_json(next(iter(plans.values())) if len(plans) == 1 else plans)
+    else:
+        for id_, plan in plans.items():
+            _show_plan(id_, plan)
+    ctx.exit(0 if all(plan["valid"] for plan in plans.values()) else 1)
+
+
+def _named(pipeline: str) -> dict[str, Document | None]:
+    if not pipeline.endswith((".yaml", ".yml", ".json")):
+        return {pipeline: None}
+    from pipeweave.pipeline import load_documents
+
+    return {spec.id: spec.to_json() for spec in load_documents(Path(pipeline))}
+
+
+def _show_plan(pipeline: str, plan: Document) -> None:
+    from pipeweave.cli.rendering import show_table, text
+
+    click.echo(f"{pipeline}: {'valid' if plan['valid'] else 'not valid'}")
+    for kind in ("errors", "warnings"):
+        for each in plan[kind]:
+            click.echo(f"{kind[:-1]}: {text(each.get('message', each) if isinstance(each, dict) else each)}")
+    if plan["executionPlan"]:
+        show_table(
+            ("level", "kind", "steps", "waits for"),
+            [
+                (level["step"], level["type"], level["tasks"], level.get("waitsFor"))
+                for level in plan["executionPlan"]
+            ],
+        )
+
+
+@click.command()
+@click.argument("run")
+@click.option("-w", "--watch", is_flag=True, help="Follow the run; exit 0 only when it completes.")
+@json_option
+@connected
+@click.pass_context
+def status(ctx: click.Context, client: Client, run: str, watch: bool, as_json: bool) -> None:
+    """Show how far RUN has come."""
+    from pipeweave.cli.progress import show_run
+    from pipeweave.cli.rendering import show_json
+
+    found = client.run(run)
+    if watch:
+        _follow(ctx, client, run, None, as_json)
+    elif as_json:
+        show_json(found.document)
+    else:
+        show_run(found)
+
+
+@click.command()
+@click.option("--status", type=click.Choice(RUN_STATUSES), help="Only runs in this status.")
+@click.option("--pipeline", help="Only runs of this pipeline.")
+@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--cursor", help="Continue a list: `nextCursor` of the one before.")
+@json_option
+@connected
+def runs(
+    client: Client, status: str | None, pipeline: str | None, limit: int, cursor: str | None, as_json: bool
+) -> None:
+    """List runs, newest first."""
+    from pipeweave.cli.rendering import field, show_list, took, when
+
+    page = client.runs(status=status, pipeline_id=pipeline, limit=limit, cursor=cursor)
+    cells = {
+        "run": field("id"),
+        "pipeline": field("pipelineId"),
+        "version": field("pipelineVersion"),
+        "status": field("status"),
+        "created (UTC)": lambda each: when(each.get("createdAt")),
+        "took": lambda each: took(each.get("startedAt"), each.get("finishedAt")),
+    }
+    none = "No run fits: `pipeweave trigger PIPELINE` starts one."
+    show_list("runs", page.items, cells, as_json=as_json, none=none, nextCursor=page.next_cursor)
+    if page.next_cursor and not as_json:
+        click.echo(f"More: --cursor {page.next_cursor}", err=True)
+
+
+@click.command()
+@click.argument("run")
+@click.option("--reason", help="Kept with the run.")
+@json_option
+@connected
+def cancel(client: Client, run: str, reason: str | None, as_json: bool) -> None:
+    """Cancel RUN: what runs is stopped, what waits is never started."""
+    from pipeweave.cli.rendering import show_json
+
+    found = client.cancel(run, reason)
+    if as_json:
+        show_json(found.document)
+    else:
+        click.echo(f"{found.id} {found.status}")
+
+
+def _follow(ctx: click.Context, client: Client, run_id: str, timeout: float | None, as_json: bool) -> None:
+    from pipeweave.cli.progress import follow
+    from pipeweave.cli.rendering import show_json
+
+    final: Run = client.wait(run_id, timeout) if as_json else follow(client, run_id, timeout)
+    if as_json:
+        show_json(final.document)
+    ctx.exit(0 if final.status == "completed" else 1)
+
+
+def _input(inline: str | None, file: Any) -> Any:
+    if inline is not None and file is not None:
+        raise click.UsageError("give --input or --file, not both")
+    text = inline if inline is not None else file.read() if file is not None else None
+    if text is None:
+        return None
+    import orjson
+
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        source = "--input" if file is None else "--file"
+        raise MalformedJson(f"{source} is not JSON: {error}", hint="quote it: -i '{\"name\": 1}'") from error
