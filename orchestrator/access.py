@@ -1,0 +1,185 @@
+"""Access tokens: who may do what for which tenants. Only a token's SHA-256 is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.errors import FieldError, InvalidId, InvalidInput, NotFound
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.paging import Document
+from pipeweave.orchestrator.queries_shape import iso
+
+READ, WRITE, ADMIN, WORKER = (
+    "orchestrator:read",
+    "orchestrator:write",
+    "orchestrator:admin",
+    "orchestrator:worker",
+)
+
+IMPLIED: dict[str, frozenset[str]] = {
+    READ: frozenset({READ}),
+    WRITE: frozenset({WRITE, READ}),
+    ADMIN: frozenset({ADMIN, WRITE, READ}),
+    WORKER: frozenset({WORKER}),
+}
+"""Scope -> what it lets one do. A service's scope stands apart: an administrator is not a worker."""
+
+EVERY_TENANT = "*"
+
+_PREFIX = "pw_"
+_ID = "tok"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a verified token allows."""
+
+    id: UUID
+    name: str
+    tenants: tuple[str, ...]
+    scopes: tuple[str, ...]
+
+    def allows(self, scope: str) -> bool:
+        """Whether one of the token's scopes is, or implies, this one."""
+        return any(scope in IMPLIED.get(held, ()) for held in self.scopes)
+
+    def may_enter(self, tenant: str) -> bool:
+        """Whether the token is good for this tenant."""
+        return tenant in self.tenants or EVERY_TENANT in self.tenants
+
+
+_INSERT = """
+INSERT INTO access_tokens (id, name, token_hash, tenants, scopes, created_at, expires_at)
+VALUES (:id, :name, :hash, CAST(:tenants AS text[]), CAST(:scopes AS text[]), :now, :expires_at)
+"""
+
+
+def create_token(
+    tx: Transaction,
+    *,
+    name: str,
+    tenants: Collection[str],
+    scopes: Collection[str],
+    expires_at: datetime | None = None,
+) -> str:
+    """Make a token `pw_` + 43 characters. It is returned once and cannot be read again.
+
+    Args:
+        name: for people; several tokens may share one.
+        tenants: tenant ids, or `*` for every tenant.
+        scopes: of `orchestrator:read`, `:write`, `:admin` and `:worker`.
+        expires_at: aware time after which it is refused; None for never.
+
+    Raises:
+        InvalidInput: naming each wrong field.
+    """
+    if faults := _faults(tx, name, tenants, scopes, expires_at):
+        raise InvalidInput(f"{faults[0].field}: {faults[0].message}", errors=faults)
+    token = _PREFIX + secrets.token_urlsafe(32)
+    parameters = {
+        "id": ids.new_id(),
+        "name": name,
+        "hash": _hash(token),
+        "tenants": sorted(set(tenants)),
+        "scopes": sorted(set(scopes)),
+        "now": tx.now,
+        "expires_at": expires_at,
+    }
+    tx.execute(_INSERT, parameters)
+    return token
+
+
+_VERIFY = """
+SELECT id, name, tenants, scopes FROM access_tokens
+WHERE token_hash = :hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)
+"""
+
+
+def verify(tx: Transaction, token: str) -> Access | None:
+    """What the token allows; None when it is unknown, expired or revoked. One look-up by a unique index."""
+    if not token.startswith(_PREFIX) or not token.isascii():
+        return None
+    row = tx.execute(_VERIFY, {"hash": _hash(token), "now": tx.now}).one_or_none()
+    return None if row is None else Access(row.id, row.name, tuple(row.tenants), tuple(row.scopes))
+
+
+_LIST = """
+SELECT id, name, tenants, scopes, created_at, expires_at, revoked_at FROM access_tokens
+ORDER BY id DESC LIMIT 1000
+"""
+
+
+def list_tokens(tx: Transaction) -> list[Document]:
+    """The newest 1,000 tokens without the tokens themselves, newest first."""
+    return [
+        {
+            "id": ids.show(_ID, row.id),
+            "name": row.name,
+            "tenants": list(row.tenants),
+            "scopes": list(row.scopes),
+            "createdAt": iso(row.created_at),
+            "expiresAt": iso(row.expires_at),
+            "revokedAt": iso(row.revoked_at),
+            "isValid": row.revoked_at is None and (row.expires_at is None or row.expires_at > tx.now),
+        }
+        for row in tx.execute(_LIST)
+    ]
+
+
+_REVOKE = "UPDATE access_tokens SET revoked_at = :now WHERE revoked_at IS NULL AND {which} RETURNING id"
+
+
+def revoke(tx: Transaction, name_or_id: str) -> list[str]:
+    """Revoke the token with this id (`tok_…`), or every token of this name. Returns the ids.
+
+    Raises:
+        NotFound: no token of that id or name is left to revoke.
+    """
+    parameters = {"now": tx.now, "name": name_or_id.replace("\0", "")}
+    revoked = list(tx.execute(_REVOKE.format(which="name = :name"), parameters).scalars())
+    if not revoked and name_or_id.startswith(f"{_ID}_"):
+        parameters["id"] = ids.read(_ID, name_or_id)
+        revoked = list(tx.execute(_REVOKE.format(which="id = :id"), parameters).scalars())
+    if not revoked:
+        raise NotFound(f"there is no valid token {name_or_id[:200]!r}", hint="see `pipeweave token list`")
+    return [ids.show(_ID, each) for each in revoked]
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _faults(
+    tx: Transaction, name: str, tenants: Collection[str], scopes: Collection[str], expires_at: datetime | None
+) -> Sequence[FieldError]:
+    faults = []
+    if not 1 <= len(name) <= 200 or "\0" in name:
+        faults.append(FieldError("name", "must be a text of 1 to 200 characters"))
+    if not tenants:
+        faults.append(FieldError("tenants", "must name a tenant, or * for every one"))
+    for tenant in tenants:
+        if tenant != EVERY_TENANT and not _is_name(tenant):
+            faults.append(FieldError("tenants", f"{tenant!r} is not a valid tenant id", "invalid_id"))
+    unknown = sorted(set(scopes) - IMPLIED.keys())
+    if unknown or not scopes:
+        given = f"unknown: {', '.join(unknown)}; " if unknown else ""
+        faults.append(
+            FieldError("scopes", f"{given}use one or more of {', '.join(IMPLIED)}", "invalid_value")
+        )
+    if expires_at is not None and (expires_at.tzinfo is None or expires_at <= tx.now):
+        faults.append(FieldError("expiresAt", "must be a time in the future with its time zone"))
+    return faults
+
+
+def _is_name(text: str) -> bool:
+    try:
+        ids.check_name(text, "tenant")
+    except InvalidId:
+        return False
+    return True

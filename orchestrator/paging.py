@@ -1,0 +1,96 @@
+"""Keyset paging: a page goes on after the last key of the one before, whatever its number."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from pipeweave.errors import FieldError, InvalidInput
+
+DEFAULT_LIMIT = 50
+MAX_LIMIT = 1_000
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """How much of a list is wanted, and after which key.
+
+    Args:
+        limit: rows, 1 to 1,000 (default 50).
+        cursor: the `nextCursor` of the page before; None for the first page.
+    """
+
+    limit: int = DEFAULT_LIMIT
+    cursor: str | None = None
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.limit, int) and not isinstance(self.limit, bool)
+        if not whole or not 1 <= self.limit <= MAX_LIMIT:
+            message = f"must be a whole number from 1 to {MAX_LIMIT}"
+            raise InvalidInput(f"limit {message}", errors=[FieldError("limit", message, "out_of_range")])
+
+    def after(self, name: str, *kinds: type[str] | type[int] | type[UUID]) -> tuple[Any, ...] | None:
+        """The key to go on after, None on the first page.
+
+        Args:
+            name: the list's name; a cursor of another list is refused.
+            kinds: the types of the key's parts.
+
+        Raises:
+            InvalidInput: the cursor was not made by this list.
+        """
+        if self.cursor is None:
+            return None
+        try:
+            padded = self.cursor + "=" * (-len(self.cursor) % 4)
+            found, *parts = orjson.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+            if found != name or len(parts) != len(kinds):
+                raise ValueError(name)
+            return tuple(_read(part, kind) for part, kind in zip(parts, kinds, strict=True))
+        except (ValueError, TypeError, binascii.Error) as error:
+            raise InvalidInput(
+                "the cursor does not belong to this list",
+                errors=[FieldError("cursor", "is not a cursor of this list", "invalid_cursor")],
+                hint="pass nextCursor of the page before, with the same filters",
+            ) from error
+
+    def cut(
+        self,
+        rows: Sequence[Any],
+        name: str,
+        key: Callable[[Any], tuple[Any, ...]],
+        show: Callable[[Any], Document],
+    ) -> Document:
+        """The answer {items, nextCursor} from `limit + 1` rows: the extra one tells that more follow."""
+        kept = rows[: self.limit]
+        more = len(rows) > self.limit
+        return {
+            "items": [show(row) for row in kept],
+            "nextCursor": cursor_of(name, *key(kept[-1])) if more else None,
+        }
+
+
+def cursor_of(name: str, *key: Any) -> str:
+    """The opaque cursor that goes on after this key."""
+    content = orjson.dumps([name, *(str(part) if isinstance(part, UUID) else part for part in key)])
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def _read(part: Any, kind: type[str] | type[int] | type[UUID]) -> Any:
+    if kind is UUID:
+        return UUID(part)
+    if not isinstance(part, kind) or isinstance(part, bool):
+        raise ValueError(part)
+    if isinstance(part, str) and "\0" in part:
+        raise ValueError(part)
+    if isinstance(part, int) and not -(2**63) <= part < 2**63:
+        raise ValueError(part)
+    return part

@@ -1,0 +1,38 @@
+"""How values look in JSON: ISO times with Z, durations in ms, TypeIDs, large values by reference."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+
+
+def iso(moment: datetime | None) -> str | None:
+    """A time as `2026-11-20T22:54:19.045Z`."""
+    if moment is None:
+        return None
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def duration_ms(started: datetime | None, finished: datetime | None) -> float | None:
+    """Whole tenths of a millisecond between two times, None when one is missing."""
+    if started is None or finished is None:
+        return None
+    return round((finished - started).total_seconds() * 1000, 1)
+
+
+def run_id(value: UUID) -> str:
+    """The TypeID of a run."""
+    return ids.show(ids.RUN, value)
+
+
+def task_run_id(value: UUID) -> str:
+    """The TypeID of a task run."""
+    return ids.show(ids.TASK_RUN, value)
+
+
+def reference(path: str | None, size: int | None, digest: str | None) -> dict[str, Any] | None:
+    """Where a large value lies in storage; None for one that stands in its row."""
+    return None if path is None else {"path": path, "size": size, "hash": digest}

@@ -1,0 +1,258 @@
+"""What a service says about itself and its tasks: values, defaults and what is refused (PROTOCOL 1.2)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from pipeweave import ids
+from pipeweave.errors import FieldError, InvalidId, InvalidTask
+from pipeweave.json_values import json_faults
+from pipeweave.limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
+
+MAX_TASKS = 5_000
+"""Tasks of one service."""
+
+MAX_VERSION = 200
+"""Characters of a service's version."""
+
+_TEN_YEARS_S = 315_360_000
+_INT32 = 2**31 - 1
+_HASH = re.compile(r"[0-9a-f]{16,64}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRegistration:
+    """A task as its service describes it. Defaults are those of PROTOCOL 1.2.
+
+    Args:
+        id: unique in the tenant.
+        code_hash: 16 to 64 lower-case hex characters.
+        allowed_next: task ids that may follow it.
+        timeout: seconds one attempt may take.
+        retries: executions after the first.
+        idempotency_ttl: seconds a result may be reused.
+        concurrency: attempts at a time over all workers; 0 for no limit.
+        priority: lower goes first.
+        input_schema: PROTOCOL 9.
+    """
+
+    id: str
+    code_hash: str
+    allowed_next: Sequence[str] = ()
+    timeout: float = 300
+    retries: int = 3
+    retry_backoff: str = "exponential"
+    retry_delay_ms: int = 1_000
+    max_retry_delay_ms: int = 86_400_000
+    heartbeat_interval_ms: int = 60_000
+    concurrency: int = 0
+    priority: int = 100
+    idempotency_ttl: int = 86_400
+    description: str | None = None
+    input_schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A service with all its tasks: what is missing from `tasks` is gone when the version changed.
+
+    Args:
+        service_id: unique in the tenant.
+        version: free text, usually the program's version.
+        kind: `python` (Celery workers) or `http` (dispatched to `base_url`).
+        base_url: where an HTTP service listens.
+    """
+
+    service_id: str
+    version: str = "0.1.0"
+    kind: str = "python"
+    base_url: str | None = None
+    tasks: Sequence[TaskRegistration] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    attribute: str
+    expected: str
+    accepts: Callable[[Any], bool]
+
+
+def _whole(lowest: int, highest: int) -> Callable[[Any], bool]:
+    # 100.0 is 100 in JSON; true is not 1.
+    return lambda value: (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and lowest <= value <= highest
+        and value == int(value)
+    )
+
+
+def _is_text(limit: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and len(value) <= limit and not json_faults(value)
+
+
+def _is_seconds(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and 0 < value <= _TEN_YEARS_S
+
+
+def _is_name(value: Any) -> bool:
+    try:
+        return bool(ids.check_name(value, "id"))
+    except InvalidId:
+        return False
+
+
+def _are_names(value: Any) -> bool:
+    return (
+        isinstance(value, list | tuple) and len(value) <= MAX_TASKS and all(_is_name(each) for each in value)
+    )
+
+
+_NAME = "1 to 200 of the characters A-Z a-z 0-9 . _ ~ : @ -"
+_MS = f"a whole number of milliseconds from 0 to {_TEN_YEARS_S}000"
+
+RULES: dict[str, _Rule] = {
+    "id": _Rule("id", _NAME, _is_name),
+    "codeHash": _Rule(
+        "code_hash",
+        "16 to 64 lower-case hex characters",
+        lambda value: isinstance(value, str) and bool(_HASH.match(value)),
+    ),
+    "allowedNext": _Rule("allowed_next", f"a list of task ids, each {_NAME}", _are_names),
+    "timeout": _Rule("timeout", f"seconds above 0, at most {_TEN_YEARS_S}", _is_seconds),
+    "retries": _Rule("retries", "a whole number from 0 to 10000", _whole(0, 10_000)),
+    "retryBackoff": _Rule(
+        "retry_backoff",
+        "fixed, linear or exponential",
+        lambda value: value in ("fixed", "linear", "exponential"),
+    ),
+    "retryDelayMs": _Rule("retry_delay_ms", _MS, _whole(0, _TEN_YEARS_S * 1000)),
+    "maxRetryDelayMs": _Rule("max_retry_delay_ms", _MS, _whole(0, _TEN_YEARS_S * 1000)),
+    "heartbeatIntervalMs": _Rule(
+        "heartbeat_interval_ms", _MS.replace("from 0", "from 1"), _whole(1, _TEN_YEARS_S * 1000)
+    ),
+    "concurrency": _Rule("concurrency", "a whole number from 0 (no limit)", _whole(0, _INT32)),
+    "priority": _Rule("priority", f"a whole number from -{_INT32} to {_INT32}", _whole(-_INT32, _INT32)),
+    "idempotencyTTL": _Rule(
+        "idempotency_ttl", f"a whole number of seconds from 1 to {_TEN_YEARS_S}", _whole(1, _TEN_YEARS_S)
+    ),
+    "description": _Rule(
+        "description",
+        f"a text of at most {MAX_DESCRIPTION} characters",
+        lambda value: value is None or _is_text(MAX_DESCRIPTION)(value),
+    ),
+    "inputSchema": _Rule(
+        "input_schema", "an object", lambda value: value is None or isinstance(value, Mapping)
+    ),
+}
+"""Every field of a task on the wire."""
+
+REQUIRED = ("id", "codeHash")
+
+# What a task may say in addition, for people; it is not kept.
+IGNORED = frozenset({"name"})
+
+
+def parse(document: Mapping[str, Any], *, kind: str) -> Registration:
+    """A registration from its wire shape {serviceId, version?, baseUrl?, tasks}.
+
+    Raises:
+        InvalidTask: every wrong or unknown field, as `tasks[3].timeout`.
+    """
+    tasks = document.get("tasks", [])
+    if not isinstance(tasks, list | tuple):
+        raise _refused([FieldError("tasks", "must be a list", "invalid_type")])
+    faults = [fault for at, task in enumerate(tasks) for fault in _shape_faults(task, f"tasks[{at}]")]
+    if faults:
+        raise _refused(faults)
+    registration = Registration(
+        service_id=document.get("serviceId", ""),
+        version=document.get("version", "0.1.0"),
+        kind=kind,
+        base_url=document.get("baseUrl"),
+        tasks=[_task(task) for task in tasks],
+    )
+    check(registration)
+    return registration
+
+
+def check(registration: Registration) -> None:
+    """Refuse a registration that is not valid, naming every wrong field.
+
+    Raises:
+        InvalidTask: with a FieldError for each.
+    """
+    faults = list(_service_faults(registration))
+    seen: set[Any] = set()
+    for at, task in enumerate(registration.tasks):
+        faults += _task_faults(task, f"tasks[{at}]")
+        if isinstance(task.id, str) and task.id in seen:
+            faults.append(FieldError(f"tasks[{at}].id", f"{task.id!r} is registered twice", "duplicate"))
+        seen.add(task.id if isinstance(task.id, str) else None)
+    if faults:
+        raise _refused(faults)
+
+
+def _task(document: Mapping[str, Any]) -> TaskRegistration:
+    return TaskRegistration(**{RULES[name].attribute: document[name] for name in document if name in RULES})
+
+
+def _shape_faults(task: Any, field: str) -> Iterator[FieldError]:
+    if not isinstance(task, Mapping):
+        yield FieldError(field, "must be an object", "invalid_type", "object")
+        return
+    for name in REQUIRED:
+        if name not in task:
+            yield FieldError(f"{field}.{name}", "is missing", "required", RULES[name].expected)
+    for name in task:
+        if name not in RULES and name not in IGNORED:
+            near = get_close_matches(str(name), RULES, n=1)
+            hint = f", did you mean {near[0]}?" if near else ""
+            yield FieldError(f"{field}.{str(name)[:80]}", f"is not a field of a task{hint}", "unknown_field")
+
+
+def _service_faults(registration: Registration) -> Iterator[FieldError]:
+    if not _is_name(registration.service_id):
+        yield FieldError("serviceId", f"must be {_NAME}", "invalid_id", _NAME)
+    if not registration.version or not _is_text(MAX_VERSION)(registration.version):
+        yield FieldError("version", f"must be a text of 1 to {MAX_VERSION} characters")
+    if registration.kind not in ("python", "http"):
+        yield FieldError("kind", "must be python or http", expected="python or http")
+    url = registration.base_url
+    is_url = _is_text(2_000)(url) and str(url).startswith(("http://", "https://"))
+    if not is_url and (registration.kind == "http" or url is not None):
+        yield FieldError("baseUrl", "must be an http or https URL", "invalid", "http://host:port")
+    if len(registration.tasks) > MAX_TASKS:
+        yield FieldError("tasks", f"a service has at most {MAX_TASKS} tasks", "limit_exceeded")
+
+
+def _task_faults(task: TaskRegistration, field: str) -> Iterator[FieldError]:
+    for name, rule in RULES.items():
+        if not rule.accepts(getattr(task, rule.attribute)):
+            yield FieldError(f"{field}.{name}", f"must be {rule.expected}", "invalid", rule.expected)
+    if isinstance(task.input_schema, Mapping):
+        yield from _schema_faults(task.input_schema, f"{field}.inputSchema")
+
+
+def _schema_faults(schema: Mapping[str, Any], field: str) -> Iterator[FieldError]:
+    from pipeweave.schema import validate_schema
+
+    faults = json_faults(schema, field, budget=MAX_SPEC_BYTES)
+    yield from faults
+    if not faults:
+        for fault in validate_schema(schema):
+            path = f"{field}.{fault.field}" if fault.field else field
+            yield FieldError(path, fault.message, fault.code, fault.expected)
+
+
+def _refused(faults: Sequence[FieldError]) -> InvalidTask:
+    first = faults[0]
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    return InvalidTask(f"{first.field}: {first.message}{more}", errors=faults)

@@ -1,0 +1,357 @@
+"""Services and their tasks: registration, code versions, orphans.
+
+Registrations of one tenant go one after the other (an advisory lock, held to the end of the transaction), so
+that eight worker processes that start at once agree on owners and code versions. Rows that did not change are
+not written: seven of the eight write a heartbeat and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pipeweave import ids
+from pipeweave.errors import FieldError, TaskOwnedElsewhere
+from pipeweave.orchestrator.database import Transaction, to_json
+from pipeweave.orchestrator.registration import Registration, TaskRegistration, check
+
+log = logging.getLogger(__name__)
+
+_LOCK_CLASS = 0x72656769
+
+
+@dataclass(frozen=True, slots=True)
+class CodeChange:
+    """A task whose code differs from what was registered before."""
+
+    task_id: str
+    old_hash: str
+    new_hash: str
+    old_version: int
+    new_version: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "taskId": self.task_id,
+            "oldHash": self.old_hash,
+            "newHash": self.new_hash,
+            "oldVersion": self.old_version,
+            "newVersion": self.new_version,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What a registration changed."""
+
+    code_changes: list[CodeChange]
+    orphaned_tasks: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "success": True,
+            "codeChanges": [change.to_json() for change in self.code_changes],
+            "orphanedTasks": self.orphaned_tasks,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """A registered task with its service: what creating and dispatching its task runs needs."""
+
+    id: str
+    service_id: str
+    service_kind: str
+    base_url: str | None
+    queue: str
+    code_hash: str
+    code_version: int
+    allowed_next: list[str]
+    timeout_seconds: float
+    max_attempts: int
+    retry_backoff: str
+    retry_delay_ms: int
+    max_retry_delay_ms: int
+    heartbeat_interval_ms: int
+    concurrency: int
+    priority: int
+    idempotency_ttl_seconds: int
+    description: str | None
+    input_schema: dict[str, Any] | None
+    orphaned_at: datetime | None
+
+
+def queue_name(tenant: str, service_id: str) -> str:
+    """The Celery queue of a service's tasks."""
+    return f"pipeweave.{tenant}.{service_id}"
+
+
+_TASKS = """
+SELECT t.id, t.service_id, s.kind AS service_kind, s.base_url, s.queue, t.code_hash, t.code_version,
+       t.allowed_next, t.timeout_seconds, t.max_attempts, t.retry_backoff, t.retry_delay_ms,
+       t.max_retry_delay_ms, t.heartbeat_interval_ms, t.concurrency, t.priority, t.idempotency_ttl_seconds,
+       t.description, t.input_schema, t.orphaned_at
+FROM tasks AS t JOIN services AS s ON s.tenant_id = t.tenant_id AND s.id = t.service_id
+WHERE t.tenant_id = :tenant AND t.id = ANY(CAST(:ids AS text[]))
+"""
+
+
+def tasks(tx: Transaction, tenant: str, task_ids: Iterable[str]) -> dict[str, TaskRow]:
+    """The registered ones of these tasks by id, orphaned ones included."""
+    wanted = sorted(set(task_ids))
+    if not wanted:
+        return {}
+    rows = tx.execute(_TASKS, {"tenant": tenant, "ids": wanted})
+    return {row.id: TaskRow(**row._mapping) for row in rows}
+
+
+def ensure_tenant(tx: Transaction, tenant: str) -> None:
+    """Make the tenant, if it is not there yet.
+
+    Raises:
+        InvalidId: it cannot be a tenant's id.
+    """
+    ids.check_name(tenant, "tenant")
+    parameters = {"id": tenant, "now": tx.now}
+    # Looked up first: most tenants exist, and a refused INSERT still costs a write.
+    if tx.execute("SELECT 1 FROM tenants WHERE id = :id", parameters).first() is None:
+        tx.execute(
+            "INSERT INTO tenants (id, created_at) VALUES (:id, :now) ON CONFLICT DO NOTHING", parameters
+        )
+
+
+def register(tx: Transaction, tenant: str, registration: Registration) -> Registered:
+    """Store a service and its tasks as they are now.
+
+    A changed code hash raises the task's code version by one, going back to an old hash too. When the
+    service's version changed, its tasks that are not named any more are orphaned, and what has not started of
+    them is cancelled.
+
+    Raises:
+        InvalidTask: a field is wrong; nothing is stored.
+        TaskOwnedElsewhere: a task belongs to another active service.
+    """
+    check(registration)
+    ensure_tenant(tx, tenant)
+    tx.execute(
+        "SELECT pg_advisory_xact_lock(:class, hashtext(:tenant))", {"class": _LOCK_CLASS, "tenant": tenant}
+    )
+    previous_version = _store_service(tx, tenant, registration)
+    stored = _stored(tx, tenant, registration)
+    _check_owners(registration, stored)
+    orphaned: list[str] = []
+    if previous_version not in (None, registration.version):
+        orphaned = _orphan(tx, tenant, registration)
+    changes = _store_tasks(tx, tenant, registration, stored)
+    for change in changes:
+        log.warning(
+            "task.code_changed",
+            extra={"tenant": tenant, "service_id": registration.service_id, **_logged(change)},
+        )
+    return Registered(changes, orphaned)
+
+
+def _logged(change: CodeChange) -> dict[str, Any]:
+    return {
+        "task_id": change.task_id,
+        "old_hash": change.old_hash,
+        "new_hash": change.new_hash,
+        "old_version": change.old_version,
+        "new_version": change.new_version,
+    }
+
+
+# --- the service ------------------------------------------------------------------------------------------
+
+_SERVICE_VERSION = "SELECT version FROM services WHERE tenant_id = :tenant AND id = :id FOR NO KEY UPDATE"
+
+_STORE_SERVICE = """
+INSERT INTO services (tenant_id, id, kind, version, base_url, queue, status, registered_at, last_heartbeat)
+VALUES (:tenant, :id, :kind, :version, :base_url, :queue, 'active', :now, :now)
+ON CONFLICT (tenant_id, id) DO UPDATE SET kind = excluded.kind, version = excluded.version,
+    base_url = excluded.base_url, queue = excluded.queue, status = 'active',
+    last_heartbeat = excluded.last_heartbeat,
+    registered_at = CASE WHEN services.version = excluded.version THEN services.registered_at
+                         ELSE excluded.registered_at END
+"""
+
+
+def _store_service(tx: Transaction, tenant: str, registration: Registration) -> str | None:
+    """Write the service; returns the version it had, None when it is new."""
+    parameters = {
+        "tenant": tenant,
+        "id": registration.service_id,
+        "kind": registration.kind,
+        "version": registration.version,
+        "base_url": registration.base_url,
+        "queue": queue_name(tenant, registration.service_id),
+        "now": tx.now,
+    }
+    previous: str | None = tx.execute(_SERVICE_VERSION, parameters).scalar_one_or_none()
+    tx.execute(_STORE_SERVICE, parameters)
+    return previous
+
+
+# --- owners -----------------------------------------------------------------------------------------------
+
+_STORED = """
+SELECT t.*, s.status AS owner_status
+FROM tasks AS t JOIN services AS s ON s.tenant_id = t.tenant_id AND s.id = t.service_id
+WHERE t.tenant_id = :tenant AND t.id = ANY(CAST(:ids AS text[]))
+"""
+
+
+def _stored(tx: Transaction, tenant: str, registration: Registration) -> dict[str, Any]:
+    rows = tx.execute(_STORED, {"tenant": tenant, "ids": [task.id for task in registration.tasks]})
+    return {row.id: row for row in rows}
+
+
+def _check_owners(registration: Registration, stored: Mapping[str, Any]) -> None:
+    """A task may move to this service only from one that is gone, or that dropped it."""
+    faults = []
+    for at, task in enumerate(registration.tasks):
+        row = stored.get(task.id)
+        if row is None or row.service_id == registration.service_id:
+            continue
+        if row.owner_status == "active" and row.orphaned_at is None:
+            faults.append(
+                FieldError(f"tasks[{at}].id", f"{task.id!r} belongs to service {row.service_id!r}", "owned")
+            )
+        else:
+            log.warning(
+                "task.taken_over",
+                extra={
+                    "task_id": task.id,
+                    "old_service": row.service_id,
+                    "service_id": registration.service_id,
+                },
+            )
+    if faults:
+        raise TaskOwnedElsewhere(
+            f"{faults[0].message}, not to {registration.service_id!r}",
+            errors=faults,
+            hint="give the task another id, or stop the other service and let it go",
+        )
+
+
+# --- orphans ----------------------------------------------------------------------------------------------
+
+_ORPHANED = """
+SELECT id FROM tasks WHERE tenant_id = :tenant AND service_id = :service AND orphaned_at IS NULL
+    AND NOT id = ANY(CAST(:kept AS text[]))
+ORDER BY id
+"""
+
+_MARK_ORPHANED = """
+UPDATE tasks SET orphaned_at = :now, updated_at = :now
+WHERE tenant_id = :tenant AND id = ANY(CAST(:ids AS text[]))
+"""
+
+
+def _orphan(tx: Transaction, tenant: str, registration: Registration) -> list[str]:
+    """Drop the service's tasks that the new version does not have. Returns their ids."""
+    parameters = {
+        "tenant": tenant,
+        "service": registration.service_id,
+        "kept": [task.id for task in registration.tasks],
+    }
+    orphaned = list(tx.execute(_ORPHANED, parameters).scalars())
+    if orphaned:
+        # Task runs first, tasks last: the lock order of everything that fills concurrency limits.
+        _cancel_open(tx, tenant, orphaned, f"Task type removed in version {registration.version}")
+        tx.execute(_MARK_ORPHANED, {"tenant": tenant, "ids": orphaned, "now": tx.now})
+        log.warning(
+            "task.orphaned", extra={"tenant": tenant, "task_ids": orphaned, "version": registration.version}
+        )
+    return orphaned
+
+
+def _cancel_open(tx: Transaction, tenant: str, task_ids: Collection[str], reason: str) -> None:
+    # Here, because creating task runs in turn needs the registry.
+    from pipeweave.orchestrator import task_runs
+
+    task_runs.cancel_orphans(tx, tenant, list(task_ids), reason)
+
+
+# --- tasks ------------------------------------------------------------------------------------------------
+
+_COLUMNS = (
+    "service_id",
+    "code_hash",
+    "code_version",
+    "allowed_next",
+    "timeout_seconds",
+    "max_attempts",
+    "retry_backoff",
+    "retry_delay_ms",
+    "max_retry_delay_ms",
+    "heartbeat_interval_ms",
+    "concurrency",
+    "priority",
+    "idempotency_ttl_seconds",
+    "description",
+    "input_schema",
+    "orphaned_at",
+)
+
+_STORE_TASKS = f"""
+INSERT INTO tasks (tenant_id, id, {", ".join(_COLUMNS)}, registered_at, updated_at)
+SELECT :tenant, r.id, {", ".join(f"r.{name}" for name in _COLUMNS)}, :now, :now
+FROM jsonb_populate_recordset(CAST(NULL AS tasks), CAST(:rows AS jsonb)) AS r ORDER BY r.id
+ON CONFLICT (tenant_id, id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS)},
+    updated_at = excluded.updated_at
+"""
+
+_STORE_HISTORY = """
+INSERT INTO task_code_history (tenant_id, task_id, code_version, code_hash, service_version, recorded_at)
+SELECT :tenant, r.id, r.code_version, r.code_hash, :version, :now
+FROM jsonb_populate_recordset(CAST(NULL AS tasks), CAST(:rows AS jsonb)) AS r
+"""
+
+
+def _store_tasks(
+    tx: Transaction, tenant: str, registration: Registration, stored: Mapping[str, Any]
+) -> list[CodeChange]:
+    """Write the tasks that are new or differ, and a line of history for each new code version."""
+    changed, recorded, changes = [], [], []
+    for task in registration.tasks:
+        row = stored.get(task.id)
+        version = 1 if row is None else row.code_version + (row.code_hash != task.code_hash)
+        wanted = _row(task, registration.service_id, version)
+        if row is None or any(getattr(row, name) != wanted[name] for name in _COLUMNS):
+            changed.append(wanted)
+        if row is None or version != row.code_version:
+            recorded.append(wanted)
+        if row is not None and version != row.code_version:
+            changes.append(CodeChange(task.id, row.code_hash, task.code_hash, row.code_version, version))
+    parameters = {"tenant": tenant, "version": registration.version, "now": tx.now}
+    for statement, rows in ((_STORE_TASKS, changed), (_STORE_HISTORY, recorded)):
+        if rows:
+            tx.execute(statement, {**parameters, "rows": to_json(rows)})
+    return changes
+
+
+def _row(task: TaskRegistration, service_id: str, code_version: int) -> dict[str, Any]:
+    schema = task.input_schema
+    values: Sequence[Any] = (
+        service_id,
+        task.code_hash,
+        code_version,
+        list(task.allowed_next),
+        float(task.timeout),
+        int(task.retries) + 1,
+        task.retry_backoff,
+        int(task.retry_delay_ms),
+        int(task.max_retry_delay_ms),
+        int(task.heartbeat_interval_ms),
+        int(task.concurrency),
+        int(task.priority),
+        int(task.idempotency_ttl),
+        task.description,
+        None if schema is None else dict(schema),
+        None,
+    )
+    return {"id": task.id, **dict(zip(_COLUMNS, values, strict=True))}
