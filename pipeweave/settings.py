@@ -102,20 +102,9 @@ def explain(environ: Mapping[str, str] | None = None) -> list[SettingRow]:
     return rows
 
 
-def child_environment(given: Mapping[str, str]) -> dict[str, str]:
-    """What a process of ours is started with: this one's variables, with these settings instead of its own.
-
-    Every other spelling of a given setting is left out, so that the child never sees two that disagree.
-    """
-    spellings = {name: setting.names for setting in TABLE for name in setting.names}
-    parts = tuple(name for names in DATABASE_PARTS.values() for name in _prefixed(names))
-    replaced = {other for name in given for other in spellings.get(name, (name,))}
-    replaced.update(parts if "database_url" in {_field_of(name) for name in given} else ())
-    return {**{name: text for name, text in os.environ.items() if name not in replaced}, **given}
-
-
-def _field_of(name: str) -> str | None:
-    return next((setting.field for setting in TABLE if name in setting.names), None)
+def environment() -> dict[str, str]:
+    """This process's environment, for the processes it starts."""
+    return dict(os.environ)
 
 
 def _text(value: Any) -> str | None:

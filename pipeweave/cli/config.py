@@ -2,40 +2,75 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import click
 
-from pipeweave.settings import SettingRow, explain
+from pipeweave.cli.connection import FILE_NAME, data_dir_option, json_option, read
+from pipeweave.setting_table import TABLE
+from pipeweave.settings import SettingRow, explain, load
+
+# What the connection file of a stack says, by the setting it stands for.
+_FROM_FILE = {
+    "DATABASE_URL": "databaseUrl",
+    "BROKER_URL": "brokerUrl",
+    "PIPEWEAVE_ORCHESTRATOR_URL": "url",
+    "PIPEWEAVE_API_TOKEN": "token",
+    "PIPEWEAVE_TENANT": "tenant",
+}
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def config(as_json: bool) -> None:
+@json_option
+@data_dir_option
+def config(data_dir: Path | None, as_json: bool) -> None:
     """Show every setting, its value and where it came from. Secrets are masked."""
-    rows = explain()
+    rows = _with_stack(explain(), data_dir)
     if as_json:
         _print_json(rows)
     else:
         _print_table(rows)
 
 
+def _with_stack(rows: list[SettingRow], data_dir: Path | None) -> list[SettingRow]:
+    """What the commands use: where no variable says it, the stack that runs here does.
+
+    A stack that is named wins over the environment, as it does for every other command.
+    """
+    folder = data_dir or Path(load().data_dir)
+    if data_dir is None and not (folder / FILE_NAME).exists():
+        return rows
+    document = read(folder)
+    masks = {setting.name: setting.mask for setting in TABLE}
+    shown = []
+    for row in rows:
+        value = document.get(_FROM_FILE.get(row.name, ""))
+        if value is not None and (data_dir is not None or row.source == "default"):
+            mask = masks[row.name]
+            source = str(folder / FILE_NAME)
+            row = replace(row, value=mask(str(value)) if mask else str(value), source=source)
+        shown.append(row)
+    return shown
+
+
 def _print_json(rows: list[SettingRow]) -> None:
-    import orjson
+    from pipeweave.cli.rendering import show_json
 
     settings = [
         {"name": row.name, "value": row.value, "source": row.source, "used": row.is_used, "about": row.about}
         for row in rows
     ]
-    click.echo(orjson.dumps({"settings": settings}, option=orjson.OPT_INDENT_2).decode())
+    show_json({"settings": settings})
 
 
 def _print_table(rows: list[SettingRow]) -> None:
-    shown = [(row.name, _value(row), row.source) for row in rows]
-    name_width = max(len(name) for name, _, _ in shown)
-    value_width = max(len(value) for _, value, _ in shown)
-    for name, value, source in shown:
-        click.echo(f"{name:<{name_width}}  {value:<{value_width}}  {source}")
+    from pipeweave.cli.rendering import show_table
 
-
-def _value(row: SettingRow) -> str:
-    value = row.value if row.value is not None else "-"
-    return value if row.is_used else f"{value} (not used yet)"
+    show_table(
+        ("setting", "value", "from"),
+        [
+            (row.name, f"{row.value} (not used yet)" if not row.is_used else row.value, row.source)
+            for row in rows
+        ],
+    )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from pipeweave.cli import main
 from pipeweave.errors import FieldError, InvalidSetting
 from pipeweave.setting_table import TABLE
-from pipeweave.settings import Settings, child_environment, explain, load
+from pipeweave.settings import Settings, explain, load
 
 
 def refused(environ: dict[str, str]) -> dict[str, FieldError]:
@@ -200,9 +203,32 @@ def test_common_log_levels_mean_ours(word: str, level: str) -> None:
     assert load({"LOG_LEVEL": word}).log_level == level
 
 
-def test_a_child_process_never_sees_two_spellings_of_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIPEWEAVE_DATABASE_URL", "postgresql://u@elsewhere/d")
-    monkeypatch.setenv("DB_HOST", "elsewhere")
-    monkeypatch.setenv("LOG_LEVEL", "detailed")
-    settings = load(child_environment({"DATABASE_URL": "postgresql://u@here/d"}))
-    assert (settings.database_url, settings.log_level) == ("postgresql://u@here/d", "detailed")
+def test_the_config_command_shows_what_the_stack_here_says_with_secrets_masked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = {
+        "url": "http://127.0.0.1:3999",
+        "tenant": "default",
+        "token": "hunter2",
+        "databaseUrl": "postgresql://u:hunter2@127.0.0.1/d",
+        "brokerUrl": "redis://:hunter2@127.0.0.1/0",
+    }
+    (tmp_path / "connection.json").write_text(json.dumps(connection))
+    monkeypatch.setenv("PIPEWEAVE_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("PIPEWEAVE_TENANT", "mine")
+    answer = CliRunner().invoke(main, ["config", "--json"])
+    rows = {row["name"]: (row["value"], row["source"]) for row in json.loads(answer.output)["settings"]}
+    assert rows["PIPEWEAVE_ORCHESTRATOR_URL"] == ("http://127.0.0.1:3999", str(tmp_path / "connection.json"))
+    assert rows["DATABASE_URL"][0] == "postgresql://u:***@127.0.0.1/d"
+    assert rows["PIPEWEAVE_TENANT"] == ("mine", "PIPEWEAVE_TENANT")
+    assert "hunter2" not in answer.output
+
+
+def test_the_config_command_ends_with_one_line_for_a_setting_that_is_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PIPEWEAVE_PRT", "1")
+    answer = CliRunner().invoke(main, ["config"])
+    assert answer.exit_code == 1
+    assert answer.stderr.count("\n") == 1
+    assert "did you mean PIPEWEAVE_PORT?" in answer.stderr

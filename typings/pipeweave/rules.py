@@ -1,0 +1,1 @@
+../../pipeweave/rules.py

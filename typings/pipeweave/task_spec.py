@@ -1,0 +1,1 @@
+../../pipeweave/task_spec.py
