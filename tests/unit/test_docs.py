@@ -12,10 +12,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from pipeweave import limits
 from pipeweave.cli import COMMANDS
+from pipeweave.context import Context
 from pipeweave.orchestrator.states import RUN_MOVES, TASK_MOVES
+from pipeweave.rules import Decision, Predecessor, decide_step
 from pipeweave.setting_table import DATABASE_PARTS, TABLE
 from pipeweave.settings import Settings
+from pipeweave.task_spec import TaskSpec
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
@@ -142,3 +146,63 @@ def test_the_repository_speaks_of_the_project_alone() -> None:
             content = path.read_bytes().lower()
             found += [(name, word) for word in words if word.encode() in content]
     assert not found
+
+
+def test_the_limits_in_the_documents_are_the_limits() -> None:
+    shown = re.findall(
+        r"^\| .+ \| ([\d,]+)( KiB| MiB| MB)? \|$", _section("docs/tasks-and-pipelines.md", "Limits"), re.M
+    )
+    units = {"": 1, " KiB": 1024, " MiB": 1024**2, " MB": 10**6}
+    assert [int(number.replace(",", "")) * units[unit] for number, unit in shown] == [
+        limits.MAX_STEPS,
+        limits.MAX_EDGES,
+        limits.MAX_SPEC_BYTES,
+        limits.MAX_MAP_ITEMS,
+        limits.MAX_ITEM_BYTES,
+        limits.MAX_TASK_RUNS_PER_RUN,
+        limits.INLINE_BYTES,
+        limits.MAX_BODY_BYTES,
+        limits.MAX_BATCH,
+    ]
+
+
+def test_the_options_of_a_task_in_the_documents_are_its_options() -> None:
+    table = _section("docs/tasks-and-pipelines.md", "Options")
+    shown = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", table, re.MULTILINE))
+    fields = {each.name: each.default for each in dataclasses.fields(TaskSpec)}
+    assert shown.keys() == fields.keys() - {"code_hash", "name"}
+    for name, text in shown.items():
+        if isinstance(fields[name], int | str):
+            assert text.strip("`") == str(fields[name]), name
+
+
+def test_the_attributes_of_the_context_in_the_documents_exist() -> None:
+    table = _section("docs/tasks-and-pipelines.md", "The context")
+    names = re.findall(r"`(\w+)(?:\(.*?\))?`", "".join(re.findall(r"^\| (.+?) \|", table, re.MULTILINE)))
+    assert len(names) > 10
+    assert not [name for name in names if not hasattr(Context, name)]
+
+
+@pytest.mark.parametrize("mode", ["fail-fast", "continue", "partial-merge"])
+def test_the_table_of_when_a_step_runs_is_the_rule(mode: str) -> None:
+    """Each row of the table is made into predecessors and decided."""
+    rows = re.findall(
+        r"^\| (one|none) (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", text_of("docs/state-machine.md"), re.M
+    )
+    assert len(rows) == 5
+    column = ["fail-fast", "continue", "partial-merge"].index(mode)
+    for one, rest, *words in rows:
+        taken = Predecessor("completed", None if "an edge is taken" in rest else [])
+        others = {"is not final yet": Predecessor("running")} if "final" in rest else {}
+        failed = {"failed": Predecessor("failed")} if one == "one" and not others else {}
+        decision = decide_step(mode, {"a": taken, **others, **failed}, "join")
+        if words[column] != "the run has failed":
+            expected = {"waits": Decision.WAIT, "skipped": Decision.SKIP}.get(words[column], Decision.RUN)
+            assert decision is expected, rest
+
+
+def _section(page: str, heading: str) -> str:
+    """The text under a heading up to the next one."""
+    found = re.search(rf"^#+ {heading}\n(.*?)(?=^#|\Z)", text_of(page), re.MULTILINE | re.DOTALL)
+    assert found, f"{page} has no section {heading!r}"
+    return found[1]
