@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -156,9 +158,7 @@ def test_names_use_the_words_of_the_project(path: Path) -> None:
 
 def test_every_package_folder_is_installed() -> None:
     """setuptools takes an explicit list: a folder that is not on it would be missing from the wheel."""
-    listed = set(
-        re.findall(r'^    "(pipeweave[a-z._]*)",$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    )
+    listed = set(_setuptools()["packages"])
     found = {module_of(path).removesuffix(".__init__") for path in sources() if path.name == "__init__.py"}
     assert found == listed
 
@@ -173,3 +173,34 @@ def test_the_type_checker_sees_every_module() -> None:
         if link.is_symlink()
     }
     assert links == wanted, "run `make links`"
+
+
+def test_every_file_beside_the_sources_is_installed() -> None:
+    """A template that works in the checkout and is missing from the wheel is found here, not by a user."""
+    document = _setuptools()
+    folders = {package: ROOT / folder for package, folder in document["package-dir"].items()}
+    missing = []
+    for path in _beside_the_sources():
+        package = max(
+            (name for name in document["packages"] if _folder(name, folders) in path.parents), key=len
+        )
+        within = path.relative_to(_folder(package, folders))
+        if not any(within.match(pattern) for pattern in document["package-data"].get(package, [])):
+            missing.append(f"{package}: {within}")
+    assert not missing
+
+
+def _setuptools() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+
+
+def _beside_the_sources() -> Iterator[Path]:
+    for folder in ("pipeweave", "orchestrator", "workers", "api", "migrations"):
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts:
+                yield path
+
+
+def _folder(package: str, mapped: dict[str, Path]) -> Path:
+    root = max((name for name in mapped if f"{package}.".startswith(f"{name}.")), key=len)
+    return mapped[root].joinpath(*package.removeprefix(root).strip(".").split(".")).resolve()
