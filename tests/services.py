@@ -1,4 +1,4 @@
-"""Servers for tests: real ones, on free ports, in a folder that is thrown away, without the cost of durability."""
+"""Servers for tests: real ones, on free ports, in a folder of the test's, without the cost of durability."""
 
 from __future__ import annotations
 

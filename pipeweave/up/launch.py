@@ -34,8 +34,8 @@ class Launch:
         environment: the whole of its environment. Secrets belong here, never in `argv`.
         cwd: where it runs.
         account: whom it runs as; None is whoever we are.
-        folder: a folder it works in. Another account reaches it through an open descriptor, so that none of the
-            folders above it has to be opened up for that account.
+        folder: a folder it works in. Another account reaches it through an open descriptor, so that none of
+            the folders above it has to be opened up for that account.
     """
 
     argv: tuple[str, ...]

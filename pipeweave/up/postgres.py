@@ -122,7 +122,7 @@ class Postgres:
         layout = ("-D", FOLDER, "-U", ADMIN, "--no-locale", "-E", "UTF8")
         call("initdb", *layout, "--auth=reject", "--no-instructions", *unsynced)
         (fresh / "pg_hba.conf").write_text(_ACCESS)
-        # The single-user server takes the passwords on its standard input: no file, no command line holds them.
+        # The single-user server takes passwords on its standard input: they are in no file or command line.
         statements = (
             f"ALTER ROLE {ADMIN} PASSWORD '{self.admin_password}'",
             f"CREATE ROLE {ROLE} LOGIN PASSWORD '{self.password}'",
@@ -135,8 +135,8 @@ class Postgres:
     def _forget_dead_server(self) -> None:
         """Remove the lock file of a server that is gone, where its process id belongs to another program now.
 
-        PostgreSQL itself cannot tell, and would refuse to start: after a crash of a container or a machine, process
-        ids repeat.
+        PostgreSQL itself cannot tell, and would refuse to start: after a crash of a container or a machine,
+        process ids repeat.
         """
         lock = self.folder / "postmaster.pid"
         if not lock.exists():

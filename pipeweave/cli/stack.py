@@ -1,0 +1,142 @@
+"""`pipeweave up | down | ps`: everything on this machine."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeweave.settings import Settings, load
+
+if TYPE_CHECKING:
+    from pipeweave.up.options import UpOptions
+    from pipeweave.up.processes import ProcessRow
+    from pipeweave.up.stack import Announcement
+
+_data_dir = click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder that holds everything; PIPEWEAVE_DATA_DIR without it, else .pipeweave here.",
+)
+
+
+@click.command()
+@_data_dir
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port of the API; 0 takes a free one, PORT without it."
+)
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 1000),
+    help="Task runs at once in each worker; MAX_CONCURRENCY without it, else one per processor.",
+)
+@click.option(
+    "--app",
+    "apps",
+    multiple=True,
+    metavar="MODULE|FILE|FOLDER",
+    help="Where the tasks are; may be given several times. ./pipelines or ./tasks.py without it.",
+)
+@click.option(
+    "--flower/--no-flower", "has_flower", default=True, help="Run Flower too, when it is installed."
+)
+@click.option("--detach", is_flag=True, help="Return when everything is ready; `pipeweave down` stops it.")
+def up(
+    data_dir: Path | None,
+    port: int | None,
+    workers: int,
+    concurrency: int | None,
+    apps: tuple[str, ...],
+    has_flower: bool,
+    detach: bool,
+) -> None:
+    """Run everything on this machine: PostgreSQL, Valkey, API, workers, beat and Flower."""
+    from pipeweave.up.detached import run_detached
+    from pipeweave.up.options import UpOptions, default_apps, default_concurrency
+    from pipeweave.up.output import Console
+    from pipeweave.up.stack import run
+
+    settings = load()
+    found = tuple(map(_existing, apps)) or default_apps(Path.cwd())
+    options = UpOptions(
+        data_dir=_folder(settings, data_dir),
+        host=settings.host,
+        port=settings.port if port is None else port,
+        workers=workers if found else 0,
+        concurrency=concurrency or default_concurrency(settings),
+        apps=found,
+        tenant=settings.tenant,
+        secret_key=settings.secret_key,
+        has_flower=has_flower,
+    )
+    if detach:
+        _announce(run_detached(options), options, "pipeweave down stops it")
+    else:
+        run(options, Console(sys.stdout), lambda ready: _announce(ready, options, "Ctrl-C stops it"))
+
+
+@click.command()
+@_data_dir
+def down(data_dir: Path | None) -> None:
+    """Stop what `up` started, in order. Data stay."""
+    from pipeweave.up.control import stop
+
+    folder = _folder(load(), data_dir)
+    stopped = stop(folder)
+    click.echo(f"Stopped {', '.join(stopped)}" if stopped else f"Nothing is up in {folder}")
+
+
+@click.command()
+@_data_dir
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def ps(ctx: click.Context, data_dir: Path | None, as_json: bool) -> None:
+    """List the processes of `up`. Exits 1 when nothing is up; uptime is in seconds."""
+    from pipeweave.up.control import processes
+
+    folder = _folder(load(), data_dir)
+    rows = processes(folder)
+    if as_json:
+        _show_json(rows or [])
+    elif rows is None:
+        click.echo(f"Nothing is up in {folder}", err=True)
+    else:
+        _show_table(rows)
+    ctx.exit(1 if rows is None else 0)
+
+
+def _folder(settings: Settings, data_dir: Path | None) -> Path:
+    return (data_dir or Path(settings.data_dir)).absolute()
+
+
+def _existing(app: str) -> str:
+    """The app, unless it is a path that leads nowhere; a worker says whether it can be imported."""
+    if (app.endswith(".py") or "/" in app) and not Path(app).exists():
+        raise click.BadParameter(f"{app} does not exist", param_hint="--app")
+    return app
+
+
+def _announce(ready: Announcement, options: UpOptions, how_to_stop: str) -> None:
+    lines = [
+        f"PipeWeave is ready: {ready.connection.url}",
+        f"Connection: {options.data_dir / 'connection.json'}",
+    ]
+    click.echo("\n".join([*lines, *ready.notes, how_to_stop]))
+
+
+def _show_json(rows: list[ProcessRow]) -> None:
+    from pipeweave.cli.rendering import show_json
+
+    show_json([row.to_json(datetime.now(UTC)) for row in rows])
+
+
+def _show_table(rows: list[ProcessRow]) -> None:
+    from pipeweave.cli.rendering import show_table
+
+    columns = ("name", "pid", "state", "uptime", "restarts")
+    shown = [row.to_json(datetime.now(UTC)) for row in rows]
+    show_table(columns, [[row[column] for column in columns] for row in shown])

@@ -1,0 +1,62 @@
+"""Looking at a running stack, and stopping it, from another process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+from pipeweave.errors import Unavailable
+from pipeweave.up import leftovers
+from pipeweave.up.folder import DataFolder
+from pipeweave.up.processes import ProcessRow, read_rows
+
+# The supervisor's own graces add up to 28 s; after this it is taken for stuck.
+STOP_DEADLINE_S = 35.0
+_LOOK_S = 0.05
+
+
+def processes(data_dir: Path) -> list[ProcessRow] | None:
+    """Every process of the stack on this folder; None when no stack runs there."""
+    folder = DataFolder(data_dir)
+    return None if folder.holder() is None else read_rows(folder.processes)
+
+
+def stop(data_dir: Path) -> list[str] | None:
+    """Stop the stack on this folder, in order; returns the names of its processes, None when nothing ran.
+
+    A supervisor that does not end in time is killed and its processes with it.
+
+    Raises:
+        Unavailable: the stack belongs to somebody else.
+    """
+    folder = DataFolder(data_dir)
+    holder = folder.holder()
+    if holder is None:
+        return leftovers.sweep(folder.processes, folder.connection) or None
+    names = [row.name for row in read_rows(folder.processes)]
+    try:
+        os.kill(holder, signal.SIGTERM)
+    except PermissionError as error:
+        raise Unavailable(
+            f"the stack in {folder.root} belongs to another user", hint="ask as that user"
+        ) from error
+    except ProcessLookupError:
+        pass
+    if not _is_released(folder, holder, STOP_DEADLINE_S):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(holder, signal.SIGKILL)
+        _is_released(folder, holder, STOP_DEADLINE_S)
+        leftovers.sweep(folder.processes, folder.connection)
+    return names
+
+
+def _is_released(folder: DataFolder, holder: int, deadline_s: float) -> bool:
+    deadline = time.monotonic() + deadline_s
+    while time.monotonic() < deadline:
+        if folder.holder() != holder:
+            return True
+        time.sleep(_LOOK_S)
+    return False

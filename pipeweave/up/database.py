@@ -1,0 +1,45 @@
+"""What `up` does in its database before anything else runs: the schema, and a token to come in with."""
+
+from __future__ import annotations
+
+import time
+
+_SCOPES = ("orchestrator:read", "orchestrator:write", "orchestrator:admin")
+_TOKEN_NAME = "pipeweave up"
+
+
+def migrate(url: str) -> None:
+    """Bring the schema up."""
+    from pipeweave.orchestrator import migrate
+
+    migrate.upgrade(url)
+
+
+def admit(url: str, tenant: str, known: str | None) -> str:
+    """The token of an earlier `up` while it is good for this tenant, else a new one."""
+    from pipeweave.orchestrator import access
+    from pipeweave.orchestrator.database import Database
+    from pipeweave.orchestrator.registry import ensure_tenant
+
+    with Database(url, pool_size=0).transaction() as tx:
+        ensure_tenant(tx, tenant)
+        allowed = access.verify(tx, known) if known else None
+        if known and allowed and allowed.may_enter(tenant) and all(map(allowed.allows, _SCOPES)):
+            return known
+        return access.create_token(tx, name=_TOKEN_NAME, tenants=[tenant], scopes=_SCOPES)
+
+
+class WorkerCount:
+    """Counts living workers; not before those that a crash left behind are sure to be taken for lost."""
+
+    def __init__(self, url: str) -> None:
+        from pipeweave.orchestrator import workers
+
+        self._url = url
+        left_behind = workers.alive(url) > 0
+        self._trusted_from = time.monotonic() + (workers.LOST_AFTER.total_seconds() if left_behind else 0)
+
+    def __call__(self) -> int:
+        from pipeweave.orchestrator import workers
+
+        return workers.alive(self._url) if time.monotonic() >= self._trusted_from else 0

@@ -1,0 +1,57 @@
+"""The environment of each process that `up` starts: what it needs, and none of what `up` itself decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipeweave.setting_table import DATABASE_PARTS, PREFIX, TABLE
+from pipeweave.settings import environment
+
+# What programs and Python need to find their way; nothing here is secret.
+_PLAIN = {
+    *("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV"),
+    *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+}
+_PLAIN_PREFIXES = ("LC_", "PYTHON")
+# Settings that `up` decides: a value in the environment would contradict the one it passes on.
+_DECIDED = {
+    *("database_url", "broker_url", "secret_key", "mode", "tenant", "host", "port"),
+    *("data_dir", "orchestrator_url", "api_token"),
+}
+_SERVERS = {"database_url", "broker_url"}
+
+
+def for_program(own: Mapping[str, str]) -> dict[str, str]:
+    """For a process of ours: the plain variables, the user's other settings, and its own."""
+    settings = {name for setting in TABLE for name in setting.names} - _decided()
+    passed = {
+        name: value
+        for name, value in environment().items()
+        if name in _PLAIN or name in settings or name.startswith(_PLAIN_PREFIXES)
+    }
+    return {**passed, "PYTHONUNBUFFERED": "1", **own}
+
+
+def for_worker(own: Mapping[str, str]) -> dict[str, str]:
+    """For a worker: all of the user's variables, which the user's tasks may read, and its own."""
+    decided = _decided()
+    passed = {name: value for name, value in environment().items() if name not in decided}
+    return {**passed, "PYTHONUNBUFFERED": "1", **own}
+
+
+def without_effect() -> list[str]:
+    """Variables that name servers, which `up` does not use: it runs its own."""
+    return sorted(environment().keys() & (_names_of(_SERVERS) | _database_parts()))
+
+
+def _decided() -> set[str]:
+    return _names_of(_DECIDED) | _database_parts()
+
+
+def _names_of(fields: set[str]) -> set[str]:
+    return {name for setting in TABLE if setting.field in fields for name in setting.names}
+
+
+def _database_parts() -> set[str]:
+    plain = {name for names in DATABASE_PARTS.values() for name in names}
+    return plain | {PREFIX + name for name in plain}

@@ -1,0 +1,182 @@
+"""The data directory: what lies where, who holds it, and its secrets."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pipeweave.errors import AlreadyUp, StartFailed, Unavailable
+
+# Seconds in which whoever holds the lock gets to write down its process id.
+_HOLDER_WAIT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach a running stack: what `connection.json` holds."""
+
+    url: str
+    tenant: str
+    token: str
+    database_url: str
+    broker_url: str
+
+    def to_json(self) -> dict[str, str]:
+        return {
+            "url": self.url,
+            "tenant": self.tenant,
+            "token": self.token,
+            "databaseUrl": self.database_url,
+            "brokerUrl": self.broker_url,
+        }
+
+
+@dataclass(slots=True)
+class Kept:
+    """What stays the same from one `up` to the next, as far as it can: passwords, the token, ports."""
+
+    postgres_password: str
+    postgres_admin_password: str
+    valkey_password: str
+    flower_password: str
+    secret_key: str
+    token: str | None = None
+    postgres_port: int | None = None
+    valkey_port: int | None = None
+    flower_port: int | None = None
+
+
+class DataFolder:
+    """The folder of one `pipeweave up` and everything it keeps."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.logs = self.root / "logs"
+        self.run = self.root / "run"
+        self.processes = self.run / "processes.json"
+        self.connection = self.root / "connection.json"
+        self._lock = self.run / "lock"
+        self.kept_file = self.root / "kept.json"
+
+    def make(self) -> None:
+        """Make the folders that are missing, for their owner alone.
+
+        Raises:
+            StartFailed: they cannot be made or written to.
+        """
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (self.logs, self.run):
+                folder.mkdir(mode=0o700, exist_ok=True)
+            ignore = self.root / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n")
+        except OSError as error:
+            raise StartFailed(
+                f"{self.root} cannot be used: {error.strerror}", hint="name another --data-dir"
+            ) from error
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder; the lock is gone with its holder, however that ends.
+
+        Raises:
+            AlreadyUp: somebody else holds it.
+        """
+        descriptor = self._take_lock()
+        if descriptor is None:
+            where = f" (process {holder})" if (holder := self._wait_for_holder()) else ""
+            raise AlreadyUp(
+                f"PipeWeave is already up in {self.root}{where}",
+                hint=f"pipeweave down --data-dir {self.root} stops it",
+            )
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            self._lock.unlink(missing_ok=True)
+            os.close(descriptor)
+
+    def holder(self) -> int | None:
+        """The process id of the supervisor that holds the folder, None when nobody does."""
+        if not self._lock.exists():
+            return None
+        descriptor = self._take_lock()
+        if descriptor is None:
+            return self._wait_for_holder()
+        os.close(descriptor)
+        return None
+
+    def kept(self) -> Kept:
+        """What an earlier `up` left, or new secrets."""
+        try:
+            return Kept(**json.loads(self.kept_file.read_text()))
+        except FileNotFoundError:
+            return _new_secrets()
+        except (OSError, ValueError, TypeError) as error:
+            raise StartFailed(f"{self.kept_file} cannot be read: {error}") from error
+
+    def keep(self, kept: Kept) -> None:
+        """Write it down, readable for its owner alone."""
+        write_private(self.kept_file, asdict(kept))
+
+    def announce(self, connection: Connection) -> None:
+        """Write `connection.json`: a task can run now."""
+        write_private(self.connection, connection.to_json())
+
+    def _take_lock(self) -> int | None:
+        """A descriptor that holds the lock, or None when somebody else does."""
+        while True:
+            try:
+                descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
+            except PermissionError as error:
+                raise Unavailable(f"{self.root} belongs to another user", hint="ask as that user") from error
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                return None
+            # A holder that ended between our two calls took the file with it: lock the one that is there now.
+            if self._lock.exists() and os.path.samestat(os.fstat(descriptor), self._lock.stat()):
+                return descriptor
+            os.close(descriptor)
+
+    def _wait_for_holder(self) -> int | None:
+        deadline = time.monotonic() + _HOLDER_WAIT_S
+        while time.monotonic() < deadline:
+            try:
+                if (text := self._lock.read_text()).isdigit():
+                    return int(text)
+            except OSError:
+                return None
+            time.sleep(0.02)
+        return None
+
+
+def _new_secrets() -> Kept:
+    return Kept(
+        postgres_password=secrets.token_hex(16),
+        postgres_admin_password=secrets.token_hex(16),
+        valkey_password=secrets.token_hex(16),
+        flower_password=secrets.token_hex(16),
+        secret_key=secrets.token_hex(32),
+    )
+
+
+def write_private(file: Path, value: dict[str, Any]) -> None:
+    """Replace the file in one move; from its first byte on only its owner may read it."""
+    fresh = file.with_name(file.name + ".new")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        json.dump(value, stream, indent=2)
+        stream.write("\n")
+    os.replace(fresh, file)

@@ -1,0 +1,59 @@
+"""Where the lines of the processes go: a rotated file each, and one console for all of them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import TextIO
+
+# Ten files of 10 MB for each process: the one being written and nine older ones.
+FILE_BYTES = 10_000_000
+FILES = 10
+
+_TAIL_LINES = 20
+_NAME_WIDTH = 9
+
+
+class Console:
+    """The lines of all processes, each with its process's name in front; silent without a stream."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+        self._lock = threading.Lock()
+
+    def write(self, name: str, line: str) -> None:
+        """Write one line whole. A console that went away is no reason to stop anything."""
+        with self._lock:
+            if self._stream is None:
+                return
+            try:
+                self._stream.write(f"{name:<{_NAME_WIDTH}} | {line}\n")
+                self._stream.flush()
+            except (OSError, ValueError):
+                self._stream = None
+
+
+class Output:
+    """The log of one process."""
+
+    def __init__(self, name: str, folder: Path, console: Console) -> None:
+        self.name = name
+        self.path = folder / f"{name}.log"
+        self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._console = console
+        self._file = RotatingFileHandler(
+            self.path, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="utf-8", errors="replace"
+        )
+
+    def write(self, line: str) -> None:
+        """Add one line."""
+        self.tail.append(line)
+        self._file.handle(logging.makeLogRecord({"msg": line}))
+        self._console.write(self.name, line)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

@@ -1,0 +1,98 @@
+"""What a supervised process is, and the file in which the running ones are written down."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pipeweave.up.launch import Launch
+
+State = Literal["starting", "running", "restarting", "stopping", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """One process to keep running.
+
+    Args:
+        name: unique; also the name of its log.
+        launch: how to start it; asked anew for every start.
+        is_ready: whether it does its work now; asked from a thread of its own.
+        stage: processes of a higher stage are stopped first.
+        stop_signal: asks it to end.
+        grace_s: seconds it gets to end before it is killed.
+        is_watching_us: its standard input stays open for as long as we live.
+    """
+
+    name: str
+    launch: Callable[[], Launch]
+    is_ready: Callable[[], bool] = lambda: True
+    stage: int = 0
+    stop_signal: int = signal.SIGTERM
+    grace_s: float = 3.0
+    is_watching_us: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRow:
+    """How one process does. `pid` and `started_at` (seconds since 1970) are None while it is not running."""
+
+    name: str
+    state: State
+    pid: int | None
+    born: str | None
+    started_at: float | None
+    restarts: int
+    stage: int
+    stop_signal: int
+
+    def to_json(self, now: datetime) -> dict[str, Any]:
+        """What `pipeweave ps` shows; uptime in seconds."""
+        uptime = None if self.started_at is None else round(max(now.timestamp() - self.started_at, 0), 1)
+        started = (
+            None if self.started_at is None else datetime.fromtimestamp(self.started_at, UTC).isoformat()
+        )
+        return {
+            "name": self.name,
+            "pid": self.pid,
+            "state": self.state,
+            "uptime": uptime,
+            "restarts": self.restarts,
+            "startedAt": started,
+        }
+
+
+def write_rows(file: Path, rows: Sequence[ProcessRow]) -> None:
+    """Replace the file in one move: whoever reads it sees the old rows or the new ones."""
+    shown = [_to_file(row) for row in rows]
+    fresh = file.with_suffix(".new")
+    fresh.write_text(json.dumps(shown))
+    os.replace(fresh, file)
+
+
+def read_rows(file: Path) -> list[ProcessRow]:
+    """The rows last written; none when there is no file."""
+    try:
+        shown = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return []
+    return [_from_file(each) for each in shown]
+
+
+# `leftovers` reads these names too, without this module.
+_FILE_NAMES = {"started_at": "startedAt", "stop_signal": "stopSignal"}
+
+
+def _to_file(row: ProcessRow) -> dict[str, Any]:
+    return {_FILE_NAMES.get(name, name): value for name, value in asdict(row).items()}
+
+
+def _from_file(shown: dict[str, Any]) -> ProcessRow:
+    plain = {to: name for name, to in _FILE_NAMES.items()}
+    return ProcessRow(**{plain.get(name, name): value for name, value in shown.items()})

@@ -1,0 +1,126 @@
+"""The processes of the stack: what each is started with, when it is ready, how it is stopped."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pipeweave.up import environment, leftovers, postgres, valkey
+from pipeweave.up.folder import DataFolder, Kept
+from pipeweave.up.launch import Launch
+from pipeweave.up.options import UpOptions
+from pipeweave.up.ports import LOOPBACK
+from pipeweave.up.postgres import Postgres
+from pipeweave.up.processes import ProcessSpec
+from pipeweave.up.valkey import Valkey
+
+# Stages: stopped from the highest down. In all: 3 + 12 + 5 + 3 + 5 = 28 s at the worst.
+_WATCHDOG, _POSTGRES, _VALKEY, _API, _WORKERS, _CLOCK = range(-1, 5)
+
+FLOWER_USER = "pipeweave"
+_HEALTH_TIMEOUT_S = 2.0
+# -P: a folder of the user's that happens to be called like one of our packages is not taken for it.
+_PYTHON = (sys.executable, "-P", "-m")
+
+
+class Programs:
+    """Describes each process of one stack."""
+
+    def __init__(self, options: UpOptions, folder: DataFolder, kept: Kept) -> None:
+        assert kept.postgres_port and kept.valkey_port
+        self.postgres_server = Postgres(
+            folder.root / "postgres", kept.postgres_port, kept.postgres_password, kept.postgres_admin_password
+        )
+        self.valkey_server = Valkey(folder.root / "valkey", kept.valkey_port, kept.valkey_password)
+        self._options, self._folder, self._kept = options, folder, kept
+
+    def watchdog(self) -> ProcessSpec:
+        """Ends everything when we are killed."""
+        script = str(Path(leftovers.__file__))
+        files = (str(self._folder.processes), str(self._folder.connection))
+        launch = Launch((sys.executable, "-I", "-S", script, *files), {"PATH": os.defpath})
+        return ProcessSpec("watchdog", lambda: launch, stage=_WATCHDOG, is_watching_us=True)
+
+    def postgres(self) -> ProcessSpec:
+        server = self.postgres_server
+        return ProcessSpec(
+            "postgres",
+            server.launch,
+            server.is_ready,
+            stage=_POSTGRES,
+            stop_signal=postgres.STOP_SIGNAL,
+            grace_s=5.0,
+        )
+
+    def valkey(self) -> ProcessSpec:
+        server = self.valkey_server
+        return ProcessSpec(
+            "valkey", server.launch, server.is_ready, stage=_VALKEY, stop_signal=valkey.STOP_SIGNAL
+        )
+
+    def api(self) -> ProcessSpec:
+        where = ("--host", self._options.host, "--port", str(self._options.port))
+        launch = self._launch(("api", *where), environment.for_program(self._settings()))
+        return ProcessSpec("api", lambda: launch, self._is_api_healthy, stage=_API, grace_s=5.0)
+
+    def worker(self, number: int, is_ready: Callable[[], bool]) -> ProcessSpec:
+        """The worker of this number; who counts the registered ones says when it is ready."""
+        name = f"worker-{number}"
+        apps = [part for app in self._options.apps for part in ("--app", app)]
+        how = ("--concurrency", str(self._options.concurrency), "--service", "python", "--name", name)
+        launch = self._launch(("worker", *apps, *how), environment.for_worker(self._settings()))
+        return ProcessSpec(name, lambda: launch, is_ready, stage=_WORKERS, grace_s=12.0)
+
+    def beat(self) -> ProcessSpec:
+        launch = self._launch(("beat",), environment.for_program(self._settings()))
+        return ProcessSpec("beat", lambda: launch, stage=_CLOCK)
+
+    def flower(self) -> ProcessSpec | None:
+        """Flower behind a password; None where it is not wanted or not installed."""
+        if not self._options.has_flower or find_spec("flower") is None:
+            return None
+        # Flower takes each of its options from a variable, which keeps the password off the command line.
+        own = {
+            "FLOWER_ADDRESS": LOOPBACK,
+            "FLOWER_PORT": str(self._kept.flower_port),
+            "FLOWER_BASIC_AUTH": f"{FLOWER_USER}:{self._kept.flower_password}",
+            "FLOWER_ENABLE_EVENTS": "False",
+        }
+        argv = (*_PYTHON, "celery", "-A", "pipeweave.workers.app:app", "flower")
+        launch = Launch(argv, environment.for_program({**self._settings(), **own}), cwd=self._folder.run)
+        return ProcessSpec("flower", lambda: launch, stage=_CLOCK, stop_signal=signal.SIGINT)
+
+    @property
+    def flower_url(self) -> str:
+        """Where the browser finds Flower."""
+        return f"http://{LOOPBACK}:{self._kept.flower_port}"
+
+    def _launch(self, command: tuple[str, ...], variables: dict[str, str]) -> Launch:
+        return Launch((*_PYTHON, "pipeweave.cli", *command), variables, cwd=Path.cwd())
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            "DATABASE_URL": self.postgres_server.url,
+            "BROKER_URL": self.valkey_server.url,
+            "PIPEWEAVE_SECRET_KEY": self._options.secret_key or self._kept.secret_key,
+            "PIPEWEAVE_TENANT": self._options.tenant,
+            "PIPEWEAVE_DATA_DIR": str(self._folder.root),
+            "PIPEWEAVE_ORCHESTRATOR_URL": self._options.url,
+        }
+
+    def _is_api_healthy(self) -> bool:
+        address = urlsplit(self._options.url)
+        client = http.client.HTTPConnection(str(address.hostname), address.port, timeout=_HEALTH_TIMEOUT_S)
+        try:
+            client.request("GET", "/health")
+            return client.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            client.close()

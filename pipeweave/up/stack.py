@@ -1,0 +1,148 @@
+"""The whole stack on one machine: start it in order, keep it running, stop it in reverse order."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from pipeweave.errors import PortInUse
+from pipeweave.up import database, environment, leftovers
+from pipeweave.up.folder import Connection, DataFolder, Kept
+from pipeweave.up.options import HOW_TO_ADD_TASKS, UpOptions
+from pipeweave.up.output import Console
+from pipeweave.up.ports import free_port, is_free
+from pipeweave.up.processes import write_rows
+from pipeweave.up.programs import FLOWER_USER, Programs
+from pipeweave.up.supervisor import Stopped, Supervisor
+
+# Seconds until servers, then our processes, must be ready: a first start on a busy machine included.
+_SERVERS_DEADLINE_S = 60.0
+_PROCESSES_DEADLINE_S = 120.0
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """The stack is ready: how to reach it, and what else a person should know."""
+
+    connection: Connection
+    notes: tuple[str, ...]
+
+
+def run(options: UpOptions, console: Console, on_ready: Callable[[Announcement], Any]) -> None:
+    """Run the stack until a signal says stop. Returns when every process has ended.
+
+    Args:
+        on_ready: called once, when a task can run.
+
+    Raises:
+        AlreadyUp: another one runs on the same folder.
+        PortInUse: somebody else listens on the API's port.
+        StartFailed: a process ended before it was ready.
+        Unavailable: a program is missing, or a process was not ready in time.
+    """
+    folder = DataFolder(options.data_dir)
+    folder.make()
+    with folder.held():
+        swept = leftovers.sweep(folder.processes, folder.connection)
+        folder.connection.unlink(missing_ok=True)
+        options = replace(options, port=_api_port(options))
+        supervisor = Supervisor(folder.logs, console, partial(write_rows, folder.processes))
+        if swept:
+            supervisor.say(f"ended what an earlier start left behind: {', '.join(swept)}")
+        with _stopped_by_signals(supervisor):
+            try:
+                on_ready(_start(options, folder, supervisor))
+                supervisor.watch()
+            except Stopped:
+                pass
+            finally:
+                folder.connection.unlink(missing_ok=True)
+                supervisor.stop()
+                folder.processes.unlink(missing_ok=True)
+
+
+def _start(options: UpOptions, folder: DataFolder, supervisor: Supervisor) -> Announcement:
+    kept = _with_ports(folder.kept())
+    folder.keep(kept)
+    programs = Programs(options, folder, kept)
+    supervisor.start(programs.watchdog())
+    _start_servers(programs, supervisor)
+    url = programs.postgres_server.url
+    database.migrate(url)
+    kept.token = database.admit(url, options.tenant, kept.token)
+    folder.keep(kept)
+    _start_processes(options, programs, supervisor)
+    connection = Connection(options.url, options.tenant, kept.token, url, programs.valkey_server.url)
+    folder.announce(connection)
+    return Announcement(connection, tuple(_notes(options, folder, programs, supervisor)))
+
+
+def _start_servers(programs: Programs, supervisor: Supervisor) -> None:
+    programs.valkey_server.prepare()
+    supervisor.start(programs.valkey())
+    programs.postgres_server.prepare()
+    supervisor.start(programs.postgres())
+    supervisor.wait_ready(["postgres", "valkey"], _SERVERS_DEADLINE_S)
+
+
+def _start_processes(options: UpOptions, programs: Programs, supervisor: Supervisor) -> None:
+    alive = database.WorkerCount(programs.postgres_server.url)
+    numbers = range(1, options.workers + 1)
+    workers = [programs.worker(number, lambda: alive() >= options.workers) for number in numbers]
+    needed = [programs.api(), *workers, programs.beat()]
+    for spec in needed:
+        supervisor.start(spec)
+    supervisor.wait_ready([spec.name for spec in needed], _PROCESSES_DEADLINE_S)
+
+
+def _notes(
+    options: UpOptions, folder: DataFolder, programs: Programs, supervisor: Supervisor
+) -> Iterator[str]:
+    flower = programs.flower()
+    if flower:
+        # Started last: no task waits for it.
+        supervisor.start(flower)
+        yield f"Flower: {programs.flower_url} (user {FLOWER_USER}, password in {folder.kept_file})"
+    if not options.workers:
+        yield f"No worker runs, because there are no tasks to load: {HOW_TO_ADD_TASKS}"
+    ignored = environment.without_effect()
+    if ignored:
+        yield f"{', '.join(ignored)} not used: `up` runs its own PostgreSQL and Valkey"
+
+
+def _api_port(options: UpOptions) -> int:
+    if options.port == 0:
+        return free_port()
+    if not is_free(options.port, options.host):
+        raise PortInUse(
+            f"port {options.port} on {options.host} is in use", hint="choose another one with --port"
+        )
+    return options.port
+
+
+def _with_ports(kept: Kept) -> Kept:
+    """The same ports as last time where they are free, so that addresses people noted stay good."""
+    return replace(
+        kept,
+        postgres_port=free_port(kept.postgres_port),
+        valkey_port=free_port(kept.valkey_port),
+        flower_port=free_port(kept.flower_port),
+    )
+
+
+@contextmanager
+def _stopped_by_signals(supervisor: Supervisor) -> Iterator[None]:
+    def ask(*_: object) -> None:
+        supervisor.request_stop()
+
+    before = {each: signal.signal(each, ask) for each in _STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for each, action in before.items():
+            signal.signal(each, action)

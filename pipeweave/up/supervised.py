@@ -1,0 +1,178 @@
+"""One supervised process: its life from start to end, and when it may start again."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipeweave.errors import PipeWeaveError, StartFailed
+from pipeweave.up.launch import spawn
+from pipeweave.up.leftovers import birth, end_group
+from pipeweave.up.output import Output
+from pipeweave.up.processes import ProcessRow, ProcessSpec, State
+
+# Seconds before a start that follows this many short lives; the last one also for more.
+RESTART_DELAYS_S = (0.1, 1.0, 2.0, 4.0)
+# Somebody else's SIGKILL says nothing against the process: it is back within 5 s, its own start included.
+KILLED_DELAY_S = 1.0
+# A life this long ends the count of short ones.
+LONG_LIFE_S = 5.0
+
+_READY_LOOK_S = 0.05
+_LONGEST_LINE = 65_536
+_NO_PROGRAM = 127
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The process does its work."""
+
+    name: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The process ended: with an exit code, or by a signal (negative)."""
+
+    name: str
+    pid: int | None
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """Somebody wants everything to stop."""
+
+
+Event = Ready | Exited | StopAsked
+
+
+def restart_delay(short_lives: int, code: int) -> float:
+    """Seconds to wait after this many short lives in a row, the last of which ended with this code."""
+    delay = RESTART_DELAYS_S[min(short_lives, len(RESTART_DELAYS_S) - 1)]
+    return min(delay, KILLED_DELAY_S) if code == -signal.SIGKILL else delay
+
+
+class Supervised:
+    """A process and what is known of it. Only the supervisor's thread calls these methods.
+
+    `post` takes events from the threads that wait for the process's lines, its readiness and its end.
+    """
+
+    def __init__(self, spec: ProcessSpec, output: Output, post: Callable[[Event], None]) -> None:
+        self.spec = spec
+        self.output = output
+        self.state: State = "stopped"
+        self.restarts = 0
+        self.restart_at: float | None = None
+        self._post = post
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+        self._born: str | None = None
+        self._started_at = 0.0
+        self._started = 0.0
+        self._short_lives = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+        return self._process.pid if self._process else None
+
+    def row(self) -> ProcessRow:
+        """How it does now."""
+        is_there = self._process is not None
+        return ProcessRow(
+            self.spec.name,
+            self.state,
+            self.pid,
+            self._born if is_there else None,
+            self._started_at if is_there else None,
+            self.restarts,
+            self.spec.stage,
+            self.spec.stop_signal,
+        )
+
+    def start(self) -> None:
+        """Start it. A program that cannot be executed counts as one that ended at once."""
+        self.restart_at = None
+        self.state = "starting"
+        self._started, self._started_at = time.monotonic(), time.time()
+        stdin = subprocess.PIPE if self.spec.is_watching_us else subprocess.DEVNULL
+        try:
+            process = spawn(self.spec.launch(), subprocess.PIPE, stdin)
+        except StartFailed as error:
+            self.output.write(error.detail)
+            self._post(Exited(self.spec.name, None, _NO_PROGRAM))
+            return
+        self._process, self._born = process, birth(process.pid)
+        self._reader = threading.Thread(target=self._read, args=(process,), daemon=True)
+        self._reader.start()
+        ended = threading.Event()
+        threading.Thread(target=self._wait, args=(process, ended), daemon=True).start()
+        threading.Thread(target=self._await_readiness, args=(process.pid, ended), daemon=True).start()
+
+    def ended(self, code: int, *, will_restart: bool) -> float:
+        """Take note of its end, end what it left behind, and return the seconds until it starts again."""
+        if self._process is not None:
+            end_group(self._process.pid)
+            if self._process.stdin:
+                with contextlib.suppress(OSError):
+                    self._process.stdin.close()
+            self._process = None
+        if not will_restart:
+            self.state = "stopped"
+            return 0.0
+        lived_long = time.monotonic() - self._started >= LONG_LIFE_S
+        delay = restart_delay(0 if lived_long else self._short_lives, code)
+        self._short_lives = 0 if lived_long else self._short_lives + 1
+        self.restarts += 1
+        self.state = "restarting"
+        self.restart_at = time.monotonic() + delay
+        return delay
+
+    def ask_to_stop(self) -> None:
+        """Ask it to end; it will not start again."""
+        self.restart_at = None
+        if self._process is None:
+            self.state = "stopped"
+            return
+        self.state = "stopping"
+        if self._process.stdin:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        self._process.send_signal(self.spec.stop_signal)
+
+    def kill(self) -> None:
+        """End it now, with everything it started."""
+        if self._process is not None:
+            end_group(self._process.pid)
+
+    def close(self) -> None:
+        """Let its last lines arrive, and close its log."""
+        if self._reader:
+            self._reader.join(1.0)
+        self.output.close()
+
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout
+        with process.stdout as lines:
+            while line := lines.readline(_LONGEST_LINE):
+                self.output.write(line.decode(errors="replace").rstrip("\r\n"))
+
+    def _wait(self, process: subprocess.Popen[bytes], ended: threading.Event) -> None:
+        code = process.wait()
+        ended.set()
+        self._post(Exited(self.spec.name, process.pid, code))
+
+    def _await_readiness(self, pid: int, ended: threading.Event) -> None:
+        while not ended.wait(_READY_LOOK_S):
+            with contextlib.suppress(PipeWeaveError):
+                if self.spec.is_ready():
+                    self._post(Ready(self.spec.name, pid))
+                    return

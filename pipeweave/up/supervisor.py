@@ -1,0 +1,165 @@
+"""Keeps processes running: starts them in order, brings back what dies, stops them in reverse order.
+
+All decisions are taken in the one thread that calls these methods; other threads and signals post events.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from pipeweave.errors import StartFailed, Unavailable
+from pipeweave.up.output import Console, Output
+from pipeweave.up.processes import ProcessRow, ProcessSpec
+from pipeweave.up.supervised import Event, Exited, Ready, StopAsked, Supervised
+
+# Seconds a killed process gets to disappear, and a process that is asked twice to stop.
+_KILL_WAIT_S = 2.0
+_URGENT_GRACE_S = 1.0
+_LONGEST_WAIT_S = 3600.0
+# Lines of its log that a failure to start repeats.
+_TOLD_LINES = 4
+
+
+class Stopped(Exception):
+    """Somebody asked to stop while processes were still starting."""
+
+
+class Supervisor:
+    """The processes that are kept running.
+
+    Args:
+        logs: the folder of their logs.
+        console: where their lines are shown, too.
+        record: takes every process's row after each change.
+    """
+
+    def __init__(self, logs: Path, console: Console, record: Callable[[Sequence[ProcessRow]], None]) -> None:
+        self._logs = logs
+        self._console = console
+        self._record = record
+        self._processes: dict[str, Supervised] = {}
+        # Unlike Queue, SimpleQueue may be filled from a signal's function that interrupts a `get`.
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._own = Output("up", logs, console)
+        self._starting: set[str] = set()
+        self._is_stopping = False
+        self._stops_asked = 0
+
+    def say(self, line: str) -> None:
+        """Add a line of our own to the console and the log `up.log`."""
+        self._own.write(line)
+
+    def request_stop(self) -> None:
+        """Have everything stopped; asked twice, stop without patience. Safe in signals and threads."""
+        self._events.put(StopAsked())
+
+    def start(self, spec: ProcessSpec) -> None:
+        """Start a process and keep it running from now on."""
+        process = Supervised(spec, Output(spec.name, self._logs, self._console), self._events.put)
+        self._processes[spec.name] = process
+        process.start()
+        self._write_down()
+
+    def wait_ready(self, names: Iterable[str], deadline_s: float) -> None:
+        """Wait until these processes are ready.
+
+        Raises:
+            StartFailed: one of them ended on its own first.
+            Unavailable: they were not ready in time.
+            Stopped: somebody asked to stop.
+        """
+        self._starting = {name for name in names if self._processes[name].state != "running"}
+        deadline = time.monotonic() + deadline_s
+        while self._starting:
+            if time.monotonic() >= deadline:
+                late = ", ".join(sorted(self._starting))
+                raise Unavailable(f"not ready after {deadline_s:g} s: {late}", hint=f"see {self._logs}")
+            self._turn(deadline)
+            if self._stops_asked:
+                raise Stopped
+
+    def watch(self) -> None:
+        """Bring back what dies, until somebody asks to stop."""
+        while not self._stops_asked:
+            self._turn(time.monotonic() + _LONGEST_WAIT_S)
+
+    def stop(self) -> None:
+        """Stop everything, the highest stage first; what does not end in time is killed."""
+        self._is_stopping = True
+        self._starting = set()
+        for stage in sorted({each.spec.stage for each in self._processes.values()}, reverse=True):
+            self._stop_all([each for each in self._processes.values() if each.spec.stage == stage])
+        for each in self._processes.values():
+            each.close()
+        self._own.close()
+
+    def _stop_all(self, processes: list[Supervised]) -> None:
+        for each in processes:
+            each.ask_to_stop()
+        self._write_down()
+        begun = time.monotonic()
+        while late := [
+            each for each in processes if each.pid and time.monotonic() < begun + self._grace(each)
+        ]:
+            self._turn(min(begun + self._grace(each) for each in late))
+        for each in processes:
+            if each.pid:
+                self.say(f"{each.spec.name} did not stop in time and is killed")
+                each.kill()
+        deadline = time.monotonic() + _KILL_WAIT_S
+        while any(each.pid for each in processes) and time.monotonic() < deadline:
+            self._turn(deadline)
+
+    def _grace(self, process: Supervised) -> float:
+        is_urgent = self._stops_asked > 1
+        return min(process.spec.grace_s, _URGENT_GRACE_S) if is_urgent else process.spec.grace_s
+
+    def _turn(self, until: float) -> None:
+        """Take one event, or start what is due, by this time of the monotonic clock."""
+        due = [each.restart_at for each in self._processes.values() if each.restart_at is not None]
+        timeout = max(min([until, *due]) - time.monotonic(), 0)
+        try:
+            self._take(self._events.get(timeout=timeout))
+        except queue.Empty:
+            self._start_due()
+
+    def _start_due(self) -> None:
+        for each in self._processes.values():
+            if each.restart_at is not None and each.restart_at <= time.monotonic():
+                each.start()
+                self._write_down()
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case StopAsked():
+                self._stops_asked += 1
+            case Ready(name, pid):
+                self._ready(self._processes[name], pid)
+            case Exited(name, pid, code):
+                if self._processes[name].pid == pid:
+                    self._exited(self._processes[name], code)
+
+    def _ready(self, process: Supervised, pid: int) -> None:
+        if process.pid == pid and process.state == "starting":
+            process.state = "running"
+            self._starting.discard(process.spec.name)
+            self._write_down()
+
+    def _exited(self, process: Supervised, code: int) -> None:
+        name, how = process.spec.name, f"signal {-code}" if code < 0 else f"exit code {code}"
+        gives_up = name in self._starting and code >= 0
+        delay = process.ended(code, will_restart=not (gives_up or self._is_stopping))
+        self._write_down()
+        if gives_up:
+            told = " / ".join(line.strip() for line in list(process.output.tail)[-_TOLD_LINES:])
+            raise StartFailed(
+                f"{name} ended with {how} before it was ready: {told}", hint=f"see {process.output.path}"
+            )
+        if not self._is_stopping:
+            self.say(f"{name} ended with {how}; it starts again in {delay:g} s")
+
+    def _write_down(self) -> None:
+        self._record([each.row() for each in self._processes.values()])
