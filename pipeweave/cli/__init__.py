@@ -7,10 +7,12 @@ from typing import Any
 
 import click
 
+from pipeweave.cli.rendering import text
 from pipeweave.errors import PipeWeaveError
 
 # What a shell reports for a command that Ctrl-C ended.
 INTERRUPTED = 130
+SHOWN_ERRORS = 5
 
 # Command -> "module:attribute". Importing all of them would cost every call a second.
 COMMANDS: dict[str, str] = {
@@ -70,10 +72,14 @@ class Commands(click.Group):
 
 def _one_line(error: PipeWeaveError) -> str:
     parts = [f"pipeweave: {error.code}: {error.detail}"]
-    parts += [f"{each.field}: {each.message}" if each.field else each.message for each in error.errors[:5]]
+    shown = [f"{each.field}: {each.message}" if each.field else each.message for each in error.errors]
+    # The detail often is the first of them.
+    parts += [each for each in shown[:SHOWN_ERRORS] if each not in error.detail]
+    if len(shown) > SHOWN_ERRORS:
+        parts.append(f"and {len(shown) - SHOWN_ERRORS} more")
     if error.hint:
         parts.append(error.hint)
-    return "; ".join(" ".join(part.split()) for part in parts)
+    return text("; ".join(parts))
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

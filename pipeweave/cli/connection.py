@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeweave import setting_values
 from pipeweave.errors import FieldError, InvalidInput, InvalidSetting, Unavailable
 from pipeweave.settings import Settings, load
 
@@ -122,9 +123,10 @@ def resolve_database(settings: Settings, database_url: str | None, data_dir: Pat
         raise InvalidInput("--database-url and --data-dir each name a database", hint="give one of them")
     if data_dir:
         return str(read(data_dir)["databaseUrl"])
-    named = database_url or settings.database_url
-    if named:
-        return named
+    if database_url:
+        return _checked(database_url)
+    if settings.database_url:
+        return settings.database_url
     here = Path(settings.data_dir)
     if (here / FILE_NAME).exists():
         return str(read(here)["databaseUrl"])
@@ -133,6 +135,15 @@ def resolve_database(settings: Settings, database_url: str | None, data_dir: Pat
         errors=[FieldError("DATABASE_URL", "is not set", "required")],
         hint="set DATABASE_URL, or give --database-url or --data-dir",
     )
+
+
+def _checked(database_url: str) -> str:
+    try:
+        return str(setting_values.database_url(database_url))
+    except setting_values.Unreadable as error:
+        raise InvalidInput(
+            "--database-url cannot be used", errors=[FieldError("database-url", str(error))]
+        ) from error
 
 
 def read(data_dir: Path) -> Mapping[str, Any]:

@@ -1,0 +1,170 @@
+"""`pipeweave demo`: start everything, run a real pipeline, show its report, stop everything."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave.cli.connection import json_option
+from pipeweave.errors import AlreadyUp, PipeWeaveError
+
+if TYPE_CHECKING:
+    from pipeweave.answers import Run
+    from pipeweave.client import Client
+    from pipeweave.up.options import UpOptions
+    from pipeweave.up.stack import Announcement
+
+PIPELINE = "stdlib-report"
+APP = "pipeweave.demo.stdlib"
+CONCURRENCY = 2
+# Far more than it takes: a demo that hangs must end, too.
+DEADLINE_S = 600.0
+
+
+@click.command()
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep everything in this folder; a temporary one without it, removed at the end.",
+)
+@click.option("--keep", is_flag=True, help="Leave everything running, to look around.")
+@click.option("--limit", type=click.IntRange(min=0), default=0, help="Measure so many files; 0 for all.")
+@json_option
+@click.pass_context
+def demo(ctx: click.Context, data_dir: Path | None, keep: bool, limit: int, as_json: bool) -> None:
+    """Start everything, measure Python's own source with a pipeline, show the report, stop everything."""
+    from pipeweave.cli.demo_report import next_steps, show_report
+    from pipeweave.cli.rendering import show_json
+
+    began = time.monotonic()
+    with _stack(data_dir, keep=keep, is_quiet=as_json) as (folder, ready):
+        with _client(ready) as client:
+            run = _run(client, limit, is_quiet=as_json)
+            found = _output(client, run) if run.status == "completed" else None
+        if as_json:
+            show_json({"run": run.id, "status": run.status, "report": found})
+        elif found is not None:
+            show_report(found, run, time.monotonic() - began)
+            next_steps(folder, ready.connection.url, run, is_kept=keep)
+        if found is None:
+            raise PipeWeaveError(f"the demo's run ended {run.status}", hint="its first errors stand above")
+    ctx.exit(0)
+
+
+def _client(ready: Announcement) -> Client:
+    from pipeweave.client import Client
+
+    connection = ready.connection
+    return Client(connection.url, connection.token, connection.tenant)
+
+
+def _run(client: Client, limit: int, *, is_quiet: bool) -> Run:
+    from pipeweave.cli.progress import follow
+
+    run = client.trigger(PIPELINE, {"limit": limit})
+    if is_quiet:
+        return client.wait(run.id, DEADLINE_S)
+    click.echo(f"\nRunning {PIPELINE}: every file of the standard library is a task run of its own.\n")
+    return follow(client, run.id, DEADLINE_S)
+
+
+def _output(client: Client, run: Run) -> Any:
+    last = next(iter(client.task_runs(run.id, stepId="report")))
+    return client.task_run(last["id"])["output"]
+
+
+# --- the stack around it ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def _stack(data_dir: Path | None, *, keep: bool, is_quiet: bool) -> Iterator[tuple[Path, Announcement]]:
+    """The embedded stack, stopped afterwards however the block ends. A temporary folder is removed, unless
+    something went wrong: then its logs are wanted.
+    """
+    from pipeweave.up.control import stop
+    from pipeweave.up.detached import run_detached
+
+    folder = (data_dir or Path(tempfile.mkdtemp(prefix="pipeweave-demo-"))).absolute()
+    say = (lambda _: None) if is_quiet else _say
+    is_ours = True
+    with _terminable():
+        try:
+            say(f"Starting PostgreSQL, Valkey, API, worker and beat in {folder} …")
+            began = time.monotonic()
+            try:
+                ready = run_detached(_options(folder))
+            except AlreadyUp:
+                is_ours = False
+                raise
+            say(f"Ready in {time.monotonic() - began:.1f} s: {ready.connection.url}")
+            yield folder, ready
+        except PipeWeaveError:
+            if is_ours and not data_dir:
+                click.echo(f"The logs are kept in {folder / 'logs'}", err=True)
+                data_dir = folder
+            keep = False
+            raise
+        except BaseException:
+            keep = False
+            raise
+        finally:
+            if is_ours and not keep:
+                with _undisturbed():
+                    stop(folder)
+                    if not data_dir:
+                        shutil.rmtree(folder, ignore_errors=True)
+                say("Everything is stopped." if data_dir else "Everything is stopped and removed.")
+
+
+def _options(folder: Path) -> UpOptions:
+    from pipeweave.up.options import UpOptions
+
+    return UpOptions(
+        data_dir=folder,
+        host="127.0.0.1",
+        port=0,
+        workers=1,
+        concurrency=CONCURRENCY,
+        apps=(APP,),
+        tenant="default",
+        has_flower=False,
+    )
+
+
+def _say(line: str) -> None:
+    click.echo(line)
+    sys.stdout.flush()
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """A TERM ends the block like Ctrl-C does, so that nothing is left running."""
+
+    def ask(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, ask)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A second Ctrl-C does not interrupt the stopping, which ends by itself."""
+    before = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for each, action in before.items():
+            signal.signal(each, action)

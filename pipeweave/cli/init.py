@@ -1,0 +1,64 @@
+"""`pipeweave init`: a new project that runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from pipeweave.cli.connection import json_option
+from pipeweave.cli.scaffold import files
+from pipeweave.errors import Conflict, InvalidId, Unavailable
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option(
+    "-d",
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where to put it; ./NAME without it, or here without a name.",
+)
+@json_option
+def init(name: str | None, folder: Path | None, as_json: bool) -> None:
+    """Write a project with tasks, a pipeline and tests. Files that exist are never overwritten."""
+    from pipeweave.cli.rendering import show_json
+
+    place = folder or Path(name or ".")
+    named = name or place.resolve().name
+    if not _NAME.match(named):
+        raise InvalidId(
+            f"{named!r} cannot be a project's name",
+            hint="give a name that starts with a letter or digit and goes on with letters, digits, . _ or -",
+        )
+    written = _write(place, files(named))
+    if as_json:
+        show_json({"name": named, "directory": str(place.resolve()), "files": written})
+        return
+    click.echo(f"Wrote {', '.join(written)} to {place}")
+    click.echo("Next:")
+    if place.resolve() != Path.cwd():
+        click.echo(f"  cd {place}")
+    click.echo("  python -m pytest")
+    click.echo("  pipeweave up --app tasks.py")
+    click.echo(f"  pipeweave trigger {named} --wait    (in a second terminal)")
+
+
+def _write(place: Path, contents: dict[str, str]) -> list[str]:
+    existing = [file for file in contents if (place / file).exists()]
+    if existing:
+        raise Conflict(
+            f"{place} holds {', '.join(existing)} already", hint="nothing was written; choose another --dir"
+        )
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for file, content in contents.items():
+            with (place / file).open("x", encoding="utf-8") as target:
+                target.write(content)
+    except OSError as error:
+        raise Unavailable(f"{place} cannot be written: {error.strerror}") from error
+    return list(contents)

@@ -1,0 +1,146 @@
+"""`pipeweave token`: make, list and revoke access tokens, in the database itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeweave.cli.connection import json_option, with_database
+from pipeweave.errors import Conflict
+
+if TYPE_CHECKING:
+    from pipeweave.orchestrator.database import Transaction
+
+SCOPE_PREFIX = "orchestrator:"
+SCOPES = ("read", "write", "admin", "worker")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+
+class Lifetime(click.ParamType[timedelta | datetime]):
+    """A duration such as 12h or 30d, or an ISO time with its time zone."""
+
+    name = "30d|12h|TIME"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta | datetime:
+        if isinstance(value, timedelta | datetime):
+            return value
+        text = str(value)
+        if match := re.fullmatch(r"(\d{1,5})([mhd])", text):
+            return timedelta(**{_UNITS[match[2]]: int(match[1])})
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            self.fail(f"{text!r} is neither a duration such as 30d or 12h nor a time.", param, ctx)
+        if moment.tzinfo is None:
+            self.fail(f"{text!r} lacks a time zone, e.g. {text}Z.", param, ctx)
+        return moment
+
+
+@click.group()
+def token() -> None:
+    """Access tokens: make, list, revoke."""
+
+
+@token.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(SCOPES),
+    default=("write",),
+    show_default=True,
+    help="What it allows; write includes read, admin includes both. May be given several times.",
+)
+@click.option(
+    "--tenant",
+    "tenants",
+    multiple=True,
+    default=("default",),
+    show_default=True,
+    help="Whom it acts for; * for everyone.",
+)
+@click.option("--expires", type=Lifetime(), help="When it ends; never without it.")
+@json_option
+@with_database
+def create(
+    database_url: str,
+    name: str,
+    scopes: tuple[str, ...],
+    tenants: tuple[str, ...],
+    expires: timedelta | datetime | None,
+    as_json: bool,
+) -> None:
+    """Make a token and print it: the only time it can be seen."""
+    from pipeweave.cli.rendering import show_json
+    from pipeweave.orchestrator import access
+
+    full = [SCOPE_PREFIX + scope for scope in scopes]
+    expires_at = datetime.now(UTC) + expires if isinstance(expires, timedelta) else expires
+    with _transaction(database_url) as tx:
+        made = access.create_token(tx, name=name, tenants=tenants, scopes=full, expires_at=expires_at)
+    if as_json:
+        ends = expires_at.isoformat() if expires_at else None
+        show_json({"name": name, "token": made, "tenants": tenants, "scopes": full, "expiresAt": ends})
+        return
+    click.echo(made)
+    click.echo("Keep it: it cannot be shown again.", err=True)
+
+
+@token.command("list")
+@json_option
+@with_database
+def list_(database_url: str, as_json: bool) -> None:
+    """List the tokens, newest first, without their secrets."""
+    from pipeweave.cli.rendering import field, show_list, when
+    from pipeweave.orchestrator import access
+
+    with _transaction(database_url) as tx:
+        found = access.list_tokens(tx)
+    cells = {
+        "id": field("id"),
+        "name": field("name"),
+        "tenants": field("tenants"),
+        "scopes": lambda each: [scope.removeprefix(SCOPE_PREFIX) for scope in each["scopes"]],
+        "valid": lambda each: "yes" if each["isValid"] else "no",
+        "created (UTC)": lambda each: when(each["createdAt"]),
+        "expires (UTC)": lambda each: when(each["expiresAt"]),
+        "revoked (UTC)": lambda each: when(each["revokedAt"]),
+    }
+    none = "There is no token yet: `pipeweave token create NAME` makes one."
+    show_list("tokens", found, cells, as_json=as_json, none=none)
+
+
+@token.command()
+@click.argument("name_or_id")
+@json_option
+@with_database
+def revoke(database_url: str, name_or_id: str, as_json: bool) -> None:
+    """Revoke the token with this id, or every token of this name."""
+    from pipeweave.cli.rendering import show_json
+    from pipeweave.orchestrator import access
+
+    with _transaction(database_url) as tx:
+        revoked = access.revoke(tx, name_or_id)
+    if as_json:
+        show_json({"revoked": revoked})
+    else:
+        click.echo(f"Revoked {', '.join(revoked)}")
+
+
+@contextmanager
+def _transaction(database_url: str) -> Iterator[Transaction]:
+    from pipeweave.orchestrator import migrate
+    from pipeweave.orchestrator.database import Database
+
+    if not migrate.status(database_url).is_current:
+        raise Conflict("the database lacks the current schema", hint="run `pipeweave db migrate` first")
+    with Database(database_url, pool_size=0).transaction() as tx:
+        yield tx
