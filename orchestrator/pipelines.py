@@ -208,7 +208,7 @@ def versions(tx: Transaction, tenant: str, pipeline_id: str, page: Page) -> Docu
         NotFound: the tenant has no such pipeline.
     """
     after = page.after("versions", int)
-    parameters = {"tenant": tenant, "id": pipeline_id, "before": after[0] if after else _NO_VERSION}
+    parameters = {"tenant": tenant, "id": pipeline_id, "before": after[0] if after else NO_VERSION}
     rows = tx.execute(_VERSIONS, {**parameters, "limit": page.limit + 1}).all()
     if not rows and tx.execute(_LATEST, parameters).first() is None:
         raise NotFound(f"there is no pipeline {pipeline_id!r}", pipelineId=pipeline_id)
@@ -216,7 +216,7 @@ def versions(tx: Transaction, tenant: str, pipeline_id: str, page: Page) -> Docu
 
 
 # Above every version there can be.
-_NO_VERSION = 2**31 - 1
+NO_VERSION = 2**31 - 1
 
 
 def _version(row: Any) -> Document:

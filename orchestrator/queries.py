@@ -1,0 +1,39 @@
+"""Read models for the API: camelCase documents, scoped by tenant, lists as {items, nextCursor}; no writes."""
+
+from pipeweave.orchestrator.paging import Document as Document
+from pipeweave.orchestrator.paging import Page as Page
+from pipeweave.orchestrator.pipelines import versions as pipeline_versions
+from pipeweave.orchestrator.queries_queue import queue_items, queue_status
+from pipeweave.orchestrator.queries_registry import (
+    input_schema,
+    pipeline,
+    pipeline_list,
+    service,
+    services,
+    task,
+    task_history,
+    tasks,
+)
+from pipeweave.orchestrator.queries_runs import run, run_events, run_list, run_task_runs
+from pipeweave.orchestrator.queries_task_runs import task_run
+
+__all__ = [
+    "Document",
+    "Page",
+    "input_schema",
+    "pipeline",
+    "pipeline_list",
+    "pipeline_versions",
+    "queue_items",
+    "queue_status",
+    "run",
+    "run_events",
+    "run_list",
+    "run_task_runs",
+    "service",
+    "services",
+    "task",
+    "task_history",
+    "task_run",
+    "tasks",
+]

@@ -1,0 +1,76 @@
+"""What a run gave back: the outputs of its end steps by step id, large ones by reference."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.orchestrator import pipelines
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.paging import Document
+from pipeweave.orchestrator.queries_shape import reference
+from pipeweave.orchestrator.run_header import plan_of
+
+# A map's output is its items' outputs. One with more items than this, or more bytes, is shown by reference.
+MAP_ITEMS_SHOWN = 1_000
+MAP_BYTES_SHOWN = 1_000_000
+
+_ENDS = """
+SELECT t.id, t.step_id, t.kind, t.output, t.output_path, t.output_size, t.output_hash, t.map_first,
+       t.map_count
+FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'completed' ORDER BY t.id
+"""
+
+_ITEMS_SIZE = """
+SELECT coalesce(sum(t.output_size), 0) AS size, count(t.output_path) AS stored FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last
+"""
+
+_ITEMS = """
+SELECT t.output, t.output_path FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last ORDER BY t.id
+"""
+
+
+def of_run(tx: Transaction, tenant: str, run: Any, *, load: bool) -> Document:
+    """{output, outputRefs} of a run's row: the end steps that completed; null while none has.
+
+    A large output is left out of `output`; `outputRefs` says where it is, or how many items a map has.
+    """
+    stored = pipelines.get(tx, tenant, run.pipeline_id, run.pipeline_version)
+    plan = plan_of(tenant, stored.version, stored.spec)
+    wanted = [ids.task_run_id(run.id, ordinal) for ordinal in plan.ends]
+    rows = tx.execute(_ENDS, {"run_id": run.id, "ids": wanted}).all()
+    output: Document = {}
+    references: Document = {}
+    for row in rows:
+        value, where = of_task_run(tx, run.id, row, load=load)
+        if where is None:
+            output[row.step_id] = value
+        else:
+            references[row.step_id] = where
+    return {"output": output if rows else None, "outputRefs": references}
+
+
+def of_task_run(tx: Transaction, run_id: UUID, row: Any, *, load: bool) -> tuple[Any, Document | None]:
+    """The output of a completed task run's row, and where it is when it is too large to show."""
+    if row.kind == "map":
+        return _of_map(tx, run_id, row, load=load)
+    if load:
+        return tx.values.load(row.output, row.output_path), None
+    return row.output, reference(row.output_path, row.output_size, row.output_hash)
+
+
+def _of_map(tx: Transaction, run_id: UUID, row: Any, *, load: bool) -> tuple[Any, Document | None]:
+    if not row.map_count or row.map_first is None:
+        return [], None
+    first, last = row.map_first, row.map_first + row.map_count - 1
+    span = {"run_id": run_id, "first": ids.task_run_id(run_id, first), "last": ids.task_run_id(run_id, last)}
+    if not load:
+        total = tx.execute(_ITEMS_SIZE, span).one()
+        if total.stored or total.size > MAP_BYTES_SHOWN or row.map_count > MAP_ITEMS_SHOWN:
+            return None, {"items": row.map_count, "size": int(total.size)}
+    items = tx.execute(_ITEMS, span).all()
+    return [tx.values.load(each.output, each.output_path) if load else each.output for each in items], None

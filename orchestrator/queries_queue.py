@@ -1,0 +1,151 @@
+"""What waits and what runs, over all runs of a tenant. Counts read open rows through partial indexes only."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.paging import Document, Page
+from pipeweave.orchestrator.queries_shape import duration_ms, iso, run_id, task_run_id
+
+# `completed` and `failed` look back this far, over the newest runs and task runs up to these caps: a total
+# over all time would have to read all of history.
+WINDOW = timedelta(hours=24)
+MOST_RUNS = 10_000
+MOST_TASK_RUNS = 100_000
+
+# Each names a partial index. A map holds no place in a queue: its items do.
+OPEN = {
+    "ready": "t.status = 'ready'",
+    "queued": "t.status = 'queued'",
+    "pending": "t.status = 'pending' AND t.due_at IS NOT NULL",
+    "running": "t.status = 'running'",
+    "waiting": "t.status = 'waiting'",
+}
+"""Status -> the task runs of that status that are in a queue: a pending one only when it has a due time."""
+
+_MINE = "t.tenant_id = :tenant AND t.kind <> 'map'"
+
+_COUNT = " UNION ALL ".join(
+    f"SELECT '{status}' AS status, count(*) AS number,"
+    f" min(coalesce(t.queued_at, t.created_at)) AS oldest FROM task_runs AS t WHERE {which} AND {_MINE}"
+    for status, which in OPEN.items()
+)
+
+_ENDED = """
+SELECT ended.status, count(*) AS number FROM (
+    SELECT t.status FROM (
+        SELECT r.id FROM runs AS r WHERE r.tenant_id = :tenant AND r.id >= :since
+        ORDER BY r.id DESC LIMIT :most_runs) AS recent
+    CROSS JOIN LATERAL (
+        SELECT t.status FROM task_runs AS t
+        WHERE t.run_id = recent.id AND t.kind <> 'map' AND t.status IN ('completed', 'failed', 'timeout')
+        ) AS t
+    LIMIT :most_task_runs) AS ended
+GROUP BY ended.status
+"""
+
+_DEAD_LETTERS = """
+SELECT count(*) FROM dead_letters WHERE tenant_id = :tenant AND retried_at IS NULL AND discarded_at IS NULL
+"""
+
+
+def queue_status(tx: Transaction, tenant: str) -> Document:
+    """{pending, running, waiting, completed, failed, dlq, oldestPending} in task runs, maps left out.
+
+    `pending` may go (ready, queued) or has a due time; steps whose predecessors are outstanding do not count.
+    `completed` and `failed` are those of runs created in the last 24 hours (`since`), of at most the newest
+    10,000 runs and 100,000 task runs.
+    """
+    since = tx.now - WINDOW
+    opened = {row.status: row for row in tx.execute(_COUNT, {"tenant": tenant})}
+    rows = tx.execute(_ENDED, _ended_parameters(tenant, since.timestamp()))
+    ended = {row.status: row.number for row in rows}
+    waits = [opened[status] for status in ("ready", "queued", "pending")]
+    oldest = min((row.oldest for row in waits if row.oldest is not None), default=None)
+    return {
+        "pending": sum(row.number for row in waits),
+        "running": opened["running"].number,
+        "waiting": opened["waiting"].number,
+        "completed": ended.get("completed", 0),
+        "failed": ended.get("failed", 0) + ended.get("timeout", 0),
+        "dlq": tx.execute(_DEAD_LETTERS, {"tenant": tenant}).scalar_one(),
+        "oldestPending": iso(oldest),
+        "since": iso(since),
+    }
+
+
+def _ended_parameters(tenant: str, since: float) -> dict[str, Any]:
+    return {
+        "tenant": tenant,
+        "since": ids.first_id_at(int(since * 1000)),
+        "most_runs": MOST_RUNS,
+        "most_task_runs": MOST_TASK_RUNS,
+    }
+
+
+_COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.map_index, t.status, t.attempt, t.max_attempts,
+t.priority, t.progress, t.progress_message, t.worker, t.created_at, t.due_at, t.queued_at, t.started_at"""
+
+
+def queue_items(
+    tx: Transaction, tenant: str, page: Page, *, status: str | None = None, task_id: str | None = None
+) -> Document:
+    """The open task runs in the order in which they go (priority, then age): {items, nextCursor}.
+
+    Args:
+        status: `pending`, `ready`, `queued`, `running` or `waiting`; None for all of them.
+
+    Raises:
+        InvalidInput: another status.
+    """
+    if status is not None and status not in OPEN:
+        message = f"must be one of {', '.join(OPEN)}"
+        raise InvalidInput(f"status {message}", errors=[FieldError("status", message, "invalid_value")])
+    after = page.after("queue", int, UUID)
+    where = [_MINE]
+    parameters: dict[str, Any] = {"tenant": tenant, "task_id": task_id, "limit": page.limit + 1}
+    if task_id is not None:
+        where.append("t.task_id = :task_id")
+    if after:
+        where.append("(t.priority, t.id) > (:priority, CAST(:after AS uuid))")
+        parameters |= {"priority": after[0], "after": after[1]}
+    branches = " UNION ALL ".join(
+        f"(SELECT {_COLUMNS} FROM task_runs AS t WHERE {which} AND {' AND '.join(where)}"
+        f" ORDER BY t.priority, t.id LIMIT :limit)"
+        for each, which in OPEN.items()
+        if status in (None, each)
+    )
+    statement = f"""SELECT q.*, r.pipeline_id FROM (
+        SELECT * FROM ({branches}) AS o ORDER BY o.priority, o.id LIMIT :limit) AS q
+        JOIN runs AS r ON r.id = q.run_id ORDER BY q.priority, q.id"""
+    rows = tx.execute(statement, parameters).all()
+    return page.cut(rows, "queue", lambda row: (row.priority, row.id), lambda row: _item(row, tx.now))
+
+
+def _item(row: Any, now: datetime) -> Document:
+    since = row.queued_at or row.created_at
+    return {
+        "id": task_run_id(row.id),
+        "runId": None if row.pipeline_id is None else run_id(row.run_id),
+        "pipelineId": row.pipeline_id,
+        "stepId": row.step_id,
+        "taskId": row.task_id,
+        "mapIndex": row.map_index,
+        "status": row.status,
+        "attempt": row.attempt,
+        "maxAttempts": row.max_attempts,
+        "priority": row.priority,
+        "progress": row.progress,
+        "progressMessage": row.progress_message,
+        "worker": row.worker,
+        "createdAt": iso(row.created_at),
+        "dueAt": iso(row.due_at),
+        "queuedAt": iso(row.queued_at),
+        "startedAt": iso(row.started_at),
+        "waitMs": duration_ms(since, row.started_at or now),
+    }

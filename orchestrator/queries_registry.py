@@ -1,0 +1,237 @@
+"""Read models of what is registered: services, tasks, code history, pipelines. Each asks for its tenant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeweave.errors import NotFound
+from pipeweave.orchestrator import pipelines
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.paging import Document, Page
+from pipeweave.orchestrator.queries_shape import iso
+
+# --- services ---------------------------------------------------------------------------------------------
+
+_SERVICES = """
+SELECT s.id, s.kind, s.version, s.base_url, s.queue, s.status, s.registered_at, s.last_heartbeat,
+       (SELECT count(*) FROM tasks AS t
+        WHERE t.tenant_id = s.tenant_id AND t.service_id = s.id AND t.orphaned_at IS NULL) AS task_count,
+       w.worker_count, w.heartbeat_at
+FROM services AS s LEFT JOIN LATERAL (
+    SELECT count(*) AS worker_count, max(w.heartbeat_at) AS heartbeat_at FROM workers AS w
+    WHERE w.tenant_id = s.tenant_id AND w.service_id = s.id AND w.stopped_at IS NULL) AS w ON true
+WHERE s.tenant_id = :tenant AND {where} ORDER BY s.id LIMIT :limit
+"""
+
+
+def services(tx: Transaction, tenant: str, page: Page) -> Document:
+    """The tenant's services by id: {items, nextCursor}."""
+    after = page.after("services", str)
+    where = "s.id > :after" if after else "true"
+    parameters = {"tenant": tenant, "after": after and after[0], "limit": page.limit + 1}
+    rows = tx.execute(_SERVICES.format(where=where), parameters).all()
+    return page.cut(rows, "services", lambda row: (row.id,), _service)
+
+
+def service(tx: Transaction, tenant: str, service_id: str) -> Document:
+    """One service.
+
+    Raises:
+        NotFound: the tenant has no such service.
+    """
+    parameters = {"tenant": tenant, "id": service_id, "limit": 1}
+    row = tx.execute(_SERVICES.format(where="s.id = :id"), parameters).one_or_none()
+    if row is None:
+        raise NotFound(f"there is no service {service_id!r}", serviceId=service_id)
+    return _service(row)
+
+
+def _service(row: Any) -> Document:
+    seen = max(filter(None, (row.last_heartbeat, row.heartbeat_at)))
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "version": row.version,
+        "baseUrl": row.base_url,
+        "queue": row.queue,
+        "status": row.status,
+        "registeredAt": iso(row.registered_at),
+        "lastHeartbeat": iso(seen),
+        "taskCount": row.task_count,
+        "workerCount": row.worker_count,
+    }
+
+
+# --- tasks ------------------------------------------------------------------------------------------------
+
+_TASKS = """
+SELECT t.id, t.service_id, t.code_hash, t.code_version, t.allowed_next, t.timeout_seconds, t.max_attempts,
+       t.retry_backoff, t.retry_delay_ms, t.max_retry_delay_ms, t.heartbeat_interval_ms, t.concurrency,
+       t.priority, t.idempotency_ttl_seconds, t.description, t.input_schema IS NOT NULL AS has_input_schema,
+       t.orphaned_at, t.registered_at, t.updated_at
+FROM tasks AS t WHERE t.tenant_id = :tenant AND {where} ORDER BY t.id LIMIT :limit
+"""
+
+
+def tasks(tx: Transaction, tenant: str, page: Page, *, service_id: str | None = None) -> Document:
+    """The tenant's tasks by id, or those of one service, orphaned ones included: {items, nextCursor}.
+
+    Raises:
+        NotFound: the tenant has no such service.
+    """
+    after = page.after("tasks", str)
+    where = ["true"]
+    if after:
+        where.append("t.id > :after")
+    if service_id is not None:
+        where.append("t.service_id = :service_id")
+        service(tx, tenant, service_id)
+    parameters = {
+        "tenant": tenant,
+        "after": after and after[0],
+        "service_id": service_id,
+        "limit": page.limit + 1,
+    }
+    rows = tx.execute(_TASKS.format(where=" AND ".join(where)), parameters).all()
+    return page.cut(rows, "tasks", lambda row: (row.id,), _task)
+
+
+def task(tx: Transaction, tenant: str, task_id: str) -> Document:
+    """One task.
+
+    Raises:
+        NotFound: the tenant has no such task.
+    """
+    parameters = {"tenant": tenant, "id": task_id, "limit": 1}
+    row = tx.execute(_TASKS.format(where="t.id = :id"), parameters).one_or_none()
+    if row is None:
+        raise _no_task(task_id)
+    return _task(row)
+
+
+def _no_task(task_id: str) -> NotFound:
+    return NotFound(f"there is no task {task_id!r}", taskId=task_id)
+
+
+def _task(row: Any) -> Document:
+    return {
+        "id": row.id,
+        "serviceId": row.service_id,
+        "codeHash": row.code_hash,
+        "codeVersion": row.code_version,
+        "allowedNext": list(row.allowed_next),
+        "timeout": row.timeout_seconds,
+        "retries": row.max_attempts - 1,
+        "maxAttempts": row.max_attempts,
+        "retryBackoff": row.retry_backoff,
+        "retryDelayMs": row.retry_delay_ms,
+        "maxRetryDelayMs": row.max_retry_delay_ms,
+        "heartbeatIntervalMs": row.heartbeat_interval_ms,
+        "concurrency": row.concurrency,
+        "priority": row.priority,
+        "idempotencyTTL": row.idempotency_ttl_seconds,
+        "description": row.description,
+        "hasInputSchema": row.has_input_schema,
+        "registeredAt": iso(row.registered_at),
+        "updatedAt": iso(row.updated_at),
+        "orphanedAt": iso(row.orphaned_at),
+    }
+
+
+_HISTORY = """
+SELECT h.code_version, h.code_hash, h.service_version, h.recorded_at FROM task_code_history AS h
+WHERE h.tenant_id = :tenant AND h.task_id = :id AND h.code_version < :before
+ORDER BY h.code_version DESC LIMIT :limit
+"""
+
+
+def task_history(tx: Transaction, tenant: str, task_id: str, page: Page) -> Document:
+    """The code versions of a task, newest first, version 1 included: {items, nextCursor}.
+
+    Raises:
+        NotFound: the tenant has no such task.
+    """
+    after = page.after("history", int)
+    parameters = {"tenant": tenant, "id": task_id, "before": after[0] if after else pipelines.NO_VERSION}
+    rows = tx.execute(_HISTORY, {**parameters, "limit": page.limit + 1}).all()
+    if not rows:
+        task(tx, tenant, task_id)
+    return page.cut(rows, "history", lambda row: (row.code_version,), _history)
+
+
+def _history(row: Any) -> Document:
+    return {
+        "codeVersion": row.code_version,
+        "codeHash": row.code_hash,
+        "serviceVersion": row.service_version,
+        "recordedAt": iso(row.recorded_at),
+    }
+
+
+_INPUT_SCHEMA = "SELECT input_schema FROM tasks WHERE tenant_id = :tenant AND id = :id"
+
+
+def input_schema(tx: Transaction, tenant: str, task_id: str) -> Document:
+    """A task's input schema: {taskId, hasSchema, schema or null}.
+
+    Raises:
+        NotFound: the tenant has no such task.
+    """
+    row = tx.execute(_INPUT_SCHEMA, {"tenant": tenant, "id": task_id}).one_or_none()
+    if row is None:
+        raise _no_task(task_id)
+    return {"taskId": task_id, "hasSchema": row.input_schema is not None, "schema": row.input_schema}
+
+
+# --- pipelines --------------------------------------------------------------------------------------------
+
+_PIPELINES = """
+SELECT p.id, p.description, p.latest_version, p.created_at, p.updated_at, v.spec_hash, v.source,
+       jsonb_array_length(v.spec -> 'steps') AS step_count, v.spec ->> 'failureMode' AS failure_mode
+FROM pipelines AS p JOIN pipeline_versions AS v
+    ON v.tenant_id = p.tenant_id AND v.pipeline_id = p.id AND v.version = p.latest_version
+WHERE p.tenant_id = :tenant AND {where} ORDER BY p.id LIMIT :limit
+"""
+
+
+def pipeline_list(tx: Transaction, tenant: str, page: Page) -> Document:
+    """The tenant's pipelines in their latest versions, by id, without their specs: {items, nextCursor}."""
+    after = page.after("pipelines", str)
+    where = "p.id > :after" if after else "true"
+    parameters = {"tenant": tenant, "after": after and after[0], "limit": page.limit + 1}
+    rows = tx.execute(_PIPELINES.format(where=where), parameters).all()
+    return page.cut(rows, "pipelines", lambda row: (row.id,), _pipeline)
+
+
+def _pipeline(row: Any) -> Document:
+    return {
+        "id": row.id,
+        "description": row.description,
+        "version": row.latest_version,
+        "specHash": row.spec_hash,
+        "source": row.source,
+        "stepCount": row.step_count,
+        "failureMode": row.failure_mode,
+        "createdAt": iso(row.created_at),
+        "updatedAt": iso(row.updated_at),
+    }
+
+
+def pipeline(tx: Transaction, tenant: str, pipeline_id: str, version: int | None = None) -> Document:
+    """One version of a pipeline with its spec, the latest by default.
+
+    Raises:
+        NotFound: the tenant has no such pipeline or version.
+    """
+    stored = pipelines.get(tx, tenant, pipeline_id, version)
+    return {
+        "id": stored.id,
+        "description": stored.spec.description,
+        "version": stored.version,
+        "specHash": stored.spec_hash,
+        "source": stored.source,
+        "stepCount": len(stored.spec.steps),
+        "failureMode": stored.spec.failure_mode,
+        "createdAt": iso(stored.created_at),
+        "spec": stored.spec.to_json(),
+    }

@@ -1,0 +1,210 @@
+"""Read models of runs: the list, one run with its counts, its events.
+
+A run's id is ordered by time, so `createdAfter` and `createdBefore` are bounds of the id and also say which
+partitions are read.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.errors import NotFound
+from pipeweave.orchestrator import queries_outputs, queries_task_runs
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.paging import Document, Page
+from pipeweave.orchestrator.queries_shape import duration_ms, iso, reference, run_id, task_run_id
+from pipeweave.orchestrator.states import RunStatus
+
+# Task runs that come with a run; the others are read page by page.
+TASK_RUNS_SHOWN = 1_000
+
+_COLUMNS = """r.id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority, r.metadata,
+r.task_run_count, r.error, r.error_code, r.created_at, r.started_at, r.finished_at"""
+
+# --- the list ---------------------------------------------------------------------------------------------
+
+
+def run_list(
+    tx: Transaction,
+    tenant: str,
+    page: Page,
+    *,
+    status: str | None = None,
+    pipeline_id: str | None = None,
+    created_after: datetime | None = None,
+    created_before: datetime | None = None,
+) -> Document:
+    """The tenant's runs, newest first, standalone tasks left out: {items, nextCursor}.
+
+    Args:
+        created_after: runs created at this time or later.
+        created_before: runs created earlier than this time.
+    """
+    where = ["r.tenant_id = :tenant", "r.pipeline_id IS NOT NULL"]
+    parameters: dict[str, Any] = {"tenant": tenant, "limit": page.limit + 1}
+    after = page.after("runs", UUID)
+    bounds = {
+        "r.status = :status": status,
+        "r.pipeline_id = :pipeline_id": pipeline_id,
+        "r.id < :after": after and after[0],
+        "r.id >= :oldest": created_after and _bound(created_after),
+        "r.id < :newest": created_before and _bound(created_before),
+    }
+    for condition, value in bounds.items():
+        if value is not None:
+            where.append(condition)
+            parameters[condition.rpartition(":")[2]] = value
+    statement = (
+        f"SELECT {_COLUMNS} FROM runs AS r WHERE {' AND '.join(where)} ORDER BY r.id DESC LIMIT :limit"
+    )
+    rows = tx.execute(statement, parameters).all()
+    return page.cut(rows, "runs", lambda row: (row.id,), _run)
+
+
+def _bound(moment: datetime) -> UUID:
+    # An id holds 48 bits of milliseconds: years 1970 to 10889.
+    return ids.first_id_at(max(0, int(moment.timestamp() * 1000)))
+
+
+def _run(row: Any) -> Document:
+    return {
+        "id": run_id(row.id),
+        "pipelineId": row.pipeline_id,
+        "pipelineVersion": row.pipeline_version,
+        "status": row.status,
+        "failureMode": row.failure_mode,
+        "priority": row.priority,
+        "metadata": row.metadata,
+        "taskRunCount": row.task_run_count,
+        "error": row.error,
+        "errorCode": row.error_code,
+        "createdAt": iso(row.created_at),
+        "startedAt": iso(row.started_at),
+        "finishedAt": iso(row.finished_at),
+        "durationMs": duration_ms(row.started_at, row.finished_at),
+    }
+
+
+# --- one run ----------------------------------------------------------------------------------------------
+
+_RUN = f"""
+SELECT {_COLUMNS}, r.input, r.input_path, r.input_size, r.inputs_hash,
+       (SELECT e.type FROM events AS e WHERE e.run_id = r.id ORDER BY e.seq DESC LIMIT 1) AS latest_event
+FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
+"""
+
+_COUNTS = """
+SELECT t.status, count(*) AS number FROM task_runs AS t WHERE t.run_id = :id
+GROUP BY t.status ORDER BY t.status
+"""
+
+
+def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> Document:
+    """One run: input, counts by status, first 1,000 task runs, phase, and the outputs of its end steps.
+
+    Args:
+        load: fetch large values from storage; otherwise `inputRef` and `outputRefs` say where they are.
+
+    Raises:
+        NotFound: the tenant has no such run.
+    """
+    row = tx.execute(_RUN, {"id": id, "tenant": tenant}).one_or_none()
+    if row is None:
+        raise no_run(id)
+    shown = queries_task_runs.of_run(tx, id, Page(TASK_RUNS_SHOWN))
+    is_stored = row.input_path is not None and not load
+    return {
+        **_run(row),
+        "phase": phase(row.status, row.latest_event),
+        "input": tx.values.load(row.input, row.input_path) if load else row.input,
+        "inputRef": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
+        "inputsHash": row.inputs_hash,
+        "counts": {each.status: each.number for each in tx.execute(_COUNTS, {"id": id})},
+        "taskRuns": shown["items"],
+        "taskRunsCursor": shown["nextCursor"],
+        **queries_outputs.of_run(tx, tenant, row, load=load),
+    }
+
+
+def no_run(id: UUID) -> NotFound:
+    """The error for a run that is not there, or another tenant's."""
+    return NotFound(f"there is no run {run_id(id)}", runId=run_id(id))
+
+
+# The flow document's finer words (DESIGN 6.15), for a run that is under way.
+PHASES = {
+    "task_run.started": "step_executing",
+    "task_run.completed": "step_success",
+    "task_run.failed": "step_failed",
+    "task_run.timed_out": "step_failed",
+    "task_run.retrying": "retrying",
+}
+
+
+def phase(status: str, latest_event: str | None) -> str:
+    """What a run is doing: its status, or more finely what its latest event says."""
+    if status != RunStatus.RUNNING or latest_event is None:
+        return status
+    return PHASES.get(latest_event, status)
+
+
+_OWNED = "SELECT 1 FROM runs WHERE id = :id AND tenant_id = :tenant AND pipeline_id IS NOT NULL"
+
+
+def _require(tx: Transaction, tenant: str, id: UUID) -> None:
+    if tx.execute(_OWNED, {"id": id, "tenant": tenant}).first() is None:
+        raise no_run(id)
+
+
+def run_task_runs(
+    tx: Transaction,
+    tenant: str,
+    id: UUID,
+    page: Page,
+    *,
+    status: str | None = None,
+    step_id: str | None = None,
+) -> Document:
+    """A run's task runs in the order of their ordinals (steps, then items): {items, nextCursor}.
+
+    Raises:
+        NotFound: the tenant has no such run.
+    """
+    _require(tx, tenant, id)
+    return queries_task_runs.of_run(tx, id, page, status=status, step_id=step_id)
+
+
+# --- events -----------------------------------------------------------------------------------------------
+
+_EVENTS = """
+SELECT e.seq, e.at, e.type, e.task_run_id, e.attempt, e.data FROM events AS e
+WHERE e.run_id = :id AND e.seq > :after AND {where} ORDER BY e.seq LIMIT :limit
+"""
+
+
+def run_events(tx: Transaction, tenant: str, id: UUID, page: Page, *, type: str | None = None) -> Document:
+    """What happened in a run, oldest first: {items, nextCursor}.
+
+    Raises:
+        NotFound: the tenant has no such run.
+    """
+    _require(tx, tenant, id)
+    after = page.after("events", int)
+    where = "true" if type is None else "e.type = :type"
+    parameters = {"id": id, "after": after[0] if after else -1, "type": type, "limit": page.limit + 1}
+    rows = tx.execute(_EVENTS.format(where=where), parameters).all()
+    return page.cut(rows, "events", lambda row: (row.seq,), _event)
+
+
+def _event(row: Any) -> Document:
+    return {
+        "seq": row.seq,
+        "at": iso(row.at),
+        "type": row.type,
+        "taskRunId": None if row.task_run_id is None else task_run_id(row.task_run_id),
+        "attempt": row.attempt,
+        "data": row.data or {},
+    }

@@ -1,0 +1,163 @@
+"""Read models of task runs: those of a run, and one with everything that is known about it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.errors import NotFound
+from pipeweave.orchestrator import pipelines, queries_outputs
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.paging import Document, Page
+from pipeweave.orchestrator.queries_shape import duration_ms, iso, reference, run_id, task_run_id
+
+# Tracebacks are shown with one task run, not with a thousand.
+_COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.map_index, t.map_parent, t.map_count, t.status,
+t.attempt, t.max_attempts, t.priority, t.progress, t.progress_message, t.worker, t.code_version, t.code_hash,
+t.output_size, t.error_code, t.created_at, t.due_at, t.queued_at, t.started_at, t.heartbeat_at,
+t.finished_at"""
+
+
+def of_run(
+    tx: Transaction, run: UUID, page: Page, *, status: str | None = None, step_id: str | None = None
+) -> Document:
+    """A run's task runs in the order of their ids. The caller has checked whose run it is."""
+    where = ["t.run_id = :run_id"]
+    after = page.after("task-runs", UUID)
+    parameters = {"run_id": run, "after": after and after[0], "status": status, "step_id": step_id}
+    if after:
+        where.append("t.id > :after")
+    if status is not None:
+        where.append("t.status = :status")
+    if step_id is not None:
+        where.append("t.step_id = :step_id")
+    rows = tx.execute(
+        f"SELECT {_COLUMNS}, t.error - 'traceback' AS error FROM task_runs AS t"
+        f" WHERE {' AND '.join(where)} ORDER BY t.run_id, t.id LIMIT :limit",
+        {**parameters, "limit": page.limit + 1},
+    ).all()
+    return page.cut(rows, "task-runs", lambda row: (row.id,), task_run_row)
+
+
+def task_run_row(row: Any) -> Document:
+    """A task run as lists show it."""
+    return {
+        "id": task_run_id(row.id),
+        "runId": run_id(row.run_id),
+        "stepId": row.step_id,
+        "taskId": row.task_id,
+        "kind": row.kind,
+        "mapIndex": row.map_index,
+        "mapCount": row.map_count,
+        "status": row.status,
+        "attempt": row.attempt,
+        "maxAttempts": row.max_attempts,
+        "priority": row.priority,
+        "progress": row.progress,
+        "progressMessage": row.progress_message,
+        "worker": row.worker,
+        "codeVersion": row.code_version,
+        "outputSize": row.output_size,
+        "error": row.error,
+        "errorCode": row.error_code,
+        "createdAt": iso(row.created_at),
+        "dueAt": iso(row.due_at),
+        "queuedAt": iso(row.queued_at),
+        "startedAt": iso(row.started_at),
+        "finishedAt": iso(row.finished_at),
+        "durationMs": duration_ms(row.started_at, row.finished_at),
+    }
+
+
+# --- one task run -----------------------------------------------------------------------------------------
+
+_ONE = f"""
+SELECT {_COLUMNS}, t.error, t.item, t.output, t.output_path, t.output_hash, t.selected_next, t.map_first,
+       r.pipeline_id, r.pipeline_version, r.input, r.input_path, r.input_size, r.inputs_hash, r.metadata,
+       k.code_version AS current_version, k.code_hash AS current_hash
+FROM task_runs AS t JOIN runs AS r ON r.id = t.run_id
+    LEFT JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
+WHERE t.run_id = :run_id AND t.id = :id AND t.tenant_id = :tenant
+"""
+
+
+def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> Document:
+    """One task run: attempts, error with traceback, where its input comes from, output, code now and then.
+
+    Args:
+        load: fetch large values from storage; otherwise `inputRef` and `outputRef` say where they are.
+
+    Raises:
+        NotFound: the tenant has no such task run.
+    """
+    row = tx.execute(_ONE, {"run_id": ids.run_id_of(id), "id": id, "tenant": tenant}).one_or_none()
+    if row is None:
+        raise NotFound(f"there is no task run {task_run_id(id)}", taskRunId=task_run_id(id))
+    output, where = None, None
+    if row.status == "completed":
+        output, where = queries_outputs.of_task_run(tx, row.run_id, row, load=load)
+    return {
+        **task_run_row(row),
+        # A standalone task is known by its task run alone.
+        "runId": None if row.pipeline_id is None else run_id(row.run_id),
+        "pipelineId": row.pipeline_id,
+        "pipelineVersion": row.pipeline_version,
+        **_input(tx, tenant, row, load=load),
+        "output": output,
+        "outputRef": where,
+        "selectedNext": row.selected_next,
+        "codeHash": row.code_hash,
+        "currentCodeVersion": row.current_version,
+        "currentCodeHash": row.current_hash,
+        "codeChanged": row.current_hash is not None and row.current_hash != row.code_hash,
+        "heartbeatAt": iso(row.heartbeat_at),
+        "metadata": row.metadata,
+        "attempts": _attempts(tx, row),
+    }
+
+
+def _input(tx: Transaction, tenant: str, row: Any, *, load: bool) -> Document:
+    """The run's input, the step's own params with their references (`params`), a map's item."""
+    params = None
+    if row.pipeline_id is not None:
+        spec = pipelines.get(tx, tenant, row.pipeline_id, row.pipeline_version).spec
+        params = spec.by_id[row.step_id].params
+    is_stored = row.input_path is not None and not load
+    return {
+        "inputSource": "run" if params is None else "params",
+        "input": tx.values.load(row.input, row.input_path) if load else row.input,
+        "inputRef": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
+        "params": None if params is None else dict(params),
+        "item": row.item,
+    }
+
+
+_ATTEMPTS = """
+SELECT a.number, a.status, a.worker, a.code_version, a.error, a.error_code, a.started_at, a.finished_at
+FROM attempts AS a WHERE a.run_id = :run_id AND a.task_run_id = :id ORDER BY a.number LIMIT 1000
+"""
+
+
+def _attempts(tx: Transaction, row: Any) -> list[Document]:
+    """The attempts that ended badly, then the one that runs or ended well, if there is one."""
+    ended = tx.execute(_ATTEMPTS, {"run_id": row.run_id, "id": row.id}).all()
+    shown = [_attempt(each, each.number, each.status) for each in ended]
+    is_last_kept = bool(ended) and ended[-1].number == row.attempt
+    if row.started_at is not None and not is_last_kept:
+        shown.append(_attempt(row, row.attempt, row.status))
+    return shown
+
+
+def _attempt(row: Any, number: int, status: str) -> Document:
+    return {
+        "number": number,
+        "status": status,
+        "worker": row.worker,
+        "codeVersion": row.code_version,
+        "error": row.error,
+        "errorCode": row.error_code,
+        "startedAt": iso(row.started_at),
+        "finishedAt": iso(row.finished_at),
+        "durationMs": duration_ms(row.started_at, row.finished_at),
+    }
