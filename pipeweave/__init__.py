@@ -1,0 +1,29 @@
+"""What users import: `from pipeweave import task, pipeline, Context, TaskResult, TaskError, Client`.
+
+Importing it brings neither pydantic nor Celery, Flask or SQLAlchemy: those are loaded by what needs them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipeweave import errors
+from pipeweave.context import Context, TaskResult
+from pipeweave.errors import PipeWeaveError, TaskError
+
+# At once, not on demand: a submodule of the same name would otherwise take the name over when it is imported.
+from pipeweave.pipeline import pipeline
+from pipeweave.task import task
+
+if TYPE_CHECKING:
+    from pipeweave.client import Client
+
+__all__ = ["Client", "Context", "PipeWeaveError", "TaskError", "TaskResult", "errors", "pipeline", "task"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Client":
+        from pipeweave.client import Client
+
+        return Client
+    raise AttributeError(f"module 'pipeweave' has no attribute {name!r}")

@@ -1,0 +1,200 @@
+"""Calling a task's function: filling its parameters by name, checking them, reading its result.
+
+What a signature asks for is worked out once per function; a run then costs a few dictionary look-ups.
+pydantic is imported when the first parameter needs it: texts, numbers, lists and objects of the exact type
+do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from pipeweave.context import Context, TaskResult
+from pipeweave.errors import FieldError, InvalidParams, InvalidResult
+from pipeweave.json_values import json_faults
+from pipeweave.signatures import MISSING, Parameter, Signature, read_signature
+
+_MOST_ERRORS = 50
+_DEEPEST_RESULT = 250  # where orjson ends
+_STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
+
+
+@lru_cache(maxsize=8192)
+def call_plan(fn: Callable[..., Any]) -> Signature:
+    """The parameters of a function as `bind` fills them, worked out once per function.
+
+    Raises:
+        InvalidTask: the function cannot be called with its parameters by name, or a type hint cannot be read.
+    """
+    return read_signature(fn)
+
+
+def bind(fn: Callable[..., Any], ctx: Context) -> dict[str, Any]:
+    """The arguments to call a function with, by parameter name.
+
+    They come from the step's params, else from the run's input. The item of a map fills the parameter its
+    step names, or the first one that the params do not supply. A parameter annotated `Context` gets the
+    context; one named `input` that nothing else supplies gets the whole input. Each is validated against
+    its type hint.
+
+    Raises:
+        InvalidParams: with one FieldError per wrong field.
+    """
+    plan = call_plan(fn)
+    if plan.is_empty:
+        if ctx.params:
+            _refuse_unknown(plan, ctx.params, set(), [])
+        return {}
+    arguments: dict[str, Any] = {plan.context: ctx} if plan.context is not None else {}
+    if plan.parameters or plan.takes_any:
+        _fill(plan, ctx, arguments)
+    elif ctx.params:
+        _refuse_unknown(plan, ctx.params, set(), [])
+    return arguments
+
+
+def _fill(plan: Signature, ctx: Context, arguments: dict[str, Any]) -> None:
+    supplied, item_name = _supplied(plan, ctx)
+    errors: list[FieldError] = []
+    for parameter in plan.parameters:
+        value = supplied.get(parameter.name, MISSING)
+        if value is MISSING and parameter.name == "input":
+            value = ctx.input
+        if value is not MISSING:
+            arguments[parameter.name] = _checked(parameter, value, errors)
+        elif parameter.is_required:
+            errors.append(_missing(parameter, ctx))
+    if plan.takes_any:
+        arguments.update((key, supplied[key]) for key in supplied.keys() - plan.names)
+    elif ctx.params is not None or item_name is not None:
+        named = set(ctx.params or ()) | ({item_name} if item_name is not None else set())
+        _refuse_unknown(plan, named, {plan.context}, errors)
+    if errors:
+        raise _refusal(errors, ctx)
+
+
+def _supplied(plan: Signature, ctx: Context) -> tuple[Mapping[str, Any], str | None]:
+    """Values by parameter name, and the name that the item of a map was given by its step."""
+    source = ctx.params if ctx.params is not None else ctx.input
+    supplied: Mapping[str, Any] = source if isinstance(source, Mapping) else {}
+    if ctx.map_index is None:
+        return supplied, None
+    if ctx.map_name is not None:
+        return {**supplied, ctx.map_name: ctx.item}, ctx.map_name
+    given = ctx.params or {}
+    first = next((each.name for each in plan.parameters if each.name not in given), None)
+    return ({**supplied, first: ctx.item} if first is not None else supplied), None
+
+
+def _checked(parameter: Parameter, value: Any, errors: list[FieldError]) -> Any:
+    if parameter.plain_type is not None and type(value) is parameter.plain_type:
+        return value
+    if parameter.validate is None:
+        return value
+    value, wrong = parameter.validate(value)
+    errors += wrong
+    return value
+
+
+def _missing(parameter: Parameter, ctx: Context) -> FieldError:
+    where = "the step's params" if ctx.params is not None else "the run's input"
+    return FieldError(
+        parameter.name, f"is required, and {where} do{'es' * (ctx.params is None)} not hold it", "missing"
+    )
+
+
+def _refuse_unknown(
+    plan: Signature, given: Iterable[str], context: set[str | None], errors: list[FieldError]
+) -> None:
+    known = [each.name for each in plan.parameters]
+    for name in given:
+        if name in plan.names and name not in context:
+            continue
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"the task takes {', '.join(known) or 'none'}"
+        errors.append(FieldError(name, f"is not a parameter of the task; {hint}", "unknown_parameter"))
+    if errors and plan.is_empty:
+        raise _refusal(errors, None)
+
+
+def _refusal(errors: list[FieldError], ctx: Context | None) -> InvalidParams:
+    first = errors[0]
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    which = f"task {ctx.task_id!r}: " if ctx is not None and ctx.task_id else ""
+    return InvalidParams(f"{which}{first.field} {first.message}{more}", errors=errors[:_MOST_ERRORS])
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a task gave back: its output, whom it chose (None for all), and the output as JSON text
+    (UTF-8).
+    """
+
+    output: Any
+    run_next: tuple[str, ...] | None
+    encoded: bytes
+
+
+def outcome_of(result: Any) -> Outcome:
+    """Read what a task returned: a TaskResult, or a plain value as its output.
+
+    Raises:
+        InvalidResult: the output is not JSON, or `run_next` is not a list of step ids.
+    """
+    if isinstance(result, TaskResult):
+        return Outcome(result.output, _run_next(result.run_next), encode(result.output))
+    return Outcome(result, None, encode(result))
+
+
+def encode(output: Any) -> bytes:
+    """The JSON text of an output.
+
+    Raises:
+        InvalidResult: it is not JSON; each FieldError names a place in it.
+    """
+    try:
+        encoded = orjson.dumps(output, option=_STRICT)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _not_json(output, str(error)) from None
+    # orjson writes NaN and infinities as null, and U+0000 as an escape that PostgreSQL refuses.
+    if (b"null" in encoded or b"\\u0000" in encoded) and json_faults(
+        output, "output", max_depth=_DEEPEST_RESULT
+    ):
+        raise _not_json(output, "it is not JSON")
+    return encoded
+
+
+def _not_json(output: Any, reason: str) -> InvalidResult:
+    errors = json_faults(output, "output", max_depth=_DEEPEST_RESULT)
+    detail = (
+        f"{errors[0].field} {errors[0].message}"
+        if errors
+        else f"the output cannot be written as JSON: {reason}"
+    )
+    return InvalidResult(
+        detail, errors=errors, hint="return texts, numbers, booleans, None, lists and dicts with text keys"
+    )
+
+
+def _run_next(chosen: Any) -> tuple[str, ...] | None:
+    if chosen is None:
+        return None
+    if isinstance(chosen, str) or not isinstance(chosen, Iterable):
+        raise _bad_choice(chosen)
+    names = tuple(chosen)
+    if not all(isinstance(each, str) for each in names):
+        raise _bad_choice(chosen)
+    return names
+
+
+def _bad_choice(chosen: Any) -> InvalidResult:
+    return InvalidResult(
+        f"run_next must be a list of step ids, not {chosen!r}"[:500],
+        errors=[FieldError("run_next", "must be a list of step ids", "invalid_type", "array")],
+    )

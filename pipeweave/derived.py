@@ -1,0 +1,86 @@
+"""Pipelines that nobody wrote: derived from the `allowed_next` of tasks (PROTOCOL 7.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Protocol
+
+from pipeweave.edges import find_cycles, reachable, successors_of, topological_order
+from pipeweave.errors import FieldError, InvalidSpec
+from pipeweave.limits import MAX_STEPS
+from pipeweave.spec import PipelineSpec, StepSpec
+
+
+class LinkedTask(Protocol):
+    """What deriving needs to know of a task."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def allowed_next(self) -> tuple[str, ...]: ...
+    @property
+    def description(self) -> str | None: ...
+
+
+def derive(tasks: Iterable[LinkedTask]) -> list[PipelineSpec]:
+    """The pipelines that the tasks' `allowed_next` describe.
+
+    Each task that has successors and is nobody's successor names one pipeline, whose steps are all tasks
+    that can be reached from it, one step per task, without params. A task without any link gives none: it
+    is queued by itself.
+
+    Raises:
+        InvalidSpec: `allowed_next` names an unknown task, or tasks follow each other in a circle.
+    """
+    by_id = {task.id: task for task in tasks}
+    _refuse_unknown(by_id)
+    successors = {id: tuple(dict.fromkeys(task.allowed_next)) for id, task in by_id.items()}
+    predecessors = successors_of(successors)
+    cycles = find_cycles(predecessors)
+    if cycles:
+        found = "; ".join(" → ".join(cycle) for cycle in cycles)
+        raise InvalidSpec(
+            f"tasks follow each other in a circle: {found}",
+            errors=[FieldError("allowedNext", " → ".join(cycle), "cycle") for cycle in cycles],
+            graphErrors=[{"code": "CYCLE", "message": " → ".join(c), "steps": list(c)} for c in cycles],
+        )
+    order = topological_order(predecessors, successors)
+    entries = sorted(id for id, after in successors.items() if after and not predecessors[id])
+    return [_pipeline(by_id[entry], successors, predecessors, order) for entry in entries]
+
+
+def _pipeline(
+    entry: LinkedTask,
+    successors: dict[str, tuple[str, ...]],
+    predecessors: dict[str, tuple[str, ...]],
+    order: tuple[str, ...],
+) -> PipelineSpec:
+    members = reachable(entry.id, successors) | {entry.id}
+    if len(members) > MAX_STEPS:
+        raise InvalidSpec(f"pipeline {entry.id!r} has {len(members)} steps, at most {MAX_STEPS} are allowed")
+    place = {id: number for number, id in enumerate(order)}
+    steps = tuple(
+        StepSpec(
+            id=id,
+            task=id,
+            needs=tuple(
+                sorted((each for each in predecessors[id] if each in members), key=place.__getitem__)
+            ),
+        )
+        for id in sorted(members, key=place.__getitem__)
+    )
+    return PipelineSpec(id=entry.id, steps=steps, description=entry.description)
+
+
+def _refuse_unknown(by_id: dict[str, LinkedTask]) -> None:
+    errors = []
+    for task in by_id.values():
+        for number, each in enumerate(task.allowed_next):
+            if each not in by_id:
+                near = get_close_matches(each, list(by_id), 1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                field = f"tasks.{task.id}.allowedNext[{number}]"
+                errors.append(FieldError(field, f"{each!r} is not a task{hint}", "unknown_task"))
+    if errors:
+        raise InvalidSpec(f"{errors[0].field}: {errors[0].message}", errors=errors)

@@ -1,0 +1,182 @@
+"""What a function's signature asks for, read once: its parameters, their defaults and checks."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pipeweave.context import Context
+from pipeweave.errors import FieldError, InvalidTask
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = _Missing()
+
+Validate = Callable[[Any], tuple[Any, list[FieldError]]]
+
+_PLAIN: frozenset[Any] = frozenset({str, int, float, bool, list, dict})
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a task that receives a value.
+
+    Args:
+        name: of the parameter.
+        is_required: it has no default.
+        plain_type: a value of exactly this type needs no check.
+        validate: value -> the value as hinted, and what is wrong with it; None where there is no hint.
+        is_keyword_only: it cannot be given by position.
+    """
+
+    name: str
+    is_required: bool
+    plain_type: type | None = None
+    validate: Validate | None = None
+    is_keyword_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A function's parameters.
+
+    Args:
+        parameters: those that receive values, in order.
+        context: the name of the one that receives the Context.
+        takes_any: the function has `**kwargs`.
+        names: of all parameters, the context's included.
+        is_empty: there is nothing to fill.
+    """
+
+    parameters: tuple[Parameter, ...]
+    context: str | None
+    takes_any: bool
+    names: frozenset[str]
+    is_empty: bool
+
+
+def read_signature(fn: Callable[..., Any]) -> Signature:
+    """Read a function's parameters and their type hints.
+
+    Raises:
+        InvalidTask: it has positional-only parameters, two contexts, or a hint that cannot be read.
+    """
+    code = getattr(fn, "__code__", None)
+    if (
+        code is not None
+        and not hasattr(fn, "__wrapped__")
+        and not code.co_argcount
+        and not code.co_kwonlyargcount
+    ):
+        takes_any = bool(code.co_flags & inspect.CO_VARKEYWORDS)
+        return Signature((), None, takes_any, frozenset(), not takes_any)
+    return _read(fn)
+
+
+def _read(fn: Callable[..., Any]) -> Signature:
+    parameters: list[Parameter] = []
+    context: str | None = None
+    takes_any = False
+    hints = _hints(fn)
+    for name, each in inspect.signature(fn).parameters.items():
+        if each.kind is inspect.Parameter.POSITIONAL_ONLY:
+            raise InvalidTask(
+                f"{_name(fn)}: parameter {name!r} is positional-only, but parameters are filled by name",
+                errors=[FieldError(name, "must not be positional-only", "invalid_signature")],
+            )
+        if each.kind is inspect.Parameter.VAR_POSITIONAL:
+            continue
+        if each.kind is inspect.Parameter.VAR_KEYWORD:
+            takes_any = True
+        elif _is_context(hints.get(name)):
+            if context is not None:
+                raise InvalidTask(f"{_name(fn)}: both {context!r} and {name!r} are annotated Context")
+            context = name
+        else:
+            parameters.append(_parameter(each, hints.get(name, MISSING)))
+    names = frozenset(each.name for each in parameters) | ({context} if context else frozenset())
+    return Signature(tuple(parameters), context, takes_any, names, not names and not takes_any)
+
+
+def _parameter(each: inspect.Parameter, hint: Any) -> Parameter:
+    return Parameter(
+        each.name,
+        is_required=each.default is inspect.Parameter.empty,
+        plain_type=hint if hint in _PLAIN else None,
+        validate=None if hint is MISSING or hint is Any else _validator(each.name, hint),
+        is_keyword_only=each.kind is inspect.Parameter.KEYWORD_ONLY,
+    )
+
+
+def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
+    """The type hints of a function, with the names of the functions around it in reach."""
+    inner = inspect.unwrap(fn)
+    closure = inspect.getclosurevars(inner).nonlocals if inspect.isfunction(inner) else {}
+    try:
+        return typing.get_type_hints(inner, localns=dict(closure) or None, include_extras=True)
+    except Exception as error:
+        raise InvalidTask(
+            f"{_name(fn)}: a type hint cannot be read: {error}",
+            hint="import the types of its parameters at the top of the module, where the worker sees them",
+        ) from error
+
+
+def _is_context(hint: Any) -> bool:
+    if hint is Context:
+        return True
+    origin = typing.get_origin(hint)
+    if origin is typing.Annotated:
+        return _is_context(typing.get_args(hint)[0])
+    return origin in (typing.Union, types.UnionType) and Context in typing.get_args(hint)
+
+
+def _validator(name: str, hint: Any) -> Validate:
+    """A check that makes its pydantic adapter when it is first needed."""
+    adapters: list[Any] = []
+
+    def validate(value: Any) -> tuple[Any, list[FieldError]]:
+        from pydantic import ValidationError
+
+        if not adapters:
+            adapters.append(_adapter(name, hint))
+        try:
+            return adapters[0].validate_python(value), []
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False)
+            return None, [_field_error(name, each) for each in found]
+
+    return validate
+
+
+def _adapter(name: str, hint: Any) -> Any:
+    from pydantic import PydanticUserError, TypeAdapter
+    from pydantic.errors import PydanticSchemaGenerationError
+
+    try:
+        return TypeAdapter(hint)
+    except (PydanticUserError, PydanticSchemaGenerationError) as error:
+        raise InvalidTask(
+            f"parameter {name!r}: values cannot be checked against the type hint {hint!r}",
+            errors=[FieldError(name, str(error).splitlines()[0], "invalid_hint")],
+            hint="use JSON types, dataclasses, TypedDicts, pydantic models, or Any",
+        ) from error
+
+
+def _field_error(name: str, found: Mapping[str, Any]) -> FieldError:
+    path = name + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"])
+    shown = repr(found["input"])
+    return FieldError(
+        path, f"{found['msg']} (got {shown if len(shown) <= 100 else shown[:99] + '…'})", str(found["type"])
+    )
+
+
+def _name(fn: Callable[..., Any]) -> str:
+    return f"{getattr(fn, '__module__', '')}.{getattr(fn, '__qualname__', repr(fn))}"

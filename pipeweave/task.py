@@ -1,0 +1,238 @@
+"""`@task`: a plain function becomes a task that pipelines can use and workers can run.
+
+Called outside a pipeline, a task is still the plain function it was. Inside a function decorated with
+`@pipeline`, calling it draws a step instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+
+from pipeweave import drawing
+from pipeweave.errors import FieldError, InvalidTask
+from pipeweave.task_spec import TaskSpec, code_hash
+
+__all__ = ["PlacedTask", "Task", "TaskSpec", "collect", "doubled_tasks", "registered_tasks", "task"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_registry: dict[str, Task[..., Any]] = {}
+_doubled: dict[str, tuple[str, str]] = {}
+
+
+class Task(Generic[P, R]):
+    """A function with an id and options.
+
+    Attributes:
+        fn: the plain function.
+        spec: its options.
+    """
+
+    def __init__(self, fn: Callable[P, R], spec: TaskSpec) -> None:
+        self.fn = fn
+        self.spec = spec
+        functools.update_wrapper(self, fn)
+
+    @property
+    def id(self) -> str:
+        return self.spec.id
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Draw a step inside a `@pipeline` function, else call the plain function."""
+        drawn = drawing.current()
+        if drawn is None:
+            return self.fn(*args, **kwargs)
+        return cast(R, drawn.call(self, args, kwargs))
+
+    def map(self, over: Iterable[Any], /, *, name: str | None = None, **params: Any) -> list[R]:
+        """Run once for each item of a list, which may be known only when the run gets there.
+
+        Args:
+            over: a step's result, a part of it, a parameter of the pipeline, or a list.
+            name: the parameter that takes the item; by default the first that `params` does not supply.
+            params: the same for every item.
+        """
+        return self.options().map(over, name=name, **params)
+
+    def options(self, *, step_id: str | None = None, needs: Iterable[Any] = ()) -> PlacedTask[P, R]:
+        """Say more about the step that the next call draws: `report.options(step_id="final",
+        needs=[a])(rows)`.
+
+        Args:
+            step_id: its id; by default the task's, with _2, _3 … where that is taken.
+            needs: results (or ids) of steps that must come before it though it takes nothing from them.
+        """
+        return PlacedTask(self, step_id, tuple(needs))
+
+    def __repr__(self) -> str:
+        return f"<task {self.spec.id!r}>"
+
+
+class PlacedTask(Generic[P, R]):
+    """A task with what its next step is called and follows; see `Task.options`."""
+
+    def __init__(self, placed: Task[P, R], step_id: str | None, needs: tuple[Any, ...]) -> None:
+        self.task = placed
+        self.step_id = step_id
+        self.needs = needs
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        drawn = drawing.current()
+        if drawn is None:
+            return self.task.fn(*args, **kwargs)
+        return cast(R, drawn.call(self.task, args, kwargs, step_id=self.step_id, needs=self.needs))
+
+    def map(self, over: Iterable[Any], /, *, name: str | None = None, **params: Any) -> list[R]:
+        """See `Task.map`."""
+        drawn = drawing.current()
+        if drawn is not None:
+            step = drawn.map(self.task, over, name, params, step_id=self.step_id, needs=self.needs)
+            return cast("list[R]", step)
+        fn = cast("Callable[..., R]", self.task.fn)
+        if name is None:
+            name = drawing.item_parameter(self.task, params)
+        return [fn(**{name: item}, **params) for item in over]
+
+
+@overload
+def task(fn: Callable[P, R], /) -> Task[P, R]: ...
+
+
+@overload
+def task(
+    *,
+    id: str | None = None,
+    allowed_next: Iterable[str | Task[..., Any]] = (),
+    timeout: float = 300,
+    retries: int = 3,
+    retry_backoff: str = "exponential",
+    retry_delay_ms: int = 1_000,
+    max_retry_delay_ms: int = 86_400_000,
+    heartbeat_interval_ms: int = 60_000,
+    concurrency: int = 0,
+    priority: int = 100,
+    idempotency_ttl: int = 86_400,
+    idempotency_key: Callable[..., str] | None = None,
+    description: str | None = None,
+    input_schema: Mapping[str, Any] | None = None,
+) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+
+def task(
+    fn: Callable[P, R] | None = None, /, **options: Any
+) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
+    """Make a function a task: `@task` or `@task(retries=5, timeout=60)`.
+
+    The options, their units and defaults are those of `TaskSpec`; `id` is the function's name by default, and
+    `allowed_next` takes tasks as well as ids.
+
+    Raises:
+        InvalidTask: an option is wrong or unknown, or the function cannot be a task.
+    """
+    _refuse_unknown(options)
+    if fn is not None:
+        return _make(fn, options)
+    return lambda decorated: _make(decorated, options)
+
+
+_OPTIONS = tuple(each for each in TaskSpec.__dataclass_fields__ if each not in ("code_hash", "name"))
+
+
+def _refuse_unknown(options: Mapping[str, Any]) -> None:
+    unknown = [each for each in options if each not in _OPTIONS]
+    if unknown:
+        from difflib import get_close_matches
+
+        near = get_close_matches(unknown[0], _OPTIONS, 1, 0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(_OPTIONS)}"
+        raise InvalidTask(
+            f"{unknown[0]!r} is not an option of a task",
+            errors=[FieldError(each, "is not an option of a task", "unknown_option") for each in unknown],
+            hint=hint,
+        )
+
+
+def _make(fn: Callable[P, R], options: Mapping[str, Any]) -> Task[P, R]:
+    _refuse_what_is_no_function(fn)
+    given = dict(options)
+    after = given.get("allowed_next", ())
+    if isinstance(after, str) or not isinstance(after, Iterable):
+        found = f"allowed_next must be a list of tasks, not {after!r}"
+        raise InvalidTask(
+            found, errors=[FieldError("allowed_next", "must be a list of tasks", "invalid_type")]
+        )
+    given["allowed_next"] = tuple(each.id if isinstance(each, Task) else each for each in after)
+    if given.get("id") is None:
+        given["id"] = fn.__name__
+    if given.get("description") is None:
+        given["description"] = (inspect.getdoc(fn) or "").partition("\n")[0] or None
+    spec = TaskSpec(code_hash=code_hash(fn), name=_place(fn), **given)
+    made = Task(fn, spec)
+    _register(made)
+    return made
+
+
+def _refuse_what_is_no_function(fn: Any) -> None:
+    name = getattr(fn, "__qualname__", repr(fn))
+    if isinstance(fn, Task):
+        raise InvalidTask(f"{name} is a task already")
+    if not inspect.isfunction(fn):
+        raise InvalidTask(f"{fn!r} is not a function: @task goes before `def`, its options are given by name")
+    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
+        raise InvalidTask(f"{name} is asynchronous: call `asyncio.run` in a plain function")
+    if inspect.isgeneratorfunction(fn):
+        raise InvalidTask(f"{name} is a generator: return a list")
+    if fn.__code__.co_posonlyargcount:
+        raise InvalidTask(f"{name} has positional-only parameters, but parameters are filled by name")
+
+
+def _place(fn: Callable[..., Any]) -> str:
+    return f"{fn.__module__}.{fn.__qualname__}"
+
+
+def _register(made: Task[..., Any]) -> None:
+    """Keep the newest task of an id. Two places that define one id are remembered, for a worker to refuse
+    them.
+    """
+    before = _registry.get(made.id)
+    _registry[made.id] = made
+    if before is None or _source(before) == _source(made) or "<locals>" in _source(made) + _source(before):
+        return
+    _doubled[made.id] = (str(before.spec.name), str(made.spec.name))
+
+
+def _source(made: Task[..., Any]) -> str:
+    """File and name: a module that is imported twice, once as __main__, defines the same task."""
+    code = made.fn.__code__ if inspect.isfunction(made.fn) else None
+    return f"{code.co_filename if code else ''}:{getattr(made.fn, '__qualname__', made.id)}"
+
+
+def registered_tasks() -> dict[str, Task[..., Any]]:
+    """Every task defined so far in this process, by id."""
+    return dict(_registry)
+
+
+def doubled_tasks() -> dict[str, tuple[str, str]]:
+    """Ids that two functions of different places claim, with both places: a worker that loads both must
+    refuse.
+    """
+    return dict(_doubled)
+
+
+def collect(module: ModuleType) -> dict[str, Task[..., Any]]:
+    """The tasks a module holds, by id, imported ones included.
+
+    Raises:
+        InvalidTask: two of them have one id.
+    """
+    found: dict[str, Task[..., Any]] = {}
+    for each in vars(module).values():
+        if isinstance(each, Task) and found.setdefault(each.id, each) is not each:
+            places = f"{found[each.id].spec.name} and {each.spec.name}"
+            raise InvalidTask(f"{module.__name__} has two tasks {each.id!r}: {places}")
+    return found

@@ -1,0 +1,174 @@
+"""What is known of a task besides its code: its options, checked, and the shape in which it is registered."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from pipeweave.errors import FieldError, InvalidId, InvalidTask
+from pipeweave.ids import check_name
+from pipeweave.limits import MAX_DESCRIPTION
+
+BACKOFFS = ("fixed", "linear", "exponential")
+
+_INT = 2**31 - 1
+_YEAR_S = 366 * 86_400
+# Option -> type, smallest and largest value. PROTOCOL 1.2; the upper bounds are what the tables can hold,
+# or a year.
+_RANGES: dict[str, tuple[type, float, float]] = {
+    "timeout": (float, 0.001, _YEAR_S),
+    "retries": (int, 0, 1_000_000),
+    "retry_delay_ms": (int, 1, _YEAR_S * 1000),
+    "max_retry_delay_ms": (int, 1, _YEAR_S * 1000),
+    "heartbeat_interval_ms": (int, 1, _YEAR_S * 1000),
+    "concurrency": (int, 0, _INT),
+    "priority": (int, -_INT, _INT),
+    "idempotency_ttl": (int, 1, 100 * _YEAR_S),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSpec:
+    """A task's options, with the defaults of the worker protocol.
+
+    Args:
+        id: the task's name in its tenant.
+        code_hash: lower-case hex SHA-256 of its source.
+        name: where its function is, `package.module.function`.
+        allowed_next: the tasks that may follow it, where pipelines are derived.
+        timeout: seconds an attempt may run.
+        retries: executions after the first.
+        retry_backoff: `fixed`, `linear` or `exponential`.
+        retry_delay_ms: before the first retry, ms.
+        max_retry_delay_ms: the longest delay, ms.
+        heartbeat_interval_ms: between two signs of life, ms.
+        concurrency: how many may run at once over all workers; 0 for any number.
+        priority: lower runs first.
+        idempotency_ttl: seconds a result may be reused for the same key.
+        idempotency_key: input and code version -> key; None for no reuse.
+        description: for people; the first line of the docstring by default.
+        input_schema: the input it accepts (`pipeweave.schema`).
+
+    Raises:
+        InvalidTask: an option is wrong; each FieldError names one.
+    """
+
+    id: str
+    code_hash: str
+    name: str | None = None
+    allowed_next: tuple[str, ...] = ()
+    timeout: float = 300
+    retries: int = 3
+    retry_backoff: str = "exponential"
+    retry_delay_ms: int = 1_000
+    max_retry_delay_ms: int = 86_400_000
+    heartbeat_interval_ms: int = 60_000
+    concurrency: int = 0
+    priority: int = 100
+    idempotency_ttl: int = 86_400
+    idempotency_key: Callable[..., str] | None = None
+    description: str | None = None
+    input_schema: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        errors = list(self._mistakes())
+        if errors:
+            first = errors[0]
+            raise InvalidTask(f"task {str(self.id)[:80]!r}: {first.field} {first.message}", errors=errors)
+
+    def _mistakes(self) -> Iterator[FieldError]:
+        yield from _name_mistakes(self.id, "id")
+        for place, each in enumerate(self.allowed_next):
+            yield from _name_mistakes(each, f"allowed_next[{place}]")
+        for option, (kind, lowest, highest) in _RANGES.items():
+            yield from _number_mistakes(getattr(self, option), option, kind, lowest, highest)
+        if self.retry_backoff not in BACKOFFS:
+            allowed = ", ".join(BACKOFFS)
+            yield FieldError(
+                "retry_backoff", f"is {self.retry_backoff!r}: use one of {allowed}", expected=allowed
+            )
+        if self.idempotency_key is not None and not callable(self.idempotency_key):
+            yield FieldError("idempotency_key", "must be a function of the input and the code version")
+        if self.description is not None and not isinstance(self.description, str):
+            yield FieldError(
+                "description", f"must be a text, not {self.description!r}", "invalid_type", "string"
+            )
+        elif self.description is not None and len(self.description) > MAX_DESCRIPTION:
+            yield FieldError("description", f"is longer than {MAX_DESCRIPTION} characters", "too_long")
+        if self.input_schema is not None:
+            from pipeweave.schema import validate_schema
+
+            for fault in validate_schema(self.input_schema):
+                path = f"input_schema.{fault.field}" if fault.field else "input_schema"
+                yield FieldError(path, fault.message, fault.code, fault.expected)
+
+    def to_registration(self) -> dict[str, Any]:
+        """The task as it is registered (PROTOCOL 1.2), absent options left out, plus its `name`."""
+        shown: dict[str, Any] = {
+            "id": self.id,
+            "codeHash": self.code_hash,
+            "allowedNext": list(self.allowed_next),
+            "timeout": self.timeout,
+            "retries": self.retries,
+            "retryBackoff": self.retry_backoff,
+            "retryDelayMs": self.retry_delay_ms,
+            "maxRetryDelayMs": self.max_retry_delay_ms,
+            "heartbeatIntervalMs": self.heartbeat_interval_ms,
+            "concurrency": self.concurrency,
+            "priority": self.priority,
+            "idempotencyTTL": self.idempotency_ttl,
+        }
+        optional = {"name": self.name, "description": self.description, "inputSchema": self.input_schema}
+        return shown | {key: value for key, value in optional.items() if value is not None}
+
+
+def _name_mistakes(text: Any, option: str) -> Iterator[FieldError]:
+    try:
+        check_name(text, option)
+    except InvalidId as error:
+        yield FieldError(option, f"{str(text)[:80]!r} is not a valid id: {error.hint}", "invalid_id")
+
+
+def _number_mistakes(
+    value: Any, option: str, kind: type, lowest: float, highest: float
+) -> Iterator[FieldError]:
+    wanted = "a whole number" if kind is int else "a number"
+    allowed = int if kind is int else (int, float)
+    if isinstance(value, bool) or not isinstance(value, allowed) or not math.isfinite(value):
+        yield FieldError(option, f"must be {wanted}, not {value!r}", "invalid_type", wanted)
+    elif not lowest <= value <= highest:
+        yield FieldError(option, f"is {value}: it must lie between {lowest} and {highest}", "out_of_range")
+
+
+def code_hash(fn: Callable[..., Any]) -> str:
+    """Lower-case hex SHA-256 of a function's source without its indentation.
+
+    Where there is no source (a shell, `exec`), of its byte code and constants, which is as stable as the
+    version of Python.
+    """
+    import inspect
+    import textwrap
+
+    try:
+        source = textwrap.dedent(inspect.getsource(fn)).encode()
+    except (OSError, TypeError):
+        code = getattr(fn, "__code__", None)
+        source = _code_bytes(code) if isinstance(code, CodeType) else repr(fn).encode()
+    return hashlib.sha256(source).hexdigest()
+
+
+def _code_bytes(code: CodeType) -> bytes:
+    constants = [
+        _code_bytes(each)
+        if isinstance(each, CodeType)
+        # A set of texts is iterated in another order in every process.
+        else repr(sorted(map(repr, each))).encode()
+        if isinstance(each, frozenset)
+        else repr(each).encode()
+        for each in code.co_consts
+    ]
+    return b"\n".join([code.co_code, repr(code.co_names).encode(), *constants])
