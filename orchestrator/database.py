@@ -11,16 +11,24 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from sqlalchemy import Connection, CursorResult, Engine, create_engine, text
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.pool import NullPool
 
-from pipeweave.errors import Unavailable
+from pipeweave.errors import Deadlocked, Unavailable
+from pipeweave.orchestrator.outbox import Outgoing
+from pipeweave.orchestrator.values import Values
 
 log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+# SQLSTATEs of a transaction that did nothing wrong and may simply be done again.
+_START_OVER = ("40P01", "40001")
+DEADLOCK_TRIES = 5
 
 # Looking must never slow running: lists and pages that take longer than this are cut off.
 READ_TIMEOUT_MS = 5_000
@@ -32,14 +40,27 @@ IDLE_IN_TRANSACTION_MS = 60_000
 class Transaction:
     """An open transaction: statements, the time it began, and what to do once it is durable."""
 
-    def __init__(self, connection: Connection, now: datetime | None = None) -> None:
+    def __init__(self, connection: Connection, now: datetime, values: Values | None = None) -> None:
         self.connection = connection
-        self.now = now or datetime.now(UTC)
+        self.now = now
+        self.outbox: list[Outgoing] = []
+        self._values = values
         self._after: list[Callable[[], None]] = []
+
+    @property
+    def values(self) -> Values:
+        """Where inputs and outputs are put away."""
+        if self._values is None:
+            raise Unavailable("this process was started without storage", hint="set STORAGE_BACKENDS")
+        return self._values
 
     def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> CursorResult[Any]:
         """Run one statement."""
         return self.connection.execute(_compiled(statement), parameters or {})
+
+    def send(self, *outgoing: Outgoing) -> None:
+        """Put messages in the outbox: they leave in one batch when the transaction is durable."""
+        self.outbox.extend(outgoing)
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Do this after the commit. An error there is logged: the rows are safe, the tick sends what was lost."""
@@ -61,17 +82,31 @@ class Database:
     Args:
         url: `postgresql://user:password@host:port/name`.
         pool_size: connections kept open; 0 opens one per transaction (for processes that fork).
+        values: where inputs and outputs go; verbs that touch none do without.
+        sender: takes the outbox of every committed transaction; without one, messages are left to the tick.
         now: a clock for tests; the process's own by default.
 
     Raises:
         Unavailable: from `transaction()` and `reading()`, when PostgreSQL cannot be reached.
     """
 
-    def __init__(self, url: str, *, pool_size: int = 5, now: Callable[[], datetime] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 5,
+        values: Values | None = None,
+        sender: Callable[[list[Outgoing]], None] | None = None,
+        now: Callable[[], datetime] | None = None,
+    ) -> None:
         self.url = url
         self.pool_size = pool_size
+        self.values = values
+        self.sender = sender
         self._now = now or (lambda: datetime.now(UTC))
-        self._engine = _engine(url, pool_size, f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}")
+        self._engine = _engine(
+            url, pool_size, f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}"
+        )
         self._reader: Engine | None = None
 
     @contextmanager
@@ -79,9 +114,33 @@ class Database:
         """Commit what the block did, then run its after-commit actions; roll back when it raises."""
         with _reachable():
             with self._engine.begin() as connection:
-                tx = Transaction(connection, self._now())
+                tx = Transaction(connection, self._now(), self.values)
                 yield tx
+        if tx.outbox and self.sender is not None:
+            sender, outbox = self.sender, tx.outbox
+            tx.after_commit(lambda: sender(outbox))
         tx.run_after_commit()
+
+    def run(self, work: Callable[[Transaction], R]) -> R:
+        """Do `work` in a transaction, and again when PostgreSQL broke a deadlock at its cost.
+
+        A cancel locks all rows of a run while its steps complete; one of the two is asked to start over.
+        """
+        for _ in range(DEADLOCK_TRIES - 1):
+            try:
+                with self.transaction() as tx:
+                    return work(tx)
+            except Deadlocked:
+                log.info("transaction.again")
+        with self.transaction() as tx:
+            return work(tx)
+
+    @property
+    def values_or_raise(self) -> Values:
+        """Where this process puts inputs and outputs. Raises Unavailable when it was started without storage."""
+        if self.values is None:
+            raise Unavailable("this process was started without storage", hint="set STORAGE_BACKENDS")
+        return self.values
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -90,7 +149,7 @@ class Database:
             options = f"-c statement_timeout={READ_TIMEOUT_MS} -c default_transaction_read_only=on"
             self._reader = _engine(self.url, max(1, self.pool_size // 2), options)
         with _reachable(), self._reader.connect() as connection:
-            yield Transaction(connection, self._now())
+            yield Transaction(connection, self._now(), self.values)
 
     def dispose(self) -> None:
         """Close every connection."""
@@ -104,9 +163,13 @@ def _reachable() -> Iterator[None]:
     try:
         yield
     except (OperationalError, InterfaceError) as error:
+        if getattr(error.orig, "pgcode", None) in _START_OVER:
+            raise Deadlocked("two transactions waited for each other") from error
         # The driver's text names host, port and user, never the password.
         reason = str(error.orig).strip().splitlines()[0] if error.orig else "no connection"
-        raise Unavailable(f"PostgreSQL cannot be used: {reason}", hint="check DATABASE_URL and the server") from error
+        raise Unavailable(
+            f"PostgreSQL cannot be used: {reason}", hint="check DATABASE_URL and the server"
+        ) from error
 
 
 def _engine(url: str, pool_size: int, options: str) -> Engine:
@@ -128,7 +191,9 @@ def _engine(url: str, pool_size: int, options: str) -> Engine:
     }
     if pool_size == 0:
         return create_engine(driver_url, poolclass=NullPool, **common)
-    return create_engine(driver_url, pool_size=pool_size, max_overflow=0, pool_timeout=10, pool_pre_ping=True, **common)
+    return create_engine(
+        driver_url, pool_size=pool_size, max_overflow=0, pool_timeout=10, pool_pre_ping=True, **common
+    )
 
 
 @functools.lru_cache(maxsize=512)

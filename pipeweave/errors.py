@@ -221,6 +221,12 @@ class StartFailed(PipeWeaveError):
     code = "START_FAILED"
 
 
+class Deadlocked(Unavailable):
+    """Two transactions waited for each other, and this one was asked to start over."""
+
+    code = "DEADLOCKED"
+
+
 # --- what ends an attempt ---------------------------------------------------------------------------------
 
 

@@ -1,0 +1,53 @@
+"""One process's connections to everything a deployment is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeweave.errors import InvalidSetting
+from pipeweave.orchestrator.broker import make_celery
+from pipeweave.orchestrator.canvas import Canvas
+from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.values import Values
+from pipeweave.settings import Settings
+from pipeweave.storage import open_storage
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Database, storage and broker of one deployment, as one process holds them."""
+
+    settings: Settings
+    database: Database
+    values: Values
+    canvas: Canvas
+
+    @classmethod
+    def open(
+        cls, settings: Settings, *, pool_size: int | None = None, canvas: Canvas | None = None
+    ) -> Deployment:
+        """Connections for this process; nothing is opened before it is used.
+
+        Args:
+            settings: `database_url` and `broker_url` are needed.
+            pool_size: database connections; `DB_POOL_MAX` by default, 0 for a process that forks.
+            canvas: the worker's own; made from the settings by default.
+
+        Raises:
+            InvalidSetting: a URL is missing.
+        """
+        if not settings.database_url:
+            raise InvalidSetting(
+                "DATABASE_URL is not set",
+                hint="set it to postgresql://user:password@host:port/name, or use `pipeweave up`",
+            )
+        canvas = canvas or Canvas(make_celery(settings))
+        values = Values(open_storage(settings))
+        size = settings.db_pool_max if pool_size is None else pool_size
+        database = Database(settings.database_url, pool_size=size, values=values, sender=canvas.publish)
+        return cls(settings, database, values, canvas)
+
+    def close(self) -> None:
+        """Give every connection back."""
+        self.database.dispose()
+        self.canvas.app.pool.force_close_all()

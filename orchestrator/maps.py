@@ -1,0 +1,213 @@
+"""Maps: a step laid out over a list that is known only when the run gets there.
+
+The map's own task run waits while its items run; it is the join of its items, and its output is theirs in order.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids, references, rules
+from pipeweave.errors import MapSourceInvalid
+from pipeweave.limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS, MAX_TASK_RUNS_PER_RUN
+from pipeweave.orchestrator import outputs, task_runs
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.events import Event, append
+from pipeweave.orchestrator.failure import Failure
+from pipeweave.orchestrator.plan import WIDE
+from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.states import TaskStatus
+from pipeweave.orchestrator.task_runs import TaskRun
+from pipeweave.orchestrator.values import canonical
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a map ends whose items are all final: `failure` None when it completes."""
+
+    count: int
+    failure: Failure | None
+
+
+def lay_out(tx: Transaction, run: RunHeader, ordinal: int) -> list[TaskRun] | None:
+    """Write a task run for each item. None when the run is no longer open; an empty list when there is no item.
+
+    Raises:
+        InvalidReference, MapSourceInvalid: what to map over is missing, no list, or beyond the documented caps;
+            nothing was written.
+    """
+    items = _items(_source(tx, run, ordinal))
+    first = _reserve(tx, run.id, len(items)) if items else 0
+    if first is None or not items:
+        return None if first is None else []
+    if task_runs.lay_out(tx, run.id, ordinal, first=first, count=len(items)) is None:
+        return None
+    _counts[(run.id, ordinal)] = len(items)
+    return _insert(tx, run, ordinal, first, items)
+
+
+def _source(tx: Transaction, run: RunHeader, ordinal: int) -> Any:
+    step = run.plan[ordinal].step
+    assert step.map is not None
+    source = step.map.over
+    named = references.steps_named(source)
+    found = outputs.of_steps(tx, run, named) if named else {}
+    return references.resolve(source, input=outputs.run_input(tx, run), steps=found)
+
+
+def _items(source: Any) -> list[str]:
+    if not isinstance(source, list):
+        what = references.json_type(source)
+        raise MapSourceInvalid(
+            f"a map needs a list, there is {what}", hint="let the step before it return a list"
+        )
+    if len(source) > MAX_MAP_ITEMS:
+        raise MapSourceInvalid(
+            f"the list has {len(source):,} items, a map takes at most {MAX_MAP_ITEMS:,}",
+            hint="map over batches: a list of lists",
+        )
+    items = [canonical(each) for each in source]
+    for index, each in enumerate(items):
+        if len(each) > MAX_ITEM_BYTES:
+            raise MapSourceInvalid(
+                f"item {index} has {len(each):,} bytes, an item has at most {MAX_ITEM_BYTES:,}",
+                hint="map over keys or paths, and let the task load what they name",
+            )
+    return [each.decode() for each in items]
+
+
+_RESERVE = """
+UPDATE runs SET task_run_count = task_run_count + :count
+WHERE id = :id AND status IN ('pending', 'running', 'paused', 'error_handling')
+RETURNING task_run_count - :count + 1
+"""
+
+
+def _reserve(tx: Transaction, run_id: UUID, count: int) -> int | None:
+    """The first of `count` fresh ordinals. Takes the run's row, so that a cancel sees the items or prevents them."""
+    first: int | None = tx.execute(_RESERVE, {"id": run_id, "count": count}).scalar_one_or_none()
+    if first is not None and first + count - 1 > MAX_TASK_RUNS_PER_RUN:
+        tx.execute(_RESERVE, {"id": run_id, "count": -count})
+        raise MapSourceInvalid(f"the run would have more than {MAX_TASK_RUNS_PER_RUN:,} task runs")
+    return first
+
+
+_INSERT = """
+INSERT INTO task_runs AS t (run_id, id, tenant_id, step_id, task_id, kind, map_index, map_parent, status,
+    max_attempts, priority, queue, is_limited, code_version, code_hash, item, created_at, queued_at)
+SELECT p.run_id, i.id, p.tenant_id, p.step_id, p.task_id, 'item', i.place - 1, :parent,
+    CASE WHEN p.is_limited THEN 'ready' ELSE 'queued' END,
+    p.max_attempts, p.priority, p.queue, p.is_limited, p.code_version, p.code_hash, CAST(i.item AS jsonb), :now, :now
+FROM task_runs AS p,
+     unnest(CAST(:ids AS uuid[]), CAST(:items AS text[])) WITH ORDINALITY AS i(id, item, place)
+WHERE p.run_id = :run_id AND p.id = :parent_id
+"""
+
+_LAID_OUT = """
+SELECT p.task_id, p.step_id, p.priority, p.queue, p.is_limited, p.code_version, p.code_hash
+FROM task_runs AS p WHERE p.run_id = :run_id AND p.id = :parent_id
+"""
+
+
+def _insert(tx: Transaction, run: RunHeader, ordinal: int, first: int, items: list[str]) -> list[TaskRun]:
+    item_ids = [ids.task_run_id(run.id, number) for number in range(first, first + len(items))]
+    parent = {"run_id": run.id, "parent_id": ids.task_run_id(run.id, ordinal)}
+    tx.execute(_INSERT, {"parent": ordinal, "ids": item_ids, "items": items, "now": tx.now} | parent)
+    row = tx.execute(_LAID_OUT, parent).one()
+    status = TaskStatus.READY if row.is_limited else TaskStatus.QUEUED
+    data = {"ordinals": [[first, first + len(items) - 1]]}
+    append(tx, [Event(run.id, f"task_runs.{status.value}", data=data)])
+    return [
+        TaskRun(
+            id=item_id,
+            run_id=run.id,
+            step_id=row.step_id,
+            task_id=row.task_id,
+            kind="item",
+            status=status,
+            attempt=1,
+            map_index=index,
+            map_parent=ordinal,
+            item=None,
+            priority=row.priority,
+            queue=row.queue,
+            is_limited=row.is_limited,
+            code_version=row.code_version,
+            code_hash=row.code_hash,
+        )
+        for index, item_id in enumerate(item_ids)
+    ]
+
+
+# --- the end of a map -------------------------------------------------------------------------------------
+
+# Item counts by map: fixed once laid out, asked for with every completion.
+_counts: OrderedDict[tuple[UUID, int], int] = OrderedDict()
+CACHED_COUNTS = 1_000
+
+_PARENT = """
+SELECT t.id, t.run_id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.map_index, t.map_parent, t.item,
+    t.priority, t.queue, t.is_limited, t.code_version, t.code_hash, t.map_first, t.map_count
+FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id
+"""
+
+
+def _parent(tx: Transaction, run_id: UUID, ordinal: int, lock: str = "") -> Any:
+    return tx.execute(
+        _PARENT + lock, {"run_id": run_id, "id": ids.task_run_id(run_id, ordinal)}
+    ).one_or_none()
+
+
+def is_wide(tx: Transaction, run_id: UUID, ordinal: int) -> bool:
+    """Whether a map's items travel as a chord."""
+    key = (run_id, ordinal)
+    if key not in _counts:
+        _counts[key] = _parent(tx, run_id, ordinal).map_count or 0
+        if len(_counts) > CACHED_COUNTS:
+            _counts.popitem(last=False)
+    return _counts[key] >= WIDE
+
+
+def lock(tx: Transaction, run_id: UUID, ordinal: int) -> TaskStatus | None:
+    """Lock a map's own task run; its status, None when there is no such row."""
+    row = _parent(tx, run_id, ordinal, " FOR UPDATE")
+    return None if row is None else TaskStatus(row.status)
+
+
+def as_task_run(tx: Transaction, run_id: UUID, ordinal: int) -> TaskRun:
+    """A map's own task run."""
+    row = _parent(tx, run_id, ordinal)
+    return TaskRun(*row[:5], TaskStatus(row[5]), *row[6:15])
+
+
+_OPEN = """
+SELECT EXISTS (SELECT 1 FROM task_runs AS t WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last
+    AND t.status NOT IN ('completed', 'failed', 'timeout', 'cancelled', 'skipped'))
+"""
+_FAILED = """
+SELECT count(*) AS failed, min(t.map_index) AS index FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.status <> 'completed'
+"""
+
+
+def ending(tx: Transaction, run: RunHeader, ordinal: int) -> Ending | None:
+    """How the map ends, None while an item is open. Ask with the map's row locked."""
+    parent = _parent(tx, run.id, ordinal)
+    first, count = parent.map_first, parent.map_count
+    span: Mapping[str, Any] = {
+        "run_id": run.id,
+        "first": ids.task_run_id(run.id, first),
+        "last": ids.task_run_id(run.id, first + count - 1),
+    }
+    if tx.execute(_OPEN, span).scalar_one():
+        return None
+    row = tx.execute(_FAILED, span).one()
+    if row.failed == 0 or (run.failure_mode == rules.PARTIAL_MERGE and row.failed < count):
+        return Ending(count, None)
+    message = f"{row.failed:,} of {count:,} items failed, the first at index {row.index}"
+    details = {"failed": row.failed, "items": count, "firstFailedIndex": row.index}
+    return Ending(count, Failure("MAP_ITEMS_FAILED", message, "MapItemsFailed", False, None, details))

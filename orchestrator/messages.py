@@ -1,0 +1,81 @@
+"""From a transaction's outbox to messages (pure).
+
+Task runs of one step and cause go out several to a message, because work is small and messages are not: a chunk. The
+chunks of a wide fan-out, or of a map, are the parts of its chord.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from pipeweave.orchestrator.outbox import UNCOUNTED, Chord, JoinCheck, Outgoing, Part, Released
+
+# Enough messages to keep every worker of a large deployment busy, few enough that each carries real work.
+MESSAGES_PER_FAN_OUT = 64
+MAX_CHUNK = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RunMessage:
+    """Run these task runs. `part` is the message's index in the chords of `joins`, or UNCOUNTED."""
+
+    run_id: UUID
+    ordinals: tuple[int, ...]
+    attempt: int
+    queue: str
+    priority: int
+    part: int = UNCOUNTED
+    joins: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """Everything one transaction sends, in the order it must leave: sizes first, parts last."""
+
+    chord_sizes: dict[tuple[UUID, int], int]
+    messages: tuple[RunMessage, ...]
+    checks: tuple[JoinCheck, ...]
+    parts: tuple[Part, ...]
+
+
+def post(outbox: Sequence[Outgoing]) -> Posting:
+    """Group an outbox into messages."""
+    released = [each for each in outbox if isinstance(each, Released)]
+    messages = tuple(_messages(released))
+    sizes = {(each.run_id, each.join): each.members for each in outbox if isinstance(each, Chord)}
+    for message in messages:
+        for join in message.joins:
+            sizes[message.run_id, join] = sizes.get((message.run_id, join), 0) + 1
+    return Posting(
+        sizes,
+        messages,
+        tuple(dict.fromkeys(each for each in outbox if isinstance(each, JoinCheck))),
+        tuple(each for each in outbox if isinstance(each, Part)),
+    )
+
+
+def _messages(released: Iterable[Released]) -> Iterable[RunMessage]:
+    groups: dict[tuple[UUID, int, str, str, int, tuple[int, ...], bool], list[int]] = defaultdict(list)
+    for each in released:
+        joins = () if each.is_limited else each.joins
+        key = (each.run_id, each.attempt, each.task_id, each.queue, each.priority, joins, each.is_limited)
+        groups[key].append(each.ordinal)
+    index = 0
+    for (run_id, attempt, _, queue, priority, joins, is_limited), ordinals in groups.items():
+        # A limited task's rows are live while they wait in a message, so each gets its own.
+        for chunk in _chunks(ordinals, 1 if is_limited else chunk_size(len(ordinals))):
+            part = index if joins else UNCOUNTED
+            yield RunMessage(run_id, chunk, attempt, queue, priority, part, joins)
+            index += 1
+
+
+def chunk_size(count: int) -> int:
+    """How many of `count` task runs that are ready together travel in one message."""
+    return max(1, min(MAX_CHUNK, count // MESSAGES_PER_FAN_OUT))
+
+
+def _chunks(ordinals: Sequence[int], size: int) -> Iterable[tuple[int, ...]]:
+    return (tuple(ordinals[start : start + size]) for start in range(0, len(ordinals), size))

@@ -1,0 +1,124 @@
+"""A pipeline version as the orchestrator reads it: steps by ordinal, and how each join is released.
+
+Pure, and compiled once per process and version. Ordinals number the steps from 1 in document order; they are the
+last bits of the ids of the steps' task runs. Ordinal 0 stands for the end of the run: a join of all end steps.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import Enum
+
+from pipeweave.spec import PipelineSpec, StepSpec
+
+# The end of the run, as if it were a step.
+END = 0
+
+# Joins with this many predecessors and more travel as chords (DESIGN 5): a row that every predecessor would lock
+# becomes the narrowest point of a run, a counter in Redis does not.
+WIDE = 8
+
+
+class JoinKind(Enum):
+    """How a step learns that its predecessors are final."""
+
+    SINGLE = "single"  # one predecessor: the transaction that completes it releases the step
+    NARROW = "narrow"  # a few: that transaction looks at the others, with the step's row locked
+    GATHERED = "gathered"  # many that become ready together: a chord with a part per message
+    IRREGULAR = "irregular"  # many that become ready at different times: a chord with a part per predecessor
+
+    @property
+    def is_wide(self) -> bool:
+        return self in (JoinKind.GATHERED, JoinKind.IRREGULAR)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One step with its place in the graph, as ordinals."""
+
+    ordinal: int
+    step: StepSpec
+    predecessors: tuple[int, ...]
+    successors: tuple[int, ...]
+
+    @property
+    def id(self) -> str:
+        return self.step.id
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A compiled pipeline version."""
+
+    steps: tuple[PlannedStep, ...]
+    ends: tuple[int, ...]
+    joins: dict[int, JoinKind]
+
+    def __getitem__(self, ordinal: int) -> PlannedStep:
+        return self.steps[ordinal - 1]
+
+    def predecessors(self, ordinal: int) -> tuple[int, ...]:
+        """The ordinals a step, or the end of the run, waits for."""
+        return self.ends if ordinal == END else self[ordinal].predecessors
+
+    def successors(self, ordinal: int) -> tuple[int, ...]:
+        """The ordinals that wait for a step; END when none does."""
+        return self[ordinal].successors or (END,)
+
+    @property
+    def entries(self) -> tuple[int, ...]:
+        return tuple(each.ordinal for each in self.steps if not each.predecessors)
+
+    @functools.cached_property
+    def ordinals(self) -> dict[str, int]:
+        """Step id -> ordinal."""
+        return {each.id: each.ordinal for each in self.steps}
+
+    def ancestors(self, step_id: str) -> list[str]:
+        """The ids of the steps that precede a step, however far, in document order."""
+        found: set[int] = set()
+        stack = list(self[self.ordinals[step_id]].predecessors)
+        while stack:
+            each = stack.pop()
+            if each not in found:
+                found.add(each)
+                stack += self[each].predecessors
+        return [self[each].id for each in sorted(found)]
+
+    def gathered(self, ordinal: int) -> tuple[int, ...]:
+        """The gathered joins this step is part of."""
+        return tuple(j for j in self.successors(ordinal) if self.joins.get(j) is JoinKind.GATHERED)
+
+
+def compile_plan(spec: PipelineSpec) -> Plan:
+    """The plan of a valid spec, in time linear in its steps and edges."""
+    ordinals = {step.id: number for number, step in enumerate(spec.steps, start=1)}
+    predecessors = {
+        number: tuple(ordinals[need] for need in step.needs) for number, step in enumerate(spec.steps, 1)
+    }
+    successors: dict[int, list[int]] = defaultdict(list)
+    for number, before in predecessors.items():
+        for each in before:
+            successors[each].append(number)
+    steps = tuple(
+        PlannedStep(number, step, predecessors[number], tuple(successors[number]))
+        for number, step in enumerate(spec.steps, start=1)
+    )
+    ends = tuple(each.ordinal for each in steps if not each.successors)
+    waits_for = {number: before for number, before in predecessors.items() if before} | {END: ends}
+    joins = {number: _kind(before, predecessors) for number, before in waits_for.items()}
+    return Plan(steps, ends, joins)
+
+
+def _kind(before: tuple[int, ...], predecessors: dict[int, tuple[int, ...]]) -> JoinKind:
+    if len(before) == 1:
+        return JoinKind.SINGLE
+    if len(before) < WIDE:
+        return JoinKind.NARROW
+    first = predecessors[before[0]]
+    # One and the same single predecessor (or none): one commit makes all of them ready.
+    if len(first) <= 1 and all(predecessors[each] == first for each in before):
+        return JoinKind.GATHERED
+    return JoinKind.IRREGULAR

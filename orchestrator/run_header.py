@@ -1,0 +1,80 @@
+"""What never changes about a run: read once per process, not once per step."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pipeweave.orchestrator import pipelines
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.plan import Plan, compile_plan
+from pipeweave.spec import PipelineSpec, StepSpec
+
+# Runs whose header a process keeps: a worker sees the same few runs again and again.
+CACHED_RUNS = 256
+CACHED_PLANS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class RunHeader:
+    """The immutable part of a run, with its compiled plan."""
+
+    id: UUID
+    tenant: str
+    pipeline_id: str | None
+    pipeline_version: int | None
+    failure_mode: str
+    priority: int | None
+    input: Any
+    input_path: str | None
+    plan: Plan
+
+
+_HEADER = """
+SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mode, r.priority, r.input, r.input_path,
+       CASE WHEN r.pipeline_id IS NULL THEN
+           (SELECT t.task_id FROM task_runs AS t WHERE t.run_id = r.id LIMIT 1) END AS task_id
+FROM runs AS r WHERE r.id = :id
+"""
+
+_headers: OrderedDict[UUID, RunHeader] = OrderedDict()
+_plans: OrderedDict[tuple[str, str, int, str], Plan] = OrderedDict()
+
+
+def load(tx: Transaction, run_id: UUID) -> RunHeader | None:
+    """The run's header; None when there is no such run (its history was dropped, the message stayed)."""
+    found = _headers.get(run_id)
+    if found is None:
+        row = tx.execute(_HEADER, {"id": run_id}).one_or_none()
+        if row is None:
+            return None
+        found = RunHeader(*row[:8], plan=_plan(tx, row))
+        _headers[run_id] = found
+        if len(_headers) > CACHED_RUNS:
+            _headers.popitem(last=False)
+    return found
+
+
+def _plan(tx: Transaction, row: Any) -> Plan:
+    if row.pipeline_id is None:
+        return single(row.task_id)
+    stored = pipelines.get(tx, row.tenant_id, row.pipeline_id, row.pipeline_version)
+    return plan_of(row.tenant_id, stored.version, stored.spec)
+
+
+def plan_of(tenant: str, version: int, spec: PipelineSpec) -> Plan:
+    """The compiled plan of a stored version; versions are immutable, so it is compiled once."""
+    key = (tenant, spec.id, version, spec.spec_hash)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plans[key] = compile_plan(spec)
+        if len(_plans) > CACHED_PLANS:
+            _plans.popitem(last=False)
+    return plan
+
+
+def single(task_id: str) -> Plan:
+    """The plan of a standalone task: one step, named like its task."""
+    return compile_plan(PipelineSpec(id=task_id, steps=(StepSpec(task_id, task_id),)))

@@ -1,0 +1,64 @@
+"""The moves of a run's status. Each is one guarded UPDATE; False means the run had moved on already."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from pipeweave import ids, rules
+from pipeweave.orchestrator import states
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.events import Event, append
+from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.states import RunStatus
+from pipeweave.orchestrator.task_runs import TaskRun
+
+
+def _move(tx: Transaction, run_id: UUID, to: RunStatus, error: dict[str, Any] | None = None) -> bool:
+    """The only UPDATE of a run's status after its creation."""
+    finished = ", finished_at = :now" if to.is_final else ""
+    failed = ", error = CAST(:error AS jsonb), error_code = :code" if error is not None else ""
+    statement = f"""
+        UPDATE runs SET status = '{to.value}'{finished}{failed}
+        WHERE id = :id AND status = ANY(CAST(:before AS text[])) RETURNING id"""
+    parameters: dict[str, Any] = {"id": run_id, "before": list(states.run_before(to)), "now": tx.now}
+    if error is not None:
+        parameters |= {"error": orjson.dumps(error).decode(), "code": error["code"]}
+    if tx.execute(statement, parameters).one_or_none() is None:
+        return False
+    data = {} if error is None else {"error": error["message"], "errorCode": error["code"]}
+    append(tx, [Event(run_id, f"run.{to.value}", data=data)])
+    return True
+
+
+def fail(tx: Transaction, run: RunHeader, failed: TaskRun) -> bool:
+    """End a run whose step failed."""
+    error = {
+        "code": "STEP_FAILED",
+        "message": f"step {failed.step_id} failed",
+        "stepId": failed.step_id,
+        "taskRunId": ids.show(ids.TASK_RUN, failed.id),
+    }
+    return _move(tx, run.id, RunStatus.FAILED, error)
+
+
+_STATUSES = "SELECT t.status, count(*) FROM task_runs AS t WHERE t.run_id = :run_id GROUP BY t.status"
+
+
+def finish(tx: Transaction, run: RunHeader) -> bool:
+    """End a run whose end steps are all final."""
+    if run.failure_mode == rules.FAIL_FAST:
+        # A failure would have ended the run at once, so that nothing needs counting here.
+        return _move(tx, run.id, RunStatus.COMPLETED)
+    counts = dict(tx.execute(_STATUSES, {"run_id": run.id}).tuples().all())
+    status = RunStatus(rules.final_run_status(run.failure_mode, counts))
+    failed = sum(counts.get(each, 0) for each in rules.FAILED)
+    error = {"code": "STEP_FAILED", "message": f"{failed:,} task runs failed"} if failed else None
+    return _move(tx, run.id, status, error)
+
+
+def cancel(tx: Transaction, run_id: UUID, reason: str) -> bool:
+    """Cancel an open run."""
+    return _move(tx, run_id, RunStatus.CANCELLED, {"code": "CANCELLED", "message": reason})

@@ -1,0 +1,409 @@
+"""Task-run verbs. Each is one guarded UPDATE: it moves the rows that may move and says which did.
+
+A late worker, a doubled message and a racing cancel all end the same way: the row does not change and is not in the
+answer. The guard is always id, attempt and the statuses that `states.py` allows; nothing else writes a status.
+Verbs take many rows of one run at once, because work is small and statements are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from pipeweave import ids
+from pipeweave.orchestrator import states
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.events import Event, append
+from pipeweave.orchestrator.failure import Failure
+from pipeweave.orchestrator.states import TaskStatus
+from pipeweave.orchestrator.values import Kept
+
+T = TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """A task run as the verbs return it."""
+
+    id: UUID
+    run_id: UUID
+    step_id: str
+    task_id: str
+    kind: str
+    status: TaskStatus
+    attempt: int
+    map_index: int | None
+    map_parent: int | None
+    item: Any
+    priority: int
+    queue: str
+    is_limited: bool
+    code_version: int
+    code_hash: str
+
+    @property
+    def ordinal(self) -> int:
+        return ids.ordinal_of(self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A task run's result, put away: `selected_next` None means every successor."""
+
+    task_run: TaskRun
+    output: Kept
+    selected_next: tuple[str, ...] | None = None
+
+
+_COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.map_index, t.map_parent, t.item,
+t.priority, t.queue, t.is_limited, t.code_version, t.code_hash"""
+
+
+def _read(rows: Iterable[Any]) -> list[TaskRun]:
+    return sorted((TaskRun(*row[:5], TaskStatus(row[5]), *row[6:]) for row in rows), key=lambda each: each.id)
+
+
+def _move(
+    tx: Transaction,
+    run_id: UUID,
+    to: TaskStatus,
+    changes: str,
+    where: str,
+    parameters: dict[str, Any],
+    source: str = "",
+) -> list[TaskRun]:
+    """The only UPDATE of a task run's status. `to` decides which statuses may be left."""
+    statement = f"""
+        UPDATE task_runs AS t SET status = '{to.value}'{changes} {source}
+        WHERE t.run_id = :run_id AND t.status = ANY(CAST(:before AS text[])) AND {where}
+        RETURNING {_COLUMNS}"""
+    guard = {"run_id": run_id, "before": list(states.task_before(to)), "now": tx.now}
+    return _read(tx.execute(statement, guard | parameters))
+
+
+def _ids(run_id: UUID, ordinals: Iterable[int]) -> list[UUID]:
+    return [ids.task_run_id(run_id, each) for each in ordinals]
+
+
+# --- on the way to a worker -------------------------------------------------------------------------------
+
+
+def release(
+    tx: Transaction,
+    run_id: UUID,
+    ordinals: Sequence[int],
+    *,
+    continued: Sequence[int] = (),
+    worker: str | None = None,
+    queue: str | None = None,
+) -> list[TaskRun]:
+    """Let steps go whose predecessors are final.
+
+    One of `continued` whose queue is this worker's becomes `running` at once; of the others, those of a limited
+    task become `ready` (the limit decides) and the rest `queued`: they need a message.
+    """
+    left = _ids(run_id, ordinals)
+    released: list[TaskRun] = []
+    if continued:
+        changes = ", worker = :worker, queued_at = :now, started_at = :now, heartbeat_at = :now"
+        mine = "t.queue = :queue AND NOT t.is_limited"
+        going_on = _ids(run_id, continued)
+        released += _release(
+            tx, run_id, T.RUNNING, going_on, mine, changes, {"worker": worker, "queue": queue}
+        )
+        append(tx, [_event(each, "task_run.started", worker=worker) for each in released])
+    for to, which in ((T.QUEUED, "NOT t.is_limited"), (T.READY, "t.is_limited")):
+        done = {each.id for each in released}
+        left = [each for each in left if each not in done]
+        moved = _release(tx, run_id, to, left, which, ", queued_at = :now", {})
+        append(tx, together(f"task_runs.{to.value}", moved))
+        released += moved
+    return released
+
+
+def _release(
+    tx: Transaction,
+    run_id: UUID,
+    to: TaskStatus,
+    which: Sequence[UUID],
+    where: str,
+    changes: str,
+    parameters: dict[str, Any],
+) -> list[TaskRun]:
+    if not which:
+        return []
+    where = f"t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'pending' AND {where}"
+    return _move(tx, run_id, to, changes, where, {"ids": list(which)} | parameters)
+
+
+def dispatch_ready(tx: Transaction, which: Sequence[tuple[UUID, UUID]]) -> list[TaskRun]:
+    """Let ready task runs (run id, id) go: their limit has room. Called with the limit's row locked."""
+    moved: list[TaskRun] = []
+    for run_id in dict.fromkeys(run for run, _ in which):
+        mine = [each for run, each in which if run == run_id]
+        where = "t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'ready'"
+        queued = _move(tx, run_id, T.QUEUED, ", queued_at = :now", where, {"ids": mine})
+        append(tx, together("task_runs.queued", queued))
+        moved += queued
+    return moved
+
+
+def start(
+    tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, *, worker: str
+) -> list[TaskRun]:
+    """Claim task runs for this worker. Those that a doubled message, a cancel or another worker took are left out."""
+    if not ordinals:
+        return []
+    started = _move(
+        tx,
+        run_id,
+        T.RUNNING,
+        ", worker = :worker, started_at = :now, heartbeat_at = :now",
+        # A pending row is not startable here: only the transaction that saw its predecessors final may start it.
+        "t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt AND t.status = 'queued'",
+        {"ids": _ids(run_id, ordinals), "attempt": attempt, "worker": worker},
+    )
+    append(tx, [_event(each, "task_run.started", worker=worker) for each in started])
+    return started
+
+
+def give_back(tx: Transaction, task_runs: Sequence[TaskRun]) -> list[TaskRun]:
+    """Return claimed task runs whose function was never called: others take them, no attempt is used up."""
+    if not task_runs:
+        return []
+    returned = _move(
+        tx,
+        task_runs[0].run_id,
+        T.QUEUED,
+        ", worker = NULL, started_at = NULL, heartbeat_at = NULL, queued_at = :now",
+        "t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'running' AND t.attempt = :attempt",
+        {"ids": [each.id for each in task_runs], "attempt": task_runs[0].attempt},
+    )
+    append(tx, together("task_runs.queued", returned))
+    return returned
+
+
+_QUEUED = f"""
+SELECT {_COLUMNS} FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[]))
+AND t.attempt = :attempt AND t.status = 'queued'
+"""
+
+
+def queued(tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int) -> list[TaskRun]:
+    """Those of these task runs that still wait in a message."""
+    if not ordinals:
+        return []
+    return _read(tx.execute(_QUEUED, {"run_id": run_id, "ids": _ids(run_id, ordinals), "attempt": attempt}))
+
+
+_PROGRESS = """
+UPDATE task_runs SET progress = :progress, progress_message = :message, heartbeat_at = :now
+WHERE run_id = :run_id AND id = :id AND attempt = :attempt AND status = 'running'
+"""
+
+
+def progress(tx: Transaction, task_run: TaskRun, percent: float, message: str | None) -> bool:
+    """Record how far an attempt is (0 to 100). False when the attempt is no longer this worker's."""
+    parameters = {
+        "run_id": task_run.run_id,
+        "id": task_run.id,
+        "attempt": task_run.attempt,
+        "progress": percent,
+        "message": message,
+        "now": tx.now,
+    }
+    return tx.execute(_PROGRESS, parameters).rowcount > 0
+
+
+# --- the end of an attempt --------------------------------------------------------------------------------
+
+_OUTPUTS = """FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, output jsonb, path text,
+    size integer, hash text, next jsonb)"""
+
+
+def complete(tx: Transaction, completions: Sequence[Completion]) -> list[TaskRun]:
+    """Store results and end the attempts well."""
+    if not completions:
+        return []
+    rows = ",".join(map(_completion_row, completions))
+    completed = _move(
+        tx,
+        completions[0].task_run.run_id,
+        T.COMPLETED,
+        """, finished_at = :now, output = o.output, output_path = o.path, output_size = o.size, output_hash = o.hash,
+        selected_next = CASE WHEN o.next IS NULL THEN NULL
+                             ELSE ARRAY(SELECT jsonb_array_elements_text(o.next)) END""",
+        "t.id = o.id AND t.attempt = o.attempt AND t.status = 'running'",
+        {"rows": f"[{rows}]"},
+        _OUTPUTS,
+    )
+    by_id = {each.task_run.id: each for each in completions}
+    append(tx, [_completed(each, by_id[each.id]) for each in completed])
+    return completed
+
+
+def _completion_row(each: Completion) -> str:
+    # The output is JSON text already: it is put in as it is instead of being read and written once more.
+    head = orjson.dumps(
+        {
+            "id": str(each.task_run.id),
+            "attempt": each.task_run.attempt,
+            "path": each.output.path,
+            "size": each.output.size,
+            "hash": each.output.hash,
+            "next": each.selected_next,
+        }
+    ).decode()
+    return f'{head[:-1]},"output":{each.output.inline or "null"}}}'
+
+
+def _completed(task_run: TaskRun, completion: Completion) -> Event:
+    data: dict[str, Any] = {"outputHash": completion.output.hash}
+    if completion.selected_next is not None:
+        data["selectedNext"] = list(completion.selected_next)
+    return _event(task_run, "task_run.completed", **data)
+
+
+_ARCHIVE = """
+INSERT INTO attempts (run_id, task_run_id, number, status, worker, code_version, error, error_code, started_at,
+                      finished_at)
+SELECT t.run_id, t.id, t.attempt, t.status, t.worker, t.code_version, t.error, t.error_code, t.started_at, :now
+FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id
+"""
+
+
+def fail(tx: Transaction, task_run: TaskRun, failure: Failure) -> TaskRun | None:
+    """End an attempt badly, with its error stored in the row, in the attempt's history and in the event.
+
+    Whether another attempt follows is decided in `failure.next_attempt` alone.
+    """
+    failed = _move(
+        tx,
+        task_run.run_id,
+        T.FAILED,
+        ", finished_at = :now, error = CAST(:error AS jsonb), error_code = :code",
+        "t.id = :id AND t.attempt = :attempt",
+        {
+            "id": task_run.id,
+            "attempt": task_run.attempt,
+            "error": orjson.dumps(failure.to_json()).decode(),
+            "code": failure.code,
+        },
+    )
+    if not failed:
+        return None
+    if task_run.status is not T.PENDING:
+        tx.execute(_ARCHIVE, {"run_id": task_run.run_id, "id": task_run.id, "now": tx.now})
+    append(tx, [_event(failed[0], "task_run.failed", error=failure.message, errorCode=failure.code)])
+    return failed[0]
+
+
+# --- what never runs --------------------------------------------------------------------------------------
+
+
+# A step skipped because of a failure says so; one that nobody chose has no error code.
+PREDECESSOR_FAILED = "PREDECESSOR_FAILED"
+
+
+def skip(tx: Transaction, run_id: UUID, ordinals: Sequence[int], *, code: str | None = None) -> list[TaskRun]:
+    """Mark steps that nobody chose (no code), or that wait for what failed (PREDECESSOR_FAILED)."""
+    if not ordinals:
+        return []
+    skipped = _move(
+        tx,
+        run_id,
+        T.SKIPPED,
+        ", finished_at = :now, error_code = :code",
+        "t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'pending'",
+        {"ids": _ids(run_id, ordinals), "code": code},
+    )
+    append(tx, together("task_runs.skipped", skipped, errorCode=code))
+    return skipped
+
+
+def cancel_all(tx: Transaction, run_id: UUID, *, code: str, message: str) -> list[TaskRun]:
+    """Cancel every open task run of a run. Attempts under way are fenced: their outcome will find no row."""
+    cancelled = _move(
+        tx,
+        run_id,
+        T.CANCELLED,
+        ", finished_at = :now, error = CAST(:error AS jsonb), error_code = :code",
+        "true",
+        {"error": orjson.dumps({"code": code, "message": message}).decode(), "code": code},
+    )
+    append(tx, together("task_runs.cancelled", cancelled, errorCode=code))
+    return cancelled
+
+
+_ORPHANS = """
+SELECT t.run_id, t.id FROM task_runs AS t JOIN runs AS r ON r.id = t.run_id
+WHERE r.status IN ('pending', 'running', 'error_handling') AND t.tenant_id = :tenant
+  AND t.task_id = ANY(CAST(:task_ids AS text[])) AND t.status IN ('pending', 'ready', 'queued')
+ORDER BY t.id
+"""
+
+
+def orphans(tx: Transaction, tenant: str, task_ids: Sequence[str]) -> list[UUID]:
+    """The runs in which a task run of one of these tasks has not started yet."""
+    rows = tx.execute(_ORPHANS, {"tenant": tenant, "task_ids": list(task_ids)})
+    return sorted({row.run_id for row in rows})
+
+
+# --- maps -------------------------------------------------------------------------------------------------
+
+
+def lay_out(tx: Transaction, run_id: UUID, ordinal: int, *, first: int, count: int) -> TaskRun | None:
+    """A map's items exist now: the map itself waits for them."""
+    moved = _move(
+        tx,
+        run_id,
+        T.WAITING,
+        ", started_at = :now, queued_at = :now, map_first = :first, map_count = :count",
+        "t.id = :id AND t.status = 'pending' AND t.kind = 'map'",
+        {"id": ids.task_run_id(run_id, ordinal), "first": first, "count": count},
+    )
+    append(tx, [_event(each, "task_run.mapped", first=first, count=count) for each in moved])
+    return moved[0] if moved else None
+
+
+def finish_map(tx: Transaction, run_id: UUID, ordinal: int, *, count: int) -> TaskRun | None:
+    """All items of a map are final and none failed (or the failure mode takes what there is).
+
+    The map's output is its items' outputs in order; they stay in the items' rows and are read from there.
+    """
+    moved = _move(
+        tx,
+        run_id,
+        T.COMPLETED,
+        ", started_at = coalesce(t.started_at, :now), finished_at = :now, map_count = :count",
+        "t.id = :id AND t.kind = 'map'",
+        {"id": ids.task_run_id(run_id, ordinal), "count": count},
+    )
+    append(tx, [_event(each, "task_run.completed", count=count) for each in moved])
+    return moved[0] if moved else None
+
+
+def _event(task_run: TaskRun, type_: str, **data: Any) -> Event:
+    return Event(task_run.run_id, type_, task_run.id, task_run.attempt, data)
+
+
+def together(type_: str, moved: Sequence[TaskRun], **data: Any) -> list[Event]:
+    """One event for task runs that moved for one cause: a wide step has thousands of them."""
+    if not moved:
+        return []
+    return [Event(moved[0].run_id, type_, data={"ordinals": _ranges(each.ordinal for each in moved), **data})]
+
+
+def _ranges(ordinals: Iterable[int]) -> list[list[int]]:
+    """Ordinals as closed ranges: a thousand neighbours are one pair."""
+    ranges: list[list[int]] = []
+    for each in sorted(ordinals):
+        if ranges and ranges[-1][1] == each - 1:
+            ranges[-1][1] = each
+        else:
+            ranges.append([each, each])
+    return ranges

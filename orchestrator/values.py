@@ -1,0 +1,84 @@
+"""Inputs and outputs: small ones stay in their row, larger ones go to storage by content (DESIGN 7)."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.limits import INLINE_BYTES
+from pipeweave.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A value that was put away: its JSON inline or its path in storage, never both.
+
+    `hash` is the lower-case hex SHA-256 of the canonical JSON (sorted keys), `size` its length in bytes.
+    """
+
+    inline: str | None
+    path: str | None
+    size: int
+    hash: str
+
+
+class Values:
+    """Puts JSON values away and finds them again."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+    def keep(self, value: Any) -> Kept:
+        """Put a value away. Large ones are durable in storage when this returns, before any row names them.
+
+        Raises:
+            InvalidInput: the value cannot be kept as JSON.
+        """
+        content = canonical(value)
+        digest = hashlib.sha256(content).hexdigest()
+        if len(content) <= INLINE_BYTES:
+            return Kept(content.decode(), None, len(content), digest)
+        path = f"artifacts/sha256/{digest[:2]}/{digest}"
+        if not self.storage.exists(path):
+            self.storage.put(path, content)
+        return Kept(None, path, len(content), digest)
+
+    def load(self, inline: Any, path: str | None) -> Any:
+        """The value of a row: what stands in it, or what its path leads to.
+
+        Raises:
+            NotFound: storage has no such object.
+        """
+        return inline if path is None else orjson.loads(self.storage.get(path))
+
+
+def canonical(value: Any) -> bytes:
+    """Canonical JSON: sorted keys, no spaces.
+
+    Raises:
+        InvalidInput: not JSON: other types, integers beyond 64 bits, NUL characters (PostgreSQL keeps none).
+    """
+    try:
+        content = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:
+        raise InvalidInput(f"the value is not JSON: {error}", errors=[FieldError("", str(error))]) from error
+    if b"\\u0000" in content and "\0" in _strings(value):
+        raise InvalidInput("the value has a NUL character in a text", hint="remove \\u0000 from every text")
+    return content
+
+
+def _strings(value: Any) -> str:
+    """Every text of the value in one: cheap enough for the rare value that mentions \\u0000 at all."""
+    match value:
+        case str():
+            return value
+        case dict():
+            return "".join(key + _strings(each) for key, each in value.items())
+        case list() | tuple():
+            return "".join(map(_strings, value))
+        case _:
+            return ""

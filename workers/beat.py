@@ -1,0 +1,44 @@
+"""Beat runs the tick in its own process, on a steady grid, and writes no file (CELERY.md 6)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, ClassVar
+
+from celery.beat import Scheduler
+
+from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator import tick
+from pipeweave.orchestrator.deployment import Deployment
+
+log = logging.getLogger(__name__)
+
+
+class TickScheduler(Scheduler):  # type: ignore[misc]
+    """Celery's scheduler with our tick in its loop."""
+
+    deployment: ClassVar[Deployment]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._next_tick = time.monotonic()
+
+    def tick(self, *args: Any, **kwargs: Any) -> float:
+        """Run what is due; returns the seconds to sleep."""
+        delay = super().tick(*args, **kwargs)
+        if time.monotonic() >= self._next_tick:
+            self._run_tick()
+        return float(max(0.0, min(delay, self._next_tick - time.monotonic())))
+
+    def _run_tick(self) -> None:
+        interval = self.deployment.settings.poll_interval_ms / 1000
+        # The next grid point after now: a slow tick is followed by one, not by all it made late.
+        missed = (time.monotonic() - self._next_tick) // interval + 1
+        self._next_tick += missed * interval
+        try:
+            tick.run_once(self.deployment)
+        except PipeWeaveError as error:
+            log.warning("tick.failed", extra={"reason": error.detail})
+        except Exception:
+            log.exception("tick.failed")

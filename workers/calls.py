@@ -1,0 +1,153 @@
+"""Calling a user's function for a claimed task run: context, parameters, result, failure."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pipeweave import ids, references, rules
+from pipeweave.calling import bind, outcome_of
+from pipeweave.context import Context
+from pipeweave.errors import InvalidInput, InvalidResult, TaskNotLoaded
+from pipeweave.orchestrator import outputs, task_runs
+from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.failure import Failure, failure_of
+from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.task_runs import Completion, TaskRun
+from pipeweave.task import Task
+
+log = logging.getLogger(__name__)
+
+# Progress is written at most this often (s) per attempt; the last word of a burst may be lost.
+PROGRESS_EVERY_S = 0.5
+
+
+class Calls:
+    """The tasks of one worker process, by id."""
+
+    def __init__(self, database: Database, tasks: Mapping[str, Task[..., Any]]) -> None:
+        self.database = database
+        self.tasks = tasks
+
+    def call(self, run: RunHeader, task_run: TaskRun) -> Completion | tuple[TaskRun, Failure]:
+        """Call the task's function once. Whatever it raises ends this attempt, never this process."""
+        try:
+            return self._call(run, task_run)
+        except BaseException as error:
+            # SystemExit would end the child, MemoryError the whole worker (CELERY.md 0.9): both are failures.
+            failure = failure_of(error)
+            log.warning("task_run.failed", extra=_names(run, task_run) | {"code": failure.code})
+            return task_run, failure
+
+    def _call(self, run: RunHeader, task_run: TaskRun) -> Completion:
+        task = self.tasks.get(task_run.task_id)
+        if task is None:
+            raise TaskNotLoaded(
+                f"this worker has not loaded task {task_run.task_id!r}",
+                hint="restart the workers of its service with the same --app",
+            )
+        context = self._context(run, task_run)
+        result = outcome_of(task.fn(**bind(task.fn, context)))
+        planned = run.plan[run.plan.ordinals[task_run.step_id]]
+        successors = [run.plan[each].id for each in planned.successors]
+        chosen = rules.select_next(result.run_next, successors)
+        try:
+            kept = self.database.values_or_raise.keep(result.output)
+        except InvalidInput as error:
+            raise InvalidResult(error.detail) from error
+        return Completion(task_run, kept, chosen)
+
+    def _context(self, run: RunHeader, task_run: TaskRun) -> Context:
+        step = run.plan[run.plan.ordinals[task_run.step_id]].step
+        is_standalone = run.pipeline_id is None
+        value = run.input if run.input_path is None else self._load(run)
+        params = None if step.params is None else self._resolve(run, task_run, value, step.params)
+        return Context(
+            run_id=ids.show(ids.RUN, run.id),
+            task_run_id=ids.show(ids.TASK_RUN, task_run.id),
+            task_id=task_run.task_id,
+            pipeline_id=run.pipeline_id,
+            step_id=None if is_standalone else step.id,
+            attempt=task_run.attempt,
+            input=value if params is None else params,
+            params=params,
+            upstream=Upstream(self.database, run, step.id),
+            item=task_run.item,
+            map_index=task_run.map_index,
+            map_name=None if step.map is None else step.map.name,
+            code_version=task_run.code_version,
+            code_hash=task_run.code_hash,
+            tenant=run.tenant,
+            on_progress=ProgressWriter(self.database, task_run),
+        )
+
+    def _load(self, run: RunHeader) -> Any:
+        return _load_value(self.database, run.input_path)
+
+    def _resolve(self, run: RunHeader, task_run: TaskRun, value: Any, params: Mapping[str, Any]) -> Any:
+        named = references.steps_named(params)
+        found: dict[str, Any] = {}
+        if named:
+            with self.database.transaction() as tx:
+                found = outputs.of_steps(tx, run, named)
+        return references.resolve(
+            params, input=value, steps=found, item=task_run.item, map_index=task_run.map_index
+        )
+
+
+def _load_value(database: Database, path: str | None) -> Any:
+    return database.values_or_raise.load(None, path)
+
+
+class Upstream(Mapping[str, Any]):
+    """The outputs of a step's completed ancestors, read when they are asked for (DESIGN 6.7)."""
+
+    def __init__(self, database: Database, run: RunHeader, step_id: str) -> None:
+        self._database = database
+        self._run = run
+        self._step_id = step_id
+        self._found: dict[str, Any] = {}
+
+    def __getitem__(self, step_id: str) -> Any:
+        if step_id not in self._found:
+            if step_id not in self._run.plan.ancestors(self._step_id):
+                raise KeyError(step_id)
+            with self._database.transaction() as tx:
+                self._found |= outputs.of_steps(tx, self._run, [step_id])
+        return self._found[step_id]
+
+    def __iter__(self) -> Iterator[str]:
+        with self._database.transaction() as tx:
+            return iter(outputs.completed(tx, self._run, self._run.plan.ancestors(self._step_id)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class ProgressWriter:
+    """Writes what a task says about its progress, not more often than anyone can read."""
+
+    def __init__(self, database: Database, task_run: TaskRun) -> None:
+        self._database = database
+        self._task_run = task_run
+        self._next = 0.0
+
+    def __call__(self, percent: float, message: str | None) -> None:
+        if (now := time.monotonic()) < self._next:
+            return
+        self._next = now + PROGRESS_EVERY_S
+        with self._database.transaction() as tx:
+            task_runs.progress(tx, self._task_run, percent, message)
+
+
+def _names(run: RunHeader, task_run: TaskRun) -> dict[str, Any]:
+    return {
+        "tenant": run.tenant,
+        "run_id": ids.show(ids.RUN, run.id),
+        "task_run_id": ids.show(ids.TASK_RUN, task_run.id),
+        "pipeline_id": run.pipeline_id,
+        "step_id": task_run.step_id,
+        "attempt": task_run.attempt,
+    }

@@ -1,0 +1,123 @@
+"""A worker process and a beat process, from settings to exit code."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from celery.signals import worker_process_init
+
+from pipeweave.orchestrator import pipelines, registry, workers
+from pipeweave.orchestrator.broker import make_celery
+from pipeweave.orchestrator.canvas import Canvas
+from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.registration import parse
+from pipeweave.orchestrator.workers import WorkerStart
+from pipeweave.settings import Settings
+from pipeweave.workers import logs
+from pipeweave.workers.alive import Alive
+from pipeweave.workers.calls import Calls
+from pipeweave.workers.loading import Loaded, load
+from pipeweave.workers.runner import Runner
+from pipeweave.workers.tasks import define
+
+log = logging.getLogger(__name__)
+
+# A child runs one call at a time; the second connection serves what the call itself asks for (progress, upstream).
+CHILD_CONNECTIONS = 2
+
+
+def run_worker(
+    settings: Settings,
+    apps: Sequence[str],
+    *,
+    service: str = "python",
+    name: str | None = None,
+    concurrency: int | None = None,
+) -> None:
+    """Register an app's tasks and pipelines, then run task runs until told to stop.
+
+    Args:
+        settings: database and broker are needed.
+        apps: modules, files or folders.
+        service: the service these tasks belong to; all its workers load the same tasks.
+        name: of this worker; `worker@host` with the process id by default.
+        concurrency: task runs at once; MAX_CONCURRENCY by default.
+
+    Raises:
+        PipeWeaveError: nothing to load, a definition is wrong, or database or broker cannot be used.
+    """
+    logs.configure(settings.log_level)
+    loaded = load(apps)
+    concurrency = concurrency or settings.max_concurrency
+    node = f"{name or f'worker-{os.getpid()}'}@{socket.gethostname()}"
+    deployment = Deployment.open(settings, pool_size=1)
+    start = WorkerStart(service, node, socket.gethostname(), concurrency, len(loaded.tasks))
+    worker_id = register(deployment, service, loaded, start)
+    queue = registry.queue_name(settings.tenant, service)
+    app = make_celery(settings, queues=(queue,), is_worker=True)
+    app.set_current()
+    runners: list[Runner] = []
+
+    def make_runner(**_: object) -> None:
+        child = Deployment.open(settings, pool_size=CHILD_CONNECTIONS, canvas=Canvas(app))
+        runners[:] = [Runner(child, Calls(child.database, loaded.tasks), worker=alive.worker_id, queue=queue)]
+
+    define(app, lambda: runners[0])
+    worker_process_init.connect(make_runner, weak=False)
+    with Alive(deployment.database, settings.tenant, start, worker_id) as alive:
+        app.worker_main(
+            [
+                "worker",
+                f"--hostname={node}",
+                f"--concurrency={concurrency}",
+                "--pool=prefork",
+                "--without-gossip",
+                "--without-mingle",
+                f"--loglevel={logs.celery_level(settings.log_level)}",
+            ]
+        )
+
+
+def register(deployment: Deployment, service: str, loaded: Loaded, start: WorkerStart) -> str:
+    """Register service, tasks, pipelines and this worker in one transaction. Returns the worker's id.
+
+    Raises:
+        InvalidTask, InvalidSpec, TaskOwnedElsewhere: nothing was stored.
+    """
+    tenant = deployment.settings.tenant
+    shown = {
+        "serviceId": service,
+        "version": loaded.version,
+        "tasks": [each.spec.to_registration() for each in loaded.tasks.values()],
+    }
+    with deployment.database.transaction() as tx:
+        registry.register(tx, tenant, parse(shown, kind="python"))
+        for spec, source in loaded.pipelines:
+            stored = pipelines.store(tx, tenant, spec, source=source)
+            if stored.is_new:
+                names = {"pipeline_id": spec.id, "version": stored.version}
+                log.info("pipeline.stored", extra=names)
+        return workers.register(tx, tenant, start)
+
+
+def run_beat(settings: Settings) -> None:
+    """Drive the tick until told to stop. Several may run: an advisory lock lets one act at a time."""
+    from pipeweave.workers.beat import TickScheduler
+
+    logs.configure(settings.log_level)
+    app = make_celery(settings)
+    TickScheduler.deployment = Deployment.open(settings, pool_size=1)
+    beat = app.Beat(
+        scheduler_cls=TickScheduler,
+        loglevel=logs.celery_level(settings.log_level),
+        pidfile=None,
+        schedule=os.devnull,
+        redirect_stdouts=False,
+        quiet=True,
+        working_directory=str(Path.cwd()),
+    )
+    beat.run()

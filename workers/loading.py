@@ -1,0 +1,144 @@
+"""Finding users' tasks and pipelines: in modules, files and folders."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import logging
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pipeweave.errors import FieldError, InvalidInput, InvalidTask, PipeWeaveError
+from pipeweave.loading import SUFFIXES, load_documents
+from pipeweave.pipeline import derive, registered_pipelines
+from pipeweave.spec import PipelineSpec
+from pipeweave.task import Task, doubled_tasks, registered_tasks
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What an app holds: tasks by id, and pipelines with the way each was defined."""
+
+    tasks: dict[str, Task[..., Any]]
+    pipelines: list[tuple[PipelineSpec, str]]
+
+    @property
+    def version(self) -> str:
+        """The service's version: it changes exactly when the set of tasks or the code of one does."""
+        code = sorted(f"{each.spec.id}={each.spec.code_hash}" for each in self.tasks.values())
+        return hashlib.sha256("\n".join(code).encode()).hexdigest()[:12]
+
+
+def load(apps: Iterable[str]) -> Loaded:
+    """Import what `--app` names: a module (`shop.tasks`), a file (`tasks.py`, `nightly.yaml`) or a folder of those.
+
+    Raises:
+        InvalidInput: one cannot be imported, or there is no task in any of them.
+        InvalidSpec, InvalidTask: a definition is wrong.
+    """
+    documents: list[PipelineSpec] = []
+    for app in apps:
+        documents += _load(app)
+    tasks = dict(registered_tasks())
+    _refuse_doubles()
+    if not tasks:
+        raise InvalidInput(
+            f"no tasks found in {', '.join(apps)}",
+            hint="decorate a function with @task (from pipeweave import task)",
+        )
+    declared = list(registered_pipelines().values())
+    named = {each.id for each in [*declared, *documents]}
+    derived = [each for each in derive(each.spec for each in tasks.values()) if each.id not in named]
+    found = [(each, "decorator") for each in declared]
+    found += [(each, "document") for each in documents]
+    found += [(each, "derived") for each in derived]
+    log.info("definitions.loaded", extra={"tasks": len(tasks), "pipelines": len(found)})
+    return Loaded(tasks, found)
+
+
+def _refuse_doubles() -> None:
+    doubled = doubled_tasks()
+    if doubled:
+        raise InvalidTask(
+            "two functions claim one task id: "
+            + "; ".join(
+                f"{id_!r} in {first} and {second}" for id_, (first, second) in sorted(doubled.items())
+            ),
+            hint="give one of them another id: @task(id=…)",
+        )
+
+
+def _load(app: str) -> list[PipelineSpec]:
+    path = Path(app)
+    if path.is_dir():
+        return _load_folder(path)
+    if path.suffix in SUFFIXES:
+        return load_documents(path)
+    if path.suffix == ".py":
+        _import_file(path)
+    else:
+        _import_module(app)
+    return []
+
+
+def _load_folder(folder: Path) -> list[PipelineSpec]:
+    """Every `*.py` (not those starting with _ or test) and every pipeline document, in the order of their names."""
+    documents: list[PipelineSpec] = []
+    if str(folder.resolve()) not in sys.path:
+        sys.path.insert(0, str(folder.resolve()))
+    for path in sorted(folder.iterdir()):
+        if path.suffix == ".py" and not path.name.startswith(("_", "test", "conftest")):
+            _import_file(path)
+        elif path.suffix in SUFFIXES:
+            documents += load_documents(path)
+    return documents
+
+
+def _import_module(name: str) -> ModuleType:
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except PipeWeaveError:
+        raise
+    except Exception as error:
+        raise _not_importable(name, error) from error
+
+
+def _import_file(path: Path) -> ModuleType:
+    resolved = path.resolve()
+    if not resolved.is_file():
+        raise InvalidInput(f"there is no file {str(path)!r}", hint="--app takes a module, a file or a folder")
+    for known in list(sys.modules.values()):
+        if getattr(known, "__file__", None) == str(resolved):
+            return known
+    if str(resolved.parent) not in sys.path:
+        sys.path.insert(0, str(resolved.parent))
+    spec = importlib.util.spec_from_file_location(resolved.stem, resolved)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[resolved.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except PipeWeaveError:
+        raise
+    except Exception as error:
+        del sys.modules[resolved.stem]
+        raise _not_importable(str(path), error) from error
+    return module
+
+
+def _not_importable(name: str, error: Exception) -> InvalidInput:
+    what = f"{type(error).__name__}: {error}"
+    return InvalidInput(
+        f"{name} cannot be loaded: {what}",
+        errors=[FieldError("app", what)],
+        hint="--app takes a module, a file or a folder",
+    )

@@ -1,0 +1,165 @@
+"""One message as a line of small steps: claim, call, store, go on.
+
+A turn is one transaction: it stores what the last calls gave, releases what waited for them and claims what comes
+next, so that a chain pays one commit per step and a chunk of small task runs one commit for many.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+from uuid import UUID
+
+from pipeweave.orchestrator import run_header, task_runs
+from pipeweave.orchestrator.advance import Advance, Going, as_released
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.failure import Failure
+from pipeweave.orchestrator.outbox import UNCOUNTED, JoinCheck, Part
+from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.task_runs import Completion, TaskRun
+from pipeweave.workers.calls import Calls
+from pipeweave.workers.pace import Pace
+
+log = logging.getLogger(__name__)
+
+# A message holds its worker for about this long; then what is left goes to whoever is free.
+MESSAGE_S = 1.0
+# Results wait at most this long before they are stored, however many calls a turn has.
+TURN_S = 0.1
+
+Outcome = Completion | tuple[TaskRun, Failure]
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class Work:
+    """A message under way: task runs still to claim, and how its end is counted."""
+
+    run: RunHeader
+    attempt: int = 1
+    left: deque[int] = field(default_factory=deque)
+    part: int = UNCOUNTED
+    joins: tuple[int, ...] = ()
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_long(self) -> bool:
+        return time.monotonic() - self.began > MESSAGE_S
+
+
+class Runner:
+    """Executes messages in one worker process, one at a time."""
+
+    def __init__(self, deployment: Deployment, calls: Calls, *, worker: str, queue: str) -> None:
+        self.deployment = deployment
+        self.calls = calls
+        self.worker = worker
+        self.queue = queue
+        self.pace = Pace()
+
+    def run(
+        self, run_id: UUID, ordinals: Sequence[int], attempt: int, part: int, joins: Sequence[int]
+    ) -> None:
+        """Run the task runs a message names, and what they release for this worker."""
+        run = self._transact(lambda tx: run_header.load(tx, run_id))
+        if run is None:
+            log.warning("message.dropped", extra={"run_id": str(run_id), "reason": "no such run"})
+            return
+        work = Work(run, attempt, deque(ordinals), part, tuple(joins))
+        claimed = self._transact(lambda tx: self._claim(tx, work))
+        self._work_off(work, claimed)
+        self._count(work, bool(claimed))
+
+    def join(self, run_id: UUID, join: int) -> None:
+        """Release a join whose chord fired or that someone asked about, and go on with it here."""
+
+        def check(tx: Transaction) -> tuple[RunHeader | None, list[TaskRun]]:
+            run = run_header.load(tx, run_id)
+            if run is None:
+                return None, []
+            advance = Advance(tx, run, Going(self.worker, self.queue), room=1, queue=self.queue)
+            advance.check(join)
+            return run, advance.close()
+
+        run, claimed = self._transact(check)
+        if run is not None:
+            self._work_off(Work(run), claimed)
+
+    def _work_off(self, work: Work, claimed: list[TaskRun]) -> None:
+        while claimed:
+            outcomes = self._call(work, claimed)
+            rest = claimed[len(outcomes) :]
+            claimed = self._transact(lambda tx, done=outcomes, kept=rest: self._turn(tx, work, done, kept))  # type: ignore[misc]
+
+    def _call(self, work: Work, claimed: Sequence[TaskRun]) -> list[Outcome]:
+        """Call the functions of claimed task runs, for as long as a turn may take."""
+        until = time.monotonic() + TURN_S
+        outcomes: list[Outcome] = []
+        for each in claimed:
+            started = time.monotonic()
+            outcomes.append(self.calls.call(work.run, each))
+            ended = time.monotonic()
+            self.pace.note(each.task_id, ended - started)
+            if ended > until:
+                break
+        return outcomes
+
+    def _turn(
+        self, tx: Transaction, work: Work, outcomes: Sequence[Outcome], rest: list[TaskRun]
+    ) -> list[TaskRun]:
+        """Store outcomes, release what waited for them, claim what comes next; one transaction."""
+        going = None if work.is_long else Going(self.worker, self.queue)
+        is_counted = work.part != UNCOUNTED
+        advance = Advance(tx, work.run, going, room=len(outcomes), queue=self.queue, is_counted=is_counted)
+        completions = [each for each in outcomes if isinstance(each, Completion)]
+        finished = task_runs.complete(tx, completions)
+        for task_run, failure in (each for each in outcomes if not isinstance(each, Completion)):
+            failed = task_runs.fail(tx, task_run, failure)
+            finished += [failed] if failed is not None else []
+        chosen = {c.task_run.ordinal: c.selected_next for c in completions if c.selected_next is not None}
+        advance.settle(finished, chosen)
+        if work.is_long:
+            self._hand_over(tx, work, rest)
+            rest = []
+        fresh = [] if rest else self._claim(tx, work)
+        return rest + advance.close() + fresh
+
+    def _claim(self, tx: Transaction, work: Work) -> list[TaskRun]:
+        """Claim the next task runs of the message, as many as fit in a turn; others may have taken some."""
+        while work.left:
+            size = self.pace.fitting(TURN_S)
+            ordinals = [work.left.popleft() for _ in range(min(size, len(work.left)))]
+            started = task_runs.start(tx, work.run.id, ordinals, work.attempt, worker=self.worker)
+            if started:
+                return started
+        return []
+
+    @staticmethod
+    def _hand_over(tx: Transaction, work: Work, rest: Sequence[TaskRun]) -> None:
+        """A message that runs long gives back what it did not get to; nothing of it counts as tried."""
+        for each in task_runs.give_back(tx, rest):
+            tx.send(as_released(each))
+        for released in task_runs.queued(tx, work.run.id, list(work.left), work.attempt):
+            tx.send(as_released(released))
+        work.left.clear()
+
+    def _count(self, work: Work, was_claimed: bool) -> None:
+        """This message is one part of its joins. A doubled message counts nothing; it asks PostgreSQL instead."""
+        if work.joins and was_claimed:
+            self._publish([Part(work.run.id, join, self.queue, message=work.part) for join in work.joins])
+        elif work.joins:
+            self._publish([JoinCheck(work.run.id, join, self.queue) for join in work.joins])
+
+    def _publish(self, outgoing: Sequence[Part | JoinCheck]) -> None:
+        try:
+            self.deployment.canvas.publish(outgoing)
+        except Exception:
+            log.exception("chord.part_lost")
+
+    def _transact(self, work: Callable[[Transaction], R]) -> R:
+        return self.deployment.database.run(work)

@@ -1,0 +1,27 @@
+"""The two Celery tasks. Ids in, verb called; everything else is in the runner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from celery import Celery
+
+from pipeweave.orchestrator.canvas import JOIN_TASK, RUN_TASK
+from pipeweave.workers.runner import Runner
+
+# Flower learns of a step from our tables; Celery's own events would cost more than the step (CELERY.md 3).
+_OPTIONS: dict[str, Any] = {"send_events": False, "typing": False, "ignore_result": True, "acks_late": True}
+
+
+def define(app: Celery, runner: Callable[[], Runner]) -> None:
+    """Give an app its tasks. `runner` makes, once per process, what executes them."""
+
+    @app.task(name=RUN_TASK, **_OPTIONS)
+    def run(run_id: str, ordinals: Sequence[int], attempt: int, part: int, joins: Sequence[int]) -> None:
+        runner().run(UUID(hex=run_id), ordinals, attempt, part, joins)
+
+    @app.task(name=JOIN_TASK, **_OPTIONS)
+    def join(run_id: str, ordinal: int) -> None:
+        runner().join(UUID(hex=run_id), ordinal)
