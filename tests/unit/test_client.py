@@ -1,68 +1,17 @@
-"""The client against a small real HTTP server that answers what each test puts there."""
+"""The client against a small real HTTP server."""
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from answering import Served
 
 from pipeweave import errors
 from pipeweave.client import Client
-
-Answer = tuple[int, Any]
-
-
-class Served:
-    """Answers by method and path; a list of answers is given one after the other, the last one for ever."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.answers: dict[str, list[Answer]] = {}
-        self.asked: list[tuple[str, dict[str, str], Any]] = []
-
-    def put(self, request: str, *answers: Answer) -> None:
-        self.answers[request] = list(answers)
-
-    def next(self, request: str) -> Answer:
-        waiting = self.answers[request]
-        return waiting.pop(0) if len(waiting) > 1 else waiting[0]
-
-
-@pytest.fixture
-def served() -> Iterator[Served]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def respond(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            request = f"{self.command} {self.path}"
-            here.asked.append((request, dict(self.headers), json.loads(body) if body else None))
-            status, document = here.next(request)
-            data = document if isinstance(document, bytes) else json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_GET = do_POST = do_PUT = respond
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    here = Served(f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield here
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @pytest.fixture
