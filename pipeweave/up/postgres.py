@@ -106,7 +106,7 @@ class Postgres:
         try:
             with socket.create_connection((LOOPBACK, self.port), _PROBE_TIMEOUT_S) as client:
                 client.sendall(struct.pack("!ii", len(names) + 8, _PROTOCOL_3) + names)
-                return client.recv(1) == b"R"
+                return client.recv(1024)[:1] == b"R"
         except OSError:
             return False
 

@@ -20,7 +20,7 @@ _KILL_WAIT_S = 2.0
 _URGENT_GRACE_S = 1.0
 _LONGEST_WAIT_S = 3600.0
 # Lines of its log that a failure to start repeats.
-_TOLD_LINES = 4
+_TOLD_LINES = 2
 
 
 class Stopped(Exception):

