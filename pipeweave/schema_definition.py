@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from pipeweave.errors import FieldError
+from pipeweave.field_errors import FieldErrors
 from pipeweave.json_values import json_faults
 from pipeweave.schema_texts import pattern_fault
 
@@ -44,22 +45,12 @@ def validate_schema(schema: Any) -> list[FieldError]:
     return definition.errors
 
 
-class _Definition:
+class _Definition(FieldErrors):
     """Walks one schema and collects what is wrong with it."""
 
     def __init__(self) -> None:
-        self.errors: list[FieldError] = []
+        super().__init__()
         self.count = 0
-
-    def wrong(self, path: str, message: str, code: str = "invalid") -> None:
-        self.errors.append(FieldError(path, message, code))
-
-    def unknown_keys(self, members: Mapping[str, Any], allowed: tuple[str, ...], path: str) -> None:
-        for key in members:
-            if key not in allowed:
-                near = get_close_matches(key, allowed, 1, 0.5)
-                hint = f"did you mean {near[0]!r}?" if near else f"the keys here are {', '.join(allowed)}"
-                self.wrong(f"{path}.{key}" if path else key, f"is not known here; {hint}", "unknown_key")
 
     def fields(self, listed: Any, path: str, depth: int) -> None:
         if not isinstance(listed, list):

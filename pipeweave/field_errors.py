@@ -1,0 +1,47 @@
+"""Collecting everything that is wrong with a document, field by field, before refusing it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+from pipeweave.errors import FieldError, InvalidId
+from pipeweave.ids import check_name
+from pipeweave.references import json_type
+
+MOST_ERRORS = 100
+
+
+class FieldErrors:
+    """What is wrong so far; `errors` in the order in which it was found."""
+
+    def __init__(self) -> None:
+        self.errors: list[FieldError] = []
+
+    def wrong(self, path: str, message: str, code: str = "invalid", expected: str | None = None) -> None:
+        """Note one mistake."""
+        self.errors.append(FieldError(path, message, code, expected))
+
+    def unknown_keys(self, members: Iterable[str], allowed: tuple[str, ...], path: str) -> None:
+        """Note the keys that mean nothing here, with the nearest that does."""
+        for key in members:
+            if key not in allowed:
+                near = get_close_matches(key, allowed, 1, 0.5)
+                hint = f"did you mean {near[0]!r}?" if near else f"the keys here are {', '.join(allowed)}"
+                place = f"{path}.{key}" if path else key
+                self.wrong(place, f"is not known here; {hint}", "unknown_key", near[0] if near else None)
+
+    def name(self, text: Any, path: str) -> str:
+        """The text if it may be an id, else an empty one."""
+        if not isinstance(text, str):
+            self.wrong(
+                path, f"must be a text, not {json_type(text)} (put it in quotes)", "invalid_type", "string"
+            )
+            return ""
+        try:
+            return check_name(text, path)
+        except InvalidId as error:
+            hint = str(error.hint)
+            self.wrong(path, f"{text[:80]!r} is not a valid id: {hint}", "invalid_id", hint)
+            return ""

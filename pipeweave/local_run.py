@@ -1,0 +1,185 @@
+"""One run of a pipeline in this process: what `pipeweave.testing` is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from pipeweave import ids
+from pipeweave.calling import bind, encode, outcome_of
+from pipeweave.context import Context
+from pipeweave.errors import MapSourceInvalid, PipeWeaveError, TaskError
+from pipeweave.graph import Graph
+from pipeweave.limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
+from pipeweave.references import json_type, resolve
+from pipeweave.rules import (
+    FAIL_FAST,
+    FAILED,
+    PARTIAL_MERGE,
+    Decision,
+    Predecessor,
+    decide_step,
+    final_run_status,
+    follows_failure,
+    select_next,
+)
+from pipeweave.spec import PipelineSpec, StepSpec
+
+Function = Callable[..., Any]
+
+
+@dataclass(slots=True)
+class StepResult:
+    """What became of a step, or of one item of a map.
+
+    Attributes:
+        status: `completed`, `failed`, `skipped` or `cancelled`.
+        output: what it gave; a map gives the list of its items' outputs.
+        error: what it raised.
+        run_next: the successors it chose; None for all.
+        items: of a map, in order.
+    """
+
+    status: str
+    output: Any = None
+    error: BaseException | None = None
+    run_next: tuple[str, ...] | None = None
+    items: list[StepResult] = field(default_factory=list)
+    follows_failure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended.
+
+    Attributes:
+        status: `completed`, `partial` or `failed`.
+        steps: by step id, in the order in which they were decided.
+        output: of the last step; where the pipeline has several ends, their outputs by step id.
+    """
+
+    status: str
+    steps: Mapping[str, StepResult]
+    output: Any
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the first failed step raised."""
+        return next((step.error for step in self.steps.values() if step.error is not None), None)
+
+    def raise_error(self) -> RunResult:
+        """Raise what the first failed step raised, if one failed; else return the result."""
+        if self.error is not None:
+            raise self.error
+        return self
+
+
+class LocalRun:
+    """One run, step by step in topological order."""
+
+    def __init__(
+        self, spec: PipelineSpec, input: Any, functions: Mapping[str, Function], mode: str, tenant: str
+    ) -> None:
+        self.spec = spec
+        self.graph = Graph(spec)
+        self.input = input
+        self.functions = functions
+        self.mode = mode
+        self.tenant = tenant
+        self.id = ids.new_id()
+        self.count = 0
+        self.results: dict[str, StepResult] = {}
+
+    def to_end(self) -> RunResult:
+        for step_id in self.graph.order:
+            if self.mode == FAIL_FAST and any(each.status in FAILED for each in self.results.values()):
+                self.results[step_id] = StepResult("cancelled")
+            else:
+                self.results[step_id] = self.decide(self.spec.by_id[step_id])
+        outputs = {end: self.results[end].output for end in self.graph.ends}
+        output = next(iter(outputs.values())) if len(outputs) == 1 else outputs
+        status = final_run_status(self.mode, (each.status for each in self.results.values()))
+        return RunResult(status, self.results, output)
+
+    def decide(self, step: StepSpec) -> StepResult:
+        before = {id: self.predecessor(id) for id in self.graph.predecessors[step.id]}
+        if decide_step(self.mode, before, step.id) is Decision.SKIP:
+            return StepResult("skipped", follows_failure=follows_failure(before.values()))
+        return self.once(step) if step.map is None else self.mapped(step)
+
+    def predecessor(self, id: str) -> Predecessor:
+        result = self.results[id]
+        return Predecessor(result.status, result.run_next, result.follows_failure)
+
+    def upstream(self, step: StepSpec) -> dict[str, Any]:
+        before = self.graph.ancestors(step.id)
+        return {
+            id: each.output
+            for id, each in self.results.items()
+            if id in before and each.status == "completed"
+        }
+
+    def once(self, step: StepSpec, item: Any = None, index: int | None = None) -> StepResult:
+        upstream = self.upstream(step)
+        fn = self.functions[step.task]
+        try:
+            params = None
+            if step.params is not None:
+                params = resolve(step.params, input=self.input, steps=upstream, item=item, map_index=index)
+            outcome = outcome_of(fn(**bind(fn, self.context(step, params, upstream, item, index))))
+            chosen = select_next(outcome.run_next, self.graph.successors[step.id])
+        except Exception as error:
+            return StepResult("failed", error=error)
+        return StepResult("completed", orjson.loads(outcome.encoded), run_next=chosen)
+
+    def context(self, step: StepSpec, params: Any, upstream: Any, item: Any, index: int | None) -> Context:
+        self.count += 1
+        return Context(
+            run_id=ids.show(ids.RUN, self.id),
+            task_run_id=ids.show(ids.TASK_RUN, ids.task_run_id(self.id, self.count)),
+            task_id=step.task,
+            pipeline_id=self.spec.id,
+            step_id=step.id,
+            input=self.input if params is None else params,
+            params=params,
+            upstream=upstream,
+            item=item,
+            map_index=index,
+            map_name=step.map.name if step.map is not None else None,
+            tenant=self.tenant,
+        )
+
+    def mapped(self, step: StepSpec) -> StepResult:
+        try:
+            items = self.items(step)
+        except PipeWeaveError as error:
+            return StepResult("failed", error=error)
+        results: list[StepResult] = []
+        for index, item in enumerate(items):
+            results.append(self.once(step, item, index))
+            if results[-1].error is not None and self.mode == FAIL_FAST:
+                break
+        failed = [each for each in results if each.status == "failed"]
+        if failed and (self.mode != PARTIAL_MERGE or len(failed) == len(items)):
+            first = results.index(failed[0])
+            message = f"{len(failed)} of {len(items)} items failed, the first at index {first}"
+            failure = TaskError(message, code="MAP_ITEMS_FAILED", retryable=False)
+            failure.__cause__ = failed[0].error
+            return StepResult("failed", error=failure, items=results)
+        return StepResult("completed", [each.output for each in results], items=results)
+
+    def items(self, step: StepSpec) -> list[Any]:
+        assert step.map is not None
+        source = resolve(step.map.over, input=self.input, steps=self.upstream(step))
+        if not isinstance(source, list):
+            raise MapSourceInvalid(f"a map needs a list, there is {json_type(source)}")
+        if len(source) > MAX_MAP_ITEMS:
+            raise MapSourceInvalid(f"the list has {len(source)} items, a map takes at most {MAX_MAP_ITEMS}")
+        for index, item in enumerate(source):
+            size = len(encode(item))
+            if size > MAX_ITEM_BYTES:
+                raise MapSourceInvalid(f"item {index} has {size} bytes, an item has at most {MAX_ITEM_BYTES}")
+        return source
