@@ -1,10 +1,11 @@
 """What a run does next when some of its task runs became final.
 
-The story of one step: its task run completes; the same transaction looks at each successor. A successor with one
-predecessor is decided at once. A narrow join is decided with its row locked, so that of two transactions completing
-its last predecessors the second one sees the first. A wide join is not touched: a part of its chord is counted after
-the commit, and the message the last part sends comes back here as `check`. Deciding is pure (pipeweave/rules.py);
-this module reads the statuses, asks, and writes the answer through the verbs.
+The story of one step: its task run completes; the same transaction looks at each successor. A successor
+with one predecessor is decided at once. A narrow join is decided with its row locked, so that of two
+transactions completing its last predecessors the second one sees the first. A wide join is not touched: a
+part of its chord is counted after the commit, and the message the last part sends comes back here as
+`check`. Deciding is pure (pipeweave/rules.py); this module reads the statuses, asks, and writes the answer
+through the verbs.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Advance:
             self.queue = self.queue or each.queue
             if each.is_limited and each.kind != "map":
                 self.limited.add(each.task_id)
-        failed = next((each for each in finished if each.status in (T.FAILED, T.TIMEOUT)), None)
+        failed = next((each for each in finished if each.status.value in rules.FAILED), None)
         if failed is not None and self.run.failure_mode == rules.FAIL_FAST:
             self._fail_run(failed)
             return
@@ -163,7 +164,9 @@ class Advance:
             self.settle([finished])
 
     def _decide(self, joins: Sequence[int], known: Mapping[int, Predecessor]) -> dict[int, Decision]:
-        """Decide joins: from what this transaction knows, else with their rows locked and the statuses read."""
+        """Decide joins: from what this transaction knows, else with their rows locked and the statuses
+        read.
+        """
         plan = self.run.plan
         unknown = [j for j in joins if any(p not in known for p in plan.predecessors(j))]
         seen: Mapping[int, Predecessor] = known
@@ -202,7 +205,9 @@ class Advance:
         return skipped
 
     def _release(self, ordinals: Sequence[int]) -> None:
-        """Let steps go: maps are laid out, one step per finished one goes on here, the others get messages."""
+        """Let steps go: maps are laid out, one step per finished one goes on here, the others get
+        messages.
+        """
         plan = self.run.plan
         plain = [each for each in sorted(ordinals) if plan[each].step.map is None]
         along = plain[: self.room] if self.going is not None and not _feeds_gathered(self.run, plain) else []
@@ -288,7 +293,9 @@ class Advance:
         run_moves.finish(self.tx, self.run)
 
     def close(self) -> list[TaskRun]:
-        """Fill the limits this transaction touched; last, because their rows are locked last. What goes on here."""
+        """Fill the limits this transaction touched; last, because their rows are locked last. What goes
+        on here.
+        """
         if self.limited:
             limits.fill(self.tx, self.run.tenant, self.limited)
         return self.continued
@@ -316,7 +323,8 @@ def _feeds_gathered(run: RunHeader, ordinals: Sequence[int]) -> bool:
 
 _LOCK_STEPS = """
 SELECT t.id FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'pending' ORDER BY t.id FOR UPDATE
+WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'pending'
+ORDER BY t.id FOR UPDATE
 """
 _LOCK_RUN = "SELECT r.id FROM runs AS r WHERE r.id = :run_id AND r.finished_at IS NULL FOR UPDATE"
 
@@ -339,7 +347,9 @@ WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[]))
 
 
 def _read_predecessors(tx: Transaction, run: RunHeader, ordinals: Collection[int]) -> dict[int, Predecessor]:
-    """How these steps stand now: a statement of its own after the lock, so that it sees what the lock waited for."""
+    """How these steps stand now: a statement of its own after the lock, so that it sees what the lock
+    waited for.
+    """
     if not ordinals:
         return {}
     wanted = [ids.task_run_id(run.id, each) for each in ordinals]

@@ -8,7 +8,8 @@ from kombu import Queue
 from pipeweave.errors import InvalidSetting
 from pipeweave.settings import Settings
 
-# A run may take this long (s) before Redis forgets how many parts of its chords were counted; the tick heals those.
+# A run may take this long (s) before Redis forgets how many parts of its chords were counted; the tick
+# heals those.
 CHORD_LIFE_S = 7 * 24 * 3600
 
 # A publisher must never hang on a broker that does: 2 s at most, then the tick sends what was lost.

@@ -1,7 +1,8 @@
 """The one way to PostgreSQL: transactions with an after-commit line, and a separate pool for looking.
 
-Statements are SQL text with named parameters (`:name`); JSON goes in through `to_json` and comes out as Python
-values. Messages are sent from `after_commit`: rows first, then the message, never the other way round (DESIGN 5).
+Statements are SQL text with named parameters (`:name`); JSON goes in through `to_json` and comes out as
+Python values. Messages are sent from `after_commit`: rows first, then the message, never the other way
+round (DESIGN 5).
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class Transaction:
         self.outbox.extend(outgoing)
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Do this after the commit. An error there is logged: the rows are safe, the tick sends what was lost."""
+        """Do this after the commit. An error there is logged: the rows are safe, the tick sends what was
+        lost.
+        """
         self._after.append(action)
 
     def run_after_commit(self) -> None:
@@ -112,10 +115,9 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Commit what the block did, then run its after-commit actions; roll back when it raises."""
-        with _reachable():
-            with self._engine.begin() as connection:
-                tx = Transaction(connection, self._now(), self.values)
-                yield tx
+        with _reachable(), self._engine.begin() as connection:
+            tx = Transaction(connection, self._now(), self.values)
+            yield tx
         if tx.outbox and self.sender is not None:
             sender, outbox = self.sender, tx.outbox
             tx.after_commit(lambda: sender(outbox))
@@ -137,7 +139,9 @@ class Database:
 
     @property
     def values_or_raise(self) -> Values:
-        """Where this process puts inputs and outputs. Raises Unavailable when it was started without storage."""
+        """Where this process puts inputs and outputs. Raises Unavailable when it was started without
+        storage.
+        """
         if self.values is None:
             raise Unavailable("this process was started without storage", hint="set STORAGE_BACKENDS")
         return self.values

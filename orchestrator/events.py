@@ -14,7 +14,9 @@ from pipeweave.orchestrator.database import Transaction
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened: `type` is `noun.verb`, `data` what is needed to rebuild the state from events."""
+    """Something that happened: `type` is `noun.verb`, `data` what is needed to rebuild the state from
+    events.
+    """
 
     run_id: UUID
     type: str

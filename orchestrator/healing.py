@@ -1,4 +1,6 @@
-"""Finding what a crash or a wiped broker left behind: messages that never arrived, joins whose chord never fired."""
+"""Finding what a crash or a wiped broker left behind: messages that never arrived, joins whose chord
+never fired.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ def republish(tx: Transaction, canvas: Canvas, late: timedelta) -> int:
 _STALLED = """
 SELECT r.id, r.tenant_id FROM runs AS r
 WHERE r.status IN ('running', 'error_handling') AND r.created_at < :late
-  AND NOT EXISTS (SELECT 1 FROM task_runs AS t WHERE t.run_id = r.id AND t.status IN ('ready', 'queued', 'running'))
+  AND NOT EXISTS (SELECT 1 FROM task_runs AS t
+                  WHERE t.run_id = r.id AND t.status IN ('ready', 'queued', 'running'))
 ORDER BY r.id LIMIT :batch
 """
 
@@ -61,7 +64,9 @@ WHERE t.run_id = :run_id AND t.status IN ('pending', 'waiting') AND t.kind <> 'i
 
 
 def check_stalled(tx: Transaction, late: timedelta) -> int:
-    """Ask for every join of a run in which nothing moves: a chord that never fired is released by its check."""
+    """Ask for every join of a run in which nothing moves: a chord that never fired is released by its
+    check.
+    """
     count = 0
     for row in tx.execute(_STALLED, {"late": tx.now - late, "batch": BATCH}).all():
         run = run_header.load(tx, row.id)

@@ -1,8 +1,8 @@
 """Concurrency limits of tasks: exact, across all workers.
 
-A slot is a live row (queued, running or waiting), never a counter that could leak. Whoever changes the number of live
-rows of a limited task calls `fill`, last in its transaction: the task's row is the lock, and taking it last keeps
-every transaction in one lock order.
+A slot is a live row (queued, running or waiting), never a counter that could leak. Whoever changes the
+number of live rows of a limited task calls `fill`, last in its transaction: the task's row is the lock, and
+taking it last keeps every transaction in one lock order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ UNLIMITED_BATCH = 1_000
 
 
 def fill(tx: Transaction, tenant: str, tasks: Iterable[str]) -> None:
-    """Let ready task runs of these tasks go as far as their limits have room, best priority first, then oldest."""
+    """Let ready task runs of these tasks go as far as their limits have room, best priority first, then
+    oldest.
+    """
     for task in sorted(set(tasks)):
         limit = tx.execute(_LOCK, {"tenant": tenant, "task": task}).scalar_one()
         free = UNLIMITED_BATCH

@@ -1,6 +1,7 @@
 """Maps: a step laid out over a list that is known only when the run gets there.
 
-The map's own task run waits while its items run; it is the join of its items, and its output is theirs in order.
+The map's own task run waits while its items run; it is the join of its items, and its output is theirs in
+order.
 """
 
 from __future__ import annotations
@@ -34,10 +35,12 @@ class Ending:
 
 
 def lay_out(tx: Transaction, run: RunHeader, ordinal: int) -> list[TaskRun] | None:
-    """Write a task run for each item. None when the run is no longer open; an empty list when there is no item.
+    """Write a task run for each item. None when the run is no longer open; an empty list when there is no
+    item.
 
     Raises:
-        InvalidReference, MapSourceInvalid: what to map over is missing, no list, or beyond the documented caps;
+        InvalidReference, MapSourceInvalid: what to map over is missing, no list, or beyond the documented
+        caps;
             nothing was written.
     """
     items = _items(_source(tx, run, ordinal))
@@ -88,7 +91,9 @@ RETURNING task_run_count - :count + 1
 
 
 def _reserve(tx: Transaction, run_id: UUID, count: int) -> int | None:
-    """The first of `count` fresh ordinals. Takes the run's row, so that a cancel sees the items or prevents them."""
+    """The first of `count` fresh ordinals. Takes the run's row, so that a cancel sees the items or
+    prevents them.
+    """
     first: int | None = tx.execute(_RESERVE, {"id": run_id, "count": count}).scalar_one_or_none()
     if first is not None and first + count - 1 > MAX_TASK_RUNS_PER_RUN:
         tx.execute(_RESERVE, {"id": run_id, "count": -count})
@@ -101,7 +106,8 @@ INSERT INTO task_runs AS t (run_id, id, tenant_id, step_id, task_id, kind, map_i
     max_attempts, priority, queue, is_limited, code_version, code_hash, item, created_at, queued_at)
 SELECT p.run_id, i.id, p.tenant_id, p.step_id, p.task_id, 'item', i.place - 1, :parent,
     CASE WHEN p.is_limited THEN 'ready' ELSE 'queued' END,
-    p.max_attempts, p.priority, p.queue, p.is_limited, p.code_version, p.code_hash, CAST(i.item AS jsonb), :now, :now
+    p.max_attempts, p.priority, p.queue, p.is_limited, p.code_version, p.code_hash, CAST(i.item AS jsonb),
+    :now, :now
 FROM task_runs AS p,
      unnest(CAST(:ids AS uuid[]), CAST(:items AS text[])) WITH ORDINALITY AS i(id, item, place)
 WHERE p.run_id = :run_id AND p.id = :parent_id
@@ -149,10 +155,9 @@ def _insert(tx: Transaction, run: RunHeader, ordinal: int, first: int, items: li
 _counts: OrderedDict[tuple[UUID, int], int] = OrderedDict()
 CACHED_COUNTS = 1_000
 
-_PARENT = """
-SELECT t.id, t.run_id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.map_index, t.map_parent, t.item,
-    t.priority, t.queue, t.is_limited, t.code_version, t.code_hash, t.map_first, t.map_count
-FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id
+_PARENT = f"""
+SELECT {task_runs.COLUMNS}, t.map_first, t.map_count FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.id = :id
 """
 
 
@@ -181,7 +186,7 @@ def lock(tx: Transaction, run_id: UUID, ordinal: int) -> TaskStatus | None:
 def as_task_run(tx: Transaction, run_id: UUID, ordinal: int) -> TaskRun:
     """A map's own task run."""
     row = _parent(tx, run_id, ordinal)
-    return TaskRun(*row[:5], TaskStatus(row[5]), *row[6:15])
+    return task_runs.of_row(row)
 
 
 _OPEN = """

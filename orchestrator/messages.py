@@ -1,7 +1,7 @@
 """From a transaction's outbox to messages (pure).
 
-Task runs of one step and cause go out several to a message, because work is small and messages are not: a chunk. The
-chunks of a wide fan-out, or of a map, are the parts of its chord.
+Task runs of one step and cause go out several to a message, because work is small and messages are not: a
+chunk. The chunks of a wide fan-out, or of a map, are the parts of its chord.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""What a transaction sends once it is durable. Messages carry ids and an attempt number, nothing else (DESIGN 5)."""
+"""What a transaction sends once it is durable. Messages carry ids and an attempt number, nothing else
+(DESIGN 5).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from uuid import UUID
 
-# A message whose completions nobody counts: a repeated attempt, or what a long message gave back. When its task
-# runs end, it asks PostgreSQL whether the join may go (a join message) instead of counting a part.
+# A message whose completions nobody counts: a repeated attempt, or what a long message gave back. When its
+# task runs end, it asks PostgreSQL whether the join may go (a join message) instead of counting a part.
 UNCOUNTED = -1
 
 
@@ -27,7 +29,9 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Chord:
-    """A join whose parts are counted in Redis; `members` count on their own, messages are added when they are made."""
+    """A join whose parts are counted in Redis; `members` count on their own, messages are added when
+    they are made.
+    """
 
     run_id: UUID
     join: int
@@ -36,7 +40,9 @@ class Chord:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a chord is done: a message's (`message` is its index) or a predecessor's own (its ordinal)."""
+    """One part of a chord is done: a message's (`message` is its index) or a predecessor's own (its
+    ordinal).
+    """
 
     run_id: UUID
     join: int

@@ -1,4 +1,6 @@
-"""Reading what went in and what came out: the run's input, the outputs of steps, of maps in their items' order."""
+"""Reading what went in and what came out: the run's input, the outputs of steps, of maps in their items'
+order.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,9 @@ def ensure(tx: Transaction, now: datetime, months_ahead: int = MONTHS_AHEAD) -> 
     A default partition catches ids outside every month, so that an insert never fails for want of one.
     """
     made = []
-    existing = {row[0] for row in tx.execute("SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r'")}
+    existing = {
+        row[0] for row in tx.execute("SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r'")
+    }
     for table in PARTITIONED:
         for name, bounds in _partitions(table, now, months_ahead):
             if name not in existing:

@@ -1,7 +1,8 @@
 """A pipeline version as the orchestrator reads it: steps by ordinal, and how each join is released.
 
-Pure, and compiled once per process and version. Ordinals number the steps from 1 in document order; they are the
-last bits of the ids of the steps' task runs. Ordinal 0 stands for the end of the run: a join of all end steps.
+Pure, and compiled once per process and version. Ordinals number the steps from 1 in document order; they
+are the last bits of the ids of the steps' task runs. Ordinal 0 stands for the end of the run: a join of all
+end steps.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from pipeweave.spec import PipelineSpec, StepSpec
 # The end of the run, as if it were a step.
 END = 0
 
-# Joins with this many predecessors and more travel as chords (DESIGN 5): a row that every predecessor would lock
-# becomes the narrowest point of a run, a counter in Redis does not.
+# Joins with this many predecessors and more travel as chords (DESIGN 5): a row that every predecessor would
+# lock becomes the narrowest point of a run, a counter in Redis does not.
 WIDE = 8
 
 

@@ -15,6 +15,7 @@ from pipeweave.orchestrator.queries_registry import (
     tasks,
 )
 from pipeweave.orchestrator.queries_runs import run, run_events, run_list, run_task_runs
+from pipeweave.orchestrator.queries_steps import run_steps
 from pipeweave.orchestrator.queries_task_runs import task_run
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "run",
     "run_events",
     "run_list",
+    "run_steps",
     "run_task_runs",
     "service",
     "services",

@@ -271,9 +271,9 @@ def _orphan(tx: Transaction, tenant: str, registration: Registration) -> list[st
 
 def _cancel_open(tx: Transaction, tenant: str, task_ids: Collection[str], reason: str) -> None:
     # Here, because creating task runs in turn needs the registry.
-    from pipeweave.orchestrator import task_runs
+    from pipeweave.orchestrator import orphans
 
-    task_runs.cancel_orphans(tx, tenant, list(task_ids), reason)
+    orphans.cancel(tx, tenant, list(task_ids), reason)
 
 
 # --- tasks ------------------------------------------------------------------------------------------------

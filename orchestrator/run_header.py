@@ -33,7 +33,8 @@ class RunHeader:
 
 
 _HEADER = """
-SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mode, r.priority, r.input, r.input_path,
+SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mode, r.priority, r.input,
+       r.input_path,
        CASE WHEN r.pipeline_id IS NULL THEN
            (SELECT t.task_id FROM task_runs AS t WHERE t.run_id = r.id LIMIT 1) END AS task_id
 FROM runs AS r WHERE r.id = :id
@@ -47,10 +48,11 @@ def load(tx: Transaction, run_id: UUID) -> RunHeader | None:
     """The run's header; None when there is no such run (its history was dropped, the message stayed)."""
     found = _headers.get(run_id)
     if found is None:
-        row = tx.execute(_HEADER, {"id": run_id}).one_or_none()
+        row: Any = tx.execute(_HEADER, {"id": run_id}).one_or_none()
         if row is None:
             return None
-        found = RunHeader(*row[:8], plan=_plan(tx, row))
+        fixed: list[Any] = list(row[:8])
+        found = RunHeader(*fixed, _plan(tx, row))
         _headers[run_id] = found
         if len(_headers) > CACHED_RUNS:
             _headers.popitem(last=False)

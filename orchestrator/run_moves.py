@@ -52,7 +52,8 @@ def finish(tx: Transaction, run: RunHeader) -> bool:
     if run.failure_mode == rules.FAIL_FAST:
         # A failure would have ended the run at once, so that nothing needs counting here.
         return _move(tx, run.id, RunStatus.COMPLETED)
-    counts = dict(tx.execute(_STATUSES, {"run_id": run.id}).tuples().all())
+    rows: list[Any] = list(tx.execute(_STATUSES, {"run_id": run.id}))
+    counts: dict[str, int] = {row[0]: row[1] for row in rows}
     status = RunStatus(rules.final_run_status(run.failure_mode, counts))
     failed = sum(counts.get(each, 0) for each in rules.FAILED)
     error = {"code": "STEP_FAILED", "message": f"{failed:,} task runs failed"} if failed else None

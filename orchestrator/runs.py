@@ -40,7 +40,9 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class CreatedRun:
-    """A run that was accepted. `created` is False when its run token had been used for the same input before."""
+    """A run that was accepted. `created` is False when its run token had been used for the same input
+    before.
+    """
 
     id: UUID
     pipeline_id: str
@@ -137,10 +139,10 @@ def checked_priority(priority: int | None) -> int | None:
 # --- writing a run ----------------------------------------------------------------------------------------
 
 _INSERT_RUN = """
-INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input, input_path,
-    input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at)
-VALUES (:id, :tenant, :pipeline_id, :version, 'running', :failure_mode, :priority, CAST(:input AS jsonb), :path,
-    :size, :hash, :run_token, CAST(:metadata AS jsonb), :count, :now, :now)
+INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
+    input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at)
+VALUES (:id, :tenant, :pipeline_id, :version, 'running', :failure_mode, :priority, CAST(:input AS jsonb),
+    :path, :size, :hash, :run_token, CAST(:metadata AS jsonb), :count, :now, :now)
 """
 
 _INSERT_STEPS = """
@@ -148,8 +150,9 @@ INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, ma
     is_limited, code_version, code_hash, created_at, queued_at)
 SELECT :run_id, s.id, :tenant, s.step_id, s.task_id, s.kind, s.status, s.max_attempts, s.priority, s.queue,
     s.is_limited, s.code_version, s.code_hash, :now, CASE WHEN s.status = 'pending' THEN NULL ELSE :now END
-FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS s(id uuid, step_id text, task_id text, kind text, status text,
-    max_attempts integer, priority integer, queue text, is_limited boolean, code_version integer, code_hash text)
+FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS s(id uuid, step_id text, task_id text, kind text,
+    status text, max_attempts integer, priority integer, queue text, is_limited boolean, code_version integer, code_hash
+    text)
 """
 
 

@@ -1,7 +1,7 @@
 """The two state machines, as data: which status may follow which.
 
-`docs/state-machine.md` is the picture of these tables; a test keeps them equal. The only code that writes a status
-is `_move` in task_runs.py and runs.py, and it takes its guard from here.
+`docs/state-machine.md` is the picture of these tables; a test keeps them equal. The only code that writes a
+status is `_move` in task_runs.py and runs.py, and it takes its guard from here.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
 TASK_MOVES: dict[TaskStatus, frozenset[TaskStatus]] = {
     # Straight to running: the worker that completed the only predecessor goes on with it (DESIGN 5).
     # To waiting: the step is a map and its items were just laid out. To failed: it could not be laid out.
-    T.PENDING: frozenset({T.READY, T.QUEUED, T.RUNNING, T.WAITING, T.COMPLETED, T.FAILED, T.CANCELLED, T.SKIPPED}),
+    T.PENDING: frozenset(
+        {T.READY, T.QUEUED, T.RUNNING, T.WAITING, T.COMPLETED, T.FAILED, T.CANCELLED, T.SKIPPED}
+    ),
     T.READY: frozenset({T.QUEUED, T.RUNNING, T.CANCELLED, T.SKIPPED}),
     T.QUEUED: frozenset({T.READY, T.RUNNING, T.FAILED, T.CANCELLED, T.SKIPPED}),
     T.RUNNING: frozenset(

@@ -1,8 +1,8 @@
 """Task-run verbs. Each is one guarded UPDATE: it moves the rows that may move and says which did.
 
-A late worker, a doubled message and a racing cancel all end the same way: the row does not change and is not in the
-answer. The guard is always id, attempt and the statuses that `states.py` allows; nothing else writes a status.
-Verbs take many rows of one run at once, because work is small and statements are not.
+A late worker, a doubled message and a racing cancel all end the same way: the row does not change and is
+not in the answer. The guard is always id, attempt and the statuses that `states.py` allows; nothing else
+writes a status. Verbs take many rows of one run at once, because work is small and statements are not.
 """
 
 from __future__ import annotations
@@ -59,12 +59,19 @@ class Completion:
     selected_next: tuple[str, ...] | None = None
 
 
-_COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.map_index, t.map_parent, t.item,
-t.priority, t.queue, t.is_limited, t.code_version, t.code_hash"""
+COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.map_index, t.map_parent,
+t.item, t.priority, t.queue, t.is_limited, t.code_version, t.code_hash"""
 
 
 def _read(rows: Iterable[Any]) -> list[TaskRun]:
-    return sorted((TaskRun(*row[:5], TaskStatus(row[5]), *row[6:]) for row in rows), key=lambda each: each.id)
+    return sorted(map(of_row, rows), key=lambda each: each.id)
+
+
+def of_row(row: Any) -> TaskRun:
+    """The task run of a row that starts with COLUMNS."""
+    values = list(row[:15])
+    values[5] = TaskStatus(values[5])
+    return TaskRun(*values)
 
 
 def _move(
@@ -80,7 +87,7 @@ def _move(
     statement = f"""
         UPDATE task_runs AS t SET status = '{to.value}'{changes} {source}
         WHERE t.run_id = :run_id AND t.status = ANY(CAST(:before AS text[])) AND {where}
-        RETURNING {_COLUMNS}"""
+        RETURNING {COLUMNS}"""
     guard = {"run_id": run_id, "before": list(states.task_before(to)), "now": tx.now}
     return _read(tx.execute(statement, guard | parameters))
 
@@ -103,8 +110,8 @@ def release(
 ) -> list[TaskRun]:
     """Let steps go whose predecessors are final.
 
-    One of `continued` whose queue is this worker's becomes `running` at once; of the others, those of a limited
-    task become `ready` (the limit decides) and the rest `queued`: they need a message.
+    One of `continued` whose queue is this worker's becomes `running` at once; of the others, those of a
+    limited task become `ready` (the limit decides) and the rest `queued`: they need a message.
     """
     left = _ids(run_id, ordinals)
     released: list[TaskRun] = []
@@ -155,7 +162,9 @@ def dispatch_ready(tx: Transaction, which: Sequence[tuple[UUID, UUID]]) -> list[
 def start(
     tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, *, worker: str
 ) -> list[TaskRun]:
-    """Claim task runs for this worker. Those that a doubled message, a cancel or another worker took are left out."""
+    """Claim task runs for this worker. Those that a doubled message, a cancel or another worker took are
+    left out.
+    """
     if not ordinals:
         return []
     started = _move(
@@ -163,7 +172,8 @@ def start(
         run_id,
         T.RUNNING,
         ", worker = :worker, started_at = :now, heartbeat_at = :now",
-        # A pending row is not startable here: only the transaction that saw its predecessors final may start it.
+        # A pending row is not startable here: only the transaction that saw its predecessors final may
+        # start it.
         "t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt AND t.status = 'queued'",
         {"ids": _ids(run_id, ordinals), "attempt": attempt, "worker": worker},
     )
@@ -188,7 +198,7 @@ def give_back(tx: Transaction, task_runs: Sequence[TaskRun]) -> list[TaskRun]:
 
 
 _QUEUED = f"""
-SELECT {_COLUMNS} FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[]))
+SELECT {COLUMNS} FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[]))
 AND t.attempt = :attempt AND t.status = 'queued'
 """
 
@@ -221,8 +231,8 @@ def progress(tx: Transaction, task_run: TaskRun, percent: float, message: str | 
 
 # --- the end of an attempt --------------------------------------------------------------------------------
 
-_OUTPUTS = """FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, output jsonb, path text,
-    size integer, hash text, next jsonb)"""
+_OUTPUTS = """FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, output jsonb,
+    path text, size integer, hash text, next jsonb)"""
 
 
 def complete(tx: Transaction, completions: Sequence[Completion]) -> list[TaskRun]:
@@ -234,8 +244,8 @@ def complete(tx: Transaction, completions: Sequence[Completion]) -> list[TaskRun
         tx,
         completions[0].task_run.run_id,
         T.COMPLETED,
-        """, finished_at = :now, output = o.output, output_path = o.path, output_size = o.size, output_hash = o.hash,
-        selected_next = CASE WHEN o.next IS NULL THEN NULL
+        """, finished_at = :now, output = o.output, output_path = o.path, output_size = o.size, output_hash
+        = o.hash, selected_next = CASE WHEN o.next IS NULL THEN NULL
                              ELSE ARRAY(SELECT jsonb_array_elements_text(o.next)) END""",
         "t.id = o.id AND t.attempt = o.attempt AND t.status = 'running'",
         {"rows": f"[{rows}]"},
@@ -269,9 +279,11 @@ def _completed(task_run: TaskRun, completion: Completion) -> Event:
 
 
 _ARCHIVE = """
-INSERT INTO attempts (run_id, task_run_id, number, status, worker, code_version, error, error_code, started_at,
+INSERT INTO attempts (run_id, task_run_id, number, status, worker, code_version, error, error_code,
+                      started_at,
                       finished_at)
-SELECT t.run_id, t.id, t.attempt, t.status, t.worker, t.code_version, t.error, t.error_code, t.started_at, :now
+SELECT t.run_id, t.id, t.attempt, t.status, t.worker, t.code_version, t.error, t.error_code, t.started_at,
+       :now
 FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id
 """
 
@@ -325,32 +337,27 @@ def skip(tx: Transaction, run_id: UUID, ordinals: Sequence[int], *, code: str | 
     return skipped
 
 
+def cancel_tasks(
+    tx: Transaction, run_id: UUID, task_ids: Sequence[str], *, code: str, message: str
+) -> list[TaskRun]:
+    """Cancel the task runs of these tasks that have not started. What runs goes on to its end."""
+    where = "t.task_id = ANY(CAST(:task_ids AS text[])) AND t.status IN ('pending', 'ready', 'queued')"
+    return _cancel(tx, run_id, where, {"task_ids": list(task_ids)}, code, message)
+
+
 def cancel_all(tx: Transaction, run_id: UUID, *, code: str, message: str) -> list[TaskRun]:
     """Cancel every open task run of a run. Attempts under way are fenced: their outcome will find no row."""
-    cancelled = _move(
-        tx,
-        run_id,
-        T.CANCELLED,
-        ", finished_at = :now, error = CAST(:error AS jsonb), error_code = :code",
-        "true",
-        {"error": orjson.dumps({"code": code, "message": message}).decode(), "code": code},
-    )
+    return _cancel(tx, run_id, "true", {}, code, message)
+
+
+def _cancel(
+    tx: Transaction, run_id: UUID, where: str, which: dict[str, Any], code: str, message: str
+) -> list[TaskRun]:
+    error = orjson.dumps({"code": code, "message": message}).decode()
+    changes = ", finished_at = :now, error = CAST(:error AS jsonb), error_code = :code"
+    cancelled = _move(tx, run_id, T.CANCELLED, changes, where, {"error": error, "code": code} | which)
     append(tx, together("task_runs.cancelled", cancelled, errorCode=code))
     return cancelled
-
-
-_ORPHANS = """
-SELECT t.run_id, t.id FROM task_runs AS t JOIN runs AS r ON r.id = t.run_id
-WHERE r.status IN ('pending', 'running', 'error_handling') AND t.tenant_id = :tenant
-  AND t.task_id = ANY(CAST(:task_ids AS text[])) AND t.status IN ('pending', 'ready', 'queued')
-ORDER BY t.id
-"""
-
-
-def orphans(tx: Transaction, tenant: str, task_ids: Sequence[str]) -> list[UUID]:
-    """The runs in which a task run of one of these tasks has not started yet."""
-    rows = tx.execute(_ORPHANS, {"tenant": tenant, "task_ids": list(task_ids)})
-    return sorted({row.run_id for row in rows})
 
 
 # --- maps -------------------------------------------------------------------------------------------------

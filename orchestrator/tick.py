@@ -1,7 +1,7 @@
 """The tick: a bounded pass over what may have been lost, every POLL_INTERVAL_MS (DESIGN 5).
 
-It is the safety net, not the engine: in a healthy deployment it finds nothing to do. Several beats may run it; the
-advisory lock lets one act at a time, and every act is guarded, so that two would be harmless.
+It is the safety net, not the engine: in a healthy deployment it finds nothing to do. Several beats may run
+it; the advisory lock lets one act at a time, and every act is guarded, so that two would be harmless.
 """
 
 from __future__ import annotations
@@ -64,8 +64,10 @@ _READY = "SELECT DISTINCT t.tenant_id, t.task_id FROM task_runs AS t WHERE t.sta
 
 
 def _fill_limits(tx: Transaction) -> int:
-    """A task whose limit was raised, or whose finishing worker died before it filled the limit, goes on here."""
-    waiting = tx.execute(_READY).tuples().all()
-    for tenant, task in waiting:
-        limits.fill(tx, tenant, [task])
+    """A task whose limit was raised, or whose finishing worker died before it filled the limit, goes on
+    here.
+    """
+    waiting = tx.execute(_READY).all()
+    for row in waiting:
+        limits.fill(tx, row.tenant_id, [row.task_id])
     return len(waiting)

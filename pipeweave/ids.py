@@ -1,8 +1,8 @@
 """Ids: UUIDv7 inside, TypeIDs (`prun_…`) at the edge.
 
-A run's id is a UUIDv7 whose last 24 bits are zero; the ids of its task runs are the same UUID with the task run's
-ordinal in those bits. So the run of a task run, and with it the partition that holds both, is known from the id
-alone (docs/decisions/0004-ids.md).
+A run's id is a UUIDv7 whose last 24 bits are zero; the ids of its task runs are the same UUID with the task
+run's ordinal in those bits. So the run of a task run, and with it the partition that holds both, is known
+from the id alone (docs/decisions/0004-ids.md).
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def read(prefix: str, text: str) -> UUID:
     """
     head, _, tail = text.rpartition("_")
     if head != prefix or len(tail) != 26 or not set(tail) <= _VALUES.keys() or tail[0] > "7":
-        raise NotFound(f"there is no {text!r}", hint=f"ids of this kind look like {prefix}_01jd…", id=text[:200])
+        raise NotFound(
+            f"there is no {text!r}", hint=f"ids of this kind look like {prefix}_01jd…", id=text[:200]
+        )
     number = 0
     for letter in tail:
         number = number << 5 | _VALUES[letter]

@@ -15,7 +15,7 @@ from pipeweave.orchestrator.deployment import Deployment
 log = logging.getLogger(__name__)
 
 
-class TickScheduler(Scheduler):  # type: ignore[misc]
+class TickScheduler(Scheduler):
     """Celery's scheduler with our tick in its loop."""
 
     deployment: ClassVar[Deployment]

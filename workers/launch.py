@@ -26,7 +26,8 @@ from pipeweave.workers.tasks import define
 
 log = logging.getLogger(__name__)
 
-# A child runs one call at a time; the second connection serves what the call itself asks for (progress, upstream).
+# A child runs one call at a time; the second connection serves what the call itself asks for (progress,
+# upstream).
 CHILD_CONNECTIONS = 2
 
 
@@ -71,6 +72,7 @@ def run_worker(
     with Alive(deployment.database, settings.tenant, start, worker_id) as alive:
         app.worker_main(
             [
+                "--quiet",
                 "worker",
                 f"--hostname={node}",
                 f"--concurrency={concurrency}",
@@ -112,7 +114,7 @@ def run_beat(settings: Settings) -> None:
     app = make_celery(settings)
     TickScheduler.deployment = Deployment.open(settings, pool_size=1)
     beat = app.Beat(
-        scheduler_cls=TickScheduler,
+        scheduler_cls="pipeweave.workers.beat:TickScheduler",
         loglevel=logs.celery_level(settings.log_level),
         pidfile=None,
         schedule=os.devnull,

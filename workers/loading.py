@@ -37,7 +37,8 @@ class Loaded:
 
 
 def load(apps: Iterable[str]) -> Loaded:
-    """Import what `--app` names: a module (`shop.tasks`), a file (`tasks.py`, `nightly.yaml`) or a folder of those.
+    """Import what `--app` names: a module (`shop.tasks`), a file (`tasks.py`, `nightly.yaml`) or a folder
+    of those.
 
     Raises:
         InvalidInput: one cannot be imported, or there is no task in any of them.
@@ -89,7 +90,9 @@ def _load(app: str) -> list[PipelineSpec]:
 
 
 def _load_folder(folder: Path) -> list[PipelineSpec]:
-    """Every `*.py` (not those starting with _ or test) and every pipeline document, in the order of their names."""
+    """Every `*.py` (not those starting with _ or test) and every pipeline document, in the order of
+    their names.
+    """
     documents: list[PipelineSpec] = []
     if str(folder.resolve()) not in sys.path:
         sys.path.insert(0, str(folder.resolve()))

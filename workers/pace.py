@@ -1,4 +1,6 @@
-"""How long this process's calls take, so that many quick ones share a transaction and slow ones do not wait."""
+"""How long this process's calls take, so that many quick ones share a transaction and slow ones do not
+wait.
+"""
 
 from __future__ import annotations
 

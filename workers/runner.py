@@ -1,7 +1,7 @@
 """One message as a line of small steps: claim, call, store, go on.
 
-A turn is one transaction: it stores what the last calls gave, releases what waited for them and claims what comes
-next, so that a chain pays one commit per step and a chunk of small task runs one commit for many.
+A turn is one transaction: it stores what the last calls gave, releases what waited for them and claims what
+comes next, so that a chain pays one commit per step and a chunk of small task runs one commit for many.
 """
 
 from __future__ import annotations
@@ -149,7 +149,9 @@ class Runner:
         work.left.clear()
 
     def _count(self, work: Work, was_claimed: bool) -> None:
-        """This message is one part of its joins. A doubled message counts nothing; it asks PostgreSQL instead."""
+        """This message is one part of its joins. A doubled message counts nothing; it asks PostgreSQL
+        instead.
+        """
         if work.joins and was_claimed:
             self._publish([Part(work.run.id, join, self.queue, message=work.part) for join in work.joins])
         elif work.joins:

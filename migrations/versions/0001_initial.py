@@ -3,12 +3,13 @@
 A map of what follows:
   who           tenants, access_tokens
   what          services, tasks, task_code_history, pipelines, pipeline_versions, schedules
-  history       runs, task_runs, attempts, events: partitioned by range of the run id, which is a UUIDv7 and so
-                ordered by time; retention drops partitions (orchestrator/partitions.py makes them)
+  history       runs, task_runs, attempts, events: partitioned by range of the run id, which is a UUIDv7 and
+                so ordered by time; retention drops partitions (orchestrator/partitions.py makes them)
   kept by hand  dead_letters, run_tokens, idempotency_claims
   the machine   workers, orchestrator_state
 
-The tables refuse nonsense: CHECK constraints tie a final status to `finished_at`, a running one to `started_at`.
+The tables refuse nonsense: CHECK constraints tie a final status to `finished_at`, a running one to
+`started_at`.
 """
 
 from alembic import op
@@ -180,8 +181,9 @@ CREATE TABLE task_runs (
     map_parent        integer,           -- ordinal of the map an item belongs to
     map_first         integer,           -- ordinal of a map's first item
     map_count         integer CHECK (map_count >= 0),
-    status            text NOT NULL CHECK (status IN ('pending', 'ready', 'queued', 'running', 'waiting',
-                                                      'completed', 'failed', 'timeout', 'cancelled', 'skipped')),
+    status            text NOT NULL CHECK (status IN
+                          ('pending', 'ready', 'queued', 'running', 'waiting',
+                           'completed', 'failed', 'timeout', 'cancelled', 'skipped')),
     attempt           integer NOT NULL DEFAULT 1 CHECK (attempt >= 1),
     max_attempts      integer NOT NULL CHECK (max_attempts >= 1),
     priority          integer NOT NULL,
@@ -210,7 +212,8 @@ CREATE TABLE task_runs (
     PRIMARY KEY (run_id, id),
     CHECK ((kind = 'item') = (map_index IS NOT NULL)),
     CHECK ((kind = 'item') = (map_parent IS NOT NULL)),
-    CHECK ((status IN ('completed', 'failed', 'timeout', 'cancelled', 'skipped')) = (finished_at IS NOT NULL)),
+    CHECK ((status IN ('completed', 'failed', 'timeout', 'cancelled', 'skipped'))
+           = (finished_at IS NOT NULL)),
     CHECK (status <> 'queued' OR queued_at IS NOT NULL),
     CHECK (status <> 'running' OR (started_at IS NOT NULL AND worker IS NOT NULL)),
     CHECK (status NOT IN ('failed', 'timeout') OR error_code IS NOT NULL),

@@ -1,0 +1,30 @@
+"""Task runs whose task was removed by a new version of its service: they are cancelled and say why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeweave.orchestrator import run_header, task_runs
+from pipeweave.orchestrator.advance import Advance
+from pipeweave.orchestrator.database import Transaction
+
+CODE = "TASK_REMOVED"
+
+# Through the active runs, which are few, not through history.
+_RUNS = """
+SELECT DISTINCT r.id FROM runs AS r JOIN task_runs AS t ON t.run_id = r.id
+WHERE r.status IN ('pending', 'running', 'error_handling') AND r.tenant_id = :tenant
+  AND t.task_id = ANY(CAST(:task_ids AS text[])) AND t.status IN ('pending', 'ready', 'queued')
+ORDER BY r.id
+"""
+
+
+def cancel(tx: Transaction, tenant: str, task_ids: Sequence[str], reason: str) -> None:
+    """Cancel what has not started of these tasks; a run that needs it follows its failure mode."""
+    for run_id in tx.execute(_RUNS, {"tenant": tenant, "task_ids": list(task_ids)}).scalars().all():
+        run = run_header.load(tx, run_id)
+        if run is None:
+            continue
+        advance = Advance(tx, run)
+        advance.settle(task_runs.cancel_tasks(tx, run_id, task_ids, code=CODE, message=reason))
+        advance.close()

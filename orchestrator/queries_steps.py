@@ -1,0 +1,62 @@
+"""How far each step of a run is: its own task run, and for a map the sum of its items."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.limits import MAX_STEPS
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.paging import Document
+from pipeweave.orchestrator.queries_shape import duration_ms, iso, task_run_id
+from pipeweave.orchestrator.states import FINAL_TASK
+
+# Steps have the lowest ordinals of a run: the bound keeps a run's items from being looked at.
+_STEPS = """
+SELECT t.id, t.step_id, t.task_id, t.kind, t.status, t.map_count, t.error_code, t.started_at, t.finished_at
+FROM task_runs AS t WHERE t.run_id = :id AND t.id <= :last AND t.kind <> 'item' ORDER BY t.id
+"""
+
+_ITEMS = """
+SELECT t.map_parent, count(*) FILTER (WHERE t.finished_at IS NOT NULL) AS done,
+       count(*) FILTER (WHERE t.status IN ('failed', 'timeout')) AS failed
+FROM task_runs AS t WHERE t.run_id = :id AND t.kind = 'item' GROUP BY t.map_parent
+"""
+
+
+def run_steps(tx: Transaction, id: UUID, run: Document) -> list[Document]:
+    """The steps of a run in document order, each {id, status, done, total, failed, …}; a map counts its items.
+
+    Args:
+        run: the run's document, from `queries_runs.run`, which has checked whose it is.
+    """
+    last = ids.task_run_id(id, MAX_STEPS)
+    rows = tx.execute(_STEPS, {"id": id, "last": last}).all()
+    items: dict[int, Any] = {}
+    if run["taskRunCount"] > len(rows):
+        items = {each.map_parent: each for each in tx.execute(_ITEMS, {"id": id})}
+    return [_step(row, items.get(ids.ordinal_of(row.id))) for row in rows]
+
+
+def _step(row: Any, items: Any) -> Document:
+    if row.kind == "map":
+        total = row.map_count or 0
+        done, failed = (items.done, items.failed) if items else (0, 0)
+    else:
+        total, done = 1, int(row.status in FINAL_TASK)
+        failed = int(row.status in ("failed", "timeout"))
+    return {
+        "id": row.step_id,
+        "taskId": row.task_id,
+        "taskRunId": task_run_id(row.id),
+        "kind": row.kind,
+        "status": row.status,
+        "done": done,
+        "total": total,
+        "failed": failed,
+        "errorCode": row.error_code,
+        "startedAt": iso(row.started_at),
+        "finishedAt": iso(row.finished_at),
+        "durationMs": duration_ms(row.started_at, row.finished_at),
+    }
