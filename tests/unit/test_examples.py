@@ -1,0 +1,57 @@
+"""The examples run, and the program in the README is one of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from pipeweave.pipeline import derive, load_documents
+from pipeweave.task import collect
+from pipeweave.testing import run_pipeline
+
+ROOT = Path(__file__).parents[2]
+
+
+def example(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / f"examples/{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_program_in_the_readme_is_the_example() -> None:
+    program = re.search(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert program
+    assert program[1] == (ROOT / "examples/lines.py").read_text()
+
+
+def test_the_program_in_the_readme_counts_lines(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("a = 1\n")
+    (tmp_path / "two.py").write_text("b = 1\nc = 2\n")
+    result = run_pipeline(example("lines").lines_of_code, input={"folder": str(tmp_path)})
+    assert (result.status, result.output) == ("completed", {"files": 2, "lines": 3})
+
+
+@pytest.mark.parametrize(
+    ("amount", "way", "other"), [(20, "charged", "ask_a_person"), (2000, "approved", "charge_card")]
+)
+def test_an_order_goes_the_way_its_amount_says(amount: int, way: str, other: str) -> None:
+    tasks = collect(example("orders"))
+    (spec,) = derive(task.spec for task in tasks.values())
+    result = run_pipeline(spec, input={"amount": amount}, tasks=tasks)
+    assert result.status == "completed"
+    assert result.steps["send_receipt"].output == way
+    assert result.steps[other].status == "skipped"
+
+
+def test_the_order_document_uses_the_same_tasks() -> None:
+    (spec,) = load_documents(ROOT / "examples/orders.yaml")
+    result = run_pipeline(spec, input={"amount": 20, "orderId": "o-1"}, tasks=collect(example("orders")))
+    assert result.steps["charge_card"].output == "charge 20"
+    assert result.steps["ask_a_person"].status == "skipped"
+    assert result.steps["done"].output == "order o-1 is done"
