@@ -26,7 +26,7 @@ FROM task_runs AS t WHERE t.run_id = :id AND t.kind = 'item' GROUP BY t.map_pare
 
 
 def run_steps(tx: Transaction, id: UUID, run: Document) -> list[Document]:
-    """The steps of a run in document order, each {id, status, done, total, failed, …}; a map counts its items.
+    """The steps of a run in document order: {id, status, done, total, failed, …}; a map counts its items.
 
     Args:
         run: the run's document, from `queries_runs.run`, which has checked whose it is.
