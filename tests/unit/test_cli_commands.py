@@ -1,0 +1,299 @@
+"""The command line as a user meets it: what it prints where, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from answering import Served
+from click.testing import CliRunner, Result
+
+from pipeweave import errors
+from pipeweave.cli import COMMANDS, main
+from pipeweave.ids import RUN, new_id, show
+
+Call = Callable[..., Result]
+RUN_ID = show(RUN, new_id())
+
+
+def step(id: str, status: str, done: int = 1, total: int = 1) -> dict[str, Any]:
+    return {"id": id, "status": status, "done": done, "total": total, "failed": 0}
+
+
+def run_document(status: str, **more: Any) -> dict[str, Any]:
+    return {"id": RUN_ID, "pipelineId": "report", "pipelineVersion": 2, "status": status, "steps": [], **more}
+
+
+@pytest.fixture
+def call(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Call the command in an empty folder, with the answering server as its orchestrator."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PIPEWEAVE_ORCHESTRATOR_URL", served.url)
+
+    def called(*arguments: str, **more: Any) -> Result:
+        return CliRunner().invoke(main, arguments, **more)
+
+    return called
+
+
+def commands() -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    context = click.Context(main)
+    for name in COMMANDS:
+        command = main.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            found += [(name, each) for each in command.commands]
+        else:
+            found.append((name,))
+    return found
+
+
+@pytest.mark.parametrize("names", commands(), ids=" ".join)
+def test_every_command_explains_itself(names: tuple[str, ...], call: Call) -> None:
+    result = call(*names, "--help")
+    assert result.exit_code == 0
+    assert "Usage:" in result.stdout
+
+
+# Those go on until they are stopped, or print what people wait for; there is no document to give.
+ENDLESS = {("up",), ("down",), ("api",), ("worker",), ("beat",)}
+
+
+@pytest.mark.parametrize("names", [each for each in commands() if each not in ENDLESS], ids=" ".join)
+def test_every_command_that_answers_can_answer_in_json(names: tuple[str, ...], call: Call) -> None:
+    assert "--json" in call(*names, "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        (("trigge", "x"), "'trigger'"),
+        (("token", "creat"), "'create'"),
+        (("pipelines", "versoins"), "'versions'"),
+        (("runs", "--limmit", "3"), "'--limit'"),
+        (("trigger", "x", "--wiat"), "'--wait'"),
+    ],
+)
+def test_a_slip_of_the_pen_gets_the_nearest_right_word(
+    wrong: tuple[str, ...], right: str, call: Call
+) -> None:
+    result = call(*wrong)
+    assert result.exit_code == 2
+    assert right in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_refusal_is_one_line_on_stderr_with_every_wrong_field(served: Served, call: Call) -> None:
+    fields = [errors.FieldError(f"input.{name}", "must be a number") for name in "abcdefg"]
+    problem = errors.InputValidationFailed("the input is\nnot valid \x1b[31m", errors=fields, hint="mend it")
+    served.put("POST /api/pipelines/report/trigger", (400, problem.to_problem()))
+    result = call("trigger", "report")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "pipeweave: INPUT_VALIDATION_FAILED: the input is not valid ?[31m; input.a: must be a number; "
+        "input.b: must be a number; input.c: must be a number; input.d: must be a number; "
+        "input.e: must be a number; and 2 more; mend it\n"
+    )
+
+
+def test_trigger_prints_the_run(served: Served, call: Call) -> None:
+    served.put("POST /api/pipelines/report/trigger", (200, {"pipelineRunId": RUN_ID, "status": "running"}))
+    result = call("trigger", "report", "-i", '{"n": 1}', "--failure-mode", "continue", "-p", "5")
+    assert (result.exit_code, result.stdout) == (0, f"{RUN_ID} running\n")
+    assert served.asked[0][2] == {"input": {"n": 1}, "failureMode": "continue", "priority": 5}
+
+
+def test_trigger_reads_its_input_from_a_file_or_from_standard_input(served: Served, call: Call) -> None:
+    served.put("POST /api/pipelines/report/trigger", (200, {"pipelineRunId": RUN_ID, "status": "running"}))
+    Path("input.json").write_text("[1, 2]")
+    assert call("trigger", "report", "-f", "input.json").exit_code == 0
+    assert call("trigger", "report", "-f", "-", input='"text"').exit_code == 0
+    assert [body["input"] for _, _, body in served.asked] == [[1, 2], "text"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("-i", "{"), 1, "--input is not JSON"),
+        (("-i", "{}", "-f", "-"), 2, "not both"),
+        (("-f", "missing.json"), 2, "missing.json"),
+        (("--failure-mode", "sometimes"), 2, "fail-fast"),
+        (("-p", "high"), 2, "integer"),
+    ],
+)
+def test_wrong_input_is_never_sent(
+    served: Served, call: Call, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    result = call("trigger", "report", *arguments, input="{}")
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert served.asked == []
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [("completed", 0), ("partial", 1), ("failed", 1), ("cancelled", 1)]
+)
+def test_waiting_succeeds_only_with_a_completed_run(
+    served: Served, call: Call, status: str, code: int
+) -> None:
+    served.put("POST /api/pipelines/report/trigger", (200, {"pipelineRunId": RUN_ID, "status": "running"}))
+    served.put(
+        f"GET /api/runs/{RUN_ID}",
+        (200, run_document("running", steps=[step("list", "completed"), step("count", "running", 3, 8)])),
+        (200, run_document("running", steps=[step("list", "completed"), step("count", "running", 4, 8)])),
+        (200, run_document(status, steps=[step("list", "completed"), step("count", status, 8, 8)])),
+    )
+    result = call("trigger", "report", "--wait")
+    assert result.exit_code == code
+    assert result.stdout.splitlines()[:3] == [
+        "list  completed  -",
+        "count  running  25 % of 8",
+        "count  running  50 % of 8",
+    ]
+    assert result.stdout.splitlines()[-1].startswith(f"{RUN_ID} {status}")
+    assert "\x1b" not in result.stdout
+
+
+def test_a_failed_run_shows_its_first_errors(served: Served, call: Call) -> None:
+    failed = [
+        {
+            "stepId": "count",
+            "mapIndex": n,
+            "status": "failed",
+            "errorCode": "X",
+            "error": {"message": f"no {n}"},
+        }
+        for n in range(7)
+    ]
+    served.put(f"GET /api/runs/{RUN_ID}", (200, run_document("failed", taskRuns=failed)))
+    result = call("status", RUN_ID)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        *(f"  count[{n}] failed: X: no {n}" for n in range(5)),
+        "  and 2 more",
+    ]
+
+
+def test_waiting_in_json_prints_only_the_final_run(served: Served, call: Call) -> None:
+    served.put("POST /api/pipelines/report/trigger", (200, {"pipelineRunId": RUN_ID, "status": "running"}))
+    served.put(f"GET /api/runs/{RUN_ID}", (200, run_document("running")), (200, run_document("completed")))
+    result = call("trigger", "report", "--wait", "--json")
+    assert (result.exit_code, json.loads(result.stdout)["status"]) == (0, "completed")
+
+
+def test_waiting_no_longer_than_asked(served: Served, call: Call) -> None:
+    served.put("POST /api/pipelines/report/trigger", (200, {"pipelineRunId": RUN_ID, "status": "running"}))
+    served.put(f"GET /api/runs/{RUN_ID}", (200, run_document("running")))
+    result = call("trigger", "report", "--wait", "--timeout", "0.1")
+    assert result.exit_code == 1
+    assert "WAIT_TIMEOUT" in result.stderr
+
+
+def test_a_list_is_plain_lines_without_colour_where_no_terminal_is(served: Served, call: Call) -> None:
+    runs = [run_document("completed"), run_document("failed\x1b[2J", pipelineId=None)]
+    served.put("GET /api/runs?limit=20", (200, {"runs": runs, "nextCursor": "c1"}))
+    result = call("runs")
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["RUN", "PIPELINE", "VERSION", "STATUS", "CREATED", "(UTC)", "TOOK"]
+    assert lines[1].split() == [RUN_ID, "report", "2", "completed", "-", "-"]
+    assert "\x1b" not in result.output
+    assert result.stderr == "More: --cursor c1\n"
+
+
+def test_an_empty_list_says_what_to_do(served: Served, call: Call) -> None:
+    served.put("GET /api/pipelines", (200, {"pipelines": [], "nextCursor": None}))
+    assert "pipelines put FILE" in call("pipelines").stdout
+    assert json.loads(call("pipelines", "--json").stdout) == {"pipelines": []}
+
+
+def test_a_document_is_stored_under_its_own_id(served: Served, call: Call) -> None:
+    stored = {"pipelineId": "nightly", "version": 1, "specHash": "ab" * 32, "isNew": True}
+    served.put("PUT /api/pipelines/nightly", (201, stored))
+    Path("nightly.yaml").write_text("steps:\n  - task: list_files\n  - task: report\n")
+    result = call("pipelines", "put", "nightly.yaml")
+    assert result.exit_code == 0, result.output
+    assert "nightly   1        new  abababababab" in result.stdout
+    sent = served.asked[0][2]
+    assert [each["needs"] for each in sent["steps"]] == [[], ["list_files"]]
+
+
+def test_a_dry_run_of_a_document_sends_it_along_and_its_verdict_is_the_exit_code(
+    served: Served, call: Call
+) -> None:
+    plan = {
+        "valid": False,
+        "errors": [{"code": "UNKNOWN_TASK", "message": "step 'a' runs an unknown task", "steps": ["a"]}],
+        "warnings": [],
+        "executionPlan": [{"step": 0, "tasks": ["a"], "type": "entry"}],
+    }
+    served.put("POST /api/pipelines/nightly/dry-run", (200, plan))
+    Path("nightly.json").write_text('{"steps": [{"id": "a", "task": "b"}]}')
+    result = call("dry-run", "nightly.json")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[:2] == ["nightly: not valid", "error: step 'a' runs an unknown task"]
+    assert served.asked[0][2]["spec"]["steps"][0]["task"] == "b"
+
+
+def python(*arguments: str, cwd: Path, **more: Any) -> subprocess.Popen[str]:
+    environment = {"PATH": os.defpath, "HOME": str(cwd)}
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **more,
+    )
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly(tmp_path: Path) -> None:
+    process = python("-m", "pipeweave.cli", "config", cwd=tmp_path)
+    assert process.stdout and process.stderr
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(30) in (0, 1)
+
+
+def test_ctrl_c_ends_a_command_quietly_with_130(served: Served, call: Call) -> None:
+    def interrupt(*_: object, **__: object) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeweave.client.Client.runs", interrupt)
+        result = call("runs")
+    assert (result.exit_code, result.output) == (130, "")
+
+
+HEAVY = (
+    "celery",
+    "flask",
+    "sqlalchemy",
+    "psycopg2",
+    "alembic",
+    "pydantic",
+    "rich",
+    "urllib3",
+    "yaml",
+    "gunicorn",
+)
+
+
+def test_the_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom pipeweave.cli import main\nmain(['--help'], standalone_mode=False)\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    process = python("-c", script, cwd=tmp_path)
+    out, err = process.communicate(timeout=60)
+    assert "Commands:" in out
+    assert err == "[]\n"
