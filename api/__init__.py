@@ -1,0 +1,51 @@
+"""The door: HTTP in, verbs of the orchestrator inside, JSON out."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+from flask import Flask
+
+from pipeweave.api import errors, headers, openapi, pages
+from pipeweave.api.auth import Gate
+from pipeweave.api.door import Door
+from pipeweave.api.endpoint import Endpoint
+from pipeweave.api.routes import ENDPOINTS
+from pipeweave.limits import MAX_BODY_BYTES
+from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.settings import Settings
+
+
+def create_app(settings: Settings, deployment: Deployment | None = None) -> Flask:
+    """The WSGI application.
+
+    Args:
+        settings: where PostgreSQL and the broker are, CORS origins.
+        deployment: an open one to use instead of opening one from the settings.
+    """
+    deployment = deployment or Deployment.open(settings)
+    app = Flask("pipeweave.api", template_folder="templates", static_folder="static")
+    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
+    # `/api/runs/` and `//` are not other names of a path: they are not there.
+    app.url_map.strict_slashes = True
+    app.url_map.merge_slashes = False
+    app.extensions["pipeweave"] = deployment
+    app.extensions["pipeweave.openapi"] = functools.cache(lambda: openapi.build(ENDPOINTS))
+    errors.register(app)
+    headers.register(app, settings.cors_origins)
+    _add_endpoints(app, Door(deployment, Gate(deployment.database)), ENDPOINTS)
+    pages.register(app)
+    return app
+
+
+def _add_endpoints(app: Flask, door: Door, endpoints: Iterable[Endpoint]) -> None:
+    def view(endpoint: Endpoint, **path_ids: str) -> Any:
+        return door.serve(endpoint, path_ids)
+
+    for endpoint in endpoints:
+        rule = endpoint.path.replace("{", "<").replace("}", ">")
+        app.add_url_rule(
+            rule, endpoint.operation_id, functools.partial(view, endpoint), methods=[endpoint.method]
+        )

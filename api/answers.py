@@ -1,0 +1,345 @@
+"""What is answered: the shapes of the OpenAPI document. Tests hold every real answer against them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from pipeweave import ids
+from pipeweave.orchestrator.states import RunStatus
+
+HASH_PATTERN = "^[0-9a-f]{16,64}$"
+
+
+def _type_id(prefix: str) -> Any:
+    return Field(pattern=type_id_pattern(prefix))
+
+
+def type_id_pattern(prefix: str) -> str:
+    """The pattern of a TypeID: its prefix and 26 letters of Crockford's base 32."""
+    return f"^{prefix}_[0-7][0-9abcdefghjkmnpqrstvwxyz]{{25}}$"
+
+
+RunId = Annotated[str, _type_id(ids.RUN)]
+TaskRunId = Annotated[str, _type_id(ids.TASK_RUN)]
+CodeHash = Annotated[str, Field(pattern=HASH_PATTERN)]
+Percent = Annotated[float, Field(ge=0, le=100)]
+FailureMode = Literal["fail-fast", "continue", "partial-merge"]
+Source = Literal["decorator", "document", "derived", "api"]
+
+
+class AnswerModel(BaseModel):
+    """camelCase, every field always there."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel)
+
+
+class Paged(AnswerModel):
+    """A page of a list."""
+
+    next_cursor: str | None = Field(description="`cursor` of the next page; null on the last.")
+
+
+# --- problems ---------------------------------------------------------------------------------------------
+
+
+class Fault(AnswerModel):
+    """One thing that is wrong with one field."""
+
+    field: str = Field(description="Dotted path into what was sent, e.g. `tasks[0].id`; empty for all of it.")
+    message: str
+    code: str
+    expected: str = Field("", description="What would be right, where that can be said.")
+
+
+class Problem(BaseModel):
+    """A problem document (RFC 9457). Further members say more, e.g. `incident` or what was not found."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    title: str
+    status: int
+    code: str = Field(description="A stable word for this kind of problem.")
+    detail: str
+    error: str = Field(description="The title again, for clients of the worker protocol.")
+    errors: list[Fault] = []
+    hint: str = ""
+
+
+# --- system -----------------------------------------------------------------------------------------------
+
+
+class Maintenance(AnswerModel):
+    """Whether new work is accepted, and what is still under way in all tenants."""
+
+    mode: Literal["running", "waiting_for_maintenance", "maintenance"]
+    can_enter_maintenance: bool
+    pending_tasks: int
+    running_tasks: int
+    mode_changed_at: AwareDatetime
+    message: str
+
+
+class Health(AnswerModel):
+    """PostgreSQL answers."""
+
+    status: Literal["ok"]
+    database: Literal["connected"]
+    maintenance: Maintenance
+    can_accept_tasks: bool
+    maintenance_mode: str
+    running_tasks: int
+    timestamp: AwareDatetime
+
+
+class Unhealthy(AnswerModel):
+    """PostgreSQL does not answer."""
+
+    status: Literal["error"]
+    error: str
+    timestamp: AwareDatetime
+
+
+class Info(AnswerModel):
+    """What this process is and how it is set up."""
+
+    version: str
+    mode: Literal["standalone", "serverless"]
+    max_concurrency: int
+    poll_interval_ms: int
+    storage_backends: list[str]
+    default_storage_backend: str
+    uptime: float = Field(description="Seconds.")
+    timestamp: AwareDatetime
+
+
+# --- services and tasks -----------------------------------------------------------------------------------
+
+
+class Service(AnswerModel):
+    """A registered worker program."""
+
+    id: str
+    kind: Literal["python", "http"]
+    version: str
+    base_url: str | None
+    queue: str = Field(description="The Celery queue of its tasks.")
+    status: Literal["active", "inactive", "disconnected"]
+    registered_at: AwareDatetime
+    last_heartbeat: AwareDatetime
+    task_count: int
+    worker_count: int
+
+
+class ServiceList(Paged):
+    """Services in the order of their ids."""
+
+    services: list[Service]
+
+
+class ServiceAnswer(AnswerModel):
+    """One service."""
+
+    service: Service
+
+
+class Task(AnswerModel):
+    """A registered unit of work."""
+
+    id: str
+    service_id: str
+    code_hash: CodeHash
+    code_version: int
+    allowed_next: list[str]
+    timeout: float = Field(description="Seconds.")
+    retries: int
+    max_attempts: int
+    retry_backoff: Literal["fixed", "linear", "exponential"]
+    retry_delay_ms: int
+    max_retry_delay_ms: int
+    heartbeat_interval_ms: int
+    concurrency: int = Field(description="At once; 0 is unlimited.")
+    priority: int
+    idempotency_ttl: int = Field(alias="idempotencyTTL", description="Seconds.")
+    description: str | None
+    has_input_schema: bool
+    registered_at: AwareDatetime
+    updated_at: AwareDatetime
+    orphaned_at: AwareDatetime | None = Field(description="When its service came without it.")
+
+
+class TaskList(Paged):
+    """Tasks in the order of their ids."""
+
+    tasks: list[Task]
+
+
+class TaskAnswer(AnswerModel):
+    """One task."""
+
+    task: Task
+
+
+class CodeVersion(AnswerModel):
+    """What a task's code was from then on."""
+
+    code_version: int
+    code_hash: CodeHash
+    service_version: str
+    recorded_at: AwareDatetime
+
+
+class HistoryAnswer(Paged):
+    """A task's code versions, newest first."""
+
+    task_id: str
+    history: list[CodeVersion]
+
+
+class InputSchemaAnswer(AnswerModel):
+    """A task's input schema."""
+
+    task_id: str
+    has_schema: bool
+    schema_: dict[str, Any] | None = Field(alias="schema")
+
+
+class ValidationAnswer(AnswerModel):
+    """What an input schema finds wrong with an input."""
+
+    valid: bool
+    errors: list[Fault]
+
+
+class CodeChange(AnswerModel):
+    """A task whose code differs from what was registered before."""
+
+    task_id: str
+    old_hash: CodeHash
+    new_hash: CodeHash
+    old_version: int
+    new_version: int
+
+
+class RegisteredAnswer(AnswerModel):
+    """What a registration changed."""
+
+    success: Literal[True]
+    code_changes: list[CodeChange]
+    orphaned_tasks: list[str]
+
+
+# --- pipelines --------------------------------------------------------------------------------------------
+
+
+class PipelineSummary(AnswerModel):
+    """A pipeline in its newest version."""
+
+    id: str
+    description: str | None
+    version: int
+    spec_hash: CodeHash
+    source: Source
+    step_count: int
+    failure_mode: FailureMode
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+
+
+class PipelineList(Paged):
+    """Pipelines in the order of their ids."""
+
+    pipelines: list[PipelineSummary]
+
+
+class Pipeline(AnswerModel):
+    """One version of a pipeline."""
+
+    id: str
+    description: str | None
+    version: int
+    spec_hash: CodeHash
+    source: Source
+    step_count: int
+    failure_mode: FailureMode
+    created_at: AwareDatetime
+    spec: dict[str, Any] = Field(description="The normalised document: every step with its `needs`.")
+
+
+class PipelineAnswer(AnswerModel):
+    """One pipeline."""
+
+    pipeline: Pipeline
+
+
+class StoredAnswer(AnswerModel):
+    """The version that now says what was sent."""
+
+    pipeline_id: str
+    version: int
+    spec_hash: CodeHash
+    is_new: bool
+
+
+class Version(AnswerModel):
+    """One of a pipeline's versions."""
+
+    version: int
+    spec_hash: CodeHash
+    source: Source
+    created_at: AwareDatetime
+
+
+class VersionList(Paged):
+    """A pipeline's versions, newest first."""
+
+    versions: list[Version]
+
+
+class GraphFault(AnswerModel):
+    """Something about a graph, with the steps it concerns."""
+
+    code: str
+    message: str
+    steps: list[str]
+
+
+class PlanEntry(AnswerModel):
+    """One level of the graph: steps that do not wait for each other."""
+
+    step: int = Field(description="Number of the level, from 0.")
+    tasks: list[str] = Field(description="Its steps.")
+    type: Literal["entry", "parallel", "join", "end"]
+    waits_for: list[str] = []
+    joins: dict[str, list[str]] = Field({}, description="Join -> the steps it waits for.")
+    maps: list[str] = Field([], description="Its steps that run once per item of a list.")
+
+
+class DryRunAnswer(AnswerModel):
+    """What a run would do."""
+
+    valid: bool
+    errors: list[GraphFault]
+    warnings: list[GraphFault]
+    execution_plan: list[PlanEntry]
+    validation_errors: dict[str, list[Fault]] = Field(
+        {}, description="By entry task, when an input was given."
+    )
+
+
+class TriggerAnswer(AnswerModel):
+    """A run that was accepted."""
+
+    pipeline_run_id: RunId
+    pipeline_version: int
+    status: RunStatus
+    input_path: str | None = Field(
+        description="Where a large input is kept; null for one that is in its row."
+    )
+    entry_tasks: list[str]
+    queued_tasks: list[str]
+    created: bool = Field(description="False: the run token had been used with this input before.")
+    validation_warnings: dict[str, list[Fault]] = Field({}, description="By entry task, when there are any.")

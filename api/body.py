@@ -1,0 +1,112 @@
+"""From bytes to a checked request: the body and the query parameters.
+
+What JSON allows and PostgreSQL or a 64-bit reader does not (NUL characters, endless numbers) is refused here,
+with its place, before anything is stored.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar, get_origin
+
+from flask import Request
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+
+from pipeweave.api.problems import MAX_FIELD_ERRORS, field_errors
+from pipeweave.errors import FieldError, InvalidInput, MalformedJson, UnsupportedMediaType
+from pipeweave.json_values import json_faults
+
+# Lists and objects inside each other; pydantic's parser stops here on its own.
+MAX_DEPTH = 200
+
+Model = TypeVar("Model", bound=BaseModel)
+
+# Most bodies have none of these; only those that do are walked value by value.
+_SUSPICIOUS = re.compile(rb"\\u0000|NaN|Infinity|[0-9]{17}|[eE]\+?[0-9]{3}")
+
+
+def read_body(request: Request, model: type[Model], *, is_optional: bool = False) -> Model:
+    """The request's body as this model.
+
+    Raises:
+        UnsupportedMediaType: it is not declared as application/json.
+        PayloadTooLarge: it is larger than the limit (werkzeug's 413, translated in errors.py).
+        MalformedJson: it is not JSON, not UTF-8 or nested too deep.
+        InvalidInput: it does not fit the model; one FieldError per field.
+    """
+    is_json = request.mimetype == "application/json"
+    if not is_json and not (is_optional and not _has_body(request)):
+        given = request.mimetype or "no content type"
+        raise UnsupportedMediaType(
+            f"the body is {given[:100]}, not application/json", hint="send Content-Type: application/json"
+        )
+    content = request.get_data(cache=False)
+    if is_optional and not content:
+        content = b"{}"
+    try:
+        parsed = model.model_validate_json(content)
+    except ValidationError as error:
+        raise _refusal(error, model) from None
+    if _SUSPICIOUS.search(content):
+        _refuse_unstorable(from_json(content))
+    return parsed
+
+
+def read_query(request: Request, model: type[Model] | None) -> Model | None:
+    """The query parameters as this model; without one, none are allowed.
+
+    Raises:
+        InvalidInput: a parameter is unknown, wrong, or given more than once.
+    """
+    names = request.args
+    if model is None:
+        if names:
+            errors = [FieldError(name[:200], "is unknown", "unknown_field", "nothing") for name in names]
+            raise InvalidInput("this takes no query parameters", errors=errors[:MAX_FIELD_ERRORS])
+        return None
+    given: dict[str, Any] = {}
+    errors = []
+    lists = _list_names(model)
+    for name, values in names.lists():
+        if any("\0" in text for text in (name, *values)):
+            errors.append(FieldError(name.replace("\0", ""), "has a NUL character", "invalid_string"))
+        elif len(values) > 1 and name not in lists:
+            errors.append(FieldError(name[:200], "is given more than once", "invalid"))
+        given[name] = values if name in lists else values[0]
+    if errors:
+        raise InvalidInput("a query parameter is not valid", errors=errors[:MAX_FIELD_ERRORS])
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise InvalidInput("a query parameter is not valid", errors=field_errors(error, model)) from None
+
+
+def _has_body(request: Request) -> bool:
+    return bool(request.content_length) or "chunked" in request.headers.get("Transfer-Encoding", "").lower()
+
+
+def _refusal(error: ValidationError, model: type[BaseModel]) -> InvalidInput:
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    if first["type"] == "json_invalid":
+        return MalformedJson(first["msg"].replace("Invalid JSON: ", "the body is not JSON: "))
+    found = field_errors(error, model)
+    names = ", ".join(dict.fromkeys(each.field or "the body" for each in found[:5]))
+    return InvalidInput(f"the body is not valid: {names}", errors=found)
+
+
+def _refuse_unstorable(value: Any) -> None:
+    if errors := json_faults(value, max_depth=MAX_DEPTH):
+        raise InvalidInput(f"{errors[0].field or 'the body'} {errors[0].message}", errors=errors)
+
+
+def _list_names(model: type[BaseModel]) -> set[str]:
+    return {
+        info.alias or name
+        for name, info in model.model_fields.items()
+        if any(get_origin(each) in (list, tuple) for each in (info.annotation, *_options(info.annotation)))
+    }
+
+
+def _options(annotation: Any) -> tuple[Any, ...]:
+    return getattr(annotation, "__args__", ())

@@ -1,0 +1,137 @@
+"""The route table: what each endpoint needs, takes, answers and refuses, said once.
+
+Flask's routes, the checks at the door and the OpenAPI document are all made from these rows, so they cannot
+disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator import maintenance
+from pipeweave.orchestrator.access import READ
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.deployment import Deployment
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class PathId:
+    """An id in a path: the prefix of its TypeID, or None for a name (DESIGN 2)."""
+
+    prefix: str | None
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a handler gives back when it is not simply 200 and JSON."""
+
+    value: Any
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One admitted request: for which tenant (empty on open routes), and the way to the orchestrator."""
+
+    deployment: Deployment
+    tenant: str
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """For verbs."""
+        return self.deployment.database.transaction()
+
+    @contextmanager
+    def accepting(self) -> Iterator[Transaction]:
+        """For verbs that bring new work.
+
+        Raises:
+            Unavailable: nothing new is accepted during maintenance.
+        """
+        with self.transaction() as tx:
+            maintenance.require_running(tx)
+            yield tx
+
+    def reading(self) -> AbstractContextManager[Transaction]:
+        """For lists and pages: a pool of its own and a statement timeout."""
+        return self.deployment.database.reading()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One row of the route table.
+
+    Attributes:
+        path: as OpenAPI writes it, `/api/runs/{id}`.
+        scopes: a token needs one of these; empty means open to everyone.
+        answers: status -> (model, when it is given).
+        errors: what it refuses beyond what the door itself refuses.
+        is_body_optional: an absent body counts as `{}`.
+    """
+
+    method: str
+    path: str
+    handler: Callable[..., Any]
+    tag: str
+    summary: str
+    scopes: tuple[str, ...]
+    answers: Mapping[int, tuple[type[BaseModel] | None, str]]
+    body: type[BaseModel] | None = None
+    is_body_optional: bool = False
+    query: type[BaseModel] | None = None
+    ids: Mapping[str, PathId] = field(default_factory=dict)
+    errors: tuple[type[PipeWeaveError], ...] = ()
+    example: Any = None
+
+    @property
+    def operation_id(self) -> str:
+        return f"{self.handler.__module__.rpartition('.')[2]}.{self.handler.__name__}"
+
+    @property
+    def description(self) -> str:
+        """The handler's docstring as paragraphs."""
+        paragraphs = (self.handler.__doc__ or "").strip().split("\n\n")
+        return "\n\n".join(" ".join(each.split()) for each in paragraphs)
+
+    @property
+    def is_open(self) -> bool:
+        return not self.scopes
+
+
+class Routes:
+    """The endpoints of one file: `@routes.add("GET", "/api/runs", ...)` above each handler."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self.endpoints: list[Endpoint] = []
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        summary: str,
+        *,
+        scopes: tuple[str, ...] = (READ,),
+        answer: type[BaseModel] | None = None,
+        answers: Mapping[int, tuple[type[BaseModel] | None, str]] | None = None,
+        **options: Any,
+    ) -> Callable[[Handler], Handler]:
+        """Table the function below; `answer` is the model of a plain 200, `options` are Endpoint's"""
+
+        def put(handler: Handler) -> Handler:
+            given = answers or {200: (answer, "OK")}
+            self.endpoints.append(
+                Endpoint(method, path, handler, self.tag, summary, scopes, given, **options)
+            )
+            return handler
+
+        return put

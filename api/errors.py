@@ -1,0 +1,99 @@
+"""Every error as a problem document (RFC 9457): ours by class, Flask's by status, the rest by incident."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import Any
+
+import orjson
+from flask import Flask, Response, request
+from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import MethodNotAllowed as WrongMethod
+
+from pipeweave.errors import (
+    InvalidInput,
+    MethodNotAllowed,
+    NotFound,
+    PayloadTooLarge,
+    PipeWeaveError,
+    Unauthenticated,
+    Unavailable,
+    UnsupportedMediaType,
+)
+
+log = logging.getLogger(__name__)
+
+PROBLEM_TYPE = "application/problem+json"
+# Seconds after which a client may ask again when something we need is away.
+RETRY_AFTER_S = 1
+
+
+class InternalError(PipeWeaveError):
+    """Something went wrong inside PipeWeave."""
+
+    code = "INTERNAL_ERROR"
+
+
+def problem(error: PipeWeaveError) -> Response:
+    """The answer that carries this error."""
+    headers: dict[str, str] = {}
+    if isinstance(error, Unauthenticated):
+        headers["WWW-Authenticate"] = 'Bearer realm="pipeweave"'
+    if isinstance(error, Unavailable):
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    content = orjson.dumps(error.to_problem(), default=str)
+    return Response(content, error.status, headers, content_type=PROBLEM_TYPE)
+
+
+def register(app: Flask) -> None:
+    """Let the app answer every error this way."""
+    app.register_error_handler(PipeWeaveError, _known)
+    app.register_error_handler(HTTPException, _of_http)
+    app.register_error_handler(Exception, _unexpected)
+
+
+def _known(error: PipeWeaveError) -> Response:
+    if error.status < 500 or isinstance(error, Unavailable):
+        return problem(error)
+    return _unexpected(error)
+
+
+def _of_http(error: HTTPException) -> Response:
+    """Flask's and werkzeug's own errors, in our words."""
+    if error.code is not None and error.code < 400:
+        return Response(error.get_body(), error.code, error.get_headers())
+    answer = problem(_translated(error))
+    if isinstance(error, WrongMethod) and error.valid_methods:
+        answer.headers["Allow"] = ", ".join(sorted(error.valid_methods))
+    return answer
+
+
+def _translated(error: HTTPException) -> PipeWeaveError:
+    match error.code:
+        case 404:
+            return NotFound(
+                f"there is nothing at {request.path[:200]}", hint="GET /api/openapi.json lists every path"
+            )
+        case 405:
+            return MethodNotAllowed(f"{request.path[:200]} does not take {request.method[:20]}")
+        case 413:
+            limit = request.max_content_length or 0
+            return PayloadTooLarge(f"a body may have at most {limit} bytes", limit=limit)
+        case 415:
+            return UnsupportedMediaType()
+        case 500 | None:
+            return InternalError()
+    return _with_status(error.code)(error.description)
+
+
+def _with_status(status: int) -> type[PipeWeaveError]:
+    return type("Refused", (InvalidInput,), {"__doc__": InvalidInput.__doc__, "status": status})
+
+
+def _unexpected(error: Exception) -> Response:
+    """A number the caller can quote; what happened stands next to it in the log and nowhere else."""
+    incident = f"inc_{secrets.token_hex(8)}"
+    context: dict[str, Any] = {"incident": incident, "method": request.method, "path": request.path}
+    log.error("api.failed %s", context, exc_info=error)
+    return problem(InternalError(f"the log has the details under {incident}", incident=incident))

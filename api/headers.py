@@ -1,0 +1,56 @@
+"""Headers that every answer carries: the request's id, CORS as configured, and what browsers must not do."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+from flask import Flask, Response, g, request
+
+REQUEST_ID = "X-Request-Id"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._~:@-]{1,128}\Z")
+
+ALLOWED_HEADERS = "Authorization, Content-Type, X-Request-Id, X-Tenant"
+# Seconds a browser may remember a preflight's answer.
+PREFLIGHT_MAX_AGE_S = 600
+
+
+def register(app: Flask, cors_origins: tuple[str, ...]) -> None:
+    """Let the app put these headers on every answer, errors included.
+
+    Args:
+        app: the app.
+        cors_origins: browser origins that may read answers; `*` for any, empty for none.
+    """
+
+    def finish(response: Response) -> Response:
+        response.headers[REQUEST_ID] = request_id()
+        response.headers.setdefault("X-Content-Type-Options", "nosniff")
+        response.headers.setdefault("Cache-Control", "no-store")
+        if cors_origins:
+            _allow_origin(response, cors_origins)
+        return response
+
+    app.after_request(finish)
+
+
+def request_id() -> str:
+    """The caller's own X-Request-Id, when it is a sane one, else a new one."""
+    if "request_id" not in g:
+        given = request.headers.get(REQUEST_ID, "")
+        g.request_id = given if _REQUEST_ID.match(given) else f"req_{secrets.token_hex(8)}"
+    return str(g.request_id)
+
+
+def _allow_origin(response: Response, cors_origins: tuple[str, ...]) -> None:
+    response.headers.add("Vary", "Origin")
+    origin = request.headers.get("Origin", "")
+    if not origin or (origin not in cors_origins and "*" not in cors_origins):
+        return
+    # Tokens travel in a header of their own, never in cookies: credentials are not allowed, so `*` is safe.
+    response.headers["Access-Control-Allow-Origin"] = "*" if "*" in cors_origins else origin
+    response.headers["Access-Control-Expose-Headers"] = REQUEST_ID
+    if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:
+        response.headers["Access-Control-Allow-Methods"] = response.headers.get("Allow", "")
+        response.headers["Access-Control-Allow-Headers"] = ALLOWED_HEADERS
+        response.headers["Access-Control-Max-Age"] = str(PREFLIGHT_MAX_AGE_S)

@@ -1,0 +1,107 @@
+"""The offline page of the OpenAPI document: plain HTML made from it, nothing from elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Flask, Response, current_app, redirect, render_template
+from werkzeug.wrappers import Response as AnyResponse
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+METHODS = ("get", "put", "post", "patch", "delete")
+
+
+def register(app: Flask) -> None:
+    """Add `/` and `/docs`."""
+    app.add_url_rule("/", "pages.home", home, methods=["GET"])
+    app.add_url_rule("/docs", "pages.docs", docs, methods=["GET"])
+    app.jinja_env.filters["type_text"] = type_text
+    app.jinja_env.filters["constraints"] = constraints
+
+
+def home() -> AnyResponse:
+    """The only page there is yet."""
+    return redirect("/docs")
+
+
+def docs() -> Response:
+    """Every operation by tag, then every schema."""
+    document = current_app.extensions["pipeweave.openapi"]()
+    html = render_template(
+        "docs.html",
+        document=document,
+        operations=operations(document),
+        schemas=document["components"]["schemas"],
+    )
+    headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY, "Referrer-Policy": "no-referrer"}
+    return Response(html, headers=headers, content_type="text/html; charset=utf-8")
+
+
+def operations(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Tag -> its operations, each with its method and path, references resolved one level."""
+    by_tag: dict[str, list[dict[str, Any]]] = {tag["name"]: [] for tag in document["tags"]}
+    shared = document["components"]
+    for path, item in document["paths"].items():
+        for method in METHODS:
+            if method not in item:
+                continue
+            operation = item[method]
+            parameters = [_resolved(each, shared) for each in operation.get("parameters", [])]
+            responses = {code: _resolved(each, shared) for code, each in operation["responses"].items()}
+            by_tag[operation["tags"][0]].append(
+                {
+                    **operation,
+                    "method": method,
+                    "path": path,
+                    "parameters": parameters,
+                    "responses": responses,
+                }
+            )
+    return by_tag
+
+
+def _resolved(part: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" not in part:
+        return part
+    _, _, kind, name = part["$ref"].split("/")
+    resolved: dict[str, Any] = components[kind][name]
+    return resolved
+
+
+def type_text(schema: dict[str, Any]) -> str:
+    """A schema's type in a few words: `string`, `list of integer`, `Run or null`."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    for kind in ("anyOf", "oneOf"):
+        if kind in schema:
+            return " or ".join(dict.fromkeys(type_text(each) for each in schema[kind]))
+    if "const" in schema:
+        return repr(schema["const"])
+    if "enum" in schema:
+        return " | ".join(map(repr, schema["enum"]))
+    if schema.get("type") == "array":
+        return f"list of {type_text(schema.get('items', {}))}"
+    given = schema.get("type", "any JSON")
+    return " or ".join(given) if isinstance(given, list) else str(given)
+
+
+_SHOWN = {
+    "minimum": "at least",
+    "exclusiveMinimum": "more than",
+    "maximum": "at most",
+    "minLength": "min length",
+    "maxLength": "max length",
+    "minItems": "min items",
+    "maxItems": "max items",
+    "pattern": "pattern",
+    "default": "default",
+}
+
+
+def constraints(schema: dict[str, Any]) -> str:
+    """A schema's limits and default in a few words."""
+    shown = [f"{words} {schema[key]}" for key, words in _SHOWN.items() if schema.get(key) is not None]
+    return ", ".join(shown)

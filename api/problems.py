@@ -1,0 +1,91 @@
+"""Pydantic's complaints as field errors: where it is wrong, in the caller's words, and what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from pipeweave.errors import FieldError
+
+MAX_FIELD_ERRORS = 100
+
+# Member of a discriminated union: pydantic puts its tag into the path, where a caller cannot know it.
+TAG_PREFIX = "<"
+
+# Ranges and choices in the words of input schemas (PROTOCOL 9): a client reads one language everywhere.
+_CODES = {
+    "missing": "required",
+    "extra_forbidden": "unknown_field",
+    "literal_error": "invalid_enum_value",
+    "enum": "invalid_enum_value",
+    "string_pattern_mismatch": "invalid_string",
+    "string_too_short": "too_small",
+    "too_short": "too_small",
+    "greater_than": "too_small",
+    "greater_than_equal": "too_small",
+    "string_too_long": "too_big",
+    "too_long": "too_big",
+    "less_than": "too_big",
+    "less_than_equal": "too_big",
+}
+
+
+def field_errors(error: ValidationError, model: type[BaseModel]) -> list[FieldError]:
+    """One FieldError per complaint, at most MAX_FIELD_ERRORS. Nothing of the input itself is repeated."""
+    # Without these flags pydantic quotes the input, which may be a secret or may not even be UTF-8.
+    details = error.errors(include_input=False, include_url=False, include_context=False)
+    return [_field_error(each, model) for each in details[:MAX_FIELD_ERRORS]]
+
+
+def _field_error(detail: ErrorDetails, model: type[BaseModel]) -> FieldError:
+    path = [part for part in detail["loc"] if not str(part).startswith(TAG_PREFIX)]
+    field, kind = dotted(path), detail["type"]
+    if kind == "extra_forbidden":
+        return unknown_field(field, str(path[-1]), sorted(_names_at(model, path[:-1])))
+    code = _CODES.get(kind) or ("invalid_type" if kind.endswith(("_type", "_parsing")) else "invalid")
+    if kind == "missing":
+        return FieldError(field, "is required", code)
+    expected = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    if expected == detail["msg"]:
+        return FieldError(field, expected, code)
+    return FieldError(
+        field, f"must be {expected}" if "should be" in detail["msg"] else expected, code, expected
+    )
+
+
+def unknown_field(field: str, name: str, known: list[str]) -> FieldError:
+    """The error of a name nobody knows, with the nearest one that is known."""
+    nearest = get_close_matches(name, known, n=1, cutoff=0.6)
+    message = f"is unknown; did you mean {nearest[0]!r}?" if nearest else "is unknown"
+    return FieldError(field, message, "unknown_field", f"one of {', '.join(known)}" if known else "nothing")
+
+
+def dotted(path: Sequence[int | str]) -> str:
+    """`tasks[0].id`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")[:500]
+
+
+def _names_at(model: type[BaseModel], path: list[int | str]) -> set[str]:
+    """The field names, as callers write them, of the models that may stand at this path."""
+    models = {model}
+    for part in (part for part in path if isinstance(part, str)):
+        models = {
+            inner
+            for each in models
+            for name, info in each.model_fields.items()
+            if (info.alias or name) == part
+            for inner in _models_in(info.annotation)
+        }
+    return {info.alias or name for each in models for name, info in each.model_fields.items()}
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models_in(argument)

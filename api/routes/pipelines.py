@@ -1,0 +1,209 @@
+"""Pipelines: store versions, look at them, plan them, start runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeweave import ids
+from pipeweave.api import checks
+from pipeweave.api.answers import (
+    DryRunAnswer,
+    PipelineAnswer,
+    PipelineList,
+    StoredAnswer,
+    TriggerAnswer,
+    VersionList,
+)
+from pipeweave.api.endpoint import Answer, Call, PathId, Routes
+from pipeweave.api.filters import PageQuery, VersionQuery
+from pipeweave.api.schemas import DryRunRequest, PipelineDocument, TriggerRequest
+from pipeweave.document import parse_spec
+from pipeweave.errors import Conflict, InvalidSpec, NotFound
+from pipeweave.graph import dry_run as plan_of
+from pipeweave.ids import check_name
+from pipeweave.orchestrator import pipelines, queries, registry, runs
+from pipeweave.orchestrator.access import READ, WRITE
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.spec import PipelineSpec
+
+routes = Routes("pipelines")
+PIPELINE = {"id": PathId(None, "The pipeline's id.")}
+
+_EXAMPLE = {
+    "steps": [
+        {"task": "list_files", "params": {"folder": "${input.folder}"}},
+        {"task": "count", "map": {"over": "${steps.list_files}", "as": "path"}},
+        {"task": "report", "params": {"rows": "${steps.count}"}},
+    ]
+}
+
+
+@routes.add("GET", "/api/pipelines", "List the pipelines", query=PageQuery, answer=PipelineList)
+def list_pipelines(call: Call, query: PageQuery) -> dict[str, Any]:
+    """Each with its newest version, in the order of their ids."""
+    with call.reading() as tx:
+        return query.named("pipelines", queries.pipeline_list(tx, call.tenant, query.page()))
+
+
+@routes.add(
+    "GET",
+    "/api/pipelines/{id}",
+    "Show a pipeline",
+    ids=PIPELINE,
+    query=VersionQuery,
+    answer=PipelineAnswer,
+    errors=(NotFound,),
+)
+def get_pipeline(call: Call, id: str, query: VersionQuery) -> dict[str, Any]:
+    """Its newest version, or the one asked for, with the spec as it is stored."""
+    with call.reading() as tx:
+        return {"pipeline": queries.pipeline(tx, call.tenant, id, query.version)}
+
+
+@routes.add(
+    "PUT",
+    "/api/pipelines/{id}",
+    "Store a pipeline",
+    scopes=(WRITE,),
+    ids=PIPELINE,
+    body=PipelineDocument,
+    answers={200: (StoredAnswer, "The latest version says the same."), 201: (StoredAnswer, "A new version.")},
+    errors=(InvalidSpec,),
+    example=_EXAMPLE,
+)
+def put_pipeline(call: Call, id: str, body: PipelineDocument) -> Answer:
+    """Store a document as the pipeline's next version. Runs keep the version they started with.
+
+    A document that is wrong stores nothing; `errors` names every wrong field, `graphErrors` the steps of each
+    mistake in the graph.
+    """
+    spec = parse_spec(body.root, id=id)
+    with call.transaction() as tx:
+        stored = pipelines.store(tx, call.tenant, spec, source="api")
+    shown = {
+        "pipelineId": stored.pipeline_id,
+        "version": stored.version,
+        "specHash": stored.spec_hash,
+        "isNew": stored.is_new,
+    }
+    return Answer(shown, 201 if stored.is_new else 200)
+
+
+@routes.add(
+    "GET",
+    "/api/pipelines/{id}/versions",
+    "List a pipeline's versions",
+    ids=PIPELINE,
+    query=PageQuery,
+    answer=VersionList,
+    errors=(NotFound,),
+)
+def list_versions(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
+    """Newest first."""
+    with call.reading() as tx:
+        return query.named("versions", queries.pipeline_versions(tx, call.tenant, id, query.page()))
+
+
+@routes.add(
+    "POST",
+    "/api/pipelines/{id}/trigger",
+    "Start a run",
+    scopes=(WRITE,),
+    ids=PIPELINE,
+    body=TriggerRequest,
+    answer=TriggerAnswer,
+    errors=(NotFound, Conflict),
+    example={"input": {"folder": "/srv/data"}, "validationMode": "strict"},
+)
+def trigger(call: Call, id: str, body: TriggerRequest) -> dict[str, Any]:
+    """Start a run of the newest version. Answers when the run is durable, not when it is done.
+
+    The input is checked against the input schema of every entry task. With `validationMode` strict a mismatch
+    is refused, with warn (default) it is told in `validationWarnings`, with none it is not looked at.
+    """
+    with call.accepting() as tx:
+        faults = _input_faults(tx, call.tenant, id, body)
+        if body.validation_mode == "strict":
+            checks.refuse(faults)
+        wish = runs.Trigger(id, body.input, body.failure_mode, body.priority, body.metadata, body.run_token)
+        run = runs.trigger(tx, call.tenant, wish)
+    answer = {
+        "pipelineRunId": ids.show(ids.RUN, run.id),
+        "pipelineVersion": run.version,
+        "status": run.status,
+        "inputPath": run.input_path,
+        "entryTasks": run.entry_tasks,
+        "queuedTasks": run.queued_tasks,
+        "created": run.created,
+    }
+    return {**answer, "validationWarnings": checks.shown(faults)} if faults else answer
+
+
+@routes.add(
+    "POST",
+    "/api/pipelines/{id}/dry-run",
+    "Plan a run without starting it",
+    ids=PIPELINE,
+    body=DryRunRequest,
+    is_body_optional=True,
+    answer=DryRunAnswer,
+    errors=(NotFound,),
+    scopes=(READ,),
+    example={"input": {"folder": "/srv/data"}},
+)
+def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
+    """Levels, parallel steps, joins and what they wait for, warnings. Nothing is stored or started.
+
+    With `spec` the document in the body is planned; it need not be stored, and its mistakes are the answer.
+    With `input`, `validationErrors` says what the entry tasks' input schemas find wrong with it.
+    """
+    with call.reading() as tx:
+        if body.spec is None:
+            spec = _stored(tx, call.tenant, id)
+        else:
+            try:
+                spec = parse_spec(body.spec, id=id)
+            except InvalidSpec as error:
+                return _invalid(error)
+        tasks = registry.tasks(tx, call.tenant, {step.task for step in spec.steps})
+        known = {name: row for name, row in tasks.items() if row.orphaned_at is None}
+        answer = plan_of(spec, known).to_json()
+        if "input" in body.model_fields_set:
+            answer["validationErrors"] = checks.shown(checks.entry_faults(tx, call.tenant, spec, body.input))
+        return answer
+
+
+def _input_faults(tx: Transaction, tenant: str, pipeline_id: str, body: TriggerRequest) -> checks.Faults:
+    spec = _stored(tx, tenant, pipeline_id)
+    return {} if body.validation_mode == "none" else checks.entry_faults(tx, tenant, spec, body.input)
+
+
+def _stored(tx: Transaction, tenant: str, pipeline_id: str) -> PipelineSpec:
+    """The newest version's spec.
+
+    Raises:
+        NotFound: no such pipeline; where a task has that id, the hint says so.
+    """
+    try:
+        return pipelines.get(tx, tenant, pipeline_id).spec
+    except NotFound:
+        if not registry.tasks(tx, tenant, [check_name(pipeline_id, "pipeline")]):
+            raise
+        raise NotFound(
+            f"there is no pipeline {pipeline_id!r}, but a task of that id",
+            hint=f"queue it: POST /api/queue/task; or declare a pipeline: PUT /api/pipelines/{pipeline_id}",
+            pipelineId=pipeline_id,
+        ) from None
+
+
+def _invalid(error: InvalidSpec) -> dict[str, Any]:
+    """A document that is not even a pipeline, as the answer of a dry run."""
+    found = error.context.get("graphErrors") or [
+        {
+            "code": each.code.upper(),
+            "message": f"{each.field}: {each.message}" if each.field else each.message,
+            "steps": [],
+        }
+        for each in error.errors
+    ]
+    return {"valid": False, "errors": found, "warnings": [], "executionPlan": []}

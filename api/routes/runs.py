@@ -1,0 +1,95 @@
+"""Runs and their task runs: lists, one in full, events, cancelling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeweave import ids
+from pipeweave.api.endpoint import Call, PathId, Routes
+from pipeweave.api.filters import EventsQuery, RunsQuery, TaskRunsQuery
+from pipeweave.api.run_answers import EventList, RunDetail, RunList, TaskRunDetail, TaskRunList
+from pipeweave.api.schemas import CancelRequest
+from pipeweave.errors import Conflict, NotFound
+from pipeweave.orchestrator import queries, runs
+from pipeweave.orchestrator.access import WRITE
+
+routes = Routes("runs")
+RUN = {"id": PathId(ids.RUN, "The run's id.")}
+TASK_RUN = {"id": PathId(ids.TASK_RUN, "The task run's id.")}
+
+
+@routes.add("GET", "/api/runs", "List the runs", query=RunsQuery, answer=RunList)
+def list_runs(call: Call, query: RunsQuery) -> dict[str, Any]:
+    """Newest first. Standalone tasks are not among them."""
+    with call.reading() as tx:
+        return query.named("runs", queries.run_list(tx, call.tenant, query.page(), **query.filters()))
+
+
+@routes.add("GET", "/api/runs/{id}", "Show a run", ids=RUN, answer=RunDetail, errors=(NotFound,))
+def get_run(call: Call, id: str) -> dict[str, Any]:
+    """With counts by status, the progress of each step, and the first 1,000 task runs."""
+    with call.reading() as tx:
+        run_id = ids.read(ids.RUN, id)
+        found = queries.run(tx, call.tenant, run_id)
+        return {**found, "steps": queries.run_steps(tx, run_id, found)}
+
+
+@routes.add(
+    "GET",
+    "/api/runs/{id}/task-runs",
+    "List a run's task runs",
+    ids=RUN,
+    query=TaskRunsQuery,
+    answer=TaskRunList,
+    errors=(NotFound,),
+)
+def list_task_runs(call: Call, id: str, query: TaskRunsQuery) -> dict[str, Any]:
+    """In the order of the pipeline's steps; the items of a map after all steps, by their index."""
+    with call.reading() as tx:
+        found = queries.run_task_runs(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
+        return query.named("taskRuns", found)
+
+
+@routes.add(
+    "GET",
+    "/api/runs/{id}/events",
+    "List a run's events",
+    ids=RUN,
+    query=EventsQuery,
+    answer=EventList,
+    errors=(NotFound,),
+)
+def list_events(call: Call, id: str, query: EventsQuery) -> dict[str, Any]:
+    """The append-only history, oldest first."""
+    with call.reading() as tx:
+        found = queries.run_events(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
+        return query.named("events", found)
+
+
+@routes.add(
+    "POST",
+    "/api/runs/{id}/cancel",
+    "Cancel a run",
+    scopes=(WRITE,),
+    ids=RUN,
+    body=CancelRequest,
+    is_body_optional=True,
+    answer=RunDetail,
+    errors=(NotFound, Conflict),
+    example={"reason": "wrong input"},
+)
+def cancel(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
+    """End an open run now. What waits is never started; what attempts still report changes nothing."""
+    run_id = ids.read(ids.RUN, id)
+    with call.transaction() as tx:
+        runs.cancel(tx, call.tenant, run_id, reason=body.reason)
+    return get_run(call, id)
+
+
+@routes.add(
+    "GET", "/api/task-runs/{id}", "Show a task run", ids=TASK_RUN, answer=TaskRunDetail, errors=(NotFound,)
+)
+def get_task_run(call: Call, id: str) -> dict[str, Any]:
+    """With its output, its error, and the attempts that ended badly."""
+    with call.reading() as tx:
+        return queries.task_run(tx, call.tenant, ids.read(ids.TASK_RUN, id))

@@ -1,0 +1,104 @@
+"""Services: registered workers and what they bring."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeweave.api.answers import RegisteredAnswer, ServiceAnswer, ServiceList, TaskList
+from pipeweave.api.endpoint import Call, PathId, Routes
+from pipeweave.api.filters import PageQuery
+from pipeweave.api.schemas import FlatTask, NestedTask, RegisterRequest, TaskOptions
+from pipeweave.errors import NotFound, TaskOwnedElsewhere
+from pipeweave.orchestrator import queries, registry
+from pipeweave.orchestrator.access import WORKER, WRITE
+from pipeweave.orchestrator.registration import Registration, TaskRegistration
+
+routes = Routes("services")
+SERVICE = {"id": PathId(None, "The service's id.")}
+
+_EXAMPLE = {
+    "serviceId": "mailer",
+    "version": "1.4.0",
+    "baseUrl": "http://mailer.internal:8080",
+    "tasks": [{"id": "send-mail", "codeHash": "9f86d081884c7d65", "timeout": 60, "retries": 3}],
+}
+
+
+@routes.add("GET", "/api/services", "List the services", query=PageQuery, answer=ServiceList)
+def list_services(call: Call, query: PageQuery) -> dict[str, Any]:
+    """Every service that ever registered, in the order of their ids."""
+    with call.reading() as tx:
+        return query.named("services", queries.services(tx, call.tenant, query.page()))
+
+
+@routes.add(
+    "GET", "/api/services/{id}", "Show a service", ids=SERVICE, answer=ServiceAnswer, errors=(NotFound,)
+)
+def get_service(call: Call, id: str) -> dict[str, Any]:
+    """With how many tasks and workers it has."""
+    with call.reading() as tx:
+        return {"service": queries.service(tx, call.tenant, id)}
+
+
+@routes.add(
+    "GET",
+    "/api/services/{id}/tasks",
+    "List a service's tasks",
+    ids=SERVICE,
+    query=PageQuery,
+    answer=TaskList,
+    errors=(NotFound,),
+)
+def list_service_tasks(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
+    """With code hash and code version, in the order of their ids."""
+    with call.reading() as tx:
+        return query.named("tasks", queries.tasks(tx, call.tenant, query.page(), service_id=id))
+
+
+@routes.add(
+    "POST",
+    "/api/services",
+    "Register a service",
+    scopes=(WORKER, WRITE),
+    body=RegisterRequest,
+    answer=RegisteredAnswer,
+    errors=(TaskOwnedElsewhere,),
+    example=_EXAMPLE,
+)
+def register(call: Call, body: RegisterRequest) -> dict[str, Any]:
+    """Store a service and its tasks as they are now.
+
+    A changed code hash raises the task's code version. When the service's version changed, its tasks that are
+    not named any more are orphaned, and what had not started of them is cancelled.
+    """
+    registration = Registration(
+        service_id=body.service_id,
+        version=body.version,
+        kind=body.kind or ("python" if body.base_url is None else "http"),
+        base_url=body.base_url,
+        tasks=[_task(each) for each in body.tasks],
+    )
+    with call.transaction() as tx:
+        return registry.register(tx, call.tenant, registration).to_json()
+
+
+@routes.add(
+    "POST",
+    "/api/register",
+    "Register a service (older path)",
+    scopes=(WORKER, WRITE),
+    body=RegisterRequest,
+    answer=RegisteredAnswer,
+    errors=(TaskOwnedElsewhere,),
+    example=_EXAMPLE,
+)
+def register_alias(call: Call, body: RegisterRequest) -> dict[str, Any]:
+    """The same as `POST /api/services`, for workers that know this path."""
+    return register(call, body)
+
+
+def _task(task: FlatTask | NestedTask) -> TaskRegistration:
+    options: TaskOptions = task.config if isinstance(task, NestedTask) else task
+    given = {name: getattr(options, name) for name in TaskOptions.model_fields}
+    task_id = task.task_id if isinstance(task, NestedTask) else task.id
+    return TaskRegistration(id=task_id, code_hash=task.code_hash.removeprefix("sha256:"), **given)

@@ -1,0 +1,89 @@
+"""Tasks: what there is, how its code changed, what input it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeweave.api.answers import HistoryAnswer, InputSchemaAnswer, TaskAnswer, TaskList, ValidationAnswer
+from pipeweave.api.endpoint import Call, PathId, Routes
+from pipeweave.api.filters import PageQuery
+from pipeweave.api.schemas import ValidateInputRequest
+from pipeweave.errors import NotFound
+from pipeweave.orchestrator import queries, registry
+from pipeweave.orchestrator.access import READ
+from pipeweave.orchestrator.registry import TaskRow
+from pipeweave.schema import validate_input as faults_of
+
+routes = Routes("tasks")
+TASK = {"id": PathId(None, "The task's id.")}
+
+
+@routes.add("GET", "/api/tasks", "List the tasks", query=PageQuery, answer=TaskList)
+def list_tasks(call: Call, query: PageQuery) -> dict[str, Any]:
+    """Every task of every service, in the order of their ids."""
+    with call.reading() as tx:
+        return query.named("tasks", queries.tasks(tx, call.tenant, query.page()))
+
+
+@routes.add("GET", "/api/tasks/{id}", "Show a task", ids=TASK, answer=TaskAnswer, errors=(NotFound,))
+def get_task(call: Call, id: str) -> dict[str, Any]:
+    """With all its options."""
+    with call.reading() as tx:
+        return {"task": queries.task(tx, call.tenant, id)}
+
+
+@routes.add(
+    "GET",
+    "/api/tasks/{id}/history",
+    "Show a task's code history",
+    ids=TASK,
+    query=PageQuery,
+    answer=HistoryAnswer,
+    errors=(NotFound,),
+)
+def history(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
+    """A line for each code version, newest first, version 1 included."""
+    with call.reading() as tx:
+        return {"taskId": id} | query.named(
+            "history", queries.task_history(tx, call.tenant, id, query.page())
+        )
+
+
+@routes.add(
+    "GET",
+    "/api/tasks/{id}/input-schema",
+    "Show a task's input schema",
+    ids=TASK,
+    answer=InputSchemaAnswer,
+    errors=(NotFound,),
+)
+def input_schema(call: Call, id: str) -> dict[str, Any]:
+    """What a form or a trigger can check an input against."""
+    schema = _task(call, id).input_schema
+    return {"taskId": id, "hasSchema": schema is not None, "schema": schema}
+
+
+@routes.add(
+    "POST",
+    "/api/tasks/{id}/validate-input",
+    "Check an input",
+    scopes=(READ,),
+    ids=TASK,
+    body=ValidateInputRequest,
+    answer=ValidationAnswer,
+    errors=(NotFound,),
+    example={"input": {"to": "someone@example.com"}},
+)
+def validate_input(call: Call, id: str, body: ValidateInputRequest) -> dict[str, Any]:
+    """What the task's input schema finds wrong with an input. A task without a schema takes any."""
+    schema = _task(call, id).input_schema
+    faults = [] if schema is None else faults_of(schema, body.input)
+    return {"valid": not faults, "errors": [fault.to_json() for fault in faults]}
+
+
+def _task(call: Call, task_id: str) -> TaskRow:
+    with call.reading() as tx:
+        row = registry.tasks(tx, call.tenant, [task_id]).get(task_id)
+    if row is None:
+        raise NotFound(f"there is no task {task_id!r}", taskId=task_id)
+    return row

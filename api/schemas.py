@@ -1,0 +1,164 @@
+"""What may be sent: strict models, so that a wrong type is an error and never a guess."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, RootModel, Tag
+from pydantic.alias_generators import to_camel
+
+from pipeweave.api import spec_schema
+from pipeweave.limits import MAX_BATCH, MAX_DESCRIPTION
+from pipeweave.orchestrator.registration import MAX_TASKS, MAX_VERSION
+from pipeweave.orchestrator.runs import MAX_PRIORITY, MIN_PRIORITY
+
+NAME_PATTERN = "^[A-Za-z0-9._~:@-]{1,200}$"
+# No user:password, no query, no fragment: task paths are put behind it.
+BASE_URL_PATTERN = r"^https?://[A-Za-z0-9._~%:\[\]-]{1,500}(/[A-Za-z0-9._~%!$&'()*+,;=:@/-]{0,1400})?$"
+CODE_HASH_PATTERN = "^(sha256:)?[0-9a-f]{16,64}$"
+
+MAX_INT32 = 2**31 - 1
+TEN_YEARS_S = 315_360_000
+TEN_YEARS_MS = TEN_YEARS_S * 1_000
+MAX_REASON = 1_000
+
+
+def _whole(value: Any) -> Any:
+    """JSON has one kind of number: 5.0 is 5."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Priority = Annotated[Whole, Field(ge=MIN_PRIORITY, le=MAX_PRIORITY, description="Lower runs first.")]
+Metadata = Annotated[dict[str, Any], Field(description="Kept as it is, for people and filters.")]
+FailureMode = Literal["fail-fast", "continue", "partial-merge"]
+
+
+class Request(BaseModel):
+    """Strict, camelCase, and nothing unknown."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", alias_generator=to_camel, frozen=True)
+
+
+class TriggerRequest(Request):
+    """Start a run."""
+
+    input: Any = Field(default_factory=dict, description="Any JSON value; {} when absent.")
+    failure_mode: FailureMode | None = Field(None, description="Absent: the pipeline's own.")
+    priority: Priority | None = Field(None, description="Absent: the pipeline's or each task's own.")
+    metadata: Metadata | None = None
+    validation_mode: Literal["strict", "warn", "none"] = Field(
+        "warn", description="What a mismatch with an entry task's input schema does: refuse, warn, nothing."
+    )
+    run_token: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        None,
+        description="A second trigger with the same token, pipeline and input gives the first one's run.",
+    )
+
+
+class DryRunRequest(Request):
+    """Plan a run without starting it."""
+
+    input: Any = Field(None, description="Checked against the entry tasks' input schemas, when given.")
+    spec: dict[str, Any] | None = Field(None, description="Plan this document instead of the stored version.")
+
+
+class CancelRequest(Request):
+    """Cancel a run."""
+
+    reason: Annotated[str, Field(max_length=MAX_REASON)] | None = None
+
+
+class QueueTaskRequest(Request):
+    """Queue one task outside any pipeline."""
+
+    task_id: Name
+    input: Any = Field(default_factory=dict, description="Any JSON value; {} when absent.")
+    priority: Priority | None = Field(None, description="Absent: the task's own.")
+    metadata: Metadata | None = None
+
+
+class QueueBatchRequest(Request):
+    """Queue several tasks, all or none."""
+
+    tasks: Annotated[list[QueueTaskRequest], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class ValidateInputRequest(Request):
+    """Check an input against a task's input schema."""
+
+    input: Any
+
+
+class PipelineDocument(RootModel[dict[str, Any]]):
+    """A pipeline as a document: steps in order; a step without `needs` follows the one before it."""
+
+    model_config = ConfigDict(strict=True, json_schema_extra=spec_schema.PIPELINE)
+
+
+# --- registration (the worker protocol) -------------------------------------------------------------------
+
+
+class TaskOptions(Request):
+    """What a task asks for. Defaults are those of the worker protocol."""
+
+    allowed_next: list[Name] = Field(default_factory=list, max_length=MAX_TASKS)
+    timeout: Annotated[float, Field(gt=0, le=TEN_YEARS_S)] = Field(300, description="Seconds.")
+    retries: Annotated[Whole, Field(ge=0, le=10_000)] = Field(
+        3, description="Further attempts after the first."
+    )
+    retry_backoff: Literal["fixed", "linear", "exponential"] = "exponential"
+    retry_delay_ms: Annotated[Whole, Field(ge=0, le=TEN_YEARS_MS)] = 1_000
+    max_retry_delay_ms: Annotated[Whole, Field(ge=0, le=TEN_YEARS_MS)] = 86_400_000
+    heartbeat_interval_ms: Annotated[Whole, Field(gt=0, le=TEN_YEARS_MS)] = 60_000
+    concurrency: Annotated[Whole, Field(ge=0, le=MAX_INT32)] = Field(
+        0, description="At once; 0 is unlimited."
+    )
+    priority: Annotated[Whole, Field(ge=-MAX_INT32, le=MAX_INT32)] = Field(
+        100, description="Lower runs first."
+    )
+    idempotency_ttl: Annotated[Whole, Field(gt=0, le=TEN_YEARS_S)] = Field(
+        86_400, alias="idempotencyTTL", description="Seconds."
+    )
+    description: Annotated[str, Field(max_length=MAX_DESCRIPTION)] | None = None
+    input_schema: dict[str, Any] | None = None
+
+
+CodeHash = Annotated[str, Field(pattern=CODE_HASH_PATTERN)]
+
+
+class FlatTask(TaskOptions):
+    """A task with its options beside its id, as SDKs send it."""
+
+    id: Name
+    code_hash: CodeHash
+
+
+class NestedTask(Request):
+    """A task with its options under `config`."""
+
+    task_id: Name
+    code_hash: CodeHash
+    config: TaskOptions = Field(default_factory=lambda: TaskOptions.model_validate({}))
+
+
+def _spelling(task: Any) -> str:
+    return "<nested>" if isinstance(task, dict) and "taskId" in task else "<flat>"
+
+
+RegisteredTask = Annotated[
+    Annotated[FlatTask, Tag("<flat>")] | Annotated[NestedTask, Tag("<nested>")], Discriminator(_spelling)
+]
+
+
+class RegisterRequest(Request):
+    """A worker says who it is, where it is and what it can do."""
+
+    service_id: Name
+    kind: Literal["http", "python"] | None = Field(None, description="Absent: http where there is a baseUrl.")
+    version: Annotated[str, Field(min_length=1, max_length=MAX_VERSION)] = "0.1.0"
+    base_url: Annotated[str, Field(pattern=BASE_URL_PATTERN)] | None = Field(
+        None, description="Where an HTTP service listens."
+    )
+    tasks: Annotated[list[RegisteredTask], Field(max_length=MAX_TASKS)]

@@ -1,0 +1,144 @@
+"""The API as a process: gunicorn with threads, which is what psycopg2 and open streams want."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import replace
+from http import HTTPStatus
+from typing import Any
+
+import orjson
+from gunicorn.app.base import BaseApplication
+from gunicorn.config import Config
+from gunicorn.glogging import Logger
+from gunicorn.http.errors import LimitRequestHeaders, LimitRequestLine, ParseException
+from gunicorn.workers.gthread import ThreadWorker
+
+from pipeweave.api import create_app
+from pipeweave.api.errors import PROBLEM_TYPE, InternalError
+from pipeweave.errors import InvalidInput, PipeWeaveError
+from pipeweave.settings import Settings
+
+THREADS = 8
+# Seconds that requests under way may take after a TERM; open streams end with them.
+GRACEFUL_TIMEOUT_S = 5
+# Seconds an idle connection is kept for its client's next request.
+KEEP_ALIVE_S = 30
+# Seconds without a sign of life after which gunicorn replaces a process.
+WORKER_TIMEOUT_S = 60
+# The path without its query; never a header.
+ACCESS_FORMAT = '%(h)s "%(m)s %(U)s" %(s)s %(B)s %(M)sms %({x-request-id}o)s'
+
+_TOKEN_PATH = re.compile(r"^(/w/[^/]*/)[^/]+")
+
+
+def serve(
+    settings: Settings, host: str | None = None, port: int | None = None, *, processes: int = 1
+) -> None:
+    """Serve until a signal says stop; returns never.
+
+    Args:
+        settings: where PostgreSQL and the broker are, CORS origins, pool size.
+        host: address to listen on; the settings' when None.
+        port: port to listen on; the settings' when None.
+        processes: server processes, each with THREADS threads and its own connections.
+    """
+    _Server(settings, options(settings, host, port, processes)).run()
+
+
+def options(settings: Settings, host: str | None, port: int | None, processes: int) -> dict[str, Any]:
+    """What gunicorn is told."""
+    return {
+        "bind": f"{_bracketed(host or settings.host)}:{settings.port if port is None else port}",
+        "workers": processes,
+        "worker_class": f"{__name__}.{Worker.__name__}",
+        "threads": THREADS,
+        "timeout": WORKER_TIMEOUT_S,
+        "graceful_timeout": GRACEFUL_TIMEOUT_S,
+        "keepalive": KEEP_ALIVE_S,
+        "preload_app": False,
+        "control_socket_disable": True,
+        "proc_name": "pipeweave-api",
+        "logger_class": f"{__name__}.{AccessLog.__name__}",
+        "accesslog": "-",
+        "access_log_format": ACCESS_FORMAT,
+        "errorlog": "-",
+    }
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+class AccessLog(Logger):
+    """Gunicorn's logger without the tokens that workers carry in their base path (`/w/{tenant}/{token}/`)."""
+
+    def atoms(self, resp: Any, req: Any, environ: Mapping[str, Any], request_time: Any) -> dict[str, Any]:
+        atoms: dict[str, Any] = super().atoms(resp, req, environ, request_time)
+        return {
+            **atoms,
+            "U": redacted(str(atoms["U"])),
+            "r": f"{atoms['m']} {redacted(str(atoms['U']))}",
+            "f": "-",
+        }
+
+
+def redacted(path: str) -> str:
+    """The path with `***` where a token stands."""
+    return _TOKEN_PATH.sub(r"\1***", path)
+
+
+class Worker(ThreadWorker):
+    """Answers what never reaches the app (not HTTP, too long a line) with a problem document too."""
+
+    def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: Exception) -> None:
+        if isinstance(exc, ParseException):
+            self.log.info("unreadable request: %s", type(exc).__name__)
+        else:
+            self.log.error("the request could not be served", exc_info=exc)
+        try:
+            client.sendall(unreadable(exc))
+        except OSError:
+            self.log.debug("the client is gone")
+
+
+def unreadable(error: Exception) -> bytes:
+    """The whole HTTP answer to a request that could not be read."""
+    status, problem = _refusal(error)
+    content = orjson.dumps({**problem.to_problem(), "status": status.value})
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nConnection: close\r\n"
+        f"Content-Type: {PROBLEM_TYPE}\r\nContent-Length: {len(content)}\r\n\r\n"
+    )
+    return head.encode("ascii") + content
+
+
+def _refusal(error: Exception) -> tuple[HTTPStatus, PipeWeaveError]:
+    match error:
+        case LimitRequestLine():
+            return HTTPStatus.REQUEST_URI_TOO_LONG, InvalidInput("the path and its query are too long")
+        case LimitRequestHeaders():
+            return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, InvalidInput("the headers are too large")
+        case ParseException():
+            return HTTPStatus.BAD_REQUEST, InvalidInput("the request is not valid HTTP")
+        case _:
+            return HTTPStatus.INTERNAL_SERVER_ERROR, InternalError()
+
+
+class _Server(BaseApplication):
+    def __init__(self, settings: Settings, given: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._given = given
+        super().__init__()
+
+    def load_config(self) -> None:
+        config: Config = self.cfg
+        for name, value in self._given.items():
+            config.set(name, value)
+
+    def load(self) -> Any:
+        # Loaded after the fork: connections are never shared between processes.
+        pool = min(self._settings.db_pool_max, THREADS)
+        return create_app(replace(self._settings, db_pool_max=pool))

@@ -1,0 +1,70 @@
+"""The JSON schema of a pipeline document, for the OpenAPI document; `pipeweave.document` checks one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeweave.limits import MAX_DESCRIPTION, MAX_STEPS
+from pipeweave.rules import FAILURE_MODES
+
+_NAME = {"type": "string", "pattern": "^[A-Za-z0-9._~:@-]{1,200}$"}
+_OVER = {
+    "anyOf": [{"type": "array"}, {"type": "string", "pattern": r"\$\{"}],
+    "description": "A list, or a reference to one: `${steps.list_files.paths}`.",
+}
+
+_STEP: dict[str, Any] = {
+    "type": "object",
+    "required": ["task"],
+    "additionalProperties": False,
+    "properties": {
+        "id": {**_NAME, "type": ["string", "null"], "description": "Absent: the task's id."},
+        "task": _NAME,
+        "needs": {
+            "type": ["array", "null"],
+            "items": _NAME,
+            "description": "Predecessors. Absent: the step before; []: starts at once.",
+        },
+        "params": {
+            "type": ["object", "null"],
+            "description": "The task's parameters, may hold references. Absent: the run's input fills them.",
+        },
+        "map": {
+            "description": "Runs the step once for each item of a list.",
+            "anyOf": [
+                {"type": "null"},
+                *_OVER["anyOf"],
+                {
+                    "type": "object",
+                    "required": ["over"],
+                    "additionalProperties": False,
+                    "properties": {"over": _OVER, "as": {"type": ["string", "null"]}},
+                },
+            ],
+        },
+    },
+}
+_PARALLEL = {
+    "type": "object",
+    "required": ["parallel"],
+    "additionalProperties": False,
+    "properties": {"parallel": {"type": "array", "minItems": 1, "items": _STEP}},
+}
+
+PIPELINE: dict[str, Any] = {
+    "required": ["steps"],
+    "additionalProperties": False,
+    "properties": {
+        "id": {**_NAME, "description": "Absent: the id in the path. Both must agree."},
+        "description": {"type": ["string", "null"], "maxLength": MAX_DESCRIPTION},
+        "failureMode": {"enum": list(FAILURE_MODES), "default": FAILURE_MODES[0]},
+        "priority": {"type": ["integer", "null"], "minimum": -(2**31), "maximum": 2**31 - 1},
+        "defaults": {"type": "object", "description": "Values of the run's input that it may leave out."},
+        "steps": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": MAX_STEPS,
+            "items": {"anyOf": [_STEP, _PARALLEL]},
+        },
+    },
+}
