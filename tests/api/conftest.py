@@ -1,0 +1,127 @@
+"""The API in this process, on a real PostgreSQL and Valkey, with a tenant that has a service and a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+from pipeweave.api import create_app
+from pipeweave.orchestrator import access, registry
+from pipeweave.orchestrator.access import READ, WORKER, WRITE
+from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.registration import Registration, TaskRegistration
+from pipeweave.settings import Settings
+
+TENANT, OTHER_TENANT = "default", "neighbour"
+MAIL_SCHEMA = {"fields": [{"name": "to", "type": "email", "label": "To", "required": True}]}
+TASKS = [
+    TaskRegistration("list_files", "a" * 64, allowed_next=["count"]),
+    TaskRegistration("count", "b" * 64),
+    TaskRegistration("report", "c" * 64, description="sums it up"),
+    TaskRegistration("send-mail", "d" * 64, input_schema=MAIL_SCHEMA),
+]
+SPEC = {
+    "steps": [
+        {"task": "list_files"},
+        {"task": "count", "map": {"over": "${steps.list_files}"}},
+        {"task": "report", "params": {"rows": "${steps.count}"}},
+    ]
+}
+
+
+@pytest.fixture(scope="session")
+def deployment(database_url: str, broker_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    data_dir = str(tmp_path_factory.mktemp("api-data"))
+    deployment = Deployment.open(Settings(database_url=database_url, broker_url=broker_url, data_dir=data_dir))
+    with deployment.database.transaction() as tx:
+        registry.ensure_tenant(tx, OTHER_TENANT)
+        registry.register(tx, TENANT, Registration("files", "1.0.0", tasks=TASKS))
+    yield deployment
+    deployment.close()
+
+
+@pytest.fixture(scope="session")
+def app(deployment: Deployment) -> Flask:
+    return create_app(deployment.settings, deployment)
+
+
+@dataclass
+class Api:
+    """Asks the app in the name of a tenant, with a token of these scopes."""
+
+    http: FlaskClient
+    token: str
+    tenant: str = TENANT
+    sent: dict[str, str] = field(default_factory=dict)
+
+    def get(self, path: str, **query: Any) -> TestResponse:
+        return self.http.get(path, query_string=query, headers=self.headers)
+
+    def post(self, path: str, body: Any = None) -> TestResponse:
+        return self.http.post(path, json={} if body is None else body, headers=self.headers)
+
+    def put(self, path: str, body: Any) -> TestResponse:
+        return self.http.put(path, json=body, headers=self.headers)
+
+    def raw(self, method: str, path: str, content: bytes, content_type: str | None = "application/json") -> TestResponse:
+        return self.http.open(path, method=method, data=content, content_type=content_type, headers=self.headers)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}", "X-Tenant": self.tenant, **self.sent}
+
+
+class Tokens:
+    """Makes tokens."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+
+    def make(self, *scopes: str, tenants: tuple[str, ...] = (TENANT,), **options: Any) -> str:
+        with self.deployment.database.transaction() as tx:
+            return access.create_token(tx, name="test", tenants=tenants, scopes=scopes, **options)
+
+
+@pytest.fixture(scope="session")
+def tokens(deployment: Deployment) -> Tokens:
+    return Tokens(deployment)
+
+
+@pytest.fixture
+def api(app: Flask, tokens: Tokens) -> Api:
+    """May read and write in TENANT."""
+    return Api(app.test_client(), tokens.make(READ, WRITE))
+
+
+@pytest.fixture
+def reader(app: Flask, tokens: Tokens) -> Api:
+    return Api(app.test_client(), tokens.make(READ))
+
+
+@pytest.fixture
+def worker(app: Flask, tokens: Tokens) -> Api:
+    return Api(app.test_client(), tokens.make(WORKER))
+
+
+@pytest.fixture
+def neighbour(app: Flask, tokens: Tokens) -> Api:
+    return Api(app.test_client(), tokens.make(READ, WRITE, tenants=(OTHER_TENANT,)), OTHER_TENANT)
+
+
+@pytest.fixture
+def pipeline(api: Api) -> str:
+    """A stored pipeline: list_files -> count (a map) -> report."""
+    assert api.put("/api/pipelines/files", SPEC).status_code in (200, 201)
+    return "files"
+
+
+@pytest.fixture
+def run_id(api: Api, pipeline: str) -> str:
+    """A run that nobody works on."""
+    return str(api.post(f"/api/pipelines/{pipeline}/trigger", {"input": {"folder": "/srv"}}).json["pipelineRunId"])
