@@ -7,14 +7,17 @@ import dataclasses
 import json
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
 from pipeweave import limits
+from pipeweave.api.routes import ENDPOINTS
 from pipeweave.cli import COMMANDS
 from pipeweave.context import Context
+from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.states import RUN_MOVES, TASK_MOVES
 from pipeweave.rules import Decision, Predecessor, decide_step
 from pipeweave.setting_table import DATABASE_PARTS, TABLE
@@ -206,3 +209,33 @@ def _section(page: str, heading: str) -> str:
     found = re.search(rf"^#+ {heading}\n(.*?)(?=^#|\Z)", text_of(page), re.MULTILINE | re.DOTALL)
     assert found, f"{page} has no section {heading!r}"
     return found[1]
+
+
+def test_every_endpoint_is_documented_with_its_scope() -> None:
+    rows = re.findall(r"^\| ([A-Z]+) \| `(/\S*)` \| (.+?) \| .+ \|$", text_of("docs/api.md"), re.MULTILINE)
+    served = [
+        (
+            each.method,
+            each.path,
+            " or ".join(scope.removeprefix("orchestrator:") for scope in each.scopes) or "open",
+        )
+        for each in ENDPOINTS
+    ]
+    assert sorted(rows) == sorted(served)
+
+
+def test_every_error_is_documented_with_its_status_and_title() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (.+) \|$", text_of("docs/errors.md"), re.MULTILINE)
+    known = {(each.code, str(each.status), _title(each)) for each in _errors(PipeWeaveError)}
+    assert set(rows) == known
+
+
+def _title(error: type[PipeWeaveError]) -> str:
+    return (error.__doc__ or "").strip().splitlines()[0]
+
+
+def _errors(base: type[PipeWeaveError]) -> Iterator[type[PipeWeaveError]]:
+    for each in base.__subclasses__():
+        if each.__module__ == "pipeweave.errors":
+            yield each
+            yield from _errors(each)
