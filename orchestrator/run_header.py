@@ -51,8 +51,8 @@ def load(tx: Transaction, run_id: UUID) -> RunHeader | None:
         row: Any = tx.execute(_HEADER, {"id": run_id}).one_or_none()
         if row is None:
             return None
-        fixed: list[Any] = list(row[:8])
-        found = RunHeader(*fixed, _plan(tx, row))
+        values: list[Any] = [*row[:8], _plan(tx, row)]
+        found = RunHeader(*values)
         _headers[run_id] = found
         if len(_headers) > CACHED_RUNS:
             _headers.popitem(last=False)

@@ -151,8 +151,8 @@ INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, ma
 SELECT :run_id, s.id, :tenant, s.step_id, s.task_id, s.kind, s.status, s.max_attempts, s.priority, s.queue,
     s.is_limited, s.code_version, s.code_hash, :now, CASE WHEN s.status = 'pending' THEN NULL ELSE :now END
 FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS s(id uuid, step_id text, task_id text, kind text,
-    status text, max_attempts integer, priority integer, queue text, is_limited boolean, code_version integer, code_hash
-    text)
+    status text, max_attempts integer, priority integer, queue text, is_limited boolean,
+    code_version integer, code_hash text)
 """
 
 

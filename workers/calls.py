@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pipeweave import ids, references, rules
 from pipeweave.calling import bind, outcome_of
 from pipeweave.context import Context
 from pipeweave.errors import InvalidInput, InvalidResult, TaskNotLoaded
-from pipeweave.orchestrator import outputs, task_runs
+from pipeweave.orchestrator import task_runs
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.failure import Failure, failure_of
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.task_runs import Completion, TaskRun
 from pipeweave.task import Task
+from pipeweave.workers.inputs import Inputs, Upstream
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class Calls:
     def __init__(self, database: Database, tasks: Mapping[str, Task[..., Any]]) -> None:
         self.database = database
         self.tasks = tasks
+        self.inputs = Inputs(database)
 
     def call(self, run: RunHeader, task_run: TaskRun) -> Completion | tuple[TaskRun, Failure]:
         """Call the task's function once. Whatever it raises ends this attempt, never this process."""
@@ -62,7 +64,7 @@ class Calls:
     def _context(self, run: RunHeader, task_run: TaskRun) -> Context:
         step = run.plan[run.plan.ordinals[task_run.step_id]].step
         is_standalone = run.pipeline_id is None
-        value = run.input if run.input_path is None else self._load(run)
+        value = self.inputs.input(run)
         params = None if step.params is None else self._resolve(run, task_run, value, step.params)
         return Context(
             run_id=ids.show(ids.RUN, run.id),
@@ -73,7 +75,7 @@ class Calls:
             attempt=task_run.attempt,
             input=value if params is None else params,
             params=params,
-            upstream=Upstream(self.database, run, step.id),
+            upstream=Upstream(self.inputs, run, step.id),
             item=task_run.item,
             map_index=task_run.map_index,
             map_name=None if step.map is None else step.map.name,
@@ -83,47 +85,11 @@ class Calls:
             on_progress=ProgressWriter(self.database, task_run),
         )
 
-    def _load(self, run: RunHeader) -> Any:
-        return _load_value(self.database, run.input_path)
-
     def _resolve(self, run: RunHeader, task_run: TaskRun, value: Any, params: Mapping[str, Any]) -> Any:
-        named = references.steps_named(params)
-        found: dict[str, Any] = {}
-        if named:
-            with self.database.transaction() as tx:
-                found = outputs.of_steps(tx, run, named)
+        found = self.inputs.outputs(run, references.steps_named(params))
         return references.resolve(
             params, input=value, steps=found, item=task_run.item, map_index=task_run.map_index
         )
-
-
-def _load_value(database: Database, path: str | None) -> Any:
-    return database.values_or_raise.load(None, path)
-
-
-class Upstream(Mapping[str, Any]):
-    """The outputs of a step's completed ancestors, read when they are asked for (DESIGN 6.7)."""
-
-    def __init__(self, database: Database, run: RunHeader, step_id: str) -> None:
-        self._database = database
-        self._run = run
-        self._step_id = step_id
-        self._found: dict[str, Any] = {}
-
-    def __getitem__(self, step_id: str) -> Any:
-        if step_id not in self._found:
-            if step_id not in self._run.plan.ancestors(self._step_id):
-                raise KeyError(step_id)
-            with self._database.transaction() as tx:
-                self._found |= outputs.of_steps(tx, self._run, [step_id])
-        return self._found[step_id]
-
-    def __iter__(self) -> Iterator[str]:
-        with self._database.transaction() as tx:
-            return iter(outputs.completed(tx, self._run, self._run.plan.ancestors(self._step_id)))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 class ProgressWriter:

@@ -6,6 +6,7 @@ comes next, so that a chain pays one commit per step and a chunk of small task r
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections import deque
@@ -71,7 +72,7 @@ class Runner:
             log.warning("message.dropped", extra={"run_id": str(run_id), "reason": "no such run"})
             return
         work = Work(run, attempt, deque(ordinals), part, tuple(joins))
-        claimed = self._transact(lambda tx: self._claim(tx, work))
+        claimed = self._transact(lambda tx: self._claim(tx, work), work)
         self._work_off(work, claimed)
         self._count(work, bool(claimed))
 
@@ -94,7 +95,7 @@ class Runner:
         while claimed:
             outcomes = self._call(work, claimed)
             rest = claimed[len(outcomes) :]
-            claimed = self._transact(lambda tx, done=outcomes, kept=rest: self._turn(tx, work, done, kept))  # type: ignore[misc]
+            claimed = self._transact(functools.partial(self._turn, work, outcomes, rest), work)
 
     def _call(self, work: Work, claimed: Sequence[TaskRun]) -> list[Outcome]:
         """Call the functions of claimed task runs, for as long as a turn may take."""
@@ -110,7 +111,7 @@ class Runner:
         return outcomes
 
     def _turn(
-        self, tx: Transaction, work: Work, outcomes: Sequence[Outcome], rest: list[TaskRun]
+        self, work: Work, outcomes: Sequence[Outcome], rest: list[TaskRun], tx: Transaction
     ) -> list[TaskRun]:
         """Store outcomes, release what waited for them, claim what comes next; one transaction."""
         going = None if work.is_long else Going(self.worker, self.queue)
@@ -163,5 +164,13 @@ class Runner:
         except Exception:
             log.exception("chord.part_lost")
 
-    def _transact(self, work: Callable[[Transaction], R]) -> R:
-        return self.deployment.database.run(work)
+    def _transact(self, step: Callable[[Transaction], R], work: Work | None = None) -> R:
+        """Do a step in a transaction. One that must start over (a deadlock) finds the message as it was."""
+        left = [] if work is None else list(work.left)
+
+        def from_the_start(tx: Transaction) -> R:
+            if work is not None:
+                work.left = deque(left)
+            return step(tx)
+
+        return self.deployment.database.run(from_the_start)

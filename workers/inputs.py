@@ -1,0 +1,65 @@
+"""What the calls of one run read again and again: its input and the outputs of its steps.
+
+A thousand items of a map refer to the same list; it is read once per worker process. Only the run at hand is
+kept, and only what is final: a completed step's output never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+from pipeweave.orchestrator import outputs
+from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.run_header import RunHeader
+
+
+class Inputs:
+    """Values of the run at hand."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._run_id: UUID | None = None
+        self._input: Any = None
+        self._outputs: dict[str, Any] = {}
+
+    def input(self, run: RunHeader) -> Any:
+        """The run's input."""
+        self._turn_to(run)
+        return self._input
+
+    def outputs(self, run: RunHeader, step_ids: Collection[str]) -> dict[str, Any]:
+        """The outputs of those of these steps that completed, by step id."""
+        self._turn_to(run)
+        missing = [each for each in step_ids if each not in self._outputs]
+        if missing:
+            with self.database.transaction() as tx:
+                self._outputs |= outputs.of_steps(tx, run, missing)
+        return {each: self._outputs[each] for each in step_ids if each in self._outputs}
+
+    def _turn_to(self, run: RunHeader) -> None:
+        if run.id != self._run_id:
+            self._input = self.database.values_or_raise.load(run.input, run.input_path)
+            self._run_id, self._outputs = run.id, {}
+
+
+class Upstream(Mapping[str, Any]):
+    """The outputs of a step's completed ancestors, read when they are asked for (DESIGN 6.7)."""
+
+    def __init__(self, inputs: Inputs, run: RunHeader, step_id: str) -> None:
+        self._inputs = inputs
+        self._run = run
+        self._step_id = step_id
+
+    def __getitem__(self, step_id: str) -> Any:
+        if step_id not in self._run.plan.ancestors(self._step_id):
+            raise KeyError(step_id)
+        return self._inputs.outputs(self._run, [step_id])[step_id]
+
+    def __iter__(self) -> Iterator[str]:
+        with self._inputs.database.transaction() as tx:
+            return iter(outputs.completed(tx, self._run, self._run.plan.ancestors(self._step_id)))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
