@@ -1,0 +1,31 @@
+"""Stages for tests with real workers: one per module, because starting costs seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from stage import Stage, new_stage
+
+from pipeweave.up.postgres import Postgres
+from pipeweave.up.valkey import Valkey
+
+
+@pytest.fixture(scope="module")
+def empty_stage(
+    postgres_server: Postgres,
+    database_template: str,
+    valkey_server: Valkey,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Stage]:
+    """A database and a broker without workers."""
+    folder = tmp_path_factory.mktemp("stage")
+    with new_stage(postgres_server, database_template, valkey_server, folder) as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+def stage(empty_stage: Stage) -> Stage:
+    """A stage with one worker of two children that has loaded `apps/steps.py`."""
+    empty_stage.start_worker("steps.py", concurrency=2)
+    return empty_stage

@@ -1,0 +1,247 @@
+"""Real worker processes for tests: a database, a broker, workers on them, and a look at what they did.
+
+Handlers of the test apps note every call in a file (`apps/notes.py`), so that a test need not believe the
+rows alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from services import new_database, wait_until
+
+from pipeweave import ids
+from pipeweave.document import parse_spec
+from pipeweave.orchestrator import pipelines, queue, runs, tick
+from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.queue import Queued, QueueRequest
+from pipeweave.orchestrator.runs import CreatedRun, Trigger
+from pipeweave.orchestrator.states import FINAL_RUN, FINAL_TASK
+from pipeweave.settings import Settings
+from pipeweave.up.postgres import Postgres
+from pipeweave.up.valkey import Valkey
+
+APPS = Path(__file__).parent / "flows" / "apps"
+
+START_DEADLINE_S = 30.0
+STOP_DEADLINE_S = 15.0
+RUN_DEADLINE_S = 60.0
+
+_numbers = itertools.count(1)
+# Above those that `fresh_broker_url` hands out first.
+_FIRST_BROKER_DATABASE = 128
+
+_FINAL_RUN = tuple(status.value for status in FINAL_RUN)
+_FINAL_TASK = tuple(status.value for status in FINAL_TASK)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a handler, as the handler itself wrote it down. Times in seconds of one steady clock."""
+
+    run_id: str
+    step_id: str | None
+    map_index: int | None
+    began: float
+    ended: float
+    pid: int
+    seen: Any = None
+
+
+@dataclass(slots=True)
+class Stage:
+    """One database and one broker with what runs on them."""
+
+    settings: Settings
+    deployment: Deployment
+    folder: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    # --- processes ----------------------------------------------------------------------------------------
+
+    def start_worker(self, app: str, *, concurrency: int = 2, tenant: str | None = None) -> int:
+        """Start a worker and wait until it lives; its process id."""
+        name = f"w{next(_numbers)}"
+        arguments = ["worker", "--app", str(APPS / app), "--name", name, "--concurrency", str(concurrency)]
+        process = self._start(name, arguments, tenant or self.settings.tenant)
+
+        def lives() -> bool:
+            assert process.poll() is None, self.logs()
+            return name in [row.name.partition("@")[0] for row in self.rows(_ALIVE)]
+
+        wait_until(lives, START_DEADLINE_S, f"worker {name} did not start")
+        return process.pid
+
+    def start_beat(self) -> int:
+        """Start a beat; its process id."""
+        return self._start(f"beat{next(_numbers)}", ["beat"], self.settings.tenant).pid
+
+    def _start(self, name: str, arguments: list[str], tenant: str) -> subprocess.Popen[bytes]:
+        variables = {
+            "PATH": os.environ["PATH"],
+            "DATABASE_URL": self.settings.database_url or "",
+            "BROKER_URL": self.settings.broker_url or "",
+            "PIPEWEAVE_TENANT": tenant,
+            "PIPEWEAVE_DATA_DIR": self.settings.data_dir,
+            "PIPEWEAVE_TEST_CALLS": str(self.folder / "calls.jsonl"),
+        }
+        with (self.folder / f"{name}.log").open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pipeweave.cli", *arguments],
+                env=variables,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.processes.append(process)
+        return process
+
+    def stop(self, pid: int) -> None:
+        """Stop a process as an operator would, its whole group when it does not obey."""
+        process = next(each for each in self.processes if each.pid == pid)
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(STOP_DEADLINE_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        self.processes.remove(process)
+
+    def kill(self, pid: int) -> None:
+        """Kill a process and its children at once."""
+        process = next(each for each in self.processes if each.pid == pid)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        self.processes.remove(process)
+
+    def close(self) -> None:
+        for process in reversed(self.processes[:]):
+            self.stop(process.pid)
+        self.deployment.close()
+
+    def logs(self) -> str:
+        """What all processes said last."""
+        return "\n".join(f"--- {path.name}\n{path.read_text()[-4000:]}" for path in self.folder.glob("*.log"))
+
+    # --- what tests do ------------------------------------------------------------------------------------
+
+    def store(self, document: Mapping[str, Any], *, tenant: str | None = None) -> int:
+        """Store a pipeline; its version."""
+        with self.deployment.database.transaction() as tx:
+            spec = parse_spec(document)
+            return pipelines.store(tx, tenant or self.settings.tenant, spec, source="api").version
+
+    def trigger(self, pipeline_id: str, input: Any = None, **wish: Any) -> UUID:
+        """Trigger a run; its id."""
+        return self.create(pipeline_id, input, **wish).id
+
+    def create(self, pipeline_id: str, input: Any = None, **wish: Any) -> CreatedRun:
+        """Trigger a run."""
+        return self.deployment.database.run(
+            lambda tx: runs.trigger(tx, self.settings.tenant, Trigger(pipeline_id, input, **wish))
+        )
+
+    def enqueue(self, *requests: QueueRequest) -> list[Queued]:
+        """Queue standalone tasks."""
+        return self.deployment.database.run(lambda tx: queue.enqueue(tx, self.settings.tenant, requests))
+
+    def cancel(self, run_id: UUID, reason: str | None = None) -> None:
+        """Cancel a run."""
+        self.deployment.database.run(lambda tx: runs.cancel(tx, self.settings.tenant, run_id, reason=reason))
+
+    def tick(self) -> tick.Ticked:
+        """Run one tick here, as beat would."""
+        return tick.run_once(self.deployment)
+
+    def finished(self, run_id: UUID, deadline_s: float = RUN_DEADLINE_S) -> Any:
+        """Wait until a run is final; its row."""
+        wait_until(lambda: self.run(run_id).status in _FINAL_RUN, deadline_s, self._unfinished(run_id))
+        return self.run(run_id)
+
+    def ran(self, document: Mapping[str, Any], input: Any = None, **wish: Any) -> Any:
+        """Store a pipeline, run it to its end; the run's row."""
+        self.store(document)
+        return self.finished(self.trigger(str(document["id"]), input, **wish))
+
+    def _unfinished(self, run_id: UUID) -> str:
+        return f"run {run_id} did not end"
+
+    def until(self, is_so: Callable[[], bool], what: str, deadline_s: float = RUN_DEADLINE_S) -> None:
+        """Wait until something is so."""
+        wait_until(is_so, deadline_s, what)
+
+    # --- what was done ------------------------------------------------------------------------------------
+
+    def rows(self, statement: str, **parameters: Any) -> list[Any]:
+        """The rows a SELECT gives."""
+        with self.deployment.database.transaction() as tx:
+            return list(tx.execute(statement, parameters).all())
+
+    def run(self, run_id: UUID) -> Any:
+        return self.rows("SELECT * FROM runs WHERE id = :id", id=run_id)[0]
+
+    def task_runs(self, run_id: UUID) -> list[Any]:
+        """The task runs of a run in the order of their ordinals."""
+        return self.rows("SELECT * FROM task_runs WHERE run_id = :id ORDER BY id", id=run_id)
+
+    def steps(self, run_id: UUID) -> dict[str, Any]:
+        """The task runs of a run's steps by step id, items of maps left out."""
+        return {row.step_id: row for row in self.task_runs(run_id) if row.kind != "item"}
+
+    def items(self, run_id: UUID, step_id: str) -> list[Any]:
+        """The task runs of a map's items in order."""
+        return [row for row in self.task_runs(run_id) if row.kind == "item" and row.step_id == step_id]
+
+    def statuses(self, run_id: UUID) -> dict[str, str]:
+        """Status by step id."""
+        return {step_id: row.status for step_id, row in self.steps(run_id).items()}
+
+    def attempts(self, run_id: UUID) -> list[Any]:
+        return self.rows("SELECT * FROM attempts WHERE run_id = :id ORDER BY task_run_id, number", id=run_id)
+
+    def output(self, task_run: Any) -> Any:
+        """A task run's output, from its row or from storage."""
+        return self.deployment.values.load(task_run.output, task_run.output_path)
+
+    def calls(self, run_id: UUID) -> list[Call]:
+        """The calls of a run's handlers in the order of their ends."""
+        path = self.folder / "calls.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        shown = ids.show(ids.RUN, run_id)
+        return [Call(**json.loads(line)) for line in lines if shown in line]
+
+
+_ALIVE = "SELECT name FROM workers WHERE stopped_at IS NULL"
+
+
+@contextmanager
+def new_stage(postgres: Postgres, template: str, valkey: Valkey, folder: Path) -> Iterator[Stage]:
+    """A stage with an empty database and an empty broker, without any worker yet."""
+    number = next(_numbers)
+    broker_url = valkey.url_of(_FIRST_BROKER_DATABASE + number % 100)
+    with new_database(postgres, f"stage_{number}", template) as database_url:
+        settings = Settings(
+            database_url=database_url,
+            broker_url=broker_url,
+            tenant=f"stage-{number}",
+            data_dir=str(folder / "data"),
+        )
+        stage = Stage(settings, Deployment.open(settings, pool_size=2), folder)
+        try:
+            yield stage
+        finally:
+            stage.close()
