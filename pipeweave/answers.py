@@ -32,6 +32,11 @@ class Run:
         """Task runs by status; empty in a list."""
         return self.document.get("counts") or {}
 
+    @property
+    def output(self) -> Mapping[str, Any]:
+        """The outputs of the end steps that completed, by step id; those too large to show are left out."""
+        return self.document.get("output") or {}
+
 
 @dataclass(frozen=True, slots=True)
 class Page:

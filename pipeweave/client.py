@@ -157,8 +157,8 @@ class Client:
         Raises:
             NotFound: there is no such run. Conflict: it is final already.
         """
-        self._http.send("POST", f"/api/runs/{checked_id(run_id)}/cancel", without_none(reason=reason))
-        return self.run(run_id)
+        path = f"/api/runs/{checked_id(run_id)}/cancel"
+        return run_of(self._http.send("POST", path, without_none(reason=reason)))
 
     def task_run(self, task_run_id: str) -> Document:
         """One task run with its attempts, input and output."""

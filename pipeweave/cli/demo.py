@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -49,7 +49,7 @@ def demo(ctx: click.Context, data_dir: Path | None, keep: bool, limit: int, as_j
     with _stack(data_dir, keep=keep, is_quiet=as_json) as (folder, ready):
         with _client(ready) as client:
             run = _run(client, limit, is_quiet=as_json)
-            found = _output(client, run) if run.status == "completed" else None
+        found = run.output.get("report") if run.status == "completed" else None
         if as_json:
             show_json({"run": run.id, "status": run.status, "report": found})
         elif found is not None:
@@ -75,11 +75,6 @@ def _run(client: Client, limit: int, *, is_quiet: bool) -> Run:
         return client.wait(run.id, DEADLINE_S)
     click.echo(f"\nRunning {PIPELINE}: every file of the standard library is a task run of its own.\n")
     return follow(client, run.id, DEADLINE_S)
-
-
-def _output(client: Client, run: Run) -> Any:
-    last = next(iter(client.task_runs(run.id, stepId="report")))
-    return client.task_run(last["id"])["output"]
 
 
 # --- the stack around it ----------------------------------------------------------------------------------

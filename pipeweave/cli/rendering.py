@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ STYLES = {
     "cancelled": "yellow",
 }
 NOTHING = "-"
+_NUMBER = re.compile(r"-\Z|[\d,.]+( (%|s|ms))?\Z")
 
 
 def is_terminal() -> bool:
@@ -117,10 +119,16 @@ def _coloured(value: str) -> str:
 
 
 def _plain_lines(rows: list[list[str]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    columns = list(zip(*rows, strict=True))
+    formats = [f"{{:{_side(column[1:])}{max(map(len, column))}}}" for column in columns]
     for row in rows:
-        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        cells = (each.format(cell) for each, cell in zip(formats, row, strict=True))
         click.echo("  ".join(cells).rstrip())
+
+
+def _side(cells: Iterable[str]) -> str:
+    """Numbers stand to the right."""
+    return ">" if all(_NUMBER.match(cell) for cell in cells) else "<"
 
 
 def _rich_table(columns: Sequence[str], rows: list[list[str]]) -> None:
@@ -129,7 +137,9 @@ def _rich_table(columns: Sequence[str], rows: list[list[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name, cells in zip(columns, zip(*rows, strict=True), strict=True):
+        table.add_column(name, justify="right" if _side(cells) == ">" else "left")
     for row in rows:
         table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
     Console().print(table)

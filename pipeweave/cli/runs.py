@@ -68,7 +68,7 @@ def trigger(
     as_json: bool,
 ) -> None:
     """Start a run of PIPELINE."""
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.rendering import show_json, text
 
     run = client.trigger(
         pipeline,
@@ -77,8 +77,9 @@ def trigger(
         priority=priority,
         run_token=run_token,
     )
-    for warning in run.document.get("validationWarnings") or ():
-        click.echo(f"warning: {warning}", err=True)
+    for task, faults in (run.document.get("validationWarnings") or {}).items():
+        for each in faults:
+            click.echo(text(f"warning: {task}: {each['field']}: {each['message']}"), err=True)
     if wait:
         _follow(ctx, client, run.id, timeout, as_json)
     elif as_json:

@@ -7,6 +7,7 @@ list_files ─┬─► count, one task run per file ─┬─► summarise, one
 
 from __future__ import annotations
 
+import os
 import platform
 import sysconfig
 from pathlib import Path
@@ -27,11 +28,7 @@ Row = dict[str, Any]
 def list_files(limit: int = 0) -> dict[str, Any]:
     """List the library's source files and the packages they belong to."""
     root = Path(sysconfig.get_path("stdlib"))
-    found = sorted(
-        each.relative_to(root).as_posix()
-        for each in root.rglob("*.py")
-        if SKIPPED.isdisjoint(each.relative_to(root).parts)
-    )
+    found = source_files(root)
     if not found:
         raise TaskError(f"there is no Python source under {root}", code="NO_SOURCE", retryable=False)
     files = found[: limit or None]
@@ -77,6 +74,17 @@ def stdlib_report(limit: int = 0) -> None:
     rows = count.map(listing["files"], root=listing["root"])
     packages = summarise.map(listing["packages"], rows=rows)
     report(listing=listing, packages=packages, largest_files=largest(rows=rows))
+
+
+def source_files(root: Path) -> list[str]:
+    """The paths of the source files below a folder, relative to it and sorted."""
+    found = []
+    for folder, folders, names in os.walk(root):
+        # Pruned on the way down: what is installed next to the library may be many times as large.
+        folders[:] = [each for each in folders if each not in SKIPPED]
+        here = Path(folder).relative_to(root)
+        found += [(here / name).as_posix() for name in names if name.endswith(".py")]
+    return sorted(found)
 
 
 def package_of(path: str) -> str:
