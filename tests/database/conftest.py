@@ -1,0 +1,51 @@
+"""A database with storage, and transactions that are rolled back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeweave.orchestrator import pipelines, run_header
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.values import Values
+from pipeweave.storage.local import LocalStorage
+
+
+@pytest.fixture
+def database(database_url: str, tmp_path: Path) -> Iterator[Database]:
+    """The shared database: what is committed there needs names of its own."""
+    opened = Database(database_url, values=Values(LocalStorage(tmp_path / "storage")))
+    yield opened
+    opened.dispose()
+
+
+@pytest.fixture
+def fresh_database(fresh_database_url: str, tmp_path: Path) -> Iterator[Database]:
+    """An empty database for this test alone."""
+    opened = Database(fresh_database_url, values=Values(LocalStorage(tmp_path / "storage")))
+    yield opened
+    opened.dispose()
+
+
+class RollBack(Exception):
+    """Ends a test's transaction."""
+
+
+@pytest.fixture
+def tx(database: Database) -> Iterator[Transaction]:
+    """A transaction that leaves nothing behind."""
+    try:
+        with database.transaction() as transaction:
+            yield transaction
+            raise RollBack
+    except RollBack:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> None:
+    """Versions are immutable in life, not between tests."""
+    pipelines.forget()
+    run_header._plans.clear()

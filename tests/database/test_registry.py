@@ -1,0 +1,390 @@
+"""Registration of services and tasks: code versions, owners, orphans, many processes at once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import pytest
+from registered import a_pipeline, a_service, a_task, register
+
+from pipeweave.errors import InvalidId, InvalidTask, TaskOwnedElsewhere
+from pipeweave.orchestrator import queries, queue, registry, runs, workers
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.paging import Page
+from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.registration import Registration, TaskRegistration, parse
+from pipeweave.orchestrator.runs import Trigger
+
+TENANT = "registry-tests"
+
+
+def history(tx: Transaction, task_id: str) -> list[tuple[int, str]]:
+    found = queries.task_history(tx, TENANT, task_id, Page())["items"]
+    return [(each["codeVersion"], each["serviceVersion"]) for each in found]
+
+
+def version_of(tx: Transaction, task_id: str) -> int:
+    return registry.tasks(tx, TENANT, [task_id])[task_id].code_version
+
+
+# --- what is stored ---------------------------------------------------------------------------------------
+
+
+def test_a_new_task_has_version_1_and_a_line_of_history(tx: Transaction) -> None:
+    done = register(tx, TENANT, "count")
+    assert done.code_changes == [] and done.orphaned_tasks == []
+    assert history(tx, "count") == [(1, "1.0.0")]
+
+
+def test_a_task_is_stored_with_all_its_options(tx: Transaction) -> None:
+    options: dict[str, Any] = {
+        "allowed_next": ["other"],
+        "timeout": 1.5,
+        "retries": 4,
+        "retry_backoff": "fixed",
+        "retry_delay_ms": 7,
+        "max_retry_delay_ms": 8,
+        "heartbeat_interval_ms": 9,
+        "concurrency": 2,
+        "priority": -5,
+        "idempotency_ttl": 11,
+        "description": "counts",
+        "input_schema": {"fields": [{"name": "n", "type": "number", "label": "N"}]},
+    }
+    register(tx, TENANT, a_task("count", **options))
+    row = registry.tasks(tx, TENANT, ["count"])["count"]
+    assert row.max_attempts == 5, "four retries are five attempts"
+    assert row.queue == f"pipeweave.{TENANT}.python"
+    assert (row.timeout_seconds, row.retry_backoff, row.retry_delay_ms) == (1.5, "fixed", 7)
+    assert (row.max_retry_delay_ms, row.heartbeat_interval_ms) == (8, 9)
+    assert (row.concurrency, row.priority, row.idempotency_ttl_seconds) == (2, -5, 11)
+    assert (row.allowed_next, row.description) == (["other"], "counts")
+    assert row.input_schema == options["input_schema"]
+
+
+def test_tasks_that_are_not_registered_are_left_out(tx: Transaction) -> None:
+    register(tx, TENANT, "count")
+    assert set(registry.tasks(tx, TENANT, ["count", "nothing"])) == {"count"}
+    assert registry.tasks(tx, "another-tenant", ["count"]) == {}
+
+
+def test_a_tenant_is_made_when_it_is_first_named(tx: Transaction) -> None:
+    registry.ensure_tenant(tx, "never-seen")
+    registry.ensure_tenant(tx, "never-seen")
+    assert tx.execute("SELECT count(*) FROM tenants WHERE id = 'never-seen'").scalar_one() == 1
+
+
+@pytest.mark.parametrize("tenant", ["", "a b", "ä", "x" * 201, "a/b"])
+def test_a_tenant_that_is_no_id_is_refused(tx: Transaction, tenant: str) -> None:
+    with pytest.raises(InvalidId):
+        registry.ensure_tenant(tx, tenant)
+
+
+# --- code versions ----------------------------------------------------------------------------------------
+
+
+def test_changed_code_raises_the_version_and_is_told(
+    tx: Transaction, caplog: pytest.LogCaptureFixture
+) -> None:
+    register(tx, TENANT, a_task("count", "first"))
+    with caplog.at_level(logging.WARNING):
+        done = register(tx, TENANT, a_task("count", "second"))
+    (change,) = done.code_changes
+    assert (change.task_id, change.old_version, change.new_version) == ("count", 1, 2)
+    assert change.old_hash != change.new_hash
+    assert done.to_json()["codeChanges"][0] == {
+        "taskId": "count",
+        "oldHash": change.old_hash,
+        "newHash": change.new_hash,
+        "oldVersion": 1,
+        "newVersion": 2,
+    }
+    assert "task.code_changed" in caplog.messages
+
+
+def test_going_back_to_old_code_counts_up_too(tx: Transaction) -> None:
+    for code in ("first", "second", "first"):
+        register(tx, TENANT, a_task("count", code))
+    assert version_of(tx, "count") == 3
+    assert [number for number, _ in history(tx, "count")] == [3, 2, 1]
+
+
+def test_changed_options_keep_the_code_version(tx: Transaction) -> None:
+    register(tx, TENANT, a_task("count", timeout=10))
+    done = register(tx, TENANT, a_task("count", timeout=20))
+    row = registry.tasks(tx, TENANT, ["count"])["count"]
+    assert (row.code_version, row.timeout_seconds, done.code_changes) == (1, 20, [])
+
+
+def test_registering_the_same_again_writes_only_the_heartbeat(tx: Transaction) -> None:
+    register(tx, TENANT, "count", "report")
+    before = tx.execute(
+        "SELECT id, ctid::text, xmin::text FROM tasks WHERE tenant_id = :t", {"t": TENANT}
+    ).all()
+    register(tx, TENANT, "count", "report")
+    after = tx.execute(
+        "SELECT id, ctid::text, xmin::text FROM tasks WHERE tenant_id = :t", {"t": TENANT}
+    ).all()
+    assert sorted(after) == sorted(before), "no row was written anew"
+    assert len(history(tx, "count")) == 1
+
+
+# --- owners -----------------------------------------------------------------------------------------------
+
+
+def test_a_task_of_an_active_service_cannot_be_taken(tx: Transaction) -> None:
+    register(tx, TENANT, "count", id="one")
+    with pytest.raises(TaskOwnedElsewhere) as refused:
+        register(tx, TENANT, "other", "count", id="two")
+    assert "'one'" in str(refused.value)
+    assert [error.field for error in refused.value.errors] == ["tasks[1].id"]
+
+
+def test_the_same_task_id_in_another_tenant_is_another_task(tx: Transaction) -> None:
+    register(tx, TENANT, "count", id="one")
+    register(tx, f"{TENANT}-2", "count", id="two")
+    assert registry.tasks(tx, f"{TENANT}-2", ["count"])["count"].service_id == "two"
+
+
+@pytest.mark.parametrize("status", ["inactive", "disconnected"])
+def test_a_task_of_a_service_that_is_gone_may_be_taken(
+    tx: Transaction, status: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    register(tx, TENANT, "count", id="one")
+    tx.execute("UPDATE services SET status = :status WHERE tenant_id = :t", {"status": status, "t": TENANT})
+    with caplog.at_level(logging.WARNING):
+        register(tx, TENANT, "count", id="two")
+    assert registry.tasks(tx, TENANT, ["count"])["count"].service_id == "two"
+    assert "task.taken_over" in caplog.messages
+
+
+def test_a_task_that_its_service_dropped_may_be_taken(tx: Transaction) -> None:
+    register(tx, TENANT, "count", "report", id="one", version="1")
+    register(tx, TENANT, "report", id="one", version="2")
+    register(tx, TENANT, "count", id="two")
+    row = registry.tasks(tx, TENANT, ["count"])["count"]
+    assert (row.service_id, row.orphaned_at) == ("two", None)
+
+
+def test_a_python_service_without_workers_is_inactive_and_active_again_with_one(tx: Transaction) -> None:
+    register(tx, TENANT, "count")
+    start = workers.WorkerStart("python", "w@host", "host", 1, 1)
+    workers.stop(tx, workers.register(tx, TENANT, start))
+    assert queries.service(tx, TENANT, "python")["status"] == "inactive"
+    register(tx, TENANT, "count")
+    assert queries.service(tx, TENANT, "python")["status"] == "active"
+
+
+# --- orphans ----------------------------------------------------------------------------------------------
+
+
+def test_with_the_same_version_a_missing_task_is_kept(tx: Transaction) -> None:
+    register(tx, TENANT, "count", "report", version="1")
+    assert register(tx, TENANT, "report", version="1").orphaned_tasks == []
+    assert registry.tasks(tx, TENANT, ["count"])["count"].orphaned_at is None
+
+
+def test_with_another_version_a_missing_task_is_orphaned(tx: Transaction) -> None:
+    register(tx, TENANT, "count", "report", version="1")
+    assert register(tx, TENANT, "report", version="2").orphaned_tasks == ["count"]
+    assert registry.tasks(tx, TENANT, ["count"])["count"].orphaned_at is not None
+
+
+def test_an_orphan_that_comes_back_is_no_orphan_and_keeps_its_version(tx: Transaction) -> None:
+    register(tx, TENANT, "count", "report", version="1")
+    register(tx, TENANT, "report", version="2")
+    register(tx, TENANT, "count", "report", version="3")
+    row = registry.tasks(tx, TENANT, ["count"])["count"]
+    assert (row.orphaned_at, row.code_version) == (None, 1)
+
+
+def test_other_services_tasks_are_not_orphaned(tx: Transaction) -> None:
+    register(tx, TENANT, "mine", id="one", version="1")
+    register(tx, TENANT, "theirs", id="two", version="1")
+    assert register(tx, TENANT, "mine", id="one", version="2").orphaned_tasks == []
+
+
+def test_what_has_not_started_of_an_orphan_is_cancelled_with_the_reason(tx: Transaction) -> None:
+    a_pipeline(tx, TENANT, "first", "gone")
+    register(tx, TENANT, "first", "gone", "alone", version="1.1.0")
+    run = runs.trigger(tx, TENANT, Trigger("chain"))
+    (alone,) = queue.enqueue(tx, TENANT, [QueueRequest("alone")])
+    done = register(tx, TENANT, "first", version="2.0.0")
+    assert done.orphaned_tasks == ["alone", "gone"]
+    standalone = queries.task_run(tx, TENANT, alone.task_run_id)
+    assert standalone["status"] == "cancelled"
+    assert "Task type removed in version 2.0.0" in str(standalone["error"])
+    steps = {each["stepId"]: each for each in queries.run(tx, TENANT, run.id)["taskRuns"]}
+    assert steps["gone"]["status"] == "cancelled"
+    assert "Task type removed in version 2.0.0" in str(steps["gone"]["error"])
+
+
+# --- many processes at once -------------------------------------------------------------------------------
+
+
+def test_processes_that_start_together_agree_on_one_version(database: Database) -> None:
+    tenant = "registry-together"
+    barrier = threading.Barrier(4)
+    found: list[int] = []
+
+    def start() -> None:
+        own = Database(database.url, pool_size=0)
+        barrier.wait(10)
+        with own.transaction() as tx:
+            found.append(
+                len(registry.register(tx, tenant, a_service(a_task("count", "second"))).code_changes)
+            )
+
+    with database.transaction() as tx:
+        registry.register(tx, tenant, a_service(a_task("count", "first")))
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(30)
+    assert sorted(found) == [0, 0, 0, 1], "one of them saw the change"
+    with database.transaction() as tx:
+        assert registry.tasks(tx, tenant, ["count"])["count"].code_version == 2
+
+
+def test_a_second_registration_waits_for_the_first_and_is_refused_a_task_it_took(database: Database) -> None:
+    tenant = "registry-waits"
+    refused: list[TaskOwnedElsewhere] = []
+
+    def second() -> None:
+        own = Database(database.url, pool_size=0)
+        try:
+            with own.transaction() as tx:
+                registry.register(tx, tenant, a_service("count", id="two"))
+        except TaskOwnedElsewhere as error:
+            refused.append(error)
+
+    with database.transaction() as tx:
+        registry.register(tx, tenant, a_service("count", id="one"))
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive() and not refused
+    thread.join(30)
+    assert len(refused) == 1
+
+
+# --- what is refused --------------------------------------------------------------------------------------
+
+HASH = "0123456789abcdef"
+
+WRONG: list[tuple[str, Any]] = [
+    ("id", ""),
+    ("id", "a b"),
+    ("id", "x" * 201),
+    ("id", 5),
+    ("codeHash", "ABCDEF0123456789"),
+    ("codeHash", "short"),
+    ("codeHash", "sha256:" + HASH),
+    ("codeHash", None),
+    ("allowedNext", "next"),
+    ("allowedNext", ["a", "b c"]),
+    ("allowedNext", [1]),
+    ("timeout", 0),
+    ("timeout", -1),
+    ("timeout", float("nan")),
+    ("timeout", float("inf")),
+    ("timeout", "300"),
+    ("timeout", True),
+    ("retries", -1),
+    ("retries", 1.5),
+    ("retries", 10_001),
+    ("retryBackoff", "quadratic"),
+    ("retryBackoff", []),
+    ("retryDelayMs", -1),
+    ("maxRetryDelayMs", None),
+    ("heartbeatIntervalMs", 0),
+    ("concurrency", -1),
+    ("concurrency", 2**31),
+    ("concurrency", True),
+    ("priority", "high"),
+    ("priority", 2**31),
+    ("priority", float("inf")),
+    ("idempotencyTTL", 0),
+    ("description", 5),
+    ("description", "a\0b"),
+    ("description", "x" * 10_001),
+    ("inputSchema", []),
+    ("inputSchema", {"fields": [{"name": "n\0"}]}),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG)
+def test_a_wrong_field_is_named_with_its_task(field: str, value: Any) -> None:
+    task = {"id": "fine", "codeHash": HASH, field: value}
+    with pytest.raises(InvalidTask) as refused:
+        parse({"serviceId": "s", "tasks": [{"id": "first", "codeHash": HASH}, task]}, kind="python")
+    assert refused.value.errors[0].field.startswith(f"tasks[1].{field}")
+
+
+def test_a_misspelt_field_is_refused_with_the_right_name() -> None:
+    with pytest.raises(InvalidTask, match="did you mean timeout") as refused:
+        parse({"serviceId": "s", "tasks": [{"id": "a", "codeHash": HASH, "timeuot": 5}]}, kind="python")
+    assert refused.value.errors[0].field == "tasks[0].timeuot"
+
+
+def test_missing_fields_are_all_named() -> None:
+    with pytest.raises(InvalidTask) as refused:
+        parse({"serviceId": "s", "tasks": [{}, []]}, kind="python")
+    assert [each.field for each in refused.value.errors] == ["tasks[0].id", "tasks[0].codeHash", "tasks[1]"]
+
+
+def test_a_task_that_is_named_twice_is_refused() -> None:
+    with pytest.raises(InvalidTask, match="twice"):
+        parse({"serviceId": "s", "tasks": [{"id": "a", "codeHash": HASH}] * 2}, kind="python")
+
+
+@pytest.mark.parametrize(
+    ("service", "field"),
+    [
+        ({"serviceId": "a b"}, "serviceId"),
+        ({"serviceId": None}, "serviceId"),
+        ({"version": ""}, "version"),
+        ({"version": "a\0b"}, "version"),
+        ({"baseUrl": "ftp://host"}, "baseUrl"),
+        ({"baseUrl": 5}, "baseUrl"),
+        ({"tasks": {}}, "tasks"),
+    ],
+)
+def test_a_wrong_service_is_refused(service: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidTask) as refused:
+        parse({"serviceId": "s", "tasks": [], **service}, kind="python")
+    assert [each.field for each in refused.value.errors] == [field]
+
+
+def test_an_http_service_needs_its_address() -> None:
+    with pytest.raises(InvalidTask, match="baseUrl"):
+        parse({"serviceId": "s", "tasks": []}, kind="http")
+
+
+def test_what_the_unmodified_node_worker_sends_is_taken() -> None:
+    task = {
+        "id": "resize",
+        "codeHash": HASH,
+        "allowedNext": [],
+        "timeout": 300,
+        "retries": 3,
+        "retryBackoff": "exponential",
+        "retryDelayMs": 1000,
+        "maxRetryDelayMs": 86_400_000,
+        "heartbeatIntervalMs": 60_000,
+        "concurrency": 0,
+        "priority": 100.0,
+        "idempotencyTTL": 86_400,
+    }
+    body = {"serviceId": "images", "version": "0.1.0", "baseUrl": "http://localhost:8080", "tasks": [task]}
+    assert parse(body, kind="http").tasks == [TaskRegistration("resize", HASH, allowed_next=[], priority=100)]
+
+
+def test_nothing_is_stored_of_a_registration_that_is_refused(tx: Transaction) -> None:
+    wrong = Registration("s", tasks=[a_task("fine"), a_task("wrong", timeout=0)])
+    with pytest.raises(InvalidTask):
+        registry.register(tx, TENANT, wrong)
+    assert tx.execute("SELECT count(*) FROM services WHERE tenant_id = :t", {"t": TENANT}).scalar_one() == 0
