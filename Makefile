@@ -51,7 +51,7 @@ check: setup links ## Format, lint, types, architecture and docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(PYTEST) tests/unit/test_architecture.py tests/unit/test_docs.py
+	$(PYTEST) tests/unit/test_architecture.py tests/unit/test_docs*.py
 
 bench: setup ## Measure against plain Celery on the same machine (benchmarks/RESULTS.md)
 	$(BIN)/python -m benchmarks

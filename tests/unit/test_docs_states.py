@@ -1,0 +1,46 @@
+"""docs/state-machine.md draws the machine and the rules that the code has."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pages import text_of
+
+from pipeweave.orchestrator.states import RUN_MOVES, TASK_MOVES
+from pipeweave.rules import Decision, Predecessor, decide_step
+
+
+@pytest.mark.parametrize(
+    ("heading", "moves"), [("Run", RUN_MOVES), ("Task run", TASK_MOVES)], ids=["run", "task run"]
+)
+def test_the_picture_of_the_state_machine_is_the_state_machine(
+    heading: str, moves: dict[str, set[str]]
+) -> None:
+    section = re.split(r"^## ", text_of("docs/state-machine.md"), flags=re.MULTILINE)
+    picture = next(part for part in section if part.startswith(heading + "\n"))
+    arrows = set(re.findall(r"^ +(\S+) --> (\S+)$", picture, re.MULTILINE))
+    expected = {(str(before), str(after)) for before, allowed in moves.items() for after in allowed}
+    expected |= {(str(before), "[*]") for before, allowed in moves.items() if not allowed}
+    assert arrows == expected | {("[*]", "pending")}
+    assert set(re.findall(r"^\| (\w+) \| (?!meaning)", picture, re.MULTILINE)) == {
+        str(each) for each in moves
+    }
+
+
+@pytest.mark.parametrize("mode", ["fail-fast", "continue", "partial-merge"])
+def test_the_table_of_when_a_step_runs_is_the_rule(mode: str) -> None:
+    """Each row of the table is made into predecessors and decided."""
+    rows = re.findall(
+        r"^\| (one|none) (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", text_of("docs/state-machine.md"), re.M
+    )
+    assert len(rows) == 5
+    column = ["fail-fast", "continue", "partial-merge"].index(mode)
+    for one, rest, *words in rows:
+        taken = Predecessor("completed", None if "an edge is taken" in rest else [])
+        others = {"is not final yet": Predecessor("running")} if "final" in rest else {}
+        failed = {"failed": Predecessor("failed")} if one == "one" and not others else {}
+        decision = decide_step(mode, {"a": taken, **others, **failed}, "join")
+        if words[column] != "the run has failed":
+            expected = {"waits": Decision.WAIT, "skipped": Decision.SKIP}.get(words[column], Decision.RUN)
+            assert decision is expected, rest
