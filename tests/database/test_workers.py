@@ -1,0 +1,112 @@
+"""Worker processes: alive while they say so, missed when they stop."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime, timedelta
+
+import pytest
+from registered import a_service, register
+
+from pipeweave.orchestrator import queries, registry, workers
+from pipeweave.orchestrator.database import Database, Transaction
+
+TENANT = "worker-tests"
+
+
+@pytest.fixture
+def now(tx: Transaction) -> datetime:
+    """The transaction's time by the database's clock, with a registered service."""
+    register(tx, TENANT, "a")
+    found: datetime = tx.execute("SELECT now()").scalar_one()
+    return found
+
+
+def start(tx: Transaction, name: str = "w@host", *, now: datetime | None = None) -> str:
+    wish = workers.WorkerStart("python", name, "host", concurrency=2, task_count=1)
+    return workers.register(tx, TENANT, wish, now=now)
+
+
+def status(tx: Transaction) -> str:
+    return str(queries.service(tx, TENANT, "python")["status"])
+
+
+def test_every_start_of_a_worker_has_an_id_of_its_own(tx: Transaction, now: datetime) -> None:
+    assert start(tx) != start(tx)
+
+
+def test_a_worker_lives_until_it_was_silent_for_too_long(tx: Transaction, now: datetime) -> None:
+    before = workers.count_alive(tx, now=now)
+    worker = start(tx, now=now)
+    late = now + workers.LOST_AFTER
+    assert workers.count_alive(tx, now=late) == before + 1
+    assert workers.count_alive(tx, now=late + timedelta(milliseconds=1)) == 0
+    assert workers.beat(tx, worker, now=late)
+    assert workers.count_alive(tx, now=late + workers.LOST_AFTER) == 1
+
+
+def test_a_worker_that_stopped_is_not_alive_and_does_not_beat(tx: Transaction, now: datetime) -> None:
+    worker = start(tx)
+    alive = workers.count_alive(tx)
+    workers.stop(tx, worker)
+    assert workers.count_alive(tx) == alive - 1
+    assert not workers.beat(tx, worker)
+
+
+def test_an_unknown_worker_is_told_to_register(tx: Transaction) -> None:
+    assert not workers.beat(tx, "nobody")
+    workers.stop(tx, "nobody")
+
+
+def test_a_silent_worker_is_lost_once_and_told_so(tx: Transaction, now: datetime) -> None:
+    silent, loud = start(tx, now=now), start(tx, now=now)
+    later = now + workers.LOST_AFTER + timedelta(seconds=1)
+    workers.beat(tx, loud, now=later)
+    mine = [each for each in workers.reap(tx, now=later) if each.tenant == TENANT]
+    assert mine == [workers.LostWorker(silent, TENANT, "python")]
+    assert [each for each in workers.reap(tx, now=later) if each.tenant == TENANT] == []
+    assert not workers.beat(tx, silent, now=later)
+
+
+def test_a_service_is_active_while_one_of_its_workers_lives(tx: Transaction, now: datetime) -> None:
+    one, two = start(tx), start(tx)
+    workers.stop(tx, one)
+    assert status(tx) == "active"
+    workers.stop(tx, two)
+    assert status(tx) == "inactive"
+    start(tx)
+    assert status(tx) == "active"
+
+
+def test_a_service_that_lost_its_last_worker_is_disconnected(tx: Transaction, now: datetime) -> None:
+    start(tx, now=now)
+    workers.reap(tx, now=now + timedelta(minutes=1))
+    assert status(tx) == "disconnected"
+
+
+def test_of_two_workers_that_stop_at_once_the_later_one_leaves_the_service(database: Database) -> None:
+    with database.transaction() as tx:
+        registry.register(tx, TENANT, a_service("a"))
+        ids = [start(tx), start(tx)]
+    barrier = threading.Barrier(2)
+
+    def stop(worker: str) -> None:
+        with Database(database.url, pool_size=0).transaction() as tx:
+            barrier.wait(10)
+            workers.stop(tx, worker)
+
+    threads = [threading.Thread(target=stop, args=(each,)) for each in ids]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(30)
+    with database.transaction() as tx:
+        assert status(tx) == "inactive"
+
+
+def test_the_living_are_counted_over_a_connection_of_its_own(fresh_database: Database) -> None:
+    with fresh_database.transaction() as tx:
+        register(tx, TENANT, "a")
+        start(tx)
+        workers.stop(tx, start(tx))
+    assert workers.alive(fresh_database.url) == 1
