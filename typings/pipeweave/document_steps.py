@@ -1,0 +1,1 @@
+../../pipeweave/document_steps.py

@@ -1,0 +1,1 @@
+../../pipeweave/schema_definition.py

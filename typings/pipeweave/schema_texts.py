@@ -1,0 +1,1 @@
+../../pipeweave/schema_texts.py
