@@ -76,6 +76,7 @@ class Endpoint:
         answers: status -> (model, when it is given).
         errors: what it refuses beyond what the door itself refuses.
         is_body_optional: an absent body counts as `{}`.
+        links: operation id -> where the answer has the id that it takes, e.g. `/pipelineRunId`.
     """
 
     method: str
@@ -91,6 +92,7 @@ class Endpoint:
     ids: Mapping[str, PathId] = field(default_factory=dict)
     errors: tuple[type[PipeWeaveError], ...] = ()
     example: Any = None
+    links: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def operation_id(self) -> str:

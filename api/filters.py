@@ -28,7 +28,8 @@ def _rfc3339(value: Any) -> Any:
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
 
-Count = Annotated[int, BeforeValidator(_digits)]
+# After the bounds, as in schemas.py.
+DIGITS = BeforeValidator(_digits)
 # Not strict: text is all a query parameter can be.
 Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc3339)]
 OpenStatus = Literal["pending", "ready", "queued", "running", "waiting"]
@@ -43,8 +44,10 @@ class Query(BaseModel):
 class PageQuery(Query):
     """Part of a list."""
 
-    limit: Annotated[Count, Field(ge=1, le=MAX_LIMIT)] = Field(DEFAULT_LIMIT, description="Rows at most.")
-    cursor: Annotated[str, Field(min_length=1, max_length=1_000)] | None = Field(
+    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT), DIGITS] = Field(
+        DEFAULT_LIMIT, description="Rows at most."
+    )
+    cursor: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,400}$")] | None = Field(
         None, description="`nextCursor` of the page before, with the same filters."
     )
 
@@ -60,7 +63,7 @@ class PageQuery(Query):
 class VersionQuery(Query):
     """Which version."""
 
-    version: Annotated[Count, Field(ge=1, le=MAX_INT32)] | None = Field(
+    version: Annotated[int, Field(ge=1, le=MAX_INT32), DIGITS] | None = Field(
         None, description="Absent: the newest."
     )
 

@@ -162,6 +162,7 @@ _REFUSALS: dict[int, str] = {
     404: "There is no such thing, or it is not yours.",
     409: "The current state does not allow that.",
     413: "The body is too large.",
+    414: "The path and its query are too long.",
     415: "The body must be JSON.",
     500: "Something went wrong inside PipeWeave; `incident` is in its log.",
     503: "Something PipeWeave needs is away, or nothing new is accepted now.",
@@ -170,9 +171,10 @@ _REFUSALS: dict[int, str] = {
 
 def _responses(endpoint: Endpoint) -> dict[str, Any]:
     given = {
-        str(status): _answer(status, model, about) for status, (model, about) in endpoint.answers.items()
+        str(status): {**_answer(status, model, about), **_links(endpoint)}
+        for status, (model, about) in endpoint.answers.items()
     }
-    refused = {str(status) for status in _refused(endpoint)} - given.keys()
+    refused = {str(int(status)) for status in _refused(endpoint)} - given.keys()
     return given | {status: {"$ref": f"#/components/responses/{status}"} for status in sorted(refused)}
 
 
@@ -185,6 +187,18 @@ def _answer(status: int, model: type[BaseModel] | None, about: str) -> dict[str,
     return shown
 
 
+def _links(endpoint: Endpoint) -> dict[str, Any]:
+    """Where to go on with an id of the answer."""
+    links = {
+        f"{name.rpartition('.')[2]} by {pointer[1:]}": {
+            "operationId": name,
+            "parameters": {"id": f"$response.body#{pointer}"},
+        }
+        for name, pointer in endpoint.links.items()
+    }
+    return {"links": links} if links else {}
+
+
 def _refused(endpoint: Endpoint) -> set[int]:
     """The statuses of every error that the door or the handler may answer."""
     kinds: set[type[PipeWeaveError]] = {*endpoint.errors, InvalidInput, PipeWeaveError}
@@ -192,7 +206,7 @@ def _refused(endpoint: Endpoint) -> set[int]:
         kinds |= {Unauthenticated, TenantRequired, NotFound, Forbidden, Unavailable}
     if endpoint.body is not None:
         kinds |= {PayloadTooLarge, UnsupportedMediaType}
-    return {kind.status for kind in kinds}
+    return {kind.status for kind in kinds} | {HTTPStatus.REQUEST_URI_TOO_LONG}
 
 
 def _problem(status: int) -> dict[str, Any]:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, RootModel, Tag
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    RootModel,
+    Tag,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
 
 from pipeweave.api import spec_schema
@@ -29,8 +38,9 @@ def _whole(value: Any) -> Any:
 
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-Whole = Annotated[int, BeforeValidator(_whole)]
-Priority = Annotated[Whole, Field(ge=MIN_PRIORITY, le=MAX_PRIORITY, description="Lower runs first.")]
+# Stands after the bounds: before them, pydantic would leave them out of the JSON schema.
+WHOLE = BeforeValidator(_whole)
+Priority = Annotated[int, Field(ge=MIN_PRIORITY, le=MAX_PRIORITY, description="Lower runs first."), WHOLE]
 Metadata = Annotated[dict[str, Any], Field(description="Kept as it is, for people and filters.")]
 FailureMode = Literal["fail-fast", "continue", "partial-merge"]
 
@@ -105,24 +115,24 @@ class TaskOptions(Request):
 
     allowed_next: list[Name] = Field(default_factory=list, max_length=MAX_TASKS)
     timeout: Annotated[float, Field(gt=0, le=TEN_YEARS_S)] = Field(300, description="Seconds.")
-    retries: Annotated[Whole, Field(ge=0, le=10_000)] = Field(
+    retries: Annotated[int, Field(ge=0, le=10_000), WHOLE] = Field(
         3, description="Further attempts after the first."
     )
     retry_backoff: Literal["fixed", "linear", "exponential"] = "exponential"
-    retry_delay_ms: Annotated[Whole, Field(ge=0, le=TEN_YEARS_MS)] = 1_000
-    max_retry_delay_ms: Annotated[Whole, Field(ge=0, le=TEN_YEARS_MS)] = 86_400_000
-    heartbeat_interval_ms: Annotated[Whole, Field(gt=0, le=TEN_YEARS_MS)] = 60_000
-    concurrency: Annotated[Whole, Field(ge=0, le=MAX_INT32)] = Field(
+    retry_delay_ms: Annotated[int, Field(ge=0, le=TEN_YEARS_MS), WHOLE] = 1_000
+    max_retry_delay_ms: Annotated[int, Field(ge=0, le=TEN_YEARS_MS), WHOLE] = 86_400_000
+    heartbeat_interval_ms: Annotated[int, Field(gt=0, le=TEN_YEARS_MS), WHOLE] = 60_000
+    concurrency: Annotated[int, Field(ge=0, le=MAX_INT32), WHOLE] = Field(
         0, description="At once; 0 is unlimited."
     )
-    priority: Annotated[Whole, Field(ge=-MAX_INT32, le=MAX_INT32)] = Field(
+    priority: Annotated[int, Field(ge=-MAX_INT32, le=MAX_INT32), WHOLE] = Field(
         100, description="Lower runs first."
     )
-    idempotency_ttl: Annotated[Whole, Field(gt=0, le=TEN_YEARS_S)] = Field(
+    idempotency_ttl: Annotated[int, Field(gt=0, le=TEN_YEARS_S), WHOLE] = Field(
         86_400, alias="idempotencyTTL", description="Seconds."
     )
     description: Annotated[str, Field(max_length=MAX_DESCRIPTION)] | None = None
-    input_schema: dict[str, Any] | None = None
+    input_schema: Annotated[dict[str, Any], WithJsonSchema(spec_schema.INPUT_SCHEMA)] | None = None
 
 
 CodeHash = Annotated[str, Field(pattern=CODE_HASH_PATTERN)]

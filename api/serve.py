@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 from gunicorn.app.base import BaseApplication
@@ -26,6 +27,8 @@ THREADS = 8
 GRACEFUL_TIMEOUT_S = 5
 # Seconds an idle connection is kept for its client's next request.
 KEEP_ALIVE_S = 30
+# Bytes of method, path and query.
+MAX_REQUEST_LINE = 8_190
 # Seconds without a sign of life after which gunicorn replaces a process.
 WORKER_TIMEOUT_S = 60
 # The path without its query; never a header.
@@ -59,6 +62,7 @@ def options(settings: Settings, host: str | None, port: int | None, processes: i
         "graceful_timeout": GRACEFUL_TIMEOUT_S,
         "keepalive": KEEP_ALIVE_S,
         "preload_app": False,
+        "limit_request_line": MAX_REQUEST_LINE,
         "control_socket_disable": True,
         "proc_name": "pipeweave-api",
         "logger_class": f"{__name__}.{AccessLog.__name__}",
@@ -86,8 +90,10 @@ class AccessLog(Logger):
 
 
 def redacted(path: str) -> str:
-    """The path with `***` where a token stands."""
-    return _TOKEN_PATH.sub(r"\1***", path)
+    """The path with `***` where a token stands, and nothing in it that could end the line."""
+    return _TOKEN_PATH.sub(
+        r"\1***", quote(path, safe="/~:@!$&'()*+,;=", encoding="latin-1", errors="replace")
+    )
 
 
 class Worker(ThreadWorker):

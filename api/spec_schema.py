@@ -1,4 +1,4 @@
-"""The JSON schema of a pipeline document, for the OpenAPI document; `pipeweave.document` checks one."""
+"""JSON schemas of pipelines and input schemas, for the OpenAPI document; `pipeweave` itself checks them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Any
 
 from pipeweave.limits import MAX_DESCRIPTION, MAX_STEPS
 from pipeweave.rules import FAILURE_MODES
+from pipeweave.schema_definition import TYPES
 
 _NAME = {"type": "string", "pattern": "^[A-Za-z0-9._~:@-]{1,200}$"}
+_TEXT = {"type": "string", "minLength": 1}
 _OVER = {
     "anyOf": [{"type": "array"}, {"type": "string", "pattern": r"\$\{"}],
     "description": "A list, or a reference to one: `${steps.list_files.paths}`.",
@@ -66,5 +68,23 @@ PIPELINE: dict[str, Any] = {
             "maxItems": MAX_STEPS,
             "items": {"anyOf": [_STEP, _PARALLEL]},
         },
+    },
+}
+
+INPUT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "What the task's input must look like; also draws forms.",
+    "required": ["fields"],
+    "additionalProperties": False,
+    "properties": {
+        "fields": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name", "type", "label"],
+                "properties": {"name": _TEXT, "type": {"enum": list(TYPES)}, "label": _TEXT},
+            },
+        },
+        "strict": {"type": "boolean", "description": "Refuse members that are not among the fields."},
     },
 }

@@ -113,6 +113,9 @@ def list_versions(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
     body=TriggerRequest,
     answer=TriggerAnswer,
     errors=(NotFound, Conflict),
+    links=dict.fromkeys(
+        ("runs.get_run", "runs.list_task_runs", "runs.list_events", "runs.cancel"), "/pipelineRunId"
+    ),
     example={"input": {"folder": "/srv/data"}, "validationMode": "strict"},
 )
 def trigger(call: Call, id: str, body: TriggerRequest) -> dict[str, Any]:

@@ -24,6 +24,7 @@ routes = Routes("queue")
     body=QueueTaskRequest,
     answer=Queued,
     errors=(NotFound, Conflict),
+    links={"runs.get_task_run": "/runId"},
     example={"taskId": "send-mail", "input": {"to": "someone@example.com"}},
 )
 def queue_task(call: Call, body: QueueTaskRequest) -> dict[str, Any]:
