@@ -337,6 +337,7 @@ def _lock_joins(tx: Transaction, run: RunHeader, joins: Sequence[int]) -> set[in
         found |= {ids.ordinal_of(row.id) for row in tx.execute(_LOCK_STEPS, {"run_id": run.id, "ids": steps})}
     if END in joins and tx.execute(_LOCK_RUN, {"run_id": run.id}).first() is not None:
         found.add(END)
+    tx.catch_up()
     return found
 
 

@@ -41,9 +41,12 @@ IDLE_IN_TRANSACTION_MS = 60_000
 class Transaction:
     """An open transaction: statements, the time it began, and what to do once it is durable."""
 
-    def __init__(self, connection: Connection, now: datetime, values: Values | None = None) -> None:
+    def __init__(
+        self, connection: Connection, clock: Callable[[], datetime], values: Values | None = None
+    ) -> None:
         self.connection = connection
-        self.now = now
+        self.now = clock()
+        self._clock = clock
         self.outbox: list[Outgoing] = []
         self._values = values
         self._after: list[Callable[[], None]] = []
@@ -58,6 +61,10 @@ class Transaction:
     def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> CursorResult[Any]:
         """Run one statement."""
         return self.connection.execute(_compiled(statement), parameters or {})
+
+    def catch_up(self) -> None:
+        """Take the time anew after waiting for a lock: what follows happens after what its last holder did."""
+        self.now = max(self.now, self._clock())
 
     def send(self, *outgoing: Outgoing) -> None:
         """Put messages in the outbox: they leave in one batch when the transaction is durable."""
@@ -116,7 +123,7 @@ class Database:
     def transaction(self) -> Iterator[Transaction]:
         """Commit what the block did, then run its after-commit actions; roll back when it raises."""
         with _reachable(), self._engine.begin() as connection:
-            tx = Transaction(connection, self._now(), self.values)
+            tx = Transaction(connection, self._now, self.values)
             yield tx
         if tx.outbox and self.sender is not None:
             sender, outbox = self.sender, tx.outbox
@@ -153,7 +160,7 @@ class Database:
             options = f"-c statement_timeout={READ_TIMEOUT_MS} -c default_transaction_read_only=on"
             self._reader = _engine(self.url, max(1, self.pool_size // 2), options)
         with _reachable(), self._reader.connect() as connection:
-            yield Transaction(connection, self._now(), self.values)
+            yield Transaction(connection, self._now, self.values)
 
     def dispose(self) -> None:
         """Close every connection."""

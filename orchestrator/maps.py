@@ -180,6 +180,7 @@ def is_wide(tx: Transaction, run_id: UUID, ordinal: int) -> bool:
 def lock(tx: Transaction, run_id: UUID, ordinal: int) -> TaskStatus | None:
     """Lock a map's own task run; its status, None when there is no such row."""
     row = _parent(tx, run_id, ordinal, " FOR UPDATE")
+    tx.catch_up()
     return None if row is None else TaskStatus(row.status)
 
 

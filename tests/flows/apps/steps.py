@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import time
 from typing import Any
 
 from notes import noted
 
-from pipeweave import Context, TaskError, TaskResult, task
+from pipeweave import Context, TaskResult, task
 
 
 @task
