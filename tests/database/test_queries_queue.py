@@ -1,0 +1,115 @@
+"""The queue as the API reads it, and that no tenant sees what is another's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from registered import a_pipeline, a_task, all_pages, end, end_run, register
+
+from pipeweave import ids
+from pipeweave.errors import InvalidInput, NotFound
+from pipeweave.orchestrator import queries, queue, runs
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.paging import Page
+from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.runs import Trigger
+
+TENANT = "query-tests"
+OTHER = "query-tests-other"
+
+
+@pytest.fixture
+def run_id(tx: Transaction) -> UUID:
+    """A run of the chain a, b: a is queued, b waits for it."""
+    a_pipeline(tx, TENANT, "a", "b")
+    return runs.trigger(tx, TENANT, Trigger("chain", {"n": 1}, metadata={"who": "me"})).id
+
+
+def test_the_queue_counts_what_may_go_what_runs_and_what_ended_today(tx: Transaction, run_id: UUID) -> None:
+    tasks = [QueueRequest("a")] * 4
+    alone = [ids.run_id_of(each.task_run_id) for each in queue.enqueue(tx, TENANT, tasks)]
+    end(tx, alone[0], 1)
+    end_run(tx, alone[0])
+    end(tx, alone[1], 1, "timeout")
+    end_run(tx, alone[1], "failed")
+    tx.execute(
+        "UPDATE task_runs SET status = 'running', started_at = :now, worker = 'w' WHERE run_id = :id",
+        {"id": alone[2], "now": tx.now},
+    )
+    found = queries.queue_status(tx, TENANT)
+    assert (found["pending"], found["running"], found["waiting"]) == (2, 1, 0), (
+        "step b waits for a: not in the queue"
+    )
+    assert (found["completed"], found["failed"], found["dlq"]) == (1, 1, 0)
+    assert found["oldestPending"].endswith("Z")
+
+
+def test_an_empty_queue_has_no_oldest(tx: Transaction) -> None:
+    found = queries.queue_status(tx, "nobody")
+    assert found["oldestPending"] is None
+    assert {found[name] for name in ("pending", "running", "waiting", "completed", "failed", "dlq")} == {0}
+
+
+def test_what_ended_is_counted_up_to_a_cap(
+    tx: Transaction, run_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in queue.enqueue(tx, TENANT, [QueueRequest("a")] * 3):
+        end(tx, ids.run_id_of(each.task_run_id), 1)
+        end_run(tx, ids.run_id_of(each.task_run_id))
+    monkeypatch.setattr("pipeweave.orchestrator.queries_queue.MOST_TASK_RUNS", 2)
+    assert queries.queue_status(tx, TENANT)["completed"] == 2
+
+
+def test_queue_items_are_listed_by_priority_then_age(tx: Transaction) -> None:
+    register(tx, TENANT, "a", a_task("b", concurrency=1))
+    wishes = [QueueRequest("a", priority=5), QueueRequest("b", priority=1), QueueRequest("b", priority=9)]
+    made = [ids.show(ids.TASK_RUN, each.task_run_id) for each in queue.enqueue(tx, TENANT, wishes)]
+    listed = all_pages(lambda page: queries.queue_items(tx, TENANT, page), 1)
+    assert [each["id"] for each in listed] == [made[1], made[0], made[2]]
+    assert listed[0]["waitMs"] >= 0 and listed[0]["runId"] is None
+
+
+def test_queue_items_are_filtered(tx: Transaction, run_id: UUID) -> None:
+    queue.enqueue(tx, TENANT, [QueueRequest("b")])
+
+    def found(**filters: Any) -> list[str]:
+        return [each["taskId"] for each in queries.queue_items(tx, TENANT, Page(), **filters)["items"]]
+
+    assert found() == ["a", "b"]
+    assert found(task_id="b") == ["b"]
+    assert found(status="queued") == ["a", "b"]
+    assert found(status="running") == []
+    with pytest.raises(InvalidInput, match="status"):
+        found(status="completed")
+
+
+def test_another_tenants_things_are_not_there(tx: Transaction, run_id: UUID) -> None:
+    first = ids.task_run_id(run_id, 1)
+    page = Page()
+    reads: list[Callable[[], Any]] = [
+        lambda: queries.service(tx, OTHER, "python"),
+        lambda: queries.tasks(tx, OTHER, page, service_id="python"),
+        lambda: queries.task(tx, OTHER, "a"),
+        lambda: queries.task_history(tx, OTHER, "a", page),
+        lambda: queries.input_schema(tx, OTHER, "a"),
+        lambda: queries.pipeline(tx, OTHER, "chain"),
+        lambda: queries.pipeline_versions(tx, OTHER, "chain", page),
+        lambda: queries.run(tx, OTHER, run_id),
+        lambda: queries.run_task_runs(tx, OTHER, run_id, page),
+        lambda: queries.run_events(tx, OTHER, run_id, page),
+        lambda: queries.task_run(tx, OTHER, first),
+    ]
+    for read in reads:
+        with pytest.raises(NotFound):
+            read()
+    for listed in (
+        queries.services,
+        queries.tasks,
+        queries.pipeline_list,
+        queries.run_list,
+        queries.queue_items,
+    ):
+        assert listed(tx, OTHER, page)["items"] == []

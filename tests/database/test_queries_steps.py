@@ -1,0 +1,131 @@
+"""Maps, steps and single task runs as the API reads them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from registered import a_pipeline, a_task, end, register
+
+from pipeweave import ids
+from pipeweave.document import parse_spec
+from pipeweave.orchestrator import pipelines, queries, queue, runs
+from pipeweave.orchestrator.database import Transaction, to_json
+from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.runs import Trigger
+
+TENANT = "query-tests"
+
+
+@pytest.fixture
+def run_id(tx: Transaction) -> UUID:
+    """A run of the chain a, b: a is queued, b waits for it."""
+    a_pipeline(tx, TENANT, "a", "b")
+    return runs.trigger(tx, TENANT, Trigger("chain", {"n": 1}, metadata={"who": "me"})).id
+
+
+@pytest.fixture
+def mapped(tx: Transaction) -> UUID:
+    """A run whose end step is a map over three items: two completed, one failed."""
+    register(tx, TENANT, "list", "each")
+    steps = [{"task": "list"}, {"task": "each", "map": "${steps.list}"}]
+    pipelines.store(tx, TENANT, parse_spec({"id": "mapped", "steps": steps}), source="api")
+    run_id = runs.trigger(tx, TENANT, Trigger("mapped")).id
+    end(tx, run_id, 1, output=[10, 20, 30])
+    for index in range(3):
+        tx.execute(
+            """INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, map_index, map_parent,
+                status, max_attempts, priority, queue, is_limited, code_version, code_hash, item, created_at)
+            SELECT run_id, :id, tenant_id, step_id, task_id, 'item', :index, 2, 'pending', max_attempts,
+                priority, queue, is_limited, code_version, code_hash, CAST(:item AS jsonb), created_at
+            FROM task_runs WHERE run_id = :run_id AND step_id = 'each' AND kind = 'map'""",
+            {
+                "id": ids.task_run_id(run_id, 3 + index),
+                "index": index,
+                "item": to_json(index * 10),
+                "run_id": run_id,
+            },
+        )
+        end(tx, run_id, 3 + index, "failed" if index == 2 else "completed", output=index)
+    tx.execute(
+        """UPDATE task_runs SET map_first = 3, map_count = 3, status = 'waiting', started_at = :now
+        WHERE run_id = :run_id AND kind = 'map'""",
+        {"run_id": run_id, "now": tx.now},
+    )
+    tx.execute("UPDATE runs SET task_run_count = 5 WHERE id = :id", {"id": run_id})
+    return run_id
+
+
+def test_a_step_that_is_a_map_counts_its_items(tx: Transaction, mapped: UUID) -> None:
+    found = queries.run_steps(tx, mapped, queries.run(tx, TENANT, mapped))
+    assert [(each["id"], each["status"], each["done"], each["total"], each["failed"]) for each in found] == [
+        ("list", "completed", 1, 1, 0),
+        ("each", "waiting", 3, 3, 1),
+    ]
+
+
+def test_a_step_counts_as_one(tx: Transaction, run_id: UUID) -> None:
+    end(tx, run_id, 1, "failed")
+    found = queries.run_steps(tx, run_id, queries.run(tx, TENANT, run_id))
+    assert [(each["id"], each["done"], each["failed"]) for each in found] == [("a", 1, 1), ("b", 0, 0)]
+
+
+def test_the_output_of_a_map_is_its_items_outputs_in_order(
+    tx: Transaction, mapped: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tx.execute(
+        "UPDATE task_runs SET status = 'completed', finished_at = :now WHERE run_id = :id AND kind = 'map'",
+        {"id": mapped, "now": tx.now},
+    )
+    assert queries.run(tx, TENANT, mapped)["output"] == {"each": [0, 1, None]}
+    assert queries.task_run(tx, TENANT, ids.task_run_id(mapped, 2))["output"] == [0, 1, None]
+    monkeypatch.setattr("pipeweave.orchestrator.queries_outputs.MAP_ITEMS_SHOWN", 2)
+    found = queries.run(tx, TENANT, mapped)
+    assert (found["output"], found["outputRefs"]["each"]["items"]) == ({}, 3)
+
+
+def test_an_item_shows_its_place_and_value(tx: Transaction, mapped: UUID) -> None:
+    found = queries.task_run(tx, TENANT, ids.task_run_id(mapped, 4))
+    assert (found["kind"], found["mapIndex"], found["item"]) == ("item", 1, 10)
+
+
+def test_a_task_run_shows_where_its_input_comes_from(tx: Transaction) -> None:
+    register(tx, TENANT, "a", "b")
+    steps = [{"task": "a"}, {"task": "b", "params": {"rows": "${steps.a}"}}]
+    pipelines.store(tx, TENANT, parse_spec({"id": "p", "steps": steps}), source="api")
+    run_id = runs.trigger(tx, TENANT, Trigger("p", {"n": 1})).id
+    first, second = (queries.task_run(tx, TENANT, ids.task_run_id(run_id, at)) for at in (1, 2))
+    assert (first["inputSource"], first["input"], first["params"]) == ("run", {"n": 1}, None)
+    assert (second["inputSource"], second["params"]) == ("params", {"rows": "${steps.a}"})
+
+
+def test_a_standalone_task_run_names_no_run(tx: Transaction) -> None:
+    register(tx, TENANT, "a")
+    (made,) = queue.enqueue(tx, TENANT, [QueueRequest("a", {"n": 2}, metadata={"x": 1})])
+    found = queries.task_run(tx, TENANT, made.task_run_id)
+    assert (found["runId"], found["pipelineId"], found["input"]) == (None, None, {"n": 2})
+    assert (found["status"], found["metadata"], found["attempts"]) == ("queued", {"x": 1}, [])
+
+
+def test_code_that_changed_since_is_marked(tx: Transaction, run_id: UUID) -> None:
+    first = ids.task_run_id(run_id, 1)
+    assert queries.task_run(tx, TENANT, first)["codeChanged"] is False
+    register(tx, TENANT, a_task("a", "second"), "b")
+    found = queries.task_run(tx, TENANT, first)
+    assert (found["codeChanged"], found["codeVersion"], found["currentCodeVersion"]) == (True, 1, 2)
+
+
+def test_attempts_that_ended_badly_come_before_the_present_one(tx: Transaction, run_id: UUID) -> None:
+    end(tx, run_id, 1)
+    tx.execute("UPDATE task_runs SET attempt = 2 WHERE run_id = :id AND step_id = 'a'", {"id": run_id})
+    tx.execute(
+        """INSERT INTO attempts (run_id, task_run_id, number, status, worker, code_version, error, error_code,
+            started_at, finished_at)
+        VALUES (:run, :id, 1, 'failed', 'w', 1, '{"message": "no"}', 'X', :now, :now)""",
+        {"run": run_id, "id": ids.task_run_id(run_id, 1), "now": tx.now},
+    )
+    found = queries.task_run(tx, TENANT, ids.task_run_id(run_id, 1))["attempts"]
+    assert [(each["number"], each["status"], each["errorCode"]) for each in found] == [
+        (1, "failed", "X"),
+        (2, "completed", None),
+    ]
