@@ -1,0 +1,53 @@
+"""What may be stored as JSON."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from pipeweave.json_values import json_faults
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, 0, -(2**63), 2**64 - 1, 1.5, "ä😀", [], {"a": [{"b": (1, 2)}]}]
+)
+def test_json_values_have_no_faults(value: Any) -> None:
+    assert json_faults(value) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "field", "why"),
+    [
+        ({"a": [1, float("nan")]}, "a[1]", "nan"),
+        ({"a": {"b": 2**64}}, "a.b", "64 bits"),
+        ({1: "x"}, "", "keys are text"),
+        ({"at": dt.date(2024, 1, 1)}, "at", "a date"),
+        ([{1, 2}], "[0]", "a set"),
+        ({"t": "a\x00b"}, "t", "U+0000"),
+        ({"t": "\ud800"}, "t", "surrogate"),
+        ({"\ud800": 1}, "", "surrogate"),
+    ],
+)
+def test_the_place_of_what_is_not_json_is_named(value: Any, field: str, why: str) -> None:
+    (fault,) = json_faults(value)
+    assert fault.field == field
+    assert why in fault.message
+
+
+def test_a_value_that_holds_itself_ends() -> None:
+    looped: list[Any] = []
+    looped.append(looped)
+    assert json_faults(looped)[0].code == "too_deep"
+
+
+def test_a_value_that_multiplies_by_aliases_ends_at_the_budget() -> None:
+    value: Any = "lol"
+    for _ in range(40):
+        value = [value] * 10
+    assert json_faults(value, budget=10_000)[-1].code == "too_large"
+
+
+def test_at_most_twenty_faults_are_told() -> None:
+    assert len(json_faults([float("inf")] * 100)) == 20

@@ -1,0 +1,149 @@
+"""`${…}` references: what they name, what they give, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeweave.errors import InvalidReference, InvalidSpec
+from pipeweave.references import compile_value, escape, parse, resolve, show_path, steps_named
+
+INPUT = {"name": "Ada", "n": 3, "deep": {"list": [1, {"x": True}]}, "odd key}": 7, "none": None}
+STEPS = {"list_files": {"paths": ["a", "b"]}, "a.b": 5, "text": "hello"}
+
+
+def value_of(value: Any, **more: Any) -> Any:
+    return resolve(value, input=INPUT, steps=STEPS, **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("${input}", INPUT),
+        ("${input.n}", 3),
+        ("${ input.n }", 3),
+        ("${input.deep.list[1].x}", True),
+        ('${input["odd key}"]}', 7),
+        ("${steps.list_files.paths}", ["a", "b"]),
+        ("${steps.list_files.paths[-1]}", "b"),
+        ('${steps["a.b"]}', 5),
+        ("${item.id}", 9),
+        ("${mapIndex}", 4),
+        ("${input.none}", None),
+    ],
+)
+def test_a_text_that_is_one_reference_gives_the_value_with_its_type(text: str, expected: Any) -> None:
+    assert value_of(text, item={"id": 9}, map_index=4) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Dear ${input.name}, ${input.n} files", "Dear Ada, 3 files"),
+        ("${steps.text}${steps.text}", "hellohello"),
+        ("see ${steps.list_files}", 'see {"paths":["a","b"]}'),
+        ("is ${input.deep.list[1].x}", "is true"),
+        ("$${input.name}", "${input.name}"),
+        ("$${a} ${input.n} $${b}", "${a} 3 ${b}"),
+        ("$${input.name", "${input.name"),
+        ("costs 5$ {really}", "costs 5$ {really}"),
+        ("$$${input.n}", "$${input.n}"),
+    ],
+)
+def test_references_inside_a_text_are_put_in_as_text(text: str, expected: str) -> None:
+    assert value_of(text) == expected
+
+
+def test_lists_and_objects_are_resolved_inside_and_left_unchanged_themselves() -> None:
+    params = {"a": ["${input.n}", {"b": "${steps.text}"}], "c": 1}
+    assert value_of(params) == {"a": [3, {"b": "hello"}], "c": 1}
+    assert params["a"] == ["${input.n}", {"b": "${steps.text}"}]
+
+
+@pytest.mark.parametrize("text", ["${steps.skipped}", "${steps.skipped.rows[0]}"])
+def test_a_step_without_output_gives_null(text: str) -> None:
+    assert value_of(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("${input.missing}", "there is no 'missing'"),
+        ("${input.n.x}", "needs an object, there is a number"),
+        ("${input.deep[0]}", "needs a list, there is an object"),
+        ("${steps.list_files.paths[2]}", "has 2 entries"),
+        ("${input.none.x}", "there is null"),
+    ],
+)
+def test_a_path_that_leads_nowhere_says_why(text: str, why: str) -> None:
+    with pytest.raises(InvalidReference, match="leads nowhere") as refused:
+        value_of(text)
+    assert why in refused.value.detail
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("${inputs.x}", "starts with 'inputs'"),
+        ("${steps}", "names no step"),
+        ("${steps[0]}", "names no step"),
+        ("${mapIndex.x}", "has no parts"),
+        ("${input.x", "not closed"),
+        ("${}", "is not a reference"),
+        ("${input.}", "is not a reference"),
+        ("${input..x}", "is not a reference"),
+        ("${input[x]}", "is not a reference"),
+        ("${input.x + 1}", "is not a reference"),
+        ('${input["\\q"]}', "not a JSON string"),
+        ("${input." + "x" * 2000 + "}", "longer than 1000"),
+    ],
+)
+def test_a_reference_that_cannot_be_read_is_refused_with_its_place(text: str, why: str) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        compile_value({"rows": [0, text]}, "steps[2].params")
+    assert refused.value.errors[0].field == "steps[2].params.rows[1]"
+    assert why in refused.value.errors[0].message
+
+
+def test_too_deep_nesting_is_refused_without_recursion() -> None:
+    value: Any = "${input.x}"
+    for _ in range(5_000):
+        value = [value]
+    with pytest.raises(InvalidSpec, match="nested deeper"):
+        compile_value(value)
+
+
+def test_steps_named_finds_every_step_once() -> None:
+    assert steps_named(["${steps.a}", {"x": "to ${steps.b.c} and ${steps.a[0]}"}, "$${steps.c}"]) == {
+        "a",
+        "b",
+    }
+
+
+def test_a_compiled_constant_is_given_back_as_it_is() -> None:
+    constant = {"a": [1, "x"]}
+    assert compile_value(constant).resolve(input={}, steps={}) is constant
+    assert compile_value(["$${x}"]).resolve(input={}, steps={}) == ["${x}"]
+
+
+@given(st.text(alphabet='${}ab.\\"[]', max_size=30))
+def test_an_escaped_text_resolves_to_itself(text: str) -> None:
+    assert resolve(escape(text), input={}, steps={}) == text
+
+
+@given(st.lists(st.text(max_size=8) | st.integers(-3, 3), max_size=4))
+def test_a_shown_path_is_read_back_as_it_was(path: list[str | int]) -> None:
+    (read,) = parse(show_path("input", path))
+    assert not isinstance(read, str)
+    assert read.path == tuple(path)
+
+
+@given(st.text(alphabet='${}input.steps[]" 09a', max_size=40))
+def test_any_text_is_either_read_or_refused(text: str) -> None:
+    try:
+        compile_value(text)
+    except InvalidSpec as refused:
+        assert refused.errors
