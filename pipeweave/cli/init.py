@@ -29,7 +29,7 @@ def init(name: str | None, folder: Path | None, as_json: bool) -> None:
     from pipeweave.cli.rendering import show_json
 
     place = folder or Path(name or ".")
-    named = name or place.resolve().name
+    named = place.resolve().name if name is None else name
     if not _NAME.match(named):
         raise InvalidId(
             f"{named!r} cannot be a project's name",

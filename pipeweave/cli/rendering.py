@@ -21,7 +21,7 @@ STYLES = {
     "cancelled": "yellow",
 }
 NOTHING = "-"
-_NUMBER = re.compile(r"-\Z|[\d,.]+( (%|s|ms))?\Z")
+_NUMBER = re.compile(r"[\d,.]+( (%|s|ms))?\Z")
 
 
 def is_terminal() -> bool:
@@ -128,7 +128,8 @@ def _plain_lines(rows: list[list[str]]) -> None:
 
 def _side(cells: Iterable[str]) -> str:
     """Numbers stand to the right."""
-    return ">" if all(_NUMBER.match(cell) for cell in cells) else "<"
+    given = [cell for cell in cells if cell != NOTHING]
+    return ">" if given and all(map(_NUMBER.match, given)) else "<"
 
 
 def _rich_table(columns: Sequence[str], rows: list[list[str]]) -> None:

@@ -29,6 +29,7 @@ def summarise(rows: list[dict[str, str | int]]) -> dict[str, str | int | None]:
 
 @pipeline(id="@NAME@")
 def word_lengths(text: str = "Durable observable pipelines on Celery"):
+    """Find the longest word of a text."""
     words = split(text=text)
     summarise(rows=measure.map(words))
 '''

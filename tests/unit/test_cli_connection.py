@@ -1,4 +1,4 @@
-"""Which orchestrator a command talks to: flags, --data-dir, the environment, what runs here, in this order."""
+"""Which orchestrator a command talks to: flags, --data-dir, environment, what runs here; in this order."""
 
 from __future__ import annotations
 
