@@ -56,12 +56,13 @@ TABLE: tuple[Setting, ...] = (
         values.secret_key,
         "signs and encrypts; 32 random bytes as hex, the same in every process",
         mask=_secret,
+        is_used=False,
     ),
     Setting(
         "MODE",
         "mode",
-        values.one_of("standalone", "serverless"),
-        "standalone: beat drives the tick; serverless: POST /api/tick does",
+        values.mode,
+        "standalone: beat drives the tick",
     ),
     Setting(
         "MAX_CONCURRENCY",
@@ -90,6 +91,7 @@ TABLE: tuple[Setting, ...] = (
         "worker_heartbeat_interval",
         values.whole(1000, 3_600_000),
         "ms between the log lines in which a worker says that it is alive",
+        is_used=False,
     ),
     Setting(
         "PIPEWEAVE_ORCHESTRATOR_URL",

@@ -60,16 +60,16 @@ def whole(low: int, high: int) -> Reader:
     return read
 
 
-def one_of(*allowed: str) -> Reader:
-    """One of these words, in any case."""
-
-    def read(text: str) -> str:
-        word = text.strip().lower()
-        if word not in allowed:
-            raise Unreadable(f"must be {' or '.join(allowed)}")
-        return word
-
-    return read
+def mode(text: str) -> str:
+    """standalone: beat drives the tick. The other mode, serverless, does not exist yet."""
+    word = text.strip().lower()
+    if word == "serverless":
+        raise Unreadable(
+            "serverless does not exist yet; use standalone, where `pipeweave beat` drives the tick"
+        )
+    if word != "standalone":
+        raise Unreadable("must be standalone")
+    return word
 
 
 def flag(text: str) -> bool:
@@ -184,6 +184,10 @@ def _check_backend(number: int, backend: Mapping[str, Any]) -> None:
         raise Unreadable(f"[{number}].provider must be one of {', '.join(PROVIDERS)}")
     if not isinstance(backend.get("credentials", {}), dict):
         raise Unreadable(f"[{number}].credentials must be an object")
+    if not isinstance(backend.get("credentials", {}).get("basePath"), str):
+        raise Unreadable(
+            f"[{number}].credentials.basePath must be the folder of the {backend['provider']} backend"
+        )
     if not isinstance(backend.get("isDefault", False), bool):
         raise Unreadable(f"[{number}].isDefault must be true or false")
 

@@ -14,6 +14,8 @@ from pipeweave.errors import FieldError, InvalidSetting
 from pipeweave.setting_table import TABLE
 from pipeweave.settings import Settings, explain, load
 
+BACKEND = '{"id": "a", "provider": "local", "credentials": {"basePath": "/srv/a"}}'
+
 
 def refused(environ: dict[str, str]) -> dict[str, FieldError]:
     with pytest.raises(InvalidSetting) as caught:
@@ -102,6 +104,7 @@ def test_old_storage_names_are_refused_next_to_the_old_provider_name() -> None:
         ("POLL_INTERVAL_MS", "1s"),
         ("DB_POOL_MAX", "many"),
         ("MODE", "production"),
+        ("MODE", "serverless"),
         ("LOG_LEVEL", "loud"),
         ("DATABASE_URL", "mysql://u@h/d"),
         ("DATABASE_URL", "postgresql://host"),
@@ -118,7 +121,8 @@ def test_old_storage_names_are_refused_next_to_the_old_provider_name() -> None:
         ("STORAGE_BACKENDS", '[{"provider": "local"}]'),
         ("STORAGE_BACKENDS", '[{"id": "a", "provider": "ftp"}]'),
         ("STORAGE_BACKENDS", '[{"id": "a", "provider": "aws-s3"}]'),
-        ("STORAGE_BACKENDS", '[{"id": "a", "provider": "local"}, {"id": "a", "provider": "local"}]'),
+        ("STORAGE_BACKENDS", '[{"id": "a", "provider": "local"}]'),
+        ("STORAGE_BACKENDS", f"[{BACKEND}, {BACKEND}]"),
         ("DEFAULT_STORAGE_BACKEND_ID", "nowhere"),
         ("DLQ_RETENTION_DAYS", "forever"),
     ],
@@ -168,7 +172,7 @@ def test_every_spelling_of_a_postgresql_url_becomes_one(scheme: str) -> None:
 
 
 def test_secrets_are_masked_where_settings_are_shown() -> None:
-    backends = [{"id": "main", "provider": "local", "credentials": {"secretKey": "hunter2"}}]
+    backends = [{"id": "main", "provider": "local", "credentials": {"basePath": "/srv/hunter2"}}]
     rows = shown(
         {
             "DATABASE_URL": "postgresql://u:hunter2@h/d?sslpassword=hunter2",
@@ -191,8 +195,10 @@ def test_settings_that_wait_for_their_feature_are_marked() -> None:
     assert marked == {
         "DLQ_RETENTION_DAYS",
         "IDEMPOTENCY_TTL_SECONDS",
-        "MAX_RETRY_DELAY_MS",
         "MAX_EXECUTION_TIMEOUT",
+        "MAX_RETRY_DELAY_MS",
+        "PIPEWEAVE_SECRET_KEY",
+        "WORKER_HEARTBEAT_INTERVAL",
     }
 
 
