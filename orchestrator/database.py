@@ -63,7 +63,9 @@ class Transaction:
         return self.connection.execute(_compiled(statement), parameters or {})
 
     def catch_up(self) -> None:
-        """Take the time anew after waiting for a lock: what follows happens after what its last holder did."""
+        """Take the time anew after waiting for a lock: what follows happens after what its last holder
+        did.
+        """
         self.now = max(self.now, self._clock())
 
     def send(self, *outgoing: Outgoing) -> None:

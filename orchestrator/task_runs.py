@@ -81,13 +81,30 @@ def _move(
     changes: str,
     where: str,
     parameters: dict[str, Any],
+    *,
     source: str = "",
+    event: str | None = None,
+    data: str = "CAST(NULL AS jsonb)",
 ) -> list[TaskRun]:
-    """The only UPDATE of a task run's status. `to` decides which statuses may be left."""
+    """The only UPDATE of a task run's status. `to` decides which statuses may be left.
+
+    Args:
+        changes: more columns to set.
+        where: which rows, beside the guard.
+        source: a FROM clause.
+        event: written for each row that moved, in the same statement; None where one tells of all of them.
+        data: SQL of the event's data, in terms of the moved row `m`.
+    """
     statement = f"""
         UPDATE task_runs AS t SET status = '{to.value}'{changes} {source}
         WHERE t.run_id = :run_id AND t.status = ANY(CAST(:before AS text[])) AND {where}
-        RETURNING {COLUMNS}"""
+        RETURNING {COLUMNS}, t.output_hash, t.selected_next"""
+    if event is not None:
+        statement = f"""
+        WITH moved AS ({statement}), logged AS (
+            INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
+            SELECT m.run_id, :now, '{event}', m.id, m.attempt, {data} FROM moved AS m)
+        SELECT * FROM moved"""
     guard = {"run_id": run_id, "before": list(states.task_before(to)), "now": tx.now}
     return _read(tx.execute(statement, guard | parameters))
 
@@ -97,6 +114,9 @@ def _ids(run_id: UUID, ordinals: Iterable[int]) -> list[UUID]:
 
 
 # --- on the way to a worker -------------------------------------------------------------------------------
+
+
+STARTED = {"event": "task_run.started", "data": "jsonb_build_object('worker', CAST(:worker AS text))"}
 
 
 def release(
@@ -119,14 +139,12 @@ def release(
         changes = ", worker = :worker, queued_at = :now, started_at = :now, heartbeat_at = :now"
         mine = "t.queue = :queue AND NOT t.is_limited"
         going_on = _ids(run_id, continued)
-        released += _release(
-            tx, run_id, T.RUNNING, going_on, mine, changes, {"worker": worker, "queue": queue}
-        )
-        append(tx, [_event(each, "task_run.started", worker=worker) for each in released])
+        theirs = {"worker": worker, "queue": queue}
+        released += _release(tx, run_id, T.RUNNING, going_on, mine, changes, theirs, STARTED)
     for to, which in ((T.QUEUED, "NOT t.is_limited"), (T.READY, "t.is_limited")):
         done = {each.id for each in released}
         left = [each for each in left if each not in done]
-        moved = _release(tx, run_id, to, left, which, ", queued_at = :now", {})
+        moved = _release(tx, run_id, to, left, which, ", queued_at = :now", {}, {})
         append(tx, together(f"task_runs.{to.value}", moved))
         released += moved
     return released
@@ -140,11 +158,12 @@ def _release(
     where: str,
     changes: str,
     parameters: dict[str, Any],
+    event: dict[str, str],
 ) -> list[TaskRun]:
     if not which:
         return []
     where = f"t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'pending' AND {where}"
-    return _move(tx, run_id, to, changes, where, {"ids": list(which)} | parameters)
+    return _move(tx, run_id, to, changes, where, {"ids": list(which)} | parameters, **event)
 
 
 def dispatch_ready(tx: Transaction, which: Sequence[tuple[UUID, UUID]]) -> list[TaskRun]:
@@ -167,7 +186,7 @@ def start(
     """
     if not ordinals:
         return []
-    started = _move(
+    return _move(
         tx,
         run_id,
         T.RUNNING,
@@ -176,9 +195,8 @@ def start(
         # start it.
         "t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt AND t.status = 'queued'",
         {"ids": _ids(run_id, ordinals), "attempt": attempt, "worker": worker},
+        **STARTED,
     )
-    append(tx, [_event(each, "task_run.started", worker=worker) for each in started])
-    return started
 
 
 def give_back(tx: Transaction, task_runs: Sequence[TaskRun]) -> list[TaskRun]:
@@ -240,20 +258,20 @@ def complete(tx: Transaction, completions: Sequence[Completion]) -> list[TaskRun
     if not completions:
         return []
     rows = ",".join(map(_completion_row, completions))
-    completed = _move(
+    return _move(
         tx,
         completions[0].task_run.run_id,
         T.COMPLETED,
-        """, finished_at = :now, output = o.output, output_path = o.path, output_size = o.size, output_hash
-        = o.hash, selected_next = CASE WHEN o.next IS NULL THEN NULL
-                             ELSE ARRAY(SELECT jsonb_array_elements_text(o.next)) END""",
+        """, finished_at = :now, output = o.output, output_path = o.path, output_size = o.size,
+        output_hash = o.hash, selected_next = CASE WHEN o.next IS NOT NULL THEN
+            ARRAY(SELECT jsonb_array_elements_text(o.next)) END""",
         "t.id = o.id AND t.attempt = o.attempt AND t.status = 'running'",
         {"rows": f"[{rows}]"},
-        _OUTPUTS,
+        source=_OUTPUTS,
+        event="task_run.completed",
+        data="""jsonb_strip_nulls(jsonb_build_object(
+            'outputHash', m.output_hash, 'selectedNext', to_jsonb(m.selected_next)))""",
     )
-    by_id = {each.task_run.id: each for each in completions}
-    append(tx, [_completed(each, by_id[each.id]) for each in completed])
-    return completed
 
 
 def _completion_row(each: Completion) -> str:
@@ -271,17 +289,9 @@ def _completion_row(each: Completion) -> str:
     return f'{head[:-1]},"output":{each.output.inline or "null"}}}'
 
 
-def _completed(task_run: TaskRun, completion: Completion) -> Event:
-    data: dict[str, Any] = {"outputHash": completion.output.hash}
-    if completion.selected_next is not None:
-        data["selectedNext"] = list(completion.selected_next)
-    return _event(task_run, "task_run.completed", **data)
-
-
 _ARCHIVE = """
 INSERT INTO attempts (run_id, task_run_id, number, status, worker, code_version, error, error_code,
-                      started_at,
-                      finished_at)
+                      started_at, finished_at)
 SELECT t.run_id, t.id, t.attempt, t.status, t.worker, t.code_version, t.error, t.error_code, t.started_at,
        :now
 FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id
@@ -291,26 +301,29 @@ FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id
 def fail(tx: Transaction, task_run: TaskRun, failure: Failure) -> TaskRun | None:
     """End an attempt badly, with its error stored in the row, in the attempt's history and in the event.
 
-    Whether another attempt follows is decided in `failure.next_attempt` alone.
+    The failure is final: whether `failure.retryable` and `max_attempts` earn another attempt belongs here.
     """
     failed = _move(
         tx,
         task_run.run_id,
         T.FAILED,
         ", finished_at = :now, error = CAST(:error AS jsonb), error_code = :code",
-        "t.id = :id AND t.attempt = :attempt",
+        "t.id = :id AND t.attempt = :attempt AND t.status = :status",
         {
             "id": task_run.id,
             "attempt": task_run.attempt,
+            "status": task_run.status.value,
+            "message": failure.message,
             "error": orjson.dumps(failure.to_json()).decode(),
             "code": failure.code,
         },
+        event="task_run.failed",
+        data="jsonb_build_object('error', CAST(:message AS text), 'errorCode', CAST(:code AS text))",
     )
     if not failed:
         return None
     if task_run.status is not T.PENDING:
         tx.execute(_ARCHIVE, {"run_id": task_run.run_id, "id": task_run.id, "now": tx.now})
-    append(tx, [_event(failed[0], "task_run.failed", error=failure.message, errorCode=failure.code)])
     return failed[0]
 
 
@@ -372,8 +385,9 @@ def lay_out(tx: Transaction, run_id: UUID, ordinal: int, *, first: int, count: i
         ", started_at = :now, queued_at = :now, map_first = :first, map_count = :count",
         "t.id = :id AND t.status = 'pending' AND t.kind = 'map'",
         {"id": ids.task_run_id(run_id, ordinal), "first": first, "count": count},
+        event="task_run.mapped",
+        data="jsonb_build_object('first', CAST(:first AS integer), 'count', CAST(:count AS integer))",
     )
-    append(tx, [_event(each, "task_run.mapped", first=first, count=count) for each in moved])
     return moved[0] if moved else None
 
 
@@ -389,13 +403,10 @@ def finish_map(tx: Transaction, run_id: UUID, ordinal: int, *, count: int) -> Ta
         ", started_at = coalesce(t.started_at, :now), finished_at = :now, map_count = :count",
         "t.id = :id AND t.kind = 'map'",
         {"id": ids.task_run_id(run_id, ordinal), "count": count},
+        event="task_run.completed",
+        data="jsonb_build_object('count', CAST(:count AS integer))",
     )
-    append(tx, [_event(each, "task_run.completed", count=count) for each in moved])
     return moved[0] if moved else None
-
-
-def _event(task_run: TaskRun, type_: str, **data: Any) -> Event:
-    return Event(task_run.run_id, type_, task_run.id, task_run.attempt, data)
 
 
 def together(type_: str, moved: Sequence[TaskRun], **data: Any) -> list[Event]:
