@@ -1,0 +1,100 @@
+"""A new project from `pipeweave init` to a finished run, by the commands its README names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from stacks import StackFolder
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackFolder]:
+    place: Path = tmp_path_factory.mktemp("project")
+    assert StackFolder(place).call("init", "hello").returncode == 0
+    stack = StackFolder(place / "hello")
+    try:
+        stack.up("--app", "tasks.py")
+        yield stack
+    finally:
+        stack.down()
+
+
+def test_a_run_is_followed_to_its_end(project: StackFolder) -> None:
+    done = project.call("trigger", "hello", "-i", '{"text": "to be or not to be"}', "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr + project.logs()
+    assert "measure  completed  6/6" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_the_output_is_in_the_run(project: StackFolder) -> None:
+    done = project.call("trigger", "hello", "-i", '{"text": "a bb ccc"}', "--wait", "--json")
+    assert json.loads(done.stdout)["output"] == {"summarise": {"words": 3, "longest": "ccc"}}
+
+
+def test_a_run_that_fails_exits_1_and_shows_why(project: StackFolder) -> None:
+    done = project.call("trigger", "hello", "-i", '{"text": 7}', "--wait")
+    assert done.returncode == 1
+    assert "split failed: INVALID_PARAMS" in done.stderr
+
+
+def test_a_second_trigger_with_the_same_token_is_the_same_run(project: StackFolder) -> None:
+    first, second = (project.call("trigger", "hello", "--run-token", "once", "--json") for _ in range(2))
+    assert json.loads(first.stdout)["pipelineRunId"] == json.loads(second.stdout)["pipelineRunId"]
+
+
+def test_everything_is_listed(project: StackFolder) -> None:
+    run = json.loads(project.call("trigger", "hello", "--wait", "--json").stdout)
+    assert run["id"] in project.call("runs", "--status", "completed").stdout
+    assert f"run            {run['id']}" in project.call("status", run["id"]).stdout
+    assert project.call("status", run["id"], "--watch").returncode == 0
+    assert {row["id"] for row in json.loads(project.call("tasks", "--json").stdout)["tasks"]} == {
+        "split",
+        "measure",
+        "summarise",
+    }
+    assert "python" in project.call("services").stdout
+    assert "hello" in project.call("pipelines").stdout
+    assert "${steps.split}" in project.call("pipelines", "show", "hello").stdout
+    assert "decorator" in project.call("pipelines", "versions", "hello").stdout
+
+
+def test_a_dry_run_plans_what_is_stored_and_what_is_not(project: StackFolder) -> None:
+    stored = project.call("dry-run", "hello")
+    assert (stored.returncode, stored.stdout.splitlines()[0]) == (0, "hello: valid")
+    (project.folder / "other.yaml").write_text("steps: [{task: split}, {task: nobody}]")
+    unstored = project.call("dry-run", "other.yaml")
+    assert unstored.returncode == 1
+    assert "nobody" in unstored.stdout
+    assert project.call("pipelines", "show", "other").returncode == 1
+
+
+def test_a_document_is_stored_once_and_can_be_triggered(project: StackFolder) -> None:
+    (project.folder / "short.yaml").write_text("steps: [{task: split}]")
+    first, second = (project.call("pipelines", "put", "short.yaml") for _ in range(2))
+    assert "new" in first.stdout
+    assert "unchanged" in second.stdout
+    done = project.call("trigger", "short", "-i", '{"text": "a b"}', "--wait", "--json")
+    assert json.loads(done.stdout)["output"] == {"split": ["a", "b"]}
+
+
+def test_a_final_run_cannot_be_cancelled(project: StackFolder) -> None:
+    run = json.loads(project.call("trigger", "hello", "--wait", "--json").stdout)
+    done = project.call("cancel", run["id"])
+    assert (done.returncode, "CONFLICT" in done.stderr) == (1, True)
+
+
+def test_another_token_is_refused(project: StackFolder) -> None:
+    done = project.call("runs", "--data-dir", str(project.data), "--token", "pw_wrong")
+    assert (done.returncode, "UNAUTHENTICATED" in done.stderr) == (1, True)
+
+
+def test_after_down_a_command_says_what_is_missing(project: StackFolder) -> None:
+    project.down()
+    done = project.call("runs")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "pipeweave up" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
