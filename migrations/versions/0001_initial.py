@@ -228,6 +228,8 @@ CREATE INDEX task_runs_due ON task_runs (due_at) WHERE status = 'pending' AND du
 CREATE INDEX task_runs_live ON task_runs (tenant_id, task_id)
     WHERE is_limited AND kind <> 'map' AND status IN ('queued', 'running', 'waiting');
 CREATE INDEX task_runs_ready ON task_runs (tenant_id, task_id, priority, id) WHERE status = 'ready';
+-- What waits for the world outside; a map that waits for its items is not among it.
+CREATE INDEX task_runs_waiting ON task_runs (tenant_id, task_id) WHERE status = 'waiting' AND kind <> 'map';
 
 -- Attempts that ended and were followed by another, or ended the task run badly: append only.
 CREATE TABLE attempts (

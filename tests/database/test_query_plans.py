@@ -1,0 +1,198 @@
+"""Lists and counts stay on their indexes when history is large: no table with data is read from end to end.
+
+The history here: 20,000 runs of two tenants in this month's partition, nearly all of them over, ten open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from registered import a_pipeline
+from services import new_database
+
+from pipeweave import ids
+from pipeweave.orchestrator import queries
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.paging import Document, Page, cursor_of
+from pipeweave.up.postgres import Postgres
+
+TENANT, QUIET = "plans", "plans-quiet"
+RUNS = 20_000
+OPEN_RUNS = 10
+# Tables with fewer rows than this may be read whole.
+SMALL = 1_000
+
+# Ids a second apart up to now, the last 24 bits zero: as ids.new_id makes them.
+_IDS = """
+CREATE TEMPORARY TABLE made ON COMMIT DROP AS
+SELECT n, CAST(lpad(to_hex(CAST(:newest AS bigint) - (:runs - n) * 1000), 12, '0') || '70008000'
+               || lpad(to_hex(n), 6, '0') || '000000' AS uuid) AS id,
+       CASE WHEN n % 100 = 0 THEN CAST(:quiet AS text) ELSE CAST(:tenant AS text) END AS tenant,
+       n > :runs - :open_runs AS is_open
+FROM generate_series(1, :runs) AS n
+"""
+
+_RUNS = """
+INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, input_size, inputs_hash,
+    task_run_count, created_at, started_at, finished_at, error_code)
+SELECT id, tenant, CASE WHEN n % 3 > 0 THEN 'chain' END, CASE WHEN n % 3 > 0 THEN 1 END,
+    CASE WHEN is_open THEN 'running' WHEN n % 50 = 1 THEN 'failed' ELSE 'completed' END, 'fail-fast', 2,
+    repeat('0', 64), 2, now(), now(), CASE WHEN is_open THEN NULL ELSE now() END,
+    CASE WHEN n % 50 = 1 THEN 'STEP_FAILED' END
+FROM made
+"""
+
+_TASK_RUNS = """
+INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority, queue,
+    is_limited, code_version, code_hash, created_at, queued_at, started_at, finished_at)
+SELECT m.id, CAST(overlay(CAST(m.id AS text) PLACING lpad(to_hex(o), 2, '0') FROM 35) AS uuid), m.tenant,
+    s, s, 'task', CASE WHEN is_open THEN 'queued' ELSE 'completed' END, 4, 100, 'q', false, 1,
+    repeat('0', 64), now(), now(), now(), CASE WHEN is_open THEN NULL ELSE now() END
+FROM made AS m, (VALUES (1, 'a'), (2, 'b')) AS steps(o, s)
+"""
+
+_EVENTS = (
+    "INSERT INTO events (run_id, at, type) SELECT id, now(), t FROM made, (VALUES ('a.b'), ('c.d')) AS e(t)"
+)
+
+
+@pytest.fixture(scope="module")
+def history(postgres_server: Postgres, database_template: str) -> Iterator[Database]:
+    """A database with much history and little that is open."""
+    with new_database(postgres_server, "plans", database_template) as url:
+        database = Database(url)
+        with database.transaction() as tx:
+            for tenant in (TENANT, QUIET):
+                a_pipeline(tx, tenant, "a", "b")
+            newest = int(tx.now.timestamp() * 1000)
+            parameters = {
+                "newest": newest,
+                "runs": RUNS,
+                "open_runs": OPEN_RUNS,
+                "tenant": TENANT,
+                "quiet": QUIET,
+            }
+            for statement in (_IDS, _RUNS, _TASK_RUNS, _EVENTS):
+                tx.execute(statement, parameters)
+        with database.transaction() as tx:
+            tx.execute("ANALYZE")
+        yield database
+        database.dispose()
+
+
+@pytest.fixture
+def tx(history: Database) -> Iterator[Transaction]:
+    """A reading transaction over the history."""
+    with history.reading() as transaction:
+        yield transaction
+
+
+def newest_run(tx: Transaction) -> UUID:
+    found: UUID = tx.execute(
+        "SELECT id FROM runs WHERE tenant_id = :t AND pipeline_id IS NOT NULL ORDER BY id DESC LIMIT 1",
+        {"t": TENANT},
+    ).scalar_one()
+    return found
+
+
+def plans_of(tx: Transaction, read: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> list[Document]:
+    """The plan of every statement that the read model runs."""
+    told: list[tuple[str, Any]] = []
+    execute = tx.execute
+
+    def record(statement: str, parameters: Any = None) -> Any:
+        told.append((statement, parameters))
+        return execute(statement, parameters)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tx, "execute", record)
+        read()
+    explained = (
+        execute("EXPLAIN (ANALYZE, FORMAT JSON) " + each, given).scalar_one() for each, given in told
+    )
+    return [plan[0]["Plan"] for plan in explained]
+
+
+def parts_of(plan: Document) -> Iterator[Document]:
+    yield plan
+    for each in plan.get("Plans", ()):
+        yield from parts_of(each)
+
+
+def read_whole(tx: Transaction, plans: list[Document]) -> set[str]:
+    """The tables with data that a plan reads from end to end."""
+    large = set(
+        tx.execute("SELECT relname FROM pg_class WHERE reltuples > :small", {"small": SMALL}).scalars()
+    )
+    scans = {
+        part["Relation Name"] for plan in plans for part in parts_of(plan) if part["Node Type"] == "Seq Scan"
+    }
+    return scans & large
+
+
+def rows_looked_at(plans: list[Document]) -> float:
+    """The rows that scans delivered or threw away."""
+    return sum(
+        part.get("Actual Loops", 1) * (part.get("Actual Rows", 0) + part.get("Rows Removed by Filter", 0))
+        for plan in plans
+        for part in parts_of(plan)
+        if "Scan" in part["Node Type"]
+    )
+
+
+Read = Callable[[Transaction], Any]
+
+# What is read -> the read, and the rows it may look at.
+READS: dict[str, tuple[Read, int]] = {
+    "runs": (lambda tx: queries.run_list(tx, TENANT, Page()), 200),
+    "runs of a quiet tenant": (lambda tx: queries.run_list(tx, QUIET, Page()), 200),
+    "runs of a pipeline": (lambda tx: queries.run_list(tx, TENANT, Page(), pipeline_id="chain"), 200),
+    "runs that failed": (lambda tx: queries.run_list(tx, TENANT, Page(), status="failed"), 300),
+    "runs that run": (lambda tx: queries.run_list(tx, TENANT, Page(), status="running"), 200),
+    "runs of an hour": (
+        lambda tx: queries.run_list(
+            tx,
+            TENANT,
+            Page(),
+            created_after=tx.now - timedelta(hours=2),
+            created_before=tx.now - timedelta(hours=1),
+        ),
+        200,
+    ),
+    "a page deep in the runs": (
+        lambda tx: queries.run_list(
+            tx,
+            TENANT,
+            Page(
+                50, cursor_of("runs", ids.first_id_at(int((tx.now - timedelta(hours=3)).timestamp() * 1000)))
+            ),
+        ),
+        200,
+    ),
+    "one run": (lambda tx: queries.run(tx, TENANT, newest_run(tx)), 100),
+    "its task runs": (lambda tx: queries.run_task_runs(tx, TENANT, newest_run(tx), Page()), 100),
+    "its events": (lambda tx: queries.run_events(tx, TENANT, newest_run(tx), Page()), 100),
+    "a task run": (lambda tx: queries.task_run(tx, TENANT, ids.task_run_id(newest_run(tx), 1)), 100),
+    "queue items": (lambda tx: queries.queue_items(tx, TENANT, Page()), 500),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_list_reads_by_index_and_little_more_than_it_shows(
+    tx: Transaction, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, most = READS[name]
+    plans = plans_of(tx, lambda: read(tx), monkeypatch)
+    assert read_whole(tx, plans) == set()
+    assert rows_looked_at(plans) <= most
+
+
+def test_the_queue_counts_open_rows_by_index(tx: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ended is counted over a day, by the ids of its runs; what is open, through partial indexes."""
+    plans = plans_of(tx, lambda: queries.queue_status(tx, TENANT), monkeypatch)
+    assert read_whole(tx, plans[:1]) == set()
+    assert rows_looked_at(plans[:1]) <= 200
