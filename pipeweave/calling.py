@@ -47,20 +47,17 @@ def bind(fn: Callable[..., Any], ctx: Context) -> dict[str, Any]:
         InvalidParams: with one FieldError per wrong field.
     """
     plan = call_plan(fn)
-    if plan.is_empty:
-        if ctx.params:
-            _refuse_unknown(plan, ctx.params, set(), [])
+    is_named = bool(ctx.params) or ctx.map_name is not None
+    if plan.is_empty and not is_named:
         return {}
     arguments: dict[str, Any] = {plan.context: ctx} if plan.context is not None else {}
-    if plan.parameters or plan.takes_any:
+    if plan.parameters or plan.takes_any or is_named:
         _fill(plan, ctx, arguments)
-    elif ctx.params:
-        _refuse_unknown(plan, ctx.params, set(), [])
     return arguments
 
 
 def _fill(plan: Signature, ctx: Context, arguments: dict[str, Any]) -> None:
-    supplied, item_name = _supplied(plan, ctx)
+    supplied = _supplied(plan, ctx)
     errors: list[FieldError] = []
     for parameter in plan.parameters:
         value = supplied.get(parameter.name, MISSING)
@@ -72,24 +69,21 @@ def _fill(plan: Signature, ctx: Context, arguments: dict[str, Any]) -> None:
             errors.append(_missing(parameter, ctx))
     if plan.takes_any:
         arguments.update((key, supplied[key]) for key in supplied.keys() - plan.names)
-    elif ctx.params is not None or item_name is not None:
-        named = set(ctx.params or ()) | ({item_name} if item_name is not None else set())
-        _refuse_unknown(plan, named, {plan.context}, errors)
+    else:
+        errors += _unknown(plan, ctx)
     if errors:
         raise _refusal(errors, ctx)
 
 
-def _supplied(plan: Signature, ctx: Context) -> tuple[Mapping[str, Any], str | None]:
-    """Values by parameter name, and the name that the item of a map was given by its step."""
+def _supplied(plan: Signature, ctx: Context) -> Mapping[str, Any]:
+    """Values by parameter name, the item of a map among them."""
     source = ctx.params if ctx.params is not None else ctx.input
     supplied: Mapping[str, Any] = source if isinstance(source, Mapping) else {}
     if ctx.map_index is None:
-        return supplied, None
-    if ctx.map_name is not None:
-        return {**supplied, ctx.map_name: ctx.item}, ctx.map_name
+        return supplied
     given = ctx.params or {}
-    first = next((each.name for each in plan.parameters if each.name not in given), None)
-    return ({**supplied, first: ctx.item} if first is not None else supplied), None
+    name = ctx.map_name or next((each.name for each in plan.parameters if each.name not in given), None)
+    return supplied if name is None else {**supplied, name: ctx.item}
 
 
 def _checked(parameter: Parameter, value: Any, errors: list[FieldError]) -> Any:
@@ -103,30 +97,27 @@ def _checked(parameter: Parameter, value: Any, errors: list[FieldError]) -> Any:
 
 
 def _missing(parameter: Parameter, ctx: Context) -> FieldError:
-    where = "the step's params" if ctx.params is not None else "the run's input"
-    return FieldError(
-        parameter.name, f"is required, and {where} do{'es' * (ctx.params is None)} not hold it", "missing"
-    )
+    where = "the run's input does" if ctx.params is None else "the step's params do"
+    return FieldError(parameter.name, f"is required, and {where} not hold it", "missing")
 
 
-def _refuse_unknown(
-    plan: Signature, given: Iterable[str], context: set[str | None], errors: list[FieldError]
-) -> None:
+def _unknown(plan: Signature, ctx: Context) -> list[FieldError]:
+    """The names that the step gives and the function does not take. The run's input may hold anything."""
+    given = [*(ctx.params or ()), *([ctx.map_name] if ctx.map_name is not None else ())]
     known = [each.name for each in plan.parameters]
+    errors: list[FieldError] = []
     for name in given:
-        if name in plan.names and name not in context:
-            continue
-        near = get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"the task takes {', '.join(known) or 'none'}"
-        errors.append(FieldError(name, f"is not a parameter of the task; {hint}", "unknown_parameter"))
-    if errors and plan.is_empty:
-        raise _refusal(errors, None)
+        if name not in plan.names or name == plan.context:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the task takes {', '.join(known) or 'none'}"
+            errors.append(FieldError(name, f"is not a parameter of the task; {hint}", "unknown_parameter"))
+    return errors
 
 
-def _refusal(errors: list[FieldError], ctx: Context | None) -> InvalidParams:
+def _refusal(errors: list[FieldError], ctx: Context) -> InvalidParams:
     first = errors[0]
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    which = f"task {ctx.task_id!r}: " if ctx is not None and ctx.task_id else ""
+    which = f"task {ctx.task_id!r}: " if ctx.task_id else ""
     return InvalidParams(f"{which}{first.field} {first.message}{more}", errors=errors[:_MOST_ERRORS])
 
 

@@ -86,7 +86,7 @@ def _read(fn: Callable[..., Any]) -> Signature:
     context: str | None = None
     takes_any = False
     hints = _hints(fn)
-    for name, each in inspect.signature(fn).parameters.items():
+    for name, each in _parameters(fn):
         if each.kind is inspect.Parameter.POSITIONAL_ONLY:
             raise InvalidTask(
                 f"{_name(fn)}: parameter {name!r} is positional-only, but parameters are filled by name",
@@ -104,6 +104,13 @@ def _read(fn: Callable[..., Any]) -> Signature:
             parameters.append(_parameter(each, hints.get(name, MISSING)))
     names = frozenset(each.name for each in parameters) | ({context} if context else frozenset())
     return Signature(tuple(parameters), context, takes_any, names, not names and not takes_any)
+
+
+def _parameters(fn: Callable[..., Any]) -> list[tuple[str, inspect.Parameter]]:
+    try:
+        return list(inspect.signature(fn).parameters.items())
+    except (TypeError, ValueError) as error:
+        raise InvalidTask(f"{_name(fn)}: it does not say what its parameters are: {error}") from error
 
 
 def _parameter(each: inspect.Parameter, hint: Any) -> Parameter:

@@ -1,0 +1,207 @@
+"""`@task`: options, checks, the registry."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipeweave
+from pipeweave import task
+from pipeweave.errors import InvalidTask
+from pipeweave.task import Task, TaskSpec, collect, doubled_tasks, registered_tasks
+from pipeweave.task_spec import code_hash
+
+
+@task
+def plain(name: str) -> str:
+    """Greet somebody.
+
+    At length.
+    """
+    return f"hello {name}"
+
+
+def test_a_task_is_still_the_function_it_was() -> None:
+    assert plain("Ada") == "hello Ada"
+    assert plain.map(["a", "b"]) == ["hello a", "hello b"]
+    assert plain.options(step_id="x")("Bo") == "hello Bo"
+    assert plain.fn.__name__ == plain.__name__ == "plain"
+    assert registered_tasks()["plain"] is plain
+
+
+def test_the_defaults_are_those_of_the_worker_protocol() -> None:
+    assert plain.spec.to_registration() == {
+        "id": "plain",
+        "name": f"{__name__}.plain",
+        "codeHash": code_hash(plain.fn),
+        "description": "Greet somebody.",
+        "allowedNext": [],
+        "timeout": 300,
+        "retries": 3,
+        "retryBackoff": "exponential",
+        "retryDelayMs": 1000,
+        "maxRetryDelayMs": 86400000,
+        "heartbeatIntervalMs": 60000,
+        "concurrency": 0,
+        "priority": 100,
+        "idempotencyTTL": 86400,
+    }
+
+
+def test_every_option_is_registered() -> None:
+    schema = {"fields": [{"name": "n", "type": "integer", "label": "N"}]}
+
+    @task(
+        id="charge.card",
+        allowed_next=[plain, "other"],
+        timeout=1.5,
+        retries=0,
+        retry_backoff="linear",
+        retry_delay_ms=5,
+        max_retry_delay_ms=50,
+        heartbeat_interval_ms=500,
+        concurrency=2,
+        priority=-1,
+        idempotency_ttl=60,
+        idempotency_key=lambda input, version: str(input),
+        description="Charges.",
+        input_schema=schema,
+    )
+    def charge() -> None: ...
+
+    wire = charge.spec.to_registration()
+    assert wire["id"] == charge.id == "charge.card"
+    assert wire["allowedNext"] == ["plain", "other"]
+    assert (wire["timeout"], wire["retries"], wire["retryBackoff"]) == (1.5, 0, "linear")
+    assert (wire["retryDelayMs"], wire["maxRetryDelayMs"], wire["heartbeatIntervalMs"]) == (5, 50, 500)
+    assert (wire["concurrency"], wire["priority"], wire["idempotencyTTL"]) == (2, -1, 60)
+    assert (wire["description"], wire["inputSchema"]) == ("Charges.", schema)
+    assert "idempotencyKey" not in wire
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"id": "a b"}, "id"),
+        ({"id": 5}, "id"),
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": "5s"}, "timeout"),
+        ({"timeout": float("nan")}, "timeout"),
+        ({"retries": -1}, "retries"),
+        ({"retries": 1.5}, "retries"),
+        ({"retries": True}, "retries"),
+        ({"retry_backoff": "quadratic"}, "retry_backoff"),
+        ({"retry_delay_ms": 0}, "retry_delay_ms"),
+        ({"max_retry_delay_ms": 0}, "max_retry_delay_ms"),
+        ({"heartbeat_interval_ms": 0}, "heartbeat_interval_ms"),
+        ({"concurrency": -1}, "concurrency"),
+        ({"priority": 2**40}, "priority"),
+        ({"idempotency_ttl": 0}, "idempotency_ttl"),
+        ({"idempotency_key": "order"}, "idempotency_key"),
+        ({"allowed_next": "other"}, "allowed_next"),
+        ({"allowed_next": ["a b"]}, "allowed_next[0]"),
+        ({"description": 1}, "description"),
+        ({"input_schema": {"fields": [{"name": "n"}]}}, "input_schema.fields[0].label"),
+        ({"retrys": 2}, "retrys"),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidTask) as refused:
+        task(**options)(lambda: None)
+    assert field in [each.field for each in refused.value.errors]
+
+
+def test_an_unknown_option_is_answered_with_the_nearest() -> None:
+    with pytest.raises(InvalidTask) as refused:
+        task(retrys=2)  # type: ignore[call-overload]
+    assert refused.value.hint == "did you mean 'retries'?"
+
+
+def test_what_cannot_be_called_by_name_is_no_task() -> None:
+    async def later() -> None: ...
+
+    def many() -> Any:
+        yield 1
+
+    def positional(a: int, /) -> None: ...
+
+    for wrong in (later, many, positional, print, "name", plain, int):
+        with pytest.raises(InvalidTask):
+            task(wrong)  # type: ignore[call-overload]
+
+
+def test_the_hash_changes_with_the_source_and_not_with_its_indentation(tmp_path: Path) -> None:
+    def hash_of(source: str) -> str:
+        file = tmp_path / f"m{len(list(tmp_path.iterdir()))}.py"
+        file.write_text(source)
+        space: dict[str, Any] = {"__name__": file.stem}
+        exec(compile(source, str(file), "exec"), space)
+        return code_hash(space["f"])
+
+    first = hash_of("def f(n):\n    return n + 1\n")
+    assert first == hash_of("if True:\n    def f(n):\n        return n + 1\n")
+    assert first != hash_of("def f(n):\n    return n + 2\n")
+    assert len(first) == 64
+
+
+def test_a_function_without_source_has_a_hash_that_is_the_same_in_every_process() -> None:
+    program = (
+        "from pipeweave.task_spec import code_hash\n"
+        "space = {}\n"
+        'exec(\'def f(x):\\n    return x in {"a", "b", "c"} and (lambda: 1)\', space)\n'
+        "print(code_hash(space['f']))"
+    )
+    hashes = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(hashes) == 1
+
+
+def test_two_places_that_claim_one_id_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["pipeweave.task"], "_registry", {})
+    monkeypatch.setattr(sys.modules["pipeweave.task"], "_doubled", {})
+
+    source = "from pipeweave import task\n@task\ndef load() -> None: ..."
+    for module in ("first", "first", "second"):
+        assert doubled_tasks() == {}
+        exec(compile(source, f"{module}.py", "exec"), {"__name__": module})
+    assert doubled_tasks() == {"load": ("first.load", "second.load")}
+
+
+def test_collect_finds_a_modules_tasks_and_refuses_two_of_one_id() -> None:
+    module = types.ModuleType("shop")
+    vars(module).update(plain=plain, again=plain, other=5)
+    assert collect(module) == {"plain": plain}
+    double = Task(plain.fn, TaskSpec(id="plain", code_hash="0" * 64))
+    vars(module)["double"] = double
+    with pytest.raises(InvalidTask, match="two tasks 'plain'"):
+        collect(module)
+
+
+def test_importing_pipeweave_stays_light() -> None:
+    program = (
+        "import sys, pipeweave; from pipeweave import task, pipeline, Context, TaskResult, TaskError\n"
+        "assert callable(task) and callable(pipeline)\n"
+        "heavy = {'pydantic', 'celery', 'kombu', 'flask', 'sqlalchemy', 'yaml', 'urllib3', 'click'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_client_is_found_on_demand() -> None:
+    assert pipeweave.Client.__name__ == "Client"
+    with pytest.raises(AttributeError):
+        _ = pipeweave.Cleint  # type: ignore[attr-defined]
