@@ -69,8 +69,11 @@ def _print_table(rows: list[SettingRow]) -> None:
 
     show_table(
         ("setting", "value", "from"),
-        [
-            (row.name, f"{row.value} (not used yet)" if not row.is_used else row.value, row.source)
-            for row in rows
-        ],
+        [(row.name, _value(row), row.source) for row in rows],
     )
+
+
+def _value(row: SettingRow) -> str | None:
+    if row.is_used:
+        return row.value
+    return f"{row.value} (not used yet)" if row.value is not None else "(not used yet)"
