@@ -36,6 +36,7 @@ def stop(data_dir: Path) -> list[str] | None:
     holder = folder.holder()
     if holder is None:
         return leftovers.sweep(folder.processes, folder.connection) or None
+    born = leftovers.birth(holder)
     names = [row.name for row in read_rows(folder.processes)]
     try:
         os.kill(holder, signal.SIGTERM)
@@ -45,18 +46,19 @@ def stop(data_dir: Path) -> list[str] | None:
         ) from error
     except ProcessLookupError:
         pass
-    if not _is_released(folder, holder, STOP_DEADLINE_S):
+    if not _has_ended(holder, born):
         with contextlib.suppress(ProcessLookupError):
             os.kill(holder, signal.SIGKILL)
-        _is_released(folder, holder, STOP_DEADLINE_S)
+        _has_ended(holder, born)
         leftovers.sweep(folder.processes, folder.connection)
     return names
 
 
-def _is_released(folder: DataFolder, holder: int, deadline_s: float) -> bool:
-    deadline = time.monotonic() + deadline_s
-    while time.monotonic() < deadline:
-        if folder.holder() != holder:
-            return True
+def _has_ended(pid: int, born: str | None) -> bool:
+    """Whether the process ends in time. The lock tells too little: its holder lets go of it before."""
+    deadline = time.monotonic() + STOP_DEADLINE_S
+    while born and leftovers.birth(pid) == born:
+        if time.monotonic() >= deadline:
+            return False
         time.sleep(_LOOK_S)
-    return False
+    return True

@@ -107,8 +107,16 @@ class DataFolder:
             os.close(descriptor)
 
     def holder(self) -> int | None:
-        """The process id of the supervisor that holds the folder, None when nobody does."""
-        if not self._lock.exists():
+        """The process id of the supervisor that holds the folder, None when nobody does.
+
+        Raises:
+            Unavailable: the folder is somebody else's.
+        """
+        try:
+            self._lock.stat()
+        except PermissionError as error:
+            raise Unavailable(f"{self.root} belongs to another user", hint="ask as that user") from error
+        except OSError:
             return None
         descriptor = self._take_lock()
         if descriptor is None:

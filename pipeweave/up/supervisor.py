@@ -44,7 +44,7 @@ class Supervisor:
         # Unlike Queue, SimpleQueue may be filled from a signal's function that interrupts a `get`.
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._own = Output("up", logs, console)
-        self._starting: set[str] = set()
+        self._awaited: set[str] = set()
         self._is_stopping = False
         self._stops_asked = 0
 
@@ -67,19 +67,20 @@ class Supervisor:
         """Wait until these processes are ready.
 
         Raises:
-            StartFailed: one of them ended on its own first.
+            StartFailed: one of them ended on its own.
             Unavailable: they were not ready in time.
             Stopped: somebody asked to stop.
         """
-        self._starting = {name for name in names if self._processes[name].state != "running"}
+        self._awaited = set(names)
         deadline = time.monotonic() + deadline_s
-        while self._starting:
+        while late := [name for name in self._awaited if self._processes[name].state != "running"]:
             if time.monotonic() >= deadline:
-                late = ", ".join(sorted(self._starting))
-                raise Unavailable(f"not ready after {deadline_s:g} s: {late}", hint=f"see {self._logs}")
+                told = ", ".join(sorted(late))
+                raise Unavailable(f"not ready after {deadline_s:g} s: {told}", hint=f"see {self._logs}")
             self._turn(deadline)
             if self._stops_asked:
                 raise Stopped
+        self._awaited = set()
 
     def watch(self) -> None:
         """Bring back what dies, until somebody asks to stop."""
@@ -89,7 +90,7 @@ class Supervisor:
     def stop(self) -> None:
         """Stop everything, the highest stage first; what does not end in time is killed."""
         self._is_stopping = True
-        self._starting = set()
+        self._awaited = set()
         for stage in sorted({each.spec.stage for each in self._processes.values()}, reverse=True):
             self._stop_all([each for each in self._processes.values() if each.spec.stage == stage])
         for each in self._processes.values():
@@ -145,18 +146,17 @@ class Supervisor:
     def _ready(self, process: Supervised, pid: int) -> None:
         if process.pid == pid and process.state == "starting":
             process.state = "running"
-            self._starting.discard(process.spec.name)
             self._write_down()
 
     def _exited(self, process: Supervised, code: int) -> None:
         name, how = process.spec.name, f"signal {-code}" if code < 0 else f"exit code {code}"
-        gives_up = name in self._starting and code >= 0
+        gives_up = name in self._awaited and code >= 0
         delay = process.ended(code, will_restart=not (gives_up or self._is_stopping))
         self._write_down()
         if gives_up:
             told = " / ".join(line.strip() for line in list(process.output.tail)[-_TOLD_LINES:])
             raise StartFailed(
-                f"{name} ended with {how} before it was ready: {told}", hint=f"see {process.output.path}"
+                f"{name} ended with {how} during the start: {told}", hint=f"see {process.output.path}"
             )
         if not self._is_stopping:
             self.say(f"{name} ended with {how}; it starts again in {delay:g} s")

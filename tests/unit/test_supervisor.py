@@ -104,7 +104,7 @@ def test_what_a_dead_process_had_started_is_ended_with_it(stage: Stage, tmp_path
 
 
 def test_a_process_that_ends_before_it_is_ready_fails_the_start_with_its_last_words(stage: Stage) -> None:
-    with pytest.raises(StartFailed, match="one ended with exit code 3 before it was ready: no tasks in app"):
+    with pytest.raises(StartFailed, match="one ended with exit code 3 during the start: no tasks in app"):
         stage.start(shell("one", "sleep 0.2; echo no tasks in app >&2; exit 3", is_ready=lambda: False))
     assert stage.rows["one"].state == "stopped"
 
