@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import time
+from pathlib import Path
 from typing import Any
 
 from notes import noted
 
-from pipeweave import Context, TaskResult, task
+from pipeweave import Context, TaskError, TaskResult, task
 
 
 @task
@@ -15,14 +18,24 @@ def noop(ctx: Context) -> str | None:
         return ctx.step_id
 
 
-@task
-def act(ctx: Context) -> TaskResult:
+def _act(ctx: Context) -> TaskResult:
     """Do what the input says of this step: fail, choose successors, or just complete."""
     with noted(ctx):
         wishes: dict[str, Any] = ctx.input or {}
-        if ctx.step_id in wishes.get("fail", ()):
+        failing = wishes.get("fail", {}).get(ctx.step_id)
+        if failing is not None and (ctx.map_index is None or ctx.map_index in failing):
             raise ValueError(f"{ctx.step_id} was told to fail")
         return TaskResult(ctx.step_id, run_next=wishes.get("choose", {}).get(ctx.step_id))
+
+
+@task
+def act(ctx: Context) -> TaskResult:
+    return _act(ctx)
+
+
+@task(concurrency=2)
+def act_limited(ctx: Context) -> TaskResult:
+    return _act(ctx)
 
 
 @task
@@ -30,3 +43,118 @@ def look(ctx: Context) -> dict[str, Any]:
     """What a step sees of those before it."""
     with noted(ctx):
         return dict(ctx.upstream)
+
+
+# --- values and lists -------------------------------------------------------------------------------------
+
+
+@task
+def give(value: Any) -> Any:
+    return value
+
+
+@task
+def numbers(count: int) -> list[int]:
+    return list(range(count))
+
+
+@task
+def double(item: int, ctx: Context) -> int:
+    with noted(ctx, seen=item):
+        return item * 2
+
+
+@task
+def weigh(name: str, factor: int, place: int, ctx: Context) -> str:
+    with noted(ctx, seen=name):
+        return f"{place}: {name * factor}"
+
+
+@task
+def total(rows: list[int], ctx: Context) -> int:
+    with noted(ctx):
+        return sum(rows)
+
+
+@task
+def measure(text: str) -> int:
+    return len(text)
+
+
+# --- ways to fail -----------------------------------------------------------------------------------------
+
+
+class Unprintable:
+    """What is no JSON."""
+
+
+@task
+def misbehave(how: str, ctx: Context) -> Any:
+    with noted(ctx):
+        match how:
+            case "value-error":
+                raise ValueError("the third card is missing")
+            case "chained":
+                try:
+                    raise KeyError("cause")
+                except KeyError as error:
+                    raise RuntimeError("effect") from error
+            case "task-error":
+                raise TaskError("declined", code="CARD_DECLINED", retryable=False, details={"card": 4242})
+            case "system-exit":
+                raise SystemExit(3)
+            case "memory-error":
+                raise MemoryError
+            case "keyboard-interrupt":
+                raise KeyboardInterrupt
+            case "odd-texts":
+                raise ValueError("nul \0 and a lone surrogate \ud800")
+            case "not-json":
+                return {"rows": [Unprintable()]}
+            case "not-a-number":
+                return {"share": float("nan")}
+            case "nul":
+                return "a\0b"
+            case "unknown-next":
+                return TaskResult(1, run_next=["nowhere"])
+            case "next-is-a-text":
+                return TaskResult(1, run_next="after")
+            case "huge":
+                return "x" * 3_000_000
+            case _:
+                return how
+
+
+@task
+def typed(count: int, names: list[str], ratio: float = 0.5) -> str:
+    return f"{count} {names} {ratio}"
+
+
+# --- tasks that take a while ------------------------------------------------------------------------------
+
+
+@task(concurrency=2)
+def limited(ctx: Context) -> None:
+    with noted(ctx):
+        time.sleep(0.02)
+
+
+@task(concurrency=1)
+def single(ctx: Context) -> str:
+    with noted(ctx):
+        return str((ctx.input or {}).get("name"))
+
+
+@task
+def hold(path: str, ctx: Context) -> str:
+    """Wait until the file is there: the test decides when this ends."""
+    Path(path + ".held").touch()
+    with noted(ctx):
+        while not Path(path).exists():
+            signal.sigtimedwait([], 0.01)
+        return "released"
+
+
+@task(concurrency=1)
+def hold_single(path: str, ctx: Context) -> str:
+    return hold(path, ctx)
