@@ -23,7 +23,7 @@ MASK = "***"
 
 Reader = Callable[[str], Any]
 
-# What other programs call their levels; ours are minimal, normal and detailed (PROTOCOL 13).
+# What other programs call their levels; ours are minimal, normal and detailed.
 _LEVELS = {
     "minimal": "minimal",
     "warning": "minimal",
@@ -157,7 +157,7 @@ def tenant(text: str) -> str:
 
 
 def storage_backends(text: str) -> tuple[Mapping[str, Any], ...]:
-    """A JSON list of `{id, provider, bucket, …}`; ids differ, at most one is the default (PROTOCOL 13)."""
+    """A JSON list of `{id, provider, bucket, …}`; ids differ, at most one is the default."""
     try:
         listed = orjson.loads(text)
     except orjson.JSONDecodeError:
