@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from pipeweave.cli import COMMANDS
 from pipeweave.settings import load
@@ -100,3 +103,17 @@ def test_the_image_installs_the_same_versions_as_the_developers() -> None:
         return set(re.findall(r"^[\w.-]+==[^\s;]+", (ROOT / name).read_text(), re.MULTILINE))
 
     assert versions("requirements-image.lock") <= versions("requirements.lock")
+
+
+def test_every_dependency_is_locked_in_a_version_that_fits() -> None:
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = document["project"]["optional-dependencies"]
+    groups = [document["project"]["dependencies"], *extras.values(), *document["dependency-groups"].values()]
+    wanted = [Requirement(each) for group in groups for each in group if not each.startswith("pipeweave[")]
+    locked = dict(
+        re.findall(r"^([\w.-]+)==([^\s;]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    )
+    stale = [
+        str(each) for each in wanted if not each.specifier.contains(locked[canonicalize_name(each.name)])
+    ]
+    assert not stale, "run `make lock`"
