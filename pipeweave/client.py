@@ -24,6 +24,11 @@ from pipeweave.transport import Transport
 FIRST_LOOK_S = 0.02
 LAST_LOOK_S = 0.5
 SLOWER_BY = 1.5
+# Looking must not slow running: a large run, whose answer takes long, is looked at less often.
+PAUSE_PER_ANSWER = 20
+LONGEST_PAUSE_S = 2.0
+# Rows a page when everything is wanted.
+PAGE_SIZE = 500
 # `wait` outlives a restart of the API that takes no longer than this.
 OUTAGE_S = 15.0
 
@@ -123,18 +128,21 @@ class Client:
         began = time.monotonic()
         pause, last = FIRST_LOOK_S, None
         while True:
+            asked = time.monotonic()
             run = self._look(run_id)
+            answered = time.monotonic()
             if on_change and run.document != last:
                 on_change(run)
                 last = run.document
             if run.is_final:
                 return run
-            left = None if timeout is None else timeout - (time.monotonic() - began)
+            left = None if timeout is None else timeout - (answered - began)
             if left is not None and left <= 0:
                 raise WaitTimeout(
                     f"run {run_id} is still {run.status} after {timeout:g} s",
                     hint=f"`pipeweave status {run_id} --watch` follows it",
                 )
+            pause = max(pause, min(PAUSE_PER_ANSWER * (answered - asked), LONGEST_PAUSE_S))
             time.sleep(pause if left is None else min(pause, left))
             pause = min(pause * SLOWER_BY, LAST_LOOK_S)
 
@@ -166,11 +174,13 @@ class Client:
 
     def task_runs(self, run_id: str, **filters: Any) -> Iterator[Document]:
         """Every task run of a run, page by page."""
-        return self._all(f"/api/runs/{checked_id(run_id)}/task-runs", "taskRuns", filters)
+        return self._all(
+            f"/api/runs/{checked_id(run_id)}/task-runs", "taskRuns", {"limit": PAGE_SIZE, **filters}
+        )
 
     def events(self, run_id: str, **filters: Any) -> Iterator[Document]:
         """Every event of a run in order, page by page."""
-        return self._all(f"/api/runs/{checked_id(run_id)}/events", "events", filters)
+        return self._all(f"/api/runs/{checked_id(run_id)}/events", "events", {"limit": PAGE_SIZE, **filters})
 
     # --- standalone tasks ---------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 BAR_WIDTH = 24
 REDRAWS_PER_SECOND = 8
 SHOWN_FAILURES = 5
+SHOWN_STEPS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,18 +159,37 @@ def _live(client: Client, run_id: str, timeout: float | None) -> Run:
 
 
 def _picture(run: Run) -> RenderableType:
+    from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
+    steps = steps_of(run)
     table = Table.grid(padding=(0, 2))
-    for each in steps_of(run):
+    for each in shown_steps(steps):
         table.add_row(
             each.id,
             Text(each.status, style=STYLES.get(each.status, "")),
-            ProgressBar(total=max(each.total, 1), completed=each.done, width=BAR_WIDTH),
+            ProgressBar(
+                total=max(each.total, 1),
+                completed=each.done,
+                width=BAR_WIDTH,
+                complete_style="cyan",
+                finished_style="green",
+            ),
             f"{each.done:,} / {each.total:,}",
             Text(f"{each.failed:,} failed" if each.failed else "", style="red"),
             took(each.started_at, each.finished_at) if each.started_at else "",
         )
-    return table
+    if len(steps) <= SHOWN_STEPS:
+        return table
+    done = sum(each.is_final for each in steps)
+    return Group(table, Text(f"{done:,} of {len(steps):,} steps are done", style="bright_black"))
+
+
+def shown_steps(steps: list[StepProgress]) -> list[StepProgress]:
+    """The steps a terminal has room for: of many, those under way and those that failed, in their order."""
+    if len(steps) <= SHOWN_STEPS:
+        return steps
+    wanted = [each for each in steps if each.started_at and (not each.is_final or each.failed)]
+    return wanted[:SHOWN_STEPS]

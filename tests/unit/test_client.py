@@ -120,8 +120,13 @@ def test_wait_gives_up_in_time(served: Served, client: Client) -> None:
 
 
 def test_events_are_read_page_by_page(served: Served, client: Client) -> None:
-    served.put("GET /api/runs/prun_1/events", (200, {"events": [{"id": 1}, {"id": 2}], "nextCursor": "c 2"}))
-    served.put("GET /api/runs/prun_1/events?cursor=c+2", (200, {"events": [{"id": 3}], "nextCursor": None}))
+    served.put(
+        "GET /api/runs/prun_1/events?limit=500",
+        (200, {"events": [{"id": 1}, {"id": 2}], "nextCursor": "c 2"}),
+    )
+    served.put(
+        "GET /api/runs/prun_1/events?limit=500&cursor=c+2", (200, {"events": [{"id": 3}], "nextCursor": None})
+    )
     assert [event["id"] for event in client.events("prun_1")] == [1, 2, 3]
 
 
