@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, get_args
@@ -15,6 +16,9 @@ MAX_FIELD_ERRORS = 100
 
 # Member of a discriminated union: pydantic puts its tag into the path, where a caller cannot know it.
 TAG_PREFIX = "<"
+
+# "Input should be a valid integer", "List should have at least 1 item".
+_RULE = re.compile(r"\w+ should (be|have|match) (.+)", re.DOTALL)
 
 # Ranges and choices in the words of input schemas (PROTOCOL 9): a client reads one language everywhere.
 _CODES = {
@@ -49,12 +53,10 @@ def _field_error(detail: ErrorDetails, model: type[BaseModel]) -> FieldError:
     code = _CODES.get(kind) or ("invalid_type" if kind.endswith(("_type", "_parsing")) else "invalid")
     if kind == "missing":
         return FieldError(field, "is required", code)
-    expected = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    if expected == detail["msg"]:
-        return FieldError(field, expected, code)
-    return FieldError(
-        field, f"must be {expected}" if "should be" in detail["msg"] else expected, code, expected
-    )
+    said = detail["msg"].removeprefix("Value error, ")
+    if rule := _RULE.match(said):
+        return FieldError(field, f"must {rule[1]} {rule[2]}", code, rule[2])
+    return FieldError(field, said, code)
 
 
 def unknown_field(field: str, name: str, known: list[str]) -> FieldError:

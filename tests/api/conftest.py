@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from jsonschema import Draft202012Validator
+from werkzeug.exceptions import HTTPException
 from werkzeug.test import TestResponse
 
 from pipeweave.api import create_app
@@ -36,9 +38,13 @@ SPEC = {
 
 
 @pytest.fixture(scope="session")
-def deployment(database_url: str, broker_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def deployment(
+    database_url: str, broker_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Deployment]:
     data_dir = str(tmp_path_factory.mktemp("api-data"))
-    deployment = Deployment.open(Settings(database_url=database_url, broker_url=broker_url, data_dir=data_dir))
+    deployment = Deployment.open(
+        Settings(database_url=database_url, broker_url=broker_url, data_dir=data_dir)
+    )
     with deployment.database.transaction() as tx:
         registry.ensure_tenant(tx, OTHER_TENANT)
         registry.register(tx, TENANT, Registration("files", "1.0.0", tasks=TASKS))
@@ -48,7 +54,35 @@ def deployment(database_url: str, broker_url: str, tmp_path_factory: pytest.Temp
 
 @pytest.fixture(scope="session")
 def app(deployment: Deployment) -> Flask:
-    return create_app(deployment.settings, deployment)
+    app = create_app(deployment.settings, deployment)
+    app.test_client_class = Checked
+    return app
+
+
+class Checked(FlaskClient):
+    """Holds every answer against what the OpenAPI document says of its operation and status."""
+
+    def open(self, *args: Any, **kwargs: Any) -> TestResponse:
+        answer = super().open(*args, **kwargs)
+        request = answer.request
+        try:
+            operation_id, _ = self.application.url_map.bind("").match(request.path, request.method)
+        except HTTPException:
+            return answer
+        document = self.application.extensions["pipeweave.openapi"]()
+        for item in document["paths"].values():
+            operation = item.get(request.method.lower(), {})
+            if operation.get("operationId") == operation_id:
+                _hold_against(document, operation, answer)
+        return answer
+
+
+def _hold_against(document: dict[str, Any], operation: dict[str, Any], answer: TestResponse) -> None:
+    described = operation["responses"][str(answer.status_code)]
+    if "$ref" in described:
+        described = document["components"]["responses"][described["$ref"].rpartition("/")[2]]
+    schema = described["content"][answer.mimetype]["schema"]
+    Draft202012Validator({**schema, "components": document["components"]}).validate(answer.json)
 
 
 @dataclass
@@ -61,7 +95,7 @@ class Api:
     sent: dict[str, str] = field(default_factory=dict)
 
     def get(self, path: str, **query: Any) -> TestResponse:
-        return self.http.get(path, query_string=query, headers=self.headers)
+        return self.http.get(path, query_string=query or None, headers=self.headers)
 
     def post(self, path: str, body: Any = None) -> TestResponse:
         return self.http.post(path, json={} if body is None else body, headers=self.headers)
@@ -69,8 +103,15 @@ class Api:
     def put(self, path: str, body: Any) -> TestResponse:
         return self.http.put(path, json=body, headers=self.headers)
 
-    def raw(self, method: str, path: str, content: bytes, content_type: str | None = "application/json") -> TestResponse:
-        return self.http.open(path, method=method, data=content, content_type=content_type, headers=self.headers)
+    def delete(self, path: str) -> TestResponse:
+        return self.http.delete(path, headers=self.headers)
+
+    def raw(
+        self, method: str, path: str, content: bytes, content_type: str | None = "application/json"
+    ) -> TestResponse:
+        return self.http.open(
+            path, method=method, data=content, content_type=content_type, headers=self.headers
+        )
 
     @property
     def headers(self) -> dict[str, str]:
@@ -124,4 +165,6 @@ def pipeline(api: Api) -> str:
 @pytest.fixture
 def run_id(api: Api, pipeline: str) -> str:
     """A run that nobody works on."""
-    return str(api.post(f"/api/pipelines/{pipeline}/trigger", {"input": {"folder": "/srv"}}).json["pipelineRunId"])
+    return str(
+        api.post(f"/api/pipelines/{pipeline}/trigger", {"input": {"folder": "/srv"}}).json["pipelineRunId"]
+    )
