@@ -8,39 +8,21 @@ not written: seven of the eight write a heartbeat and nothing else.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, TaskOwnedElsewhere
-from pipeweave.orchestrator.database import Transaction, to_json
-from pipeweave.orchestrator.registration import Registration, TaskRegistration, check
+from pipeweave.orchestrator.code_versions import CodeChange as CodeChange
+from pipeweave.orchestrator.code_versions import store_tasks
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.registration import Registration, check
 
 log = logging.getLogger(__name__)
 
 _LOCK_CLASS = 0x72656769
-
-
-@dataclass(frozen=True, slots=True)
-class CodeChange:
-    """A task whose code differs from what was registered before."""
-
-    task_id: str
-    old_hash: str
-    new_hash: str
-    old_version: int
-    new_version: int
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "taskId": self.task_id,
-            "oldHash": self.old_hash,
-            "newHash": self.new_hash,
-            "oldVersion": self.old_version,
-            "newVersion": self.new_version,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +127,7 @@ def register(tx: Transaction, tenant: str, registration: Registration) -> Regist
     orphaned: list[str] = []
     if previous_version not in (None, registration.version):
         orphaned = _orphan(tx, tenant, registration)
-    changes = _store_tasks(tx, tenant, registration, stored)
+    changes = store_tasks(tx, tenant, registration, stored)
     for change in changes:
         log.warning(
             "task.code_changed",
@@ -274,84 +256,3 @@ def _cancel_open(tx: Transaction, tenant: str, task_ids: Collection[str], reason
     from pipeweave.orchestrator import orphans
 
     orphans.cancel(tx, tenant, list(task_ids), reason)
-
-
-# --- tasks ------------------------------------------------------------------------------------------------
-
-_COLUMNS = (
-    "service_id",
-    "code_hash",
-    "code_version",
-    "allowed_next",
-    "timeout_seconds",
-    "max_attempts",
-    "retry_backoff",
-    "retry_delay_ms",
-    "max_retry_delay_ms",
-    "heartbeat_interval_ms",
-    "concurrency",
-    "priority",
-    "idempotency_ttl_seconds",
-    "description",
-    "input_schema",
-    "orphaned_at",
-)
-
-_STORE_TASKS = f"""
-INSERT INTO tasks (tenant_id, id, {", ".join(_COLUMNS)}, registered_at, updated_at)
-SELECT :tenant, r.id, {", ".join(f"r.{name}" for name in _COLUMNS)}, :now, :now
-FROM jsonb_populate_recordset(CAST(NULL AS tasks), CAST(:rows AS jsonb)) AS r ORDER BY r.id
-ON CONFLICT (tenant_id, id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS)},
-    updated_at = excluded.updated_at
-"""
-
-_STORE_HISTORY = """
-INSERT INTO task_code_history (tenant_id, task_id, code_version, code_hash, service_version, recorded_at)
-SELECT :tenant, r.id, r.code_version, r.code_hash, :version, :now
-FROM jsonb_populate_recordset(CAST(NULL AS tasks), CAST(:rows AS jsonb)) AS r
-"""
-
-
-def _store_tasks(
-    tx: Transaction, tenant: str, registration: Registration, stored: Mapping[str, Any]
-) -> list[CodeChange]:
-    """Write the tasks that are new or differ, and a line of history for each new code version."""
-    changed, recorded, changes = [], [], []
-    for task in registration.tasks:
-        row = stored.get(task.id)
-        version = 1 if row is None else row.code_version + (row.code_hash != task.code_hash)
-        wanted = _row(task, registration.service_id, version)
-        if row is None or any(getattr(row, name) != wanted[name] for name in _COLUMNS):
-            changed.append(wanted)
-        if row is None or version != row.code_version:
-            recorded.append(wanted)
-        if row is not None and version != row.code_version:
-            changes.append(CodeChange(task.id, row.code_hash, task.code_hash, row.code_version, version))
-    parameters = {"tenant": tenant, "version": registration.version, "now": tx.now}
-    for statement, rows in ((_STORE_TASKS, changed), (_STORE_HISTORY, recorded)):
-        if rows:
-            tx.execute(statement, {**parameters, "rows": to_json(rows)})
-    return changes
-
-
-def _row(task: TaskRegistration, service_id: str, code_version: int) -> dict[str, Any]:
-    schema = task.input_schema
-    values: Sequence[Any] = (
-        service_id,
-        task.code_hash,
-        code_version,
-        list(task.allowed_next),
-        float(task.timeout),
-        int(task.retries) + 1,
-        task.retry_backoff,
-        int(task.retry_delay_ms),
-        int(task.max_retry_delay_ms),
-        int(task.heartbeat_interval_ms),
-        int(task.concurrency),
-        int(task.priority),
-        int(task.idempotency_ttl),
-        task.description,
-        None if schema is None else dict(schema),
-        None,
-    )
-    return {"id": task.id, **dict(zip(_COLUMNS, values, strict=True))}
