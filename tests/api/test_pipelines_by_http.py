@@ -1,0 +1,199 @@
+"""Pipelines over HTTP: store, look, plan, trigger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeweave.orchestrator.deployment import Deployment
+
+if TYPE_CHECKING:
+    from conftest import Api
+
+CHAIN = {"steps": [{"task": "list_files"}, {"task": "report"}]}
+MAIL = {"steps": [{"task": "send-mail"}]}
+
+
+def test_a_new_document_makes_a_version_and_an_equal_one_keeps_it(api: Api) -> None:
+    first = api.put("/api/pipelines/versions-of-it", CHAIN)
+    assert first.status_code == 201
+    assert (first.json["version"], first.json["isNew"]) == (1, True)
+    again = api.put(
+        "/api/pipelines/versions-of-it", {**CHAIN, "id": "versions-of-it", "failureMode": "fail-fast"}
+    )
+    assert again.status_code == 200
+    assert (again.json["version"], again.json["isNew"]) == (1, False)
+    other = api.put("/api/pipelines/versions-of-it", {**CHAIN, "failureMode": "continue"})
+    assert (other.status_code, other.json["version"]) == (201, 2)
+
+    listed = api.get("/api/pipelines/versions-of-it/versions").json
+    assert [each["version"] for each in listed["versions"]] == [2, 1]
+    assert {each["source"] for each in listed["versions"]} == {"api"}
+    newest = api.get("/api/pipelines/versions-of-it").json["pipeline"]
+    assert (newest["version"], newest["specHash"]) == (2, other.json["specHash"])
+    oldest = api.get("/api/pipelines/versions-of-it", version=1).json["pipeline"]
+    assert [step["needs"] for step in oldest["spec"]["steps"]] == [[], ["list_files"]]
+    assert api.get("/api/pipelines/versions-of-it", version=3).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        ({}, "steps"),
+        ({"steps": []}, "steps"),
+        ({"steps": [{"task": "count", "needs": ["nobody"]}]}, "steps[0].needs[0]"),
+        ({"steps": [{"task": "nobody-has-it"}]}, "steps[0].task"),
+        ({"steps": [{"task": "count"}], "id": "another"}, "id"),
+        ({"steps": [{"task": "count", "parms": {}}]}, "steps[0].parms"),
+        ({"steps": [{"id": "a", "task": "count", "needs": ["b"]}, {"id": "b", "task": "count"}]}, "steps"),
+    ],
+)
+def test_a_wrong_document_stores_nothing(api: Api, document: dict[str, Any], field: str) -> None:
+    answer = api.put("/api/pipelines/wrong", document)
+    assert (answer.status_code, answer.json["code"]) == (400, "INVALID_SPEC")
+    assert field in [each["field"] for each in answer.json["errors"]]
+    assert api.get("/api/pipelines/wrong").status_code == 404
+
+
+def test_a_cycle_is_told_as_a_path(api: Api) -> None:
+    steps = [{"id": "a", "task": "count", "needs": ["b"]}, {"id": "b", "task": "count", "needs": ["a"]}]
+    answer = api.put("/api/pipelines/cyclic", {"steps": steps})
+    cycle = next(each for each in answer.json["graphErrors"] if each["code"] == "CYCLE")
+    assert set(cycle["steps"]) == {"a", "b"}
+    planned = api.post("/api/pipelines/cyclic/dry-run", {"spec": {"steps": steps}}).json
+    assert planned["valid"] is False
+    assert "CYCLE" in [each["code"] for each in planned["errors"]]
+
+
+def test_a_dry_run_shows_levels_and_joins(api: Api, pipeline: str) -> None:
+    plan = api.post(f"/api/pipelines/{pipeline}/dry-run").json
+    assert plan["valid"] is True
+    assert [level["tasks"] for level in plan["executionPlan"]] == [["list_files"], ["count"], ["report"]]
+    spec = {
+        "steps": [
+            {"parallel": [{"task": "list_files"}, {"task": "count"}]},
+            {"task": "report"},
+        ]
+    }
+    plan = api.post("/api/pipelines/not-stored/dry-run", {"spec": spec}).json
+    assert plan["executionPlan"][-1]["waitsFor"] == ["count", "list_files"]
+    assert api.get("/api/pipelines/not-stored").status_code == 404
+
+
+def test_a_dry_run_of_a_wrong_document_answers_what_is_wrong(api: Api) -> None:
+    plan = api.post("/api/pipelines/x/dry-run", {"spec": {"steps": [{"tusk": "count"}]}}).json
+    assert plan["valid"] is False
+    assert any("steps[0].tusk" in each["message"] for each in plan["errors"])
+
+
+def test_a_dry_run_checks_an_input_that_is_given(api: Api) -> None:
+    body = {"spec": MAIL, "input": {"to": "nobody"}}
+    errors = api.post("/api/pipelines/x/dry-run", body).json["validationErrors"]
+    assert [each["field"] for each in errors["send-mail"]] == ["to"]
+
+
+def test_a_trigger_answers_with_the_run(api: Api, pipeline: str) -> None:
+    body = {
+        "input": {"folder": "/srv"},
+        "failureMode": "continue",
+        "priority": 5,
+        "metadata": {"ticket": "T-1"},
+        "validationMode": "strict",
+    }
+    answer = api.post(f"/api/pipelines/{pipeline}/trigger", body)
+    assert answer.status_code == 200
+    assert answer.json["status"] == "running"
+    assert answer.json["entryTasks"] == answer.json["queuedTasks"] == ["list_files"]
+    assert answer.json["pipelineVersion"] == 1
+    run = api.get(f"/api/runs/{answer.json['pipelineRunId']}").json
+    assert (run["failureMode"], run["priority"], run["metadata"]) == ("continue", 5, {"ticket": "T-1"})
+    assert run["input"] == {"folder": "/srv"}
+    assert run["counts"] == {"pending": 2, "queued": 1}
+    assert [step["id"] for step in run["steps"]] == ["list_files", "count", "report"]
+
+
+@pytest.mark.parametrize("value", [None, 0, "text", [1, [2]], {"a": {"b": None}}, 1.5, True])
+def test_an_input_is_any_json(api: Api, pipeline: str, value: Any) -> None:
+    run_id = api.post(f"/api/pipelines/{pipeline}/trigger", {"input": value}).json["pipelineRunId"]
+    assert api.get(f"/api/runs/{run_id}").json["input"] == value
+
+
+def test_a_large_input_is_kept_by_reference(api: Api, pipeline: str) -> None:
+    run = api.post(f"/api/pipelines/{pipeline}/trigger", {"input": "x" * 100_000}).json
+    shown = api.get(f"/api/runs/{run['pipelineRunId']}").json
+    assert shown["input"] is None
+    assert shown["inputRef"]["path"] == run["inputPath"]
+    assert shown["inputRef"]["size"] == 100_002
+
+
+def test_a_run_token_gives_the_first_run_again(api: Api, pipeline: str) -> None:
+    def trigger(value: int) -> dict[str, Any]:
+        body = {"input": value, "runToken": "once"}
+        answer: dict[str, Any] = api.post(f"/api/pipelines/{pipeline}/trigger", body).json
+        return answer
+
+    first, second, other = trigger(1), trigger(1), trigger(2)
+    assert (first["created"], second["created"], other["created"]) == (True, False, True)
+    assert first["pipelineRunId"] == second["pipelineRunId"] != other["pipelineRunId"]
+
+
+def test_an_input_is_checked_as_the_mode_says(api: Api) -> None:
+    api.put("/api/pipelines/mail", MAIL)
+    path, wrong = "/api/pipelines/mail/trigger", {"to": "nobody"}
+    strict = api.post(path, {"input": wrong, "validationMode": "strict"})
+    assert (strict.status_code, strict.json["code"]) == (400, "INPUT_VALIDATION_FAILED")
+    assert strict.json["error"] == "Input validation failed"
+    fault = {"field": "to", "message": "Invalid email address", "code": "invalid_string", "expected": "email"}
+    assert strict.json["validationErrors"] == {"send-mail": [fault]}
+    assert [each["field"] for each in strict.json["errors"]] == ["input.to"]
+    warned = api.post(path, {"input": wrong})
+    assert warned.status_code == 200
+    assert warned.json["validationWarnings"] == {"send-mail": [fault]}
+    assert "validationWarnings" not in api.post(path, {"input": wrong, "validationMode": "none"}).json
+    right = {"input": {"to": "a@example.com"}, "validationMode": "strict"}
+    assert api.post(path, right).status_code == 200
+
+
+def test_an_unknown_pipeline_is_not_there_and_a_tasks_name_gets_a_hint(api: Api) -> None:
+    answer = api.post("/api/pipelines/nobody/trigger", {"input": {}})
+    assert (answer.status_code, answer.json["pipelineId"]) == (404, "nobody")
+    answer = api.post("/api/pipelines/count/trigger", {"input": {}})
+    assert answer.status_code == 404
+    assert "/api/queue/task" in answer.json["hint"]
+    assert api.post("/api/pipelines/nobody/dry-run").status_code == 404
+
+
+def test_nothing_new_is_accepted_during_maintenance(api: Api, pipeline: str, deployment: Deployment) -> None:
+    def set_mode(mode: str) -> None:
+        with deployment.database.transaction() as tx:
+            tx.execute("UPDATE orchestrator_state SET mode = :mode", {"mode": mode})
+
+    set_mode("waiting_for_maintenance")
+    try:
+        for path, body in (
+            (f"/api/pipelines/{pipeline}/trigger", {"input": {}}),
+            ("/api/queue/task", {"taskId": "count"}),
+        ):
+            answer = api.post(path, body)
+            assert (answer.status_code, answer.json["maintenanceMode"]) == (503, "waiting_for_maintenance")
+        health = api.get("/health").json
+        assert (health["status"], health["canAcceptTasks"]) == ("ok", False)
+        assert health["maintenance"]["mode"] == health["maintenanceMode"] == "waiting_for_maintenance"
+    finally:
+        set_mode("running")
+
+
+def test_pipelines_are_listed_page_by_page(api: Api) -> None:
+    for name in ("page-a", "page-b", "page-c"):
+        api.put(f"/api/pipelines/{name}", CHAIN)
+    seen: list[str] = []
+    query: dict[str, Any] = {"limit": 2}
+    while True:
+        page = api.get("/api/pipelines", **query).json
+        seen += [each["id"] for each in page["pipelines"]]
+        if page["nextCursor"] is None:
+            break
+        query["cursor"] = page["nextCursor"]
+    assert seen == sorted(set(seen))
+    assert {"page-a", "page-b", "page-c"} <= set(seen)

@@ -1,0 +1,120 @@
+"""Runs, task runs, events and the queue over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Api
+
+
+def test_runs_are_listed_newest_first_with_filters(api: Api, pipeline: str) -> None:
+    def trigger() -> str:
+        return str(api.post(f"/api/pipelines/{pipeline}/trigger", {"input": {}}).json["pipelineRunId"])
+
+    older, newer = trigger(), trigger()
+    api.post(f"/api/runs/{older}/cancel")
+    listed = [each["id"] for each in api.get("/api/runs", pipelineId=pipeline).json["runs"]]
+    assert listed.index(newer) < listed.index(older)
+    cancelled = api.get("/api/runs", status="cancelled", pipelineId=pipeline).json["runs"]
+    assert older in [each["id"] for each in cancelled]
+    assert {each["status"] for each in cancelled} == {"cancelled"}
+    created = api.get(f"/api/runs/{newer}").json["createdAt"]
+    later = api.get("/api/runs", createdAfter=created, pipelineId=pipeline).json["runs"]
+    assert [each["id"] for each in later] == [newer]
+    assert api.get("/api/runs", createdAfter="2100-01-01T00:00:00+01:00").json["runs"] == []
+    assert api.get("/api/runs", pipelineId="nobody").json["runs"] == []
+
+
+def test_task_runs_and_events_are_paged_and_filtered(api: Api, run_id: str) -> None:
+    first = api.get(f"/api/runs/{run_id}/task-runs", limit=2).json
+    rest = api.get(f"/api/runs/{run_id}/task-runs", limit=2, cursor=first["nextCursor"]).json
+    steps = [each["stepId"] for page in (first, rest) for each in page["taskRuns"]]
+    assert steps == ["list_files", "count", "report"]
+    assert rest["nextCursor"] is None
+    queued = api.get(f"/api/runs/{run_id}/task-runs", status="queued").json["taskRuns"]
+    assert [each["stepId"] for each in queued] == ["list_files"]
+    one_step = api.get(f"/api/runs/{run_id}/task-runs", stepId="report").json["taskRuns"]
+    assert [each["status"] for each in one_step] == ["pending"]
+
+    events = api.get(f"/api/runs/{run_id}/events").json["events"]
+    assert events[0]["type"] == "run.created"
+    assert [each["seq"] for each in events] == sorted(each["seq"] for each in events)
+    created = api.get(f"/api/runs/{run_id}/events", type="run.created").json["events"]
+    assert len(created) == 1
+
+
+def test_a_cancelled_run_is_final(api: Api, run_id: str) -> None:
+    answer = api.post(f"/api/runs/{run_id}/cancel", {"reason": "wrong folder"})
+    assert answer.status_code == 200
+    assert answer.json["status"] == "cancelled"
+    assert answer.json["counts"] == {"cancelled": 3}
+    again = api.post(f"/api/runs/{run_id}/cancel")
+    assert (again.status_code, again.json["code"]) == (409, "CONFLICT")
+
+
+def test_a_task_run_is_shown_with_its_input_and_code(api: Api, run_id: str) -> None:
+    task_run = api.get(f"/api/runs/{run_id}").json["taskRuns"][0]
+    shown = api.get(f"/api/task-runs/{task_run['id']}").json
+    assert (shown["runId"], shown["pipelineId"], shown["stepId"]) == (run_id, "files", "list_files")
+    assert shown["input"] == {"folder": "/srv"}
+    assert shown["attempts"] == []
+    assert shown["codeChanged"] is False
+
+
+def test_a_queued_task_is_known_by_its_task_run(api: Api) -> None:
+    body = {"taskId": "count", "input": [1], "priority": 3, "metadata": {"by": "test"}}
+    queued = api.post("/api/queue/task", body).json
+    assert (queued["status"], queued["taskId"]) == ("queued", "count")
+    shown = api.get(f"/api/task-runs/{queued['runId']}").json
+    assert (shown["runId"], shown["pipelineId"], shown["priority"], shown["input"]) == (None, None, 3, [1])
+    assert shown["metadata"] == {"by": "test"}
+    listed = api.get("/api/queue/items", taskId="count", status="queued").json["items"]
+    assert queued["runId"] in [each["id"] for each in listed]
+    assert api.get("/api/queue/status").json["pending"] >= 1
+
+
+def test_a_batch_is_queued_whole_or_not_at_all(api: Api) -> None:
+    def queued() -> int:
+        return len(api.get("/api/queue/items", taskId="report", limit=1000).json["items"])
+
+    before = queued()
+    wrong = api.post("/api/queue/batch", {"tasks": [{"taskId": "report"}, {"taskId": "nobody"}]})
+    assert (wrong.status_code, wrong.json["errors"][0]["field"]) == (404, "tasks[1].taskId")
+    assert queued() == before
+    answer = api.post("/api/queue/batch", {"tasks": [{"taskId": "report", "input": n} for n in range(3)]})
+    assert (answer.status_code, answer.json["queued"]) == (200, 3)
+    assert len({each["runId"] for each in answer.json["results"]}) == 3
+    assert queued() == before + 3
+
+
+@pytest.mark.parametrize("path", ["/api/runs/{}", "/api/runs/{}/task-runs", "/api/runs/{}/events"])
+def test_an_unknown_run_is_not_there(api: Api, path: str) -> None:
+    answer = api.get(path.format("prun_00000000000000000000000000"))
+    assert (answer.status_code, answer.json["code"]) == (404, "NOT_FOUND")
+
+
+def test_every_list_ends(api: Api, run_id: str) -> None:
+    lists: dict[str, str] = {
+        "/api/services": "services",
+        "/api/services/files/tasks": "tasks",
+        "/api/tasks": "tasks",
+        "/api/tasks/count/history": "history",
+        "/api/pipelines": "pipelines",
+        "/api/pipelines/files/versions": "versions",
+        "/api/runs": "runs",
+        f"/api/runs/{run_id}/task-runs": "taskRuns",
+        f"/api/runs/{run_id}/events": "events",
+        "/api/queue/items": "items",
+    }
+    for path, name in lists.items():
+        query: dict[str, Any] = {"limit": 1}
+        for _ in range(3):
+            page = api.get(path, **query).json
+            assert len(page[name]) <= 1
+            if page["nextCursor"] is None:
+                break
+            query["cursor"] = page["nextCursor"]
+        assert api.get(path, limit=1000).json["nextCursor"] is None
