@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeweave.orchestrator import pipelines, run_header
+from pipeweave.orchestrator import pipelines
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.values import Values
 from pipeweave.storage.local import LocalStorage
@@ -48,4 +48,3 @@ def tx(database: Database) -> Iterator[Transaction]:
 def _nothing_remembered() -> None:
     """Versions are immutable in life, not between tests."""
     pipelines.forget()
-    run_header._plans.clear()
