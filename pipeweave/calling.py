@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +17,7 @@ import orjson
 from pipeweave.context import Context, TaskResult
 from pipeweave.errors import FieldError, InvalidParams, InvalidResult
 from pipeweave.json_values import json_faults
+from pipeweave.nearest import did_you_mean
 from pipeweave.signatures import MISSING, Parameter, Signature, read_signature
 
 _MOST_ERRORS = 50
@@ -108,8 +108,7 @@ def _unknown(plan: Signature, ctx: Context) -> list[FieldError]:
     errors: list[FieldError] = []
     for name in given:
         if name not in plan.names or name == plan.context:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the task takes {', '.join(known) or 'none'}"
+            hint = did_you_mean(name, known, f"the task takes {', '.join(known) or 'none'}")
             errors.append(FieldError(name, f"is not a parameter of the task; {hint}", "unknown_parameter"))
     return errors
 

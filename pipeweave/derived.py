@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Protocol
 
 from pipeweave.edges import find_cycles, reachable, successors_of, topological_order
 from pipeweave.errors import FieldError, InvalidSpec
 from pipeweave.limits import MAX_STEPS
+from pipeweave.nearest import did_you_mean
 from pipeweave.spec import PipelineSpec, StepSpec
 
 
@@ -74,13 +74,14 @@ def _pipeline(
 
 
 def _refuse_unknown(by_id: dict[str, LinkedTask]) -> None:
-    errors = []
+    errors: list[FieldError] = []
     for task in by_id.values():
         for number, each in enumerate(task.allowed_next):
             if each not in by_id:
-                near = get_close_matches(each, list(by_id), 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
+                hint = did_you_mean(each, by_id) if len(errors) < 10 else ""
                 field = f"tasks.{task.id}.allowedNext[{number}]"
-                errors.append(FieldError(field, f"{each!r} is not a task{hint}", "unknown_task"))
+                errors.append(
+                    FieldError(field, f"{each!r} is not a task{hint and '; ' + hint}", "unknown_task")
+                )
     if errors:
-        raise InvalidSpec(f"{errors[0].field}: {errors[0].message}", errors=errors)
+        raise InvalidSpec(f"{errors[0].field}: {errors[0].message}", errors=errors[:100])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
-from pipeweave.field_errors import MOST_ERRORS, FieldErrors
+from pipeweave.field_errors import FieldErrors
 from pipeweave.limits import MAX_EDGES, MAX_STEPS
 from pipeweave.references import Reference, find_references, json_type
 from pipeweave.spec import MapSpec, StepSpec
@@ -220,8 +219,6 @@ class StepReader(FieldErrors):
         if not isinstance(step, str):
             self.wrong(path, f"must be the id of a step, not {json_type(step)}", "invalid_type", "string")
             return
-        near = (
-            get_close_matches(step, list(self.known)[:MAX_STEPS], 1) if len(self.errors) < MOST_ERRORS else []
-        )
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        self.wrong(path, f"{step[:200]!r} is not a step{hint}", "unknown_step", near[0] if near else None)
+        near = self.nearest(step, self.known)
+        hint = f"; did you mean {near!r}?" if near is not None else ""
+        self.wrong(path, f"{step[:200]!r} is not a step{hint}", "unknown_step", near)

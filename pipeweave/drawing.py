@@ -13,6 +13,7 @@ from typing import Any, NoReturn, Protocol
 
 from pipeweave.calling import call_plan
 from pipeweave.errors import FieldError, InvalidSpec
+from pipeweave.nearest import did_you_mean
 from pipeweave.references import escape, show_path
 
 _current: ContextVar[Drawing | None] = ContextVar("pipeweave_drawing", default=None)
@@ -172,12 +173,7 @@ def _by_name(task: DrawnTask, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
         if name in placed:
             raise InvalidSpec(f"task {task.id!r} got {name!r} twice")
         if name not in known and not plan.takes_any:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, known, 1)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(sorted(known)) or 'nothing'}"
-            )
+            hint = did_you_mean(name, known, f"it takes {', '.join(sorted(known)) or 'nothing'}")
             raise InvalidSpec(f"task {task.id!r} has no parameter {name!r}", hint=hint)
     return placed
 

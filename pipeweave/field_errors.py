@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
 from pipeweave.errors import FieldError, InvalidId
 from pipeweave.ids import check_name
+from pipeweave.nearest import nearest
 from pipeweave.references import json_type
 
 MOST_ERRORS = 100
+_MOST_HINTS = 10
 
 
 class FieldErrors:
@@ -21,16 +22,21 @@ class FieldErrors:
 
     def wrong(self, path: str, message: str, code: str = "invalid", expected: str | None = None) -> None:
         """Note one mistake."""
-        self.errors.append(FieldError(path, message, code, expected))
+        if len(self.errors) < 2 * MOST_ERRORS:
+            self.errors.append(FieldError(path, message, code, expected))
 
     def unknown_keys(self, members: Iterable[str], allowed: tuple[str, ...], path: str) -> None:
         """Note the keys that mean nothing here, with the nearest that does."""
         for key in members:
             if key not in allowed:
-                near = get_close_matches(key, allowed, 1, 0.5)
-                hint = f"did you mean {near[0]!r}?" if near else f"the keys here are {', '.join(allowed)}"
+                near = self.nearest(key, allowed, cutoff=0.5)
+                hint = f"did you mean {near!r}?" if near else f"the keys here are {', '.join(allowed)}"
                 place = f"{path}.{key}" if path else key
-                self.wrong(place, f"is not known here; {hint}", "unknown_key", near[0] if near else None)
+                self.wrong(place, f"is not known here; {hint}", "unknown_key", near)
+
+    def nearest(self, wrong: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+        """The name that was probably meant; not looked for any more where much is wrong."""
+        return nearest(wrong, known, cutoff=cutoff) if len(self.errors) < _MOST_HINTS else None
 
     def name(self, text: Any, path: str) -> str:
         """The text if it may be an id, else an empty one."""

@@ -6,19 +6,21 @@ Linear in steps and edges, without recursion: specs come from outside and may ha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
+from itertools import islice
 from typing import Any, Protocol
 
 from pipeweave.edges import Edges, find_cycles, parts, reachable, successors_of, topological_order
 from pipeweave.errors import InvalidSpec
 from pipeweave.limits import MAX_EDGES, MAX_STEPS
+from pipeweave.nearest import nearest
 from pipeweave.spec import PipelineSpec
 
 _DEEP = 20
 _SHOWN = 20
+_MOST_ERRORS = 100
 
 
 class Graph:
@@ -128,16 +130,7 @@ def validate(spec: PipelineSpec) -> list[GraphError]:
         if count > 1
     ]
     predecessors = {step.id: tuple(dict.fromkeys(step.needs)) for step in spec.steps}
-    errors += [
-        GraphError(
-            "UNKNOWN_STEP",
-            f"step {step!r} needs {each!r}, which is not a step{_near(each, ids)}",
-            (step, each),
-        )
-        for step, needs in predecessors.items()
-        for each in needs
-        if each not in predecessors
-    ]
+    errors += islice(_unknown_steps(predecessors), _MOST_ERRORS)
     if all(predecessors.values()):
         errors.append(
             GraphError("NO_ENTRY", "every step needs another one: none can start", tuple(ids[:_SHOWN]))
@@ -147,6 +140,16 @@ def validate(spec: PipelineSpec) -> list[GraphError]:
         for cycle in find_cycles(predecessors)
     ]
     return errors
+
+
+def _unknown_steps(predecessors: Edges) -> Iterator[GraphError]:
+    for step, needs in predecessors.items():
+        for each in needs:
+            if each not in predecessors:
+                near = _near(each, predecessors)
+                yield GraphError(
+                    "UNKNOWN_STEP", f"step {step!r} needs {each!r}, which is not a step{near}", (step, each)
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +209,7 @@ def dry_run(spec: PipelineSpec, tasks: Mapping[str, KnownTask] | None = None) ->
         tasks: the known tasks by id; None to leave the tasks out of it.
     """
     errors = validate(spec)
-    errors_of_tasks = [] if tasks is None else list(_unknown_tasks(spec, tasks))
+    errors_of_tasks = [] if tasks is None else list(islice(_unknown_tasks(spec, tasks), _MOST_ERRORS))
     if errors:
         return DryRun((*errors, *errors_of_tasks), (), ())
     graph = Graph(spec)
@@ -227,7 +230,7 @@ def _plan(spec: PipelineSpec, graph: Graph) -> Iterator[PlanEntry]:
 def _unknown_tasks(spec: PipelineSpec, tasks: Mapping[str, KnownTask]) -> Iterator[GraphError]:
     for step in spec.steps:
         if step.task not in tasks:
-            near = _near(step.task, list(tasks))
+            near = _near(step.task, tasks)
             yield GraphError(
                 "UNKNOWN_TASK",
                 f"step {step.id!r} runs task {step.task!r}, which is not registered{near}",
@@ -268,6 +271,6 @@ def _warnings(spec: PipelineSpec, graph: Graph, tasks: Mapping[str, KnownTask]) 
             )
 
 
-def _near(wrong: str, known: list[str]) -> str:
-    near = get_close_matches(wrong, known, 1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+def _near(wrong: str, known: Iterable[str]) -> str:
+    near = nearest(wrong, known)
+    return f" (did you mean {near!r}?)" if near is not None else ""

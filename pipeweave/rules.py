@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 from typing import Final, Literal
 
 from pipeweave.errors import InvalidNextTasks
+from pipeweave.nearest import did_you_mean
 
 FailureMode = Literal["fail-fast", "continue", "partial-merge"]
 
@@ -115,10 +115,9 @@ def select_next(run_next: Iterable[str] | None, successors: Collection[str]) -> 
     chosen = tuple(dict.fromkeys(run_next))
     unknown = [each for each in chosen if each not in successors]
     if unknown:
-        near = get_close_matches(unknown[0], [str(each) for each in successors], 1)
         some = ", ".join(sorted(successors)[:10]) or "none"
         raise InvalidNextTasks(
             f"run_next names {', '.join(map(repr, unknown[:10]))}, which do not follow this step",
-            hint=f"did you mean {near[0]!r}?" if near else f"its successors are: {some}",
+            hint=did_you_mean(unknown[0], successors, f"its successors are: {some}"),
         )
     return chosen

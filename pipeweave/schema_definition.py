@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from pipeweave.errors import FieldError
 from pipeweave.field_errors import FieldErrors
 from pipeweave.json_values import json_faults
+from pipeweave.nearest import did_you_mean
 from pipeweave.schema_texts import pattern_fault
 
 TYPES = (
@@ -95,9 +95,9 @@ class _Definition(FieldErrors):
             if not isinstance(field.get(member), str) or not field[member]:
                 self.wrong(f"{path}.{member}", "is required, a text", "missing")
         if field.get("type") not in TYPES:
-            near = get_close_matches(str(field.get("type")), TYPES, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the types are {', '.join(TYPES)}"
-            self.wrong(f"{path}.type", f"is {field.get('type')!r}; {hint}", "invalid_value")
+            found = field.get("type")
+            hint = did_you_mean(str(found), TYPES, f"the types are {', '.join(TYPES)}")
+            self.wrong(f"{path}.type", f"is {str(found)[:80]!r}; {hint}", "invalid_value")
         if not isinstance(field.get("required", False), bool):
             self.wrong(f"{path}.required", "must be true or false", "invalid_type")
 

@@ -126,14 +126,27 @@ def _parameter(each: inspect.Parameter, hint: Any) -> Parameter:
 def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
     """The type hints of a function, with the names of the functions around it in reach."""
     inner = inspect.unwrap(fn)
-    closure = inspect.getclosurevars(inner).nonlocals if inspect.isfunction(inner) else {}
     try:
-        return typing.get_type_hints(inner, localns=dict(closure) or None, include_extras=True)
+        return typing.get_type_hints(inner, localns=_closure(inner), include_extras=True)
     except Exception as error:
         raise InvalidTask(
             f"{_name(fn)}: a type hint cannot be read: {error}",
             hint="import the types of its parameters at the top of the module, where the worker sees them",
         ) from error
+
+
+def _closure(fn: Any) -> dict[str, Any] | None:
+    """The variables of the functions around this one that it uses and that have a value by now."""
+    code = getattr(fn, "__code__", None)
+    found: dict[str, Any] = {}
+    for name, cell in zip(
+        code.co_freevars if code else (), getattr(fn, "__closure__", None) or (), strict=False
+    ):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:
+            continue
+    return found or None
 
 
 def _is_context(hint: Any) -> bool:

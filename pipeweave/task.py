@@ -14,6 +14,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from pipeweave import drawing
 from pipeweave.errors import FieldError, InvalidTask
+from pipeweave.nearest import did_you_mean
 from pipeweave.task_spec import TaskSpec, code_hash
 
 __all__ = ["PlacedTask", "Task", "TaskSpec", "collect", "doubled_tasks", "registered_tasks", "task"]
@@ -146,14 +147,10 @@ _OPTIONS = tuple(each for each in TaskSpec.__dataclass_fields__ if each not in (
 def _refuse_unknown(options: Mapping[str, Any]) -> None:
     unknown = [each for each in options if each not in _OPTIONS]
     if unknown:
-        from difflib import get_close_matches
-
-        near = get_close_matches(unknown[0], _OPTIONS, 1, 0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(_OPTIONS)}"
         raise InvalidTask(
             f"{unknown[0]!r} is not an option of a task",
             errors=[FieldError(each, "is not an option of a task", "unknown_option") for each in unknown],
-            hint=hint,
+            hint=did_you_mean(unknown[0], _OPTIONS, f"the options are {', '.join(_OPTIONS)}", cutoff=0.5),
         )
 
 

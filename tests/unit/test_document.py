@@ -227,3 +227,10 @@ def test_what_is_too_large_is_refused_before_it_is_built() -> None:
 def test_five_thousand_steps_are_read() -> None:
     spec = parse_spec({"id": "p", "steps": [{"task": "t", "id": f"s{place}"} for place in range(5_000)]})
     assert spec.steps[-1].needs == ("s4998",)
+
+
+def test_many_mistakes_with_long_names_are_answered_quickly_and_not_all() -> None:
+    steps = [
+        {"id": f"{'x' * 180}{place}", "task": "t", "needs": [f"{'y' * 180}{place}"]} for place in range(3_000)
+    ]
+    assert len(step_mistakes(*steps)) == 100
