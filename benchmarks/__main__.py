@@ -1,0 +1,96 @@
+"""`python -m benchmarks`: measure, print, write benchmarks/out/latest.json."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.measure import Benchmark, Figures, benchmarks, warm_up
+from benchmarks.rig import rig
+from benchmarks.sizes import FULL, QUICK, SMOKE, Sizes
+from benchmarks.systems import BenchmarkFailed
+from pipeweave.errors import PipeWeaveError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmarks that were asked for; the exit code."""
+    options = _parser().parse_args(arguments)
+    sizes = QUICK if options.quick else SMOKE if options.smoke else FULL
+    if options.rounds:
+        sizes = replace(sizes, rounds=options.rounds)
+    chosen = [each for each in benchmarks(sizes) if _is_chosen(each, options.only)]
+    if not chosen:
+        names = ", ".join(each.name for each in benchmarks(sizes))
+        print(f"no such benchmark; there are {names}", file=sys.stderr)
+        return 2
+    try:
+        figures = measure(chosen, sizes)
+    except (BenchmarkFailed, PipeWeaveError) as error:
+        print(f"not measured: {error}", file=sys.stderr)
+        return 1
+    print("\n" + report.table(figures))
+    is_whole = not options.only and not options.smoke
+    file = options.out or (report.LATEST if is_whole else report.LATEST.with_name("partial.json"))
+    report.write_json(figures, file)
+    print(f"\nwritten to {file}")
+    if options.results:
+        report.write_results(report.markdown(figures))
+    return 0
+
+
+def measure(chosen: list[Benchmark], sizes: Sizes) -> dict[str, Figures]:
+    """Start everything in a folder of its own, measure, stop everything.
+
+    Raises:
+        BenchmarkFailed: with the logs kept where it says.
+    """
+    # Next to the sources, not in /tmp: that may be memory, where a commit costs nothing.
+    parent = report.LATEST.parent
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="rig-", dir=parent))
+    figures = {}
+    try:
+        began = time.monotonic()
+        with rig(folder) as up:
+            warm_up(up.systems)
+            print(
+                f"up and warm after {time.monotonic() - began:.0f} s; medians of {sizes.rounds}", flush=True
+            )
+            for each in chosen:
+                began = time.monotonic()
+                figures[each.name] = each.measure(up.systems)
+                print(f"{each.name}: {time.monotonic() - began:.0f} s", flush=True)
+    except BenchmarkFailed as error:
+        kept = shutil.copytree(folder / "logs", parent / "failed-logs", dirs_exist_ok=True)
+        raise BenchmarkFailed(f"{error} (logs: {kept})") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return figures
+
+
+def _is_chosen(benchmark: Benchmark, only: list[str]) -> bool:
+    return not only or any(benchmark.name == each or benchmark.name.startswith(f"{each}_") for each in only)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--quick", action="store_true", help="two rounds and a narrower chord for Celery")
+    how.add_argument("--smoke", action="store_true", help="tiny sizes: does everything work?")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="e.g. chain; may be repeated"
+    )
+    parser.add_argument("--rounds", type=int, metavar="N", help="samples of every figure")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON document here instead")
+    parser.add_argument("--results", action="store_true", help="put the figures into benchmarks/RESULTS.md")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""JSON over HTTP, with as little work on the client's side as can be: both sides share these two cores."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+
+from benchmarks.systems import DEADLINE_S, BenchmarkFailed
+from pipeweave.up.ports import LOOPBACK
+
+
+class Door:
+    """An HTTP server on this machine.
+
+    Args:
+        port: on the loopback address.
+        headers: sent with every request.
+    """
+
+    def __init__(self, port: int, headers: Mapping[str, str] | None = None) -> None:
+        self._port = port
+        self._headers = {"Content-Type": "application/json", **(headers or {})}
+
+    def connect(self) -> closing[http.client.HTTPConnection]:
+        """A connection to keep for several requests."""
+        return closing(http.client.HTTPConnection(LOOPBACK, self._port, timeout=DEADLINE_S))
+
+    def send(self, connection: http.client.HTTPConnection, method: str, path: str, body: Any) -> Any:
+        """One request and its JSON."""
+        connection.request(method, path, json.dumps(body).encode(), self._headers)
+        answer = connection.getresponse()
+        content = answer.read()
+        if not 200 <= answer.status < 300:
+            raise BenchmarkFailed(f"{method} {path} answered {answer.status}: {content[:500].decode()}")
+        return json.loads(content)
+
+    def send_all(self, path: str, bodies: Sequence[Any], clients: int) -> list[Any]:
+        """POST every body, from so many threads with a connection each; the answers."""
+
+        def work(mine: Sequence[Any]) -> list[Any]:
+            with self.connect() as connection:
+                return [self.send(connection, "POST", path, body) for body in mine]
+
+        with ThreadPoolExecutor(clients) as pool:
+            parts = pool.map(work, [bodies[n::clients] for n in range(clients)])
+            return [answer for part in parts for answer in part]
+
+    def answers(self, path: str) -> bool:
+        """Whether a GET of this path is answered with success now."""
+        try:
+            with self.connect() as connection:
+                connection.request("GET", path)
+                return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False

@@ -1,0 +1,158 @@
+"""The benchmarks: each takes samples of all systems in turn, so that a noisy neighbour disturbs all alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median, quantiles
+from typing import Any
+
+from benchmarks.sizes import Sizes
+from benchmarks.systems import System
+from benchmarks.usage import idle
+
+Sample = Callable[[System], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One benchmark's result: a figure in `unit` for `ours`, `celery` and `celery_tuned`."""
+
+    unit: str
+    values: Mapping[str, float]
+    # More members of the benchmark's entry in the JSON document.
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def ratio(self, to: str) -> float | None:
+        """Ours / theirs; None where theirs was too small to see."""
+        return self.values["ours"] / self.values[to] if self.values[to] else None
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A name, which says the size, and how to measure it."""
+
+    name: str
+    measure: Callable[[Sequence[System]], Figures]
+
+
+def benchmarks(sizes: Sizes) -> list[Benchmark]:
+    """All of them, in these sizes."""
+    return [
+        Benchmark(f"chain_{sizes.chain}", lambda systems: _chain(systems, sizes)),
+        Benchmark(f"fan_{sizes.fan}", lambda systems: _fan(systems, sizes)),
+        Benchmark(f"map_{sizes.mapped}", lambda systems: _mapped(systems, sizes)),
+        Benchmark(f"diamonds_{sizes.diamonds}", lambda systems: _diamonds(systems, sizes)),
+        Benchmark("single_run", lambda systems: _singles(systems, sizes)),
+        Benchmark("idle", lambda systems: _idle(systems, sizes)),
+    ]
+
+
+def warm_up(systems: Sequence[System]) -> None:
+    """Let every process load, connect and compile once. The chains also wait for the workers to be there."""
+    for each in systems:
+        for _ in range(3):
+            each.chain(10)
+        each.fan(100)
+        each.mapped(100)
+        each.diamonds(20, 4)
+        each.singles(5)
+
+
+def _chain(systems: Sequence[System], sizes: Sizes) -> Figures:
+    def sample(system: System) -> float:
+        return 1000 * _seconds(lambda: system.chain(sizes.chain)) / sizes.chain
+
+    return _medians("ms per hop", _alternate(systems, sizes.rounds, sample))
+
+
+def _fan(systems: Sequence[System], sizes: Sizes) -> Figures:
+    def sample(system: System) -> float:
+        return (sizes.fan + 2) / _seconds(lambda: system.fan(sizes.fan))
+
+    return _medians("steps/s", _alternate(systems, sizes.rounds, sample))
+
+
+def _mapped(systems: Sequence[System], sizes: Sizes) -> Figures:
+    """Celery as written is measured once, maybe in a smaller size: its chords slow down with their width."""
+
+    def sample_of(count: int) -> Sample:
+        return lambda system: count / _seconds(lambda: system.mapped(count))
+
+    once = [each for each in systems if each.name == "celery"]
+    samples = _alternate(
+        [each for each in systems if each not in once], sizes.rounds, sample_of(sizes.mapped)
+    )
+    samples |= _alternate(once, 1, sample_of(sizes.mapped_written))
+    note = f"celery: measured once, with {sizes.mapped_written:,} items"
+    return _medians("steps/s", samples, {"note": note, "celery_items": sizes.mapped_written})
+
+
+def _diamonds(systems: Sequence[System], sizes: Sizes) -> Figures:
+    def sample(system: System) -> float:
+        return sizes.diamonds / _seconds(lambda: system.diamonds(sizes.diamonds, sizes.clients))
+
+    return _medians("runs/s", _alternate(systems, sizes.rounds, sample))
+
+
+def _singles(systems: Sequence[System], sizes: Sizes) -> Figures:
+    """The figure is the median to completion; the 95th percentile and the time to the answer are with it."""
+    answered: dict[str, list[float]] = {each.name: [] for each in systems}
+    completed: dict[str, list[float]] = {each.name: [] for each in systems}
+
+    def sample(system: System) -> float:
+        seen = [(1000 * first, 1000 * last) for first, last in system.singles(sizes.singles)]
+        answered[system.name] += [first for first, _ in seen]
+        completed[system.name] += [last for _, last in seen]
+        return median(last for _, last in seen)
+
+    samples = _alternate(systems, sizes.rounds, sample)
+    p95 = {name: quantiles(seen, n=20)[-1] for name, seen in completed.items()}
+    more = {
+        "p95": {name: round(value, 3) for name, value in p95.items()},
+        "p95_ratio": round(p95["ours"] / p95["celery"], 3),
+        "p95_ratio_tuned": round(p95["ours"] / p95["celery_tuned"], 3),
+        "answered_p50": {name: round(median(seen), 3) for name, seen in answered.items()},
+    }
+    return _medians("ms to completion, p50", samples, more)
+
+
+def _idle(systems: Sequence[System], sizes: Sizes) -> Figures:
+    """Ours: API, worker, beat. Celery: worker and HTTP front."""
+    found = idle(systems, sizes.idle_s)
+    more = {
+        "seconds": sizes.idle_s,
+        "cpu_by_process": {
+            name: {process: round(percent, 3) for process, percent in usage.cpu_percent.items()}
+            for name, usage in found.items()
+        },
+        "largest_process_pss_mb": {name: round(usage.largest_pss_mb, 1) for name, usage in found.items()},
+        "total_pss_mb": {name: round(usage.total_pss_mb, 1) for name, usage in found.items()},
+    }
+    values = {name: sum(usage.cpu_percent.values()) for name, usage in found.items()}
+    return Figures("% of one core", values, more)
+
+
+def _alternate(systems: Sequence[System], rounds: int, sample: Sample) -> dict[str, list[float]]:
+    """Samples by system; who goes first changes from round to round."""
+    samples: dict[str, list[float]] = {each.name: [] for each in systems}
+    for turn in range(rounds):
+        shift = turn % max(1, len(systems))
+        for system in [*systems[shift:], *systems[:shift]]:
+            samples[system.name].append(sample(system))
+    return samples
+
+
+def _medians(
+    unit: str, samples: Mapping[str, Sequence[float]], more: Mapping[str, Any] | None = None
+) -> Figures:
+    shown = {name: [round(each, 3) for each in seen] for name, seen in samples.items()}
+    values = {name: median(seen) for name, seen in samples.items()}
+    return Figures(unit, values, {"samples": shown, **(more or {})})
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began

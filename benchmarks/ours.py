@@ -1,0 +1,116 @@
+"""PipeWeave: triggered by HTTP; its runs are seen done by a look at their rows, every 1 or 5 ms.
+
+The look is one indexed SELECT on a connection of its own. It costs PipeWeave a little of the machine that
+plain Celery keeps, whose clients are told.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg2
+
+from benchmarks import shapes
+from benchmarks.door import Door
+from benchmarks.systems import BenchmarkFailed
+from pipeweave import ids
+
+# Between two looks: where a figure is a few ms, and where it is a throughput.
+SHORT_S, LONG_S = 0.001, 0.005
+# No run here takes a tenth of it.
+LATE_S = 60.0
+
+_LOOK = """
+SELECT count(*) FILTER (WHERE status = 'completed'), min(status) FILTER (WHERE finished_at IS NOT NULL
+       AND status <> 'completed') FROM runs WHERE id = ANY(%s::uuid[])
+"""
+
+
+class Ours:
+    """A system that is up.
+
+    Args:
+        door: of its API.
+        database_url: where its runs are seen.
+        processes: its own process ids by name.
+    """
+
+    name = "ours"
+
+    def __init__(self, door: Door, database_url: str, processes: Mapping[str, int]) -> None:
+        self.processes = processes
+        self._door = door
+        self._looking = psycopg2.connect(database_url)
+        self._looking.autocommit = True
+        self._stored: set[str] = set()
+
+    def close(self) -> None:
+        """Close the connection that looks."""
+        self._looking.close()
+
+    def chain(self, length: int) -> None:
+        self._run(f"chain-{length}", shapes.chain(length), SHORT_S)
+
+    def fan(self, width: int) -> None:
+        self._run(f"fan-{width}", shapes.fan(width), LONG_S)
+
+    def mapped(self, count: int) -> None:
+        self._run("mapped", shapes.mapped(), LONG_S, {"count": count})
+
+    def diamonds(self, count: int, clients: int) -> None:
+        path = self._path("diamond", shapes.diamond())
+        answers = self._door.send_all(path, [{}] * count, clients)
+        self._wait([each["pipelineRunId"] for each in answers], LONG_S)
+
+    def singles(self, count: int) -> list[tuple[float, float]]:
+        path = self._path("single", shapes.chain(1))
+        seen = []
+        with self._door.connect() as connection:
+            for _ in range(count):
+                began = time.perf_counter()
+                answer = self._door.send(connection, "POST", path, {})
+                answered = time.perf_counter() - began
+                self._wait([answer["pipelineRunId"]], SHORT_S)
+                seen.append((answered, time.perf_counter() - began))
+        return seen
+
+    def store(self, name: str, document: shapes.Document) -> None:
+        """Store a pipeline, once."""
+        if name not in self._stored:
+            with self._door.connect() as connection:
+                self._door.send(connection, "PUT", f"/api/pipelines/{name}", document)
+            self._stored.add(name)
+
+    def _path(self, name: str, document: shapes.Document) -> str:
+        self.store(name, document)
+        return f"/api/pipelines/{name}/trigger"
+
+    def _run(
+        self,
+        name: str,
+        document: shapes.Document,
+        look_every_s: float,
+        given: Mapping[str, Any] | None = None,
+    ) -> None:
+        with self._door.connect() as connection:
+            answer = self._door.send(connection, "POST", self._path(name, document), {"input": given})
+        self._wait([answer["pipelineRunId"]], look_every_s)
+
+    def _wait(self, run_ids: Sequence[str], look_every_s: float) -> None:
+        wanted = [str(ids.read(ids.RUN, each)) for each in run_ids]
+        until = time.monotonic() + LATE_S
+        with self._looking.cursor() as cursor:
+            while True:
+                cursor.execute(_LOOK, (wanted,))
+                row = cursor.fetchone()
+                assert row is not None
+                completed, other_end = row
+                if completed == len(wanted):
+                    return
+                if other_end is not None or time.monotonic() > until:
+                    raise BenchmarkFailed(
+                        f"{completed} of {len(wanted)} runs completed; {other_end or 'late'}"
+                    )
+                time.sleep(look_every_s)

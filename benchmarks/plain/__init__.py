@@ -1,0 +1,1 @@
+"""The same work in plain Celery, twice: as users write it, and tuned."""

@@ -1,0 +1,55 @@
+"""The two Celery apps and their tasks. A worker takes its servers from CELERY_BROKER_URL and
+CELERY_RESULT_BACKEND, as Celery does by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from celery import Celery
+
+Variant = Literal["written", "tuned"]
+
+# Every choice that makes the tuned app faster; the other one keeps Celery's defaults.
+TUNING: dict[str, Any] = {
+    "task_acks_late": True,
+    "worker_prefetch_multiplier": 1,
+    "task_ignore_result": True,
+}
+# Seconds after which Redis forgets a list whose reader is gone.
+DONE_LIFE_S = 600
+
+
+def make_app(variant: Variant, broker_url: str | None = None, backend_url: str | None = None) -> Celery:
+    """An app with the tasks of the benchmarks. The URLs are for clients; workers take their environment's."""
+    app = Celery(f"plain_{variant}", set_as_current=False)
+    if variant == "tuned":
+        app.conf.update(TUNING)
+    if broker_url and backend_url:
+        app.conf.update(broker_url=broker_url, result_backend=backend_url)
+    _define(app)
+    return app
+
+
+def _define(app: Celery) -> None:
+    @app.task(name="noop")
+    def noop() -> None:
+        """Do nothing."""
+
+    @app.task(name="same")
+    def same(number: int) -> int:
+        """Give an item back."""
+        return number
+
+    @app.task(name="collect")
+    def collect(rows: list[int]) -> int:
+        """Take every item's output; say how many there were."""
+        return len(rows)
+
+    @app.task(name="done")
+    def done(*_: object, key: str) -> None:
+        """Tell whoever blocks on this list: the last step of a canvas whose results nobody looks at."""
+        # Celery's own types do not know the client of its Redis backend.
+        client: Any = app.backend.client  # type: ignore[attr-defined]
+        client.rpush(key, 1)
+        client.expire(key, DONE_LIFE_S)

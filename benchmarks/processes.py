@@ -1,0 +1,63 @@
+"""Real processes, started for the benchmarks and stopped with them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.systems import BenchmarkFailed
+from pipeweave.settings import environment
+from pipeweave.up.launch import Launch, spawn
+
+ROOT = Path(__file__).parents[1]
+READY_S = 30.0
+STOP_S = 15.0
+
+# What a program needs to find its way; settings of the user's own must not change a figure.
+_PLAIN = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
+
+
+def python(*arguments: str, variables: Mapping[str, str]) -> Launch:
+    """A Python program of this repository."""
+    plain = {name: value for name, value in environment().items() if name in _PLAIN}
+    return Launch((sys.executable, "-m", *arguments), {**plain, **variables}, cwd=ROOT)
+
+
+@contextmanager
+def running(
+    launch: Launch, log: Path, is_ready: Callable[[], bool], stop_signal: int = signal.SIGTERM
+) -> Iterator[int]:
+    """A process that is ready: its process id. Gone, with its children, at the end.
+
+    Raises:
+        BenchmarkFailed: it ended, or was not ready within READY_S.
+    """
+    with log.open("ab") as output:
+        process = spawn(launch, output)
+    try:
+        until = time.monotonic() + READY_S
+        while not is_ready():
+            if process.poll() is not None or time.monotonic() > until:
+                said = log.read_text(errors="replace")[-2000:]
+                raise BenchmarkFailed(f"{log.stem} did not get ready: {said}")
+            time.sleep(0.05)
+        yield process.pid
+    finally:
+        _stop(process, stop_signal)
+
+
+def _stop(process: subprocess.Popen[bytes], stop_signal: int) -> None:
+    if process.poll() is None:
+        process.send_signal(stop_signal)
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        # `spawn` gave it a session of its own, so that the group is its children and nobody else's.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -1,0 +1,129 @@
+"""Everything that is measured, up at once on this machine: one durable PostgreSQL, one Valkey, PipeWeave, and
+plain Celery twice.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.door import Door
+from benchmarks.ours import Ours
+from benchmarks.plain.systems import Plain, Tuned, Written
+from benchmarks.processes import python, running
+from benchmarks.systems import System
+from pipeweave.up import postgres, valkey
+from pipeweave.up.ports import free_port
+from pipeweave.up.postgres import Postgres
+from pipeweave.up.valkey import Valkey
+
+CONCURRENCY = 2
+HTTP_THREADS = 8
+# Each system has a database of the one Valkey.
+_OURS, _WRITTEN, _TUNED = 0, 2, 4
+_TENANT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Rig:
+    """What is up.
+
+    Args:
+        systems: ours first, then Celery as written, then tuned.
+    """
+
+    systems: tuple[System, ...]
+
+
+@contextmanager
+def rig(folder: Path) -> Iterator[Rig]:
+    """Start everything in a folder, and stop it at the end.
+
+    Raises:
+        BenchmarkFailed: something did not get ready.
+        PipeWeaveError: a server or the schema could not be made.
+    """
+    (folder / "logs").mkdir(parents=True)
+    with ExitStack() as stack:
+        database = Postgres(folder / "postgres", free_port(), secrets.token_hex(16), secrets.token_hex(16))
+        database.prepare()
+        log = folder / "logs" / "postgres.log"
+        stack.enter_context(running(database.launch(), log, database.is_ready, postgres.STOP_SIGNAL))
+        broker = Valkey(folder / "valkey", free_port(), secrets.token_hex(16))
+        broker.prepare()
+        log = folder / "logs" / "valkey.log"
+        stack.enter_context(running(broker.launch(), log, broker.is_ready, valkey.STOP_SIGNAL))
+        ours = stack.enter_context(_ours(folder, database.url, broker.url_of(_OURS)))
+        written = stack.enter_context(_plain(folder, Written, broker.url_of(_WRITTEN)))
+        tuned = stack.enter_context(_plain(folder, Tuned, broker.url_of(_TUNED)))
+        yield Rig((ours, written, tuned))
+
+
+@contextmanager
+def _ours(folder: Path, database_url: str, broker_url: str) -> Iterator[Ours]:
+    """One API, one worker, one beat."""
+    from pipeweave.orchestrator import migrate, workers
+
+    migrate.upgrade(database_url)
+    door = Door(port := free_port(), {"Authorization": f"Bearer {_token(database_url)}", "X-Tenant": _TENANT})
+    variables = {
+        "DATABASE_URL": database_url,
+        "BROKER_URL": broker_url,
+        "PIPEWEAVE_SECRET_KEY": secrets.token_hex(32),
+        "PIPEWEAVE_DATA_DIR": str(folder / "data"),
+    }
+    tasks = ("--app", "benchmarks.tasks")
+    commands: dict[str, tuple[tuple[str, ...], Callable[[], bool]]] = {
+        "api": (("--port", str(port)), lambda: door.answers("/health")),
+        "worker": (
+            (*tasks, "--concurrency", str(CONCURRENCY)),
+            lambda: workers.alive(database_url) > 0,
+        ),
+        "beat": ((), lambda: True),
+    }
+    with ExitStack() as stack:
+        processes = {}
+        for name, (arguments, is_ready) in commands.items():
+            launch = python("pipeweave.cli", name, *arguments, variables=variables)
+            log = folder / "logs" / f"{name}.log"
+            processes[name] = stack.enter_context(running(launch, log, is_ready))
+        yield stack.enter_context(closing(Ours(door, database_url, processes)))
+
+
+def _token(database_url: str) -> str:
+    from pipeweave.orchestrator import access
+    from pipeweave.orchestrator.database import Database
+
+    with Database(database_url, pool_size=0).transaction() as tx:
+        return access.create_token(tx, name="benchmarks", tenants=[_TENANT], scopes=[access.WRITE])
+
+
+@contextmanager
+def _plain(folder: Path, kind: type[Written] | type[Tuned], url: str) -> Iterator[Plain]:
+    """One worker, and the HTTP front that only the benchmarks by HTTP use."""
+    variant = "tuned" if kind.is_tuned else "written"
+    variables = {"CELERY_BROKER_URL": url, "CELERY_RESULT_BACKEND": url}
+    module = f"benchmarks.plain.{variant}"
+    worker = python(
+        *("celery", "-A", module, "worker", "--concurrency", str(CONCURRENCY)),
+        *("--hostname", f"{variant}@%h", "--loglevel", "warning"),
+        variables=variables,
+    )
+    door = Door(port := free_port())
+    front = python(
+        *("gunicorn", "--worker-class", "gthread", "--threads", str(HTTP_THREADS), "--no-control-socket"),
+        *("--bind", f"127.0.0.1:{port}", f"benchmarks.plain.front:{variant}()"),
+        variables=variables,
+    )
+    logs = folder / "logs"
+    with ExitStack() as stack:
+        processes = {
+            "worker": stack.enter_context(running(worker, logs / f"{variant}.log", lambda: True)),
+            "front": stack.enter_context(
+                running(front, logs / f"{variant}-front.log", lambda: door.answers("/"))
+            ),
+        }
+        yield stack.enter_context(closing(kind(url, door, processes)))

@@ -1,0 +1,49 @@
+"""The measured DAGs as pipeline documents, each a plain list of steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Document = dict[str, Any]
+
+
+def chain(length: int) -> Document:
+    """One step after the other."""
+    return {"steps": [_noop(f"step_{n}", [f"step_{n - 1}"] if n else []) for n in range(length)]}
+
+
+def fan(width: int) -> Document:
+    """1 → width → 1."""
+    middle = [f"middle_{n}" for n in range(width)]
+    return {
+        "steps": [
+            _noop("first", []),
+            *(_noop(each, ["first"]) for each in middle),
+            _noop("last", middle),
+        ]
+    }
+
+
+def diamond() -> Document:
+    """1 → 2 → 1."""
+    return fan(2)
+
+
+def mapped() -> Document:
+    """A list found at run time, one item each, all outputs in one step; the run's input names the `count`."""
+    return {
+        "steps": [
+            {"id": "numbers", "task": "numbers", "needs": [], "params": {"count": "${input.count}"}},
+            {
+                "id": "same",
+                "task": "same",
+                "needs": ["numbers"],
+                "map": {"over": "${steps.numbers}", "as": "number"},
+            },
+            {"id": "collect", "task": "collect", "needs": ["same"], "params": {"rows": "${steps.same}"}},
+        ]
+    }
+
+
+def _noop(step_id: str, needs: list[str]) -> Document:
+    return {"id": step_id, "task": "noop", "needs": needs}
