@@ -145,7 +145,7 @@ def test_steps_see_the_outputs_of_their_ancestors_and_of_nobody_else(stage: Stag
 # --- against the model ------------------------------------------------------------------------------------
 
 SEED = 20_261_120
-GRAPHS = 24
+GRAPHS = 12
 
 
 def test_random_graphs_end_as_the_model_of_the_rules_says(stage: Stage) -> None:
