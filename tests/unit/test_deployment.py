@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import tomllib
@@ -117,3 +118,13 @@ def test_every_dependency_is_locked_in_a_version_that_fits() -> None:
         str(each) for each in wanted if not each.specifier.contains(locked[canonicalize_name(each.name)])
     ]
     assert not stale, "run `make lock`"
+
+
+def test_every_health_check_in_python_can_be_compiled() -> None:
+    image = re.search(r"^HEALTHCHECK .*\\\n +CMD (\[.*\])$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert image
+    checks = [json.loads(image[1]), *(SERVICES[name]["healthcheck"].get("test", []) for name in SERVICES)]
+    programs = [check[check.index("-c") + 1] for check in checks if "-c" in check]
+    assert len(programs) == 3
+    for program in programs:
+        compile(program, "healthcheck", "exec")
