@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from services import wait_until
 from stacks import StackFolder
 
 
@@ -89,6 +90,41 @@ def test_a_final_run_cannot_be_cancelled(project: StackFolder) -> None:
 def test_another_token_is_refused(project: StackFolder) -> None:
     done = project.call("runs", "--data-dir", str(project.data), "--token", "pw_wrong")
     assert (done.returncode, "UNAUTHENTICATED" in done.stderr) == (1, True)
+
+
+EXTRA = """
+from pipeweave import task
+
+
+@task
+def double(n: int) -> int:
+    return n * 2
+"""
+
+
+def test_another_worker_joins_by_the_data_dir(project: StackFolder) -> None:
+    (project.folder / "extra.py").write_text(EXTRA)
+    worker = project.begin(
+        "worker",
+        "--data-dir",
+        str(project.data),
+        "--app",
+        "extra.py",
+        "--service",
+        "extra",
+        "--concurrency",
+        "1",
+    )
+    try:
+        wait_until(lambda: "double" in project.call("tasks", "--service", "extra").stdout)
+        with project.client() as client:
+            queued = client.queue("double", {"n": 21})["runId"]
+            wait_until(lambda: client.task_run(queued)["status"] == "completed")
+            assert client.task_run(queued)["output"] == 42
+    finally:
+        worker.terminate()
+        said, _ = worker.communicate(timeout=30)
+    assert worker.returncode == 0, said
 
 
 def test_after_down_a_command_says_what_is_missing(project: StackFolder) -> None:
