@@ -96,11 +96,7 @@ def test_an_ordinary_user_needs_nothing_of_root(open_folder: Path) -> None:
         assert {psutil.Process(row["pid"]).username() for row in stack.ps().values()} == {"nobody"}
         with stack.client() as client:
             run_id = client.queue("greet", {"name": "Ada"})["runId"]
-            wait_until(
-                lambda: client.task_run(run_id)["status"] == "completed",
-                6,
-                str(client.task_run(run_id)) + stack.logs(),
-            )
+            wait_until(lambda: client.task_run(run_id)["status"] == "completed")
         processes = stack.supervisor().children(recursive=True)
     finally:
         done = stack.down()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import urllib3
 from services import wait_until
 from stacks import TASKS, StackFolder, running_stack
 
@@ -126,6 +127,20 @@ def test_a_killed_process_is_back(stack: StackFolder, name: str) -> None:
     wait_until(is_back, BACK_WITHIN_S, f"{name} is not back")
     assert stack.ps()[name]["restarts"] == before["restarts"] + 1
     assert greeting(stack, name) == f"hello {name}"
+
+
+def test_flower_asks_for_a_password(folder: StackFolder) -> None:
+    pytest.importorskip("flower")
+    assert folder.call("up", "--port", "0", "--detach").returncode == 0
+    kept = json.loads((folder.data / "kept.json").read_text())
+    page = f"http://127.0.0.1:{kept['flower_port']}/workers"
+    signed_in = urllib3.make_headers(basic_auth=f"pipeweave:{kept['flower_password']}")
+    with urllib3.PoolManager(retries=False) as http:
+        wait_until(lambda: folder.ps()["flower"]["state"] == "running" and can_connect(kept["flower_port"]))
+        assert http.request("GET", page).status == 401
+        assert http.request("GET", page, headers=signed_in).status == 200
+    flower = psutil.Process(folder.ps()["flower"]["pid"])
+    assert kept["flower_password"] not in " ".join(flower.cmdline())
 
 
 # --- start and stop ---------------------------------------------------------------------------------------
