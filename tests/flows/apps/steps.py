@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -139,22 +138,25 @@ def limited(ctx: Context) -> None:
         time.sleep(0.02)
 
 
-@task(concurrency=1)
-def single(ctx: Context) -> str:
-    with noted(ctx):
-        return str((ctx.input or {}).get("name"))
-
-
-@task
-def hold(path: str, ctx: Context) -> str:
+def _hold(path: str, ctx: Context) -> str:
     """Wait until the file is there: the test decides when this ends."""
     Path(path + ".held").touch()
     with noted(ctx):
         while not Path(path).exists():
-            signal.sigtimedwait([], 0.01)
+            time.sleep(0.01)
         return "released"
+
+
+@task
+def hold(path: str, ctx: Context) -> str:
+    return _hold(path, ctx)
 
 
 @task(concurrency=1)
 def hold_single(path: str, ctx: Context) -> str:
-    return hold(path, ctx)
+    return _hold(path, ctx)
+
+
+@task(concurrency=1)
+def hold_single_first(path: str, ctx: Context) -> str:
+    return _hold(path, ctx)
