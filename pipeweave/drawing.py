@@ -6,13 +6,14 @@ tasks, which makes an edge.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NoReturn, Protocol
 
 from pipeweave.calling import call_plan
-from pipeweave.errors import FieldError, InvalidSpec
+from pipeweave.context import Context
+from pipeweave.errors import FieldError, InvalidSpec, InvalidTask
 from pipeweave.nearest import did_you_mean
 from pipeweave.references import escape, show_path
 
@@ -158,6 +159,20 @@ def item_parameter(task: DrawnTask, given: Iterable[str]) -> str:
         if each.name not in taken:
             return each.name
     raise InvalidSpec(f"task {task.id!r} has no parameter left that could take the items")
+
+
+def call_here(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Call a task's plain function, with an empty context where it needs one and was given none."""
+    try:
+        plan = call_plan(fn)
+    except InvalidTask:  # a hint that only a type checker can read: no matter for a plain call
+        return fn(*args, **kwargs)
+    positional = [each.name for each in plan.parameters if not each.is_keyword_only]
+    has_context = plan.context in kwargs or any(isinstance(each, Context) for each in args)
+    if plan.context is None or not plan.needs_context or has_context or len(args) > len(positional):
+        return fn(*args, **kwargs)
+    placed = dict(zip(positional, args, strict=False))
+    return fn(**{plan.context: Context()}, **placed, **kwargs)
 
 
 def _by_name(task: DrawnTask, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

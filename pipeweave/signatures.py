@@ -51,6 +51,7 @@ class Signature:
     Args:
         parameters: those that receive values, in order.
         context: the name of the one that receives the Context.
+        needs_context: that one has no default.
         takes_any: the function has `**kwargs`.
         names: of all parameters, the context's included.
         is_empty: there is nothing to fill.
@@ -58,6 +59,7 @@ class Signature:
 
     parameters: tuple[Parameter, ...]
     context: str | None
+    needs_context: bool
     takes_any: bool
     names: frozenset[str]
     is_empty: bool
@@ -77,13 +79,13 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
         and not code.co_kwonlyargcount
     ):
         takes_any = bool(code.co_flags & inspect.CO_VARKEYWORDS)
-        return Signature((), None, takes_any, frozenset(), not takes_any)
+        return Signature((), None, False, takes_any, frozenset(), not takes_any)
     return _read(fn)
 
 
 def _read(fn: Callable[..., Any]) -> Signature:
     parameters: list[Parameter] = []
-    context: str | None = None
+    context: inspect.Parameter | None = None
     takes_any = False
     hints = _hints(fn)
     for name, each in _parameters(fn):
@@ -98,12 +100,19 @@ def _read(fn: Callable[..., Any]) -> Signature:
             takes_any = True
         elif _is_context(hints.get(name)):
             if context is not None:
-                raise InvalidTask(f"{_name(fn)}: both {context!r} and {name!r} are annotated Context")
-            context = name
+                raise InvalidTask(f"{_name(fn)}: both {context.name!r} and {name!r} are annotated Context")
+            context = each
         else:
             parameters.append(_parameter(each, hints.get(name, MISSING)))
-    names = frozenset(each.name for each in parameters) | ({context} if context else frozenset())
-    return Signature(tuple(parameters), context, takes_any, names, not names and not takes_any)
+    names = frozenset(each.name for each in parameters) | ({context.name} if context else frozenset())
+    return Signature(
+        tuple(parameters),
+        context.name if context else None,
+        context is not None and context.default is inspect.Parameter.empty,
+        takes_any,
+        names,
+        not names and not takes_any,
+    )
 
 
 def _parameters(fn: Callable[..., Any]) -> list[tuple[str, inspect.Parameter]]:

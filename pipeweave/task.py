@@ -1,7 +1,7 @@
 """`@task`: a plain function becomes a task that pipelines can use and workers can run.
 
-Called outside a pipeline, a task is still the plain function it was. Inside a function decorated with
-`@pipeline`, calling it draws a step instead.
+Called outside a pipeline, a task is still the plain function it was (a Context it needs and does not get is
+empty). Inside a function decorated with `@pipeline`, calling it draws a step instead.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from pipeweave import drawing
+from pipeweave.context import Context
 from pipeweave.errors import FieldError, InvalidTask
 from pipeweave.nearest import did_you_mean
 from pipeweave.task_spec import TaskSpec, code_hash
@@ -34,7 +35,7 @@ class Task(Generic[P, R]):
         spec: its options.
     """
 
-    def __init__(self, fn: Callable[P, R], spec: TaskSpec) -> None:
+    def __init__(self, fn: Callable[..., R], spec: TaskSpec) -> None:
         self.fn = fn
         self.spec = spec
         functools.update_wrapper(self, fn)
@@ -47,7 +48,7 @@ class Task(Generic[P, R]):
         """Draw a step inside a `@pipeline` function, else call the plain function."""
         drawn = drawing.current()
         if drawn is None:
-            return self.fn(*args, **kwargs)
+            return cast(R, drawing.call_here(self.fn, args, kwargs))
         return cast(R, drawn.call(self, args, kwargs))
 
     def map(self, over: Iterable[Any], /, *, name: str | None = None, **params: Any) -> list[R]:
@@ -85,7 +86,7 @@ class PlacedTask(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         drawn = drawing.current()
         if drawn is None:
-            return self.task.fn(*args, **kwargs)
+            return cast(R, drawing.call_here(self.task.fn, args, kwargs))
         return cast(R, drawn.call(self.task, args, kwargs, step_id=self.step_id, needs=self.needs))
 
     def map(self, over: Iterable[Any], /, *, name: str | None = None, **params: Any) -> list[R]:
@@ -94,10 +95,24 @@ class PlacedTask(Generic[P, R]):
         if drawn is not None:
             step = drawn.map(self.task, over, name, params, step_id=self.step_id, needs=self.needs)
             return cast("list[R]", step)
-        fn = cast("Callable[..., R]", self.task.fn)
         if name is None:
             name = drawing.item_parameter(self.task, params)
-        return [fn(**{name: item}, **params) for item in over]
+        return [drawing.call_here(self.task.fn, (), {name: item, **params}) for item in over]
+
+
+class Decorator(Protocol):
+    """What `@task(…)` gives. A first parameter annotated Context is not given by callers, so their type has
+    none.
+    """
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+
+
+@overload
+def task(fn: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
 
 
 @overload
@@ -121,12 +136,10 @@ def task(
     idempotency_key: Callable[..., str] | None = None,
     description: str | None = None,
     input_schema: Mapping[str, Any] | None = None,
-) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+) -> Decorator: ...
 
 
-def task(
-    fn: Callable[P, R] | None = None, /, **options: Any
-) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
+def task(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a task: `@task` or `@task(retries=5, timeout=60)`.
 
     The options, their units and defaults are those of `TaskSpec`; `id` is the function's name by default, and
@@ -154,7 +167,7 @@ def _refuse_unknown(options: Mapping[str, Any]) -> None:
         )
 
 
-def _make(fn: Callable[P, R], options: Mapping[str, Any]) -> Task[P, R]:
+def _make(fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
     _refuse_what_is_no_function(fn)
     given = dict(options)
     after = given.get("allowed_next", ())
@@ -169,7 +182,7 @@ def _make(fn: Callable[P, R], options: Mapping[str, Any]) -> Task[P, R]:
     if given.get("description") is None:
         given["description"] = (inspect.getdoc(fn) or "").partition("\n")[0] or None
     spec = TaskSpec(code_hash=code_hash(fn), name=_place(fn), **given)
-    made = Task(fn, spec)
+    made: Task[..., Any] = Task(fn, spec)
     _register(made)
     return made
 

@@ -84,7 +84,7 @@ def run_pipeline(
     pipeline: Pipeline[..., Any] | PipelineSpec | Mapping[str, Any],
     input: Any = None,
     *,
-    tasks: Mapping[str, Task[..., Any] | Function] | Iterable[Task[..., Any]] | None = None,
+    tasks: Mapping[str, Any] | Iterable[Task[..., Any]] | None = None,
     failure_mode: str | None = None,
     tenant: str = "test",
 ) -> RunResult:

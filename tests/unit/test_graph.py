@@ -89,7 +89,9 @@ def test_unknown_duplicate_and_missing_entries_name_their_steps() -> None:
 
 def test_too_many_steps_and_too_many_edges_are_refused() -> None:
     assert codes(validate(spec_of({str(i): [] for i in range(5_001)}))) == ["TOO_MANY_STEPS"]
-    wide = {f"a{i}": [] for i in range(500)} | {f"b{i}": [f"a{j}" for j in range(500)] for i in range(500)}
+    wide: dict[str, list[str]] = {f"a{i}": [] for i in range(500)} | {
+        f"b{i}": [f"a{j}" for j in range(500)] for i in range(500)
+    }
     assert codes(validate(spec_of(wide))) == ["TOO_MANY_STEPS"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ def count(path: str) -> int:
 
 
 @task
-def report(rows: list[int | None], ctx: Context) -> dict[str, Any]:
+def report(ctx: Context, rows: Sequence[int | None]) -> dict[str, Any]:
     return {"total": sum(row or 0 for row in rows), "seen": sorted(ctx.upstream)}
 
 

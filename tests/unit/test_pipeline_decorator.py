@@ -67,7 +67,8 @@ def test_parameters_stand_for_the_runs_input_and_their_defaults_for_its_defaults
     @pipeline
     def p(root: str, depth: dict[str, int], title: str = "none") -> None:
         files = list_files(root)
-        report([files, depth["a"], 1], title=title)
+        mixed: Any = [files, depth["a"], 1]
+        report(mixed, title=title)
 
     first, second = steps_of(p)
     assert first["params"] == {"root": "${input.root}"}
@@ -132,26 +133,29 @@ def test_tasks_may_be_defined_below_the_pipeline_that_uses_them() -> None:
     assert steps_of(p)[0]["id"] == "later"
 
 
+wrongly: Any = count
+
+
 @pytest.mark.parametrize(
     ("mistake", "why"),
     [
-        (lambda x: count(), None),
-        (lambda x: count("a", True, 3), "2 arguments by position"),
-        (lambda x: count("a", path="b"), "'path' twice"),
-        (lambda x: count(pth="b"), "no parameter 'pth'"),
-        (lambda x: count.map([1], name="pth"), "no parameter 'pth'"),
+        (lambda x: wrongly(), None),
+        (lambda x: wrongly("a", True, 3), "2 arguments by position"),
+        (lambda x: wrongly("a", path="b"), "'path' twice"),
+        (lambda x: wrongly(pth="b"), "no parameter 'pth'"),
+        (lambda x: wrongly.map([1], name="pth"), "no parameter 'pth'"),
         (lambda x: report([], ctx=None), "no parameter 'ctx'"),
-        (lambda x: count({1, 2}), "is a set"),
-        (lambda x: count("a") if x else None, "neither true nor false"),
-        (lambda x: [count(each) for each in x], "cannot be iterated"),
-        (lambda x: count(f"in {x}"), "put into a text"),
+        (lambda x: wrongly({1, 2}), "is a set"),
+        (lambda x: wrongly("a") if x else None, "neither true nor false"),
+        (lambda x: [wrongly(each) for each in x], "cannot be iterated"),
+        (lambda x: wrongly(f"in {x}"), "put into a text"),
         (lambda x: len(x), "has no length"),
         (lambda x: x[1.5], "taken apart"),
-        (lambda x: count.options(needs=["nope"])("a"), "'nope'"),
-        (lambda x: count.options(needs=[5])("a"), "not 5"),
-        (lambda x: (count.options(step_id="s")("a"), count.options(step_id="s")("b")), "'s' already"),
+        (lambda x: wrongly.options(needs=["nope"])("a"), "'nope'"),
+        (lambda x: wrongly.options(needs=[5])("a"), "not 5"),
+        (lambda x: (wrongly.options(step_id="s")("a"), wrongly.options(step_id="s")("b")), "'s' already"),
         (lambda x: None, "at least one step"),
-        (lambda x: inner(), "inside another"),
+        (lambda x: called_inside(), "inside another"),
     ],
 )
 def test_mistakes_in_drawing_are_told(mistake: Any, why: str | None) -> None:
@@ -165,6 +169,10 @@ def test_mistakes_in_drawing_are_told(mistake: Any, why: str | None) -> None:
     with pytest.raises(InvalidSpec) as refused:
         _ = drawn.spec
     assert why in refused.value.detail
+
+
+def called_inside() -> None:
+    inner()
 
 
 @pipeline

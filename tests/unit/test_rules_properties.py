@@ -6,6 +6,7 @@ points.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hypothesis import given
@@ -88,7 +89,7 @@ def run(story: Story, mode: str) -> tuple[str, dict[str, str], list[str]]:
     spec = PipelineSpec("p", tuple(StepSpec(step, step, needs) for step, needs in story.needs.items()))
     ran: list[str] = []
 
-    def task_of(step: str) -> object:
+    def task_of(step: str) -> Callable[[], TaskResult]:
         def task() -> TaskResult:
             ran.append(step)
             if step in story.fails:
@@ -97,7 +98,7 @@ def run(story: Story, mode: str) -> tuple[str, dict[str, str], list[str]]:
 
         return task
 
-    result = run_pipeline(spec, tasks={step: task_of(step) for step in story.needs}, failure_mode=mode)  # type: ignore[misc]
+    result = run_pipeline(spec, tasks={step: task_of(step) for step in story.needs}, failure_mode=mode)
     return result.status, {step: each.status for step, each in result.steps.items()}, ran
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import pipeweave
-from pipeweave import task
+from pipeweave import Context, task
 from pipeweave.errors import InvalidTask
 from pipeweave.task import Task, TaskSpec, collect, doubled_tasks, registered_tasks
 from pipeweave.task_spec import code_hash
@@ -30,8 +30,40 @@ def test_a_task_is_still_the_function_it_was() -> None:
     assert plain("Ada") == "hello Ada"
     assert plain.map(["a", "b"]) == ["hello a", "hello b"]
     assert plain.options(step_id="x")("Bo") == "hello Bo"
-    assert plain.fn.__name__ == plain.__name__ == "plain"
+    assert plain.fn.__name__ == plain.id == "plain"
     assert registered_tasks()["plain"] is plain
+
+
+def test_a_plain_call_fills_in_an_empty_context_where_one_is_needed() -> None:
+    @task
+    def first(ctx: Context, n: int, *, m: int = 0) -> list[Any]:
+        return [ctx.attempt, n, m]
+
+    @task
+    def last(n: int, ctx: Context) -> list[Any]:
+        return [ctx.attempt, n]
+
+    @task
+    def optional(n: int, ctx: Context | None = None) -> list[Any]:
+        return [ctx, n]
+
+    assert first(5) == [1, 5, 0]
+    assert first(n=5, m=6) == [1, 5, 6]
+    assert first.fn(Context(attempt=2), 5) == [2, 5, 0]
+    assert first(Context(attempt=2), 5) == [2, 5, 0]
+    assert last(5, Context(attempt=3)) == [3, 5]
+    assert last(5, ctx=Context(attempt=3)) == [3, 5]
+    assert last(5) == [1, 5]  # type: ignore[call-arg]
+    assert optional(5) == [None, 5]
+    assert first.map([1, 2], m=3) == [[1, 1, 3], [1, 2, 3]]
+    assert first.options(step_id="x")(5) == [1, 5, 0]
+
+
+def test_a_plain_call_with_wrong_arguments_fails_as_python_does() -> None:
+    with pytest.raises(TypeError):
+        plain()  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        plain("a", "b")  # type: ignore[call-arg]
 
 
 def test_the_defaults_are_those_of_the_worker_protocol() -> None:
@@ -130,9 +162,10 @@ def test_what_cannot_be_called_by_name_is_no_task() -> None:
 
     def positional(a: int, /) -> None: ...
 
+    wrong: Any
     for wrong in (later, many, positional, print, "name", plain, int):
         with pytest.raises(InvalidTask):
-            task(wrong)  # type: ignore[call-overload]
+            task(wrong)
 
 
 def test_the_hash_changes_with_the_source_and_not_with_its_indentation(tmp_path: Path) -> None:
@@ -184,7 +217,7 @@ def test_collect_finds_a_modules_tasks_and_refuses_two_of_one_id() -> None:
     module = types.ModuleType("shop")
     vars(module).update(plain=plain, again=plain, other=5)
     assert collect(module) == {"plain": plain}
-    double = Task(plain.fn, TaskSpec(id="plain", code_hash="0" * 64))
+    double: Task[..., Any] = Task(plain.fn, TaskSpec(id="plain", code_hash="0" * 64))
     vars(module)["double"] = double
     with pytest.raises(InvalidTask, match="two tasks 'plain'"):
         collect(module)
@@ -204,4 +237,4 @@ def test_importing_pipeweave_stays_light() -> None:
 def test_the_client_is_found_on_demand() -> None:
     assert pipeweave.Client.__name__ == "Client"
     with pytest.raises(AttributeError):
-        _ = pipeweave.Cleint  # type: ignore[attr-defined]
+        _ = pipeweave.Cleint
