@@ -1,4 +1,4 @@
-"""Who asks: the bearer token, the tenant named with it, and whether its scopes reach that far (DESIGN 8).
+"""Who asks: the bearer token, the tenant named with it, and whether its scopes reach that far.
 
 A token that was good is believed for `TOKEN_CACHE_S`: a revocation takes effect within two seconds in every
 process, and a busy client costs no query per request.

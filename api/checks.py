@@ -1,4 +1,4 @@
-"""Inputs against the schemas of the tasks that will get them (PROTOCOL 9)."""
+"""Inputs against the schemas of the tasks that will get them."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class PathId:
-    """An id in a path: the prefix of its TypeID, or None for a name (DESIGN 2)."""
+    """An id in a path: the prefix of its TypeID, or None for a name."""
 
     prefix: str | None
     description: str

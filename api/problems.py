@@ -20,7 +20,7 @@ TAG_PREFIX = "<"
 # "Input should be a valid integer", "List should have at least 1 item".
 _RULE = re.compile(r"\w+ should (be|have|match) (.+)", re.DOTALL)
 
-# Ranges and choices in the words of input schemas (PROTOCOL 9): a client reads one language everywhere.
+# Ranges and choices in the words of input schemas: a client reads one language everywhere.
 _CODES = {
     "missing": "required",
     "extra_forbidden": "unknown_field",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -23,7 +25,10 @@ from pipeweave.orchestrator.runs import MAX_PRIORITY, MIN_PRIORITY
 
 NAME_PATTERN = "^[A-Za-z0-9._~:@-]{1,200}$"
 # No user:password, no query, no fragment: task paths are put behind it.
-BASE_URL_PATTERN = r"^https?://[A-Za-z0-9._~%:\[\]-]{1,500}(/[A-Za-z0-9._~%!$&'()*+,;=:@/-]{0,1400})?$"
+BASE_URL_PATTERN = (
+    r"^https?://([A-Za-z0-9._~-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?"
+    r"(/[A-Za-z0-9._~%!$&'()*+,;=:@/-]{0,1400})?$"
+)
 CODE_HASH_PATTERN = "^(sha256:)?[0-9a-f]{16,64}$"
 
 MAX_INT32 = 2**31 - 1
@@ -35,6 +40,15 @@ MAX_REASON = 1_000
 def _whole(value: Any) -> Any:
     """JSON has one kind of number: 5.0 is 5."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _reachable(url: str) -> str:
+    """A pattern cannot count: ports end at 65535, IPv6 has its own rules."""
+    try:
+        _ = urlsplit(url).port
+    except ValueError:
+        raise ValueError("Input should be a URL such as http://host:port") from None
+    return url
 
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -168,7 +182,7 @@ class RegisterRequest(Request):
     service_id: Name
     kind: Literal["http", "python"] | None = Field(None, description="Absent: http where there is a baseUrl.")
     version: Annotated[str, Field(min_length=1, max_length=MAX_VERSION)] = "0.1.0"
-    base_url: Annotated[str, Field(pattern=BASE_URL_PATTERN)] | None = Field(
+    base_url: Annotated[str, Field(pattern=BASE_URL_PATTERN), AfterValidator(_reachable)] | None = Field(
         None, description="Where an HTTP service listens."
     )
     tasks: Annotated[list[RegisteredTask], Field(max_length=MAX_TASKS)]

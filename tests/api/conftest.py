@@ -1,9 +1,11 @@
-"""The API in this process, on a real PostgreSQL and Valkey, with a tenant that has a service and a pipeline."""
+"""The API in this process, on a real PostgreSQL and Valkey, with a tenant that has a service."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,24 +19,12 @@ from pipeweave.api import create_app
 from pipeweave.orchestrator import access, registry
 from pipeweave.orchestrator.access import READ, WORKER, WRITE
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.registration import Registration, TaskRegistration
 from pipeweave.settings import Settings
 
-TENANT, OTHER_TENANT = "default", "neighbour"
-MAIL_SCHEMA = {"fields": [{"name": "to", "type": "email", "label": "To", "required": True}]}
-TASKS = [
-    TaskRegistration("list_files", "a" * 64, allowed_next=["count"]),
-    TaskRegistration("count", "b" * 64),
-    TaskRegistration("report", "c" * 64, description="sums it up"),
-    TaskRegistration("send-mail", "d" * 64, input_schema=MAIL_SCHEMA),
-]
-SPEC = {
-    "steps": [
-        {"task": "list_files"},
-        {"task": "count", "map": {"over": "${steps.list_files}"}},
-        {"task": "report", "params": {"rows": "${steps.count}"}},
-    ]
-}
+# Under importlib's import mode pytest leaves sys.path alone.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from api_samples import OTHER_TENANT, SERVICE, SPEC, TENANT
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +37,7 @@ def deployment(
     )
     with deployment.database.transaction() as tx:
         registry.ensure_tenant(tx, OTHER_TENANT)
-        registry.register(tx, TENANT, Registration("files", "1.0.0", tasks=TASKS))
+        registry.register(tx, TENANT, SERVICE)
     yield deployment
     deployment.close()
 

@@ -74,6 +74,9 @@ def test_options_may_stand_under_config(worker: Api, api: Api) -> None:
         ({"serviceId": "no spaces"}, "serviceId"),
         ({"baseUrl": "ftp://host"}, "baseUrl"),
         ({"baseUrl": "http://user:password@host"}, "baseUrl"),
+        ({"baseUrl": "http://host:99999"}, "baseUrl"),
+        ({"baseUrl": "http://[1:2]/"}, "baseUrl"),
+        ({"baseUrl": "http://host?query"}, "baseUrl"),
         ({"tasks": [{"id": "x"}]}, "tasks[0].codeHash"),
         ({"tasks": [{"id": "x", "codeHash": "xyz"}]}, "tasks[0].codeHash"),
         (

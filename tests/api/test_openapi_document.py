@@ -1,0 +1,87 @@
+"""The OpenAPI document: valid, and equal to what is served."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from flask import Flask
+from openapi_spec_validator import validate
+
+from pipeweave.api.routes import ENDPOINTS
+from pipeweave.errors import PipeWeaveError
+
+# For people, not for programs.
+PAGES = {("GET", "/"), ("GET", "/docs"), ("GET", "/static/{filename}")}
+
+
+@pytest.fixture
+def document(app: Flask) -> dict[str, Any]:
+    found: dict[str, Any] = app.test_client().get("/api/openapi.json").json
+    return found
+
+
+def test_the_document_is_valid(document: dict[str, Any]) -> None:
+    validate(document)
+    assert document["openapi"].startswith("3.1")
+
+
+def test_every_route_is_in_the_document_and_nothing_else(app: Flask, document: dict[str, Any]) -> None:
+    served = {
+        (method, re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule))
+        for rule in app.url_map.iter_rules()
+        for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
+    }
+    described = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
+    assert served - PAGES == described
+    assert served >= PAGES
+
+
+def test_every_schema_is_used_and_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    text = str(document)
+    referenced = set(re.findall(r"'#/components/schemas/(\w+)'", text))
+    assert referenced == document["components"]["schemas"].keys()
+
+
+def test_every_operation_says_what_it_does_and_needs(document: dict[str, Any]) -> None:
+    for endpoint in ENDPOINTS:
+        operation = document["paths"][endpoint.path][endpoint.method.lower()]
+        assert operation["summary"]
+        assert len(operation["description"]) > 30, endpoint.path
+        assert ("Open to everyone" in operation["description"]) == (operation["security"] == [])
+        names = {each.get("name") for each in operation["parameters"]}
+        assert set(re.findall(r"{(\w+)}", endpoint.path)) <= names
+        if endpoint.body is not None:
+            assert {"413", "415"} <= operation["responses"].keys()
+
+
+def test_request_schemas_refuse_unknown_fields(document: dict[str, Any]) -> None:
+    for endpoint in ENDPOINTS:
+        if endpoint.body is not None:
+            assert document["components"]["schemas"][endpoint.body.__name__]["additionalProperties"] is False
+
+
+def test_examples_fit_their_models() -> None:
+    with_example = [endpoint for endpoint in ENDPOINTS if endpoint.example is not None]
+    assert with_example
+    for endpoint in with_example:
+        assert endpoint.body is not None
+        endpoint.body.model_validate(endpoint.example)
+
+
+def test_bounds_are_part_of_the_document(document: dict[str, Any]) -> None:
+    trigger = document["components"]["schemas"]["TriggerRequest"]["properties"]
+    assert trigger["priority"]["anyOf"][0]["maximum"] == 1_000_000
+    limit = next(
+        each for each in document["paths"]["/api/runs"]["get"]["parameters"] if each.get("name") == "limit"
+    )
+    assert (limit["schema"]["minimum"], limit["schema"]["maximum"]) == (1, 1000)
+    assert limit["schema"]["default"] == 50
+
+
+def test_every_refusal_of_an_endpoint_has_a_description(document: dict[str, Any]) -> None:
+    for endpoint in ENDPOINTS:
+        errors: tuple[type[PipeWeaveError], ...] = endpoint.errors
+        responses = document["paths"][endpoint.path][endpoint.method.lower()]["responses"]
+        assert {str(error.status) for error in errors} <= responses.keys()

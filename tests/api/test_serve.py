@@ -1,0 +1,105 @@
+"""The API as a process: gunicorn as we set it up."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import orjson
+import pytest
+import urllib3
+from api_server import Server, running_api
+from gunicorn.http.errors import InvalidRequestLine, LimitRequestHeaders, LimitRequestLine
+from services import wait_until
+
+from pipeweave.api.serve import GRACEFUL_TIMEOUT_S, options, redacted, unreadable
+from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.settings import Settings
+
+
+@pytest.fixture(scope="module")
+def server(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running_api(deployment.settings, tmp_path_factory.mktemp("served")) as server:
+        yield server
+
+
+def test_the_process_serves_and_stops_when_told(deployment: Deployment, tmp_path: Path) -> None:
+    with running_api(deployment.settings, tmp_path, "--processes", "2") as server:
+        answer = urllib3.request("GET", f"{server.url}/health", retries=False)
+        assert answer.status == 200
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(GRACEFUL_TIMEOUT_S + 10) == 0
+
+
+def test_what_is_not_http_gets_a_problem_document_too(server: Server) -> None:
+    parts = urlsplit(server.url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=10) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nBad Header\r\n\r\n")
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request")
+    assert b"application/problem+json" in head
+    assert orjson.loads(body)["code"] == "INVALID_INPUT"
+
+
+def test_a_line_that_is_too_long_is_refused_as_such(server: Server) -> None:
+    answer = urllib3.request("GET", f"{server.url}/api/runs?cursor={'x' * 10_000}", retries=False)
+    assert (answer.status, answer.json()["status"]) == (414, 414)
+
+
+def test_a_chunked_body_over_the_limit_is_refused(server: Server) -> None:
+    chunks = (b" " * 1_000_000 for _ in range(11))
+    headers = {"Content-Type": "application/json"}
+    answer = urllib3.request("POST", f"{server.url}/health", body=chunks, headers=headers, retries=False)
+    assert answer.status == 405
+
+
+def test_the_access_log_has_neither_tokens_nor_broken_lines(server: Server) -> None:
+    headers = {"Authorization": "Bearer pw_secret-token"}
+    urllib3.request("GET", f"{server.url}/api/runs?token=pw_query-token", headers=headers, retries=False)
+    urllib3.request("GET", f"{server.url}/w/default/pw_path-token/api/tasks%0aforged", retries=False)
+    # A line is written after its answer was sent.
+    wait_until(lambda: "GET /w/default/***/api/tasks%0Aforged" in server.log.read_text())
+    assert "GET /api/runs" in server.log.read_text()
+    assert "-token" not in server.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/w/default/pw_abc/api/register", "/w/default/***/api/register"),
+        ("/w/default/pw_abc", "/w/default/***"),
+        ("/api/runs/prun_1", "/api/runs/prun_1"),
+        ("/a\r\nb", "/a%0D%0Ab"),
+    ],
+)
+def test_a_token_in_a_path_is_masked(path: str, shown: str) -> None:
+    assert redacted(path) == shown
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (InvalidRequestLine("x"), 400),
+        (LimitRequestLine(1, 2), 414),
+        (LimitRequestHeaders("x"), 431),
+        (RuntimeError("hunter2"), 500),
+    ],
+)
+def test_an_unreadable_request_gets_its_status(error: Exception, status: int) -> None:
+    answer = unreadable(error)
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+    assert b"hunter2" not in answer
+
+
+def test_the_server_is_set_up_as_documented() -> None:
+    given = options(Settings(host="::1", port=4000), None, None, 3)
+    assert given["bind"] == "[::1]:4000"
+    assert given["workers"] == 3
+    assert given["graceful_timeout"] == GRACEFUL_TIMEOUT_S
+    assert given["control_socket_disable"] is True
+    assert given["preload_app"] is False
+    assert options(Settings(), "0.0.0.0", 0, 1)["bind"] == "0.0.0.0:0"
