@@ -1,4 +1,4 @@
-"""The Celery app, the same for those who publish and those who consume. Every choice here is CELERY.md 12."""
+"""The Celery app, the same for those who publish and those who consume. docs/celery.md says why."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Statements are SQL text with named parameters (`:name`); JSON goes in through `to_json` and comes out as
 Python values. Messages are sent from `after_commit`: rows first, then the message, never the other way
-round (DESIGN 5).
+round.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ RETURNING t.run_id, t.id, t.attempt, t.task_id, t.priority
 def republish(tx: Transaction, canvas: Canvas, late: timedelta) -> int:
     """Send again what has been queued for long while its queue is empty: its message is lost.
 
-    A queue that is merely long is left alone, else each tick would make it longer (CELERY.md 8).
+    A queue that is merely long is left alone, else each tick would make it longer (docs/celery.md).
     """
     count = 0
     for queue in tx.execute(_QUEUES, {"late": tx.now - late}).scalars().all():

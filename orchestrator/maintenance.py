@@ -1,4 +1,4 @@
-"""Whether new work is accepted: one row that every process reads (PROTOCOL 12)."""
+"""Whether new work is accepted: one row that every process reads."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a transaction sends once it is durable. Messages carry ids and an attempt number, nothing else
-(DESIGN 5).
+"""What a transaction sends once it is durable. Messages carry ids and an attempt number, nothing else.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Part:
 
     @property
     def id(self) -> str:
-        """Constant for the part, so that counting it twice counts once (CELERY.md 2)."""
+        """Constant for the part, so that counting it twice counts once (docs/celery.md)."""
         return f"p{self.ordinal}" if self.message is None else f"m{self.message}"
 
 

@@ -17,7 +17,7 @@ from pipeweave.spec import PipelineSpec, StepSpec
 # The end of the run, as if it were a step.
 END = 0
 
-# Joins with this many predecessors and more travel as chords (DESIGN 5): a row that every predecessor would
+# Joins with this many predecessors and more travel as chords: a row that every predecessor would
 # lock becomes the narrowest point of a run, a counter in Redis does not.
 WIDE = 8
 

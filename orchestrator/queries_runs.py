@@ -134,7 +134,7 @@ def no_run(id: UUID) -> NotFound:
     return NotFound(f"there is no run {run_id(id)}", runId=run_id(id))
 
 
-# The flow document's finer words (DESIGN 6.15), for a run that is under way.
+# Finer words than the status, for a run that is under way.
 PHASES = {
     "task_run.started": "step_executing",
     "task_run.completed": "step_success",

@@ -1,4 +1,4 @@
-"""What a service says about itself and its tasks: values, defaults and what is refused (PROTOCOL 1.2)."""
+"""What a service says about itself and its tasks: values, defaults and what is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HASH = re.compile(r"[0-9a-f]{16,64}\Z")
 
 @dataclass(frozen=True, slots=True)
 class TaskRegistration:
-    """A task as its service describes it. Defaults are those of PROTOCOL 1.2.
+    """A task as its service describes it. Defaults are those of the worker protocol.
 
     Args:
         id: unique in the tenant.
@@ -38,7 +38,7 @@ class TaskRegistration:
         idempotency_ttl: seconds a result may be reused.
         concurrency: attempts at a time over all workers; 0 for no limit.
         priority: lower goes first.
-        input_schema: PROTOCOL 9.
+        input_schema: what the input looks like; see `pipeweave.schema`.
     """
 
     id: str

@@ -27,7 +27,7 @@ class RunStatus(StrEnum):
 
 
 class TaskStatus(StrEnum):
-    """Where a task run stands (DESIGN 4)."""
+    """Where a task run stands."""
 
     PENDING = "pending"
     READY = "ready"
@@ -59,7 +59,7 @@ RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
 }
 
 TASK_MOVES: dict[TaskStatus, frozenset[TaskStatus]] = {
-    # Straight to running: the worker that completed the only predecessor goes on with it (DESIGN 5).
+    # Straight to running: the worker that completed the only predecessor goes on with it.
     # To waiting: the step is a map and its items were just laid out. To failed: it could not be laid out.
     T.PENDING: frozenset(
         {T.READY, T.QUEUED, T.RUNNING, T.WAITING, T.COMPLETED, T.FAILED, T.CANCELLED, T.SKIPPED}
@@ -81,7 +81,7 @@ FINAL_RUN = frozenset(status for status, after in RUN_MOVES.items() if not after
 FINAL_TASK = frozenset(status for status, after in TASK_MOVES.items() if not after)
 OPEN_TASK = frozenset(TaskStatus) - FINAL_TASK
 
-# A live row holds a slot of its task's concurrency limit (DESIGN 4: a slot is a row, never a counter).
+# A live row holds a slot of its task's concurrency limit (a slot is a row, never a counter that could leak).
 LIVE_TASK = frozenset({T.QUEUED, T.RUNNING, T.WAITING})
 
 

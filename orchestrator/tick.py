@@ -1,4 +1,4 @@
-"""The tick: a bounded pass over what may have been lost, every POLL_INTERVAL_MS (DESIGN 5).
+"""The tick: a bounded pass over what may have been lost, every POLL_INTERVAL_MS.
 
 It is the safety net, not the engine: in a healthy deployment it finds nothing to do. Several beats may run
 it; the advisory lock lets one act at a time, and every act is guarded, so that two would be harmless.

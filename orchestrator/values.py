@@ -1,4 +1,4 @@
-"""Inputs and outputs: small ones stay in their row, larger ones go to storage by content (DESIGN 7)."""
+"""Inputs and outputs: small ones stay in their row, larger ones go to storage by content."""
 
 from __future__ import annotations
 

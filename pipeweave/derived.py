@@ -1,4 +1,4 @@
-"""Pipelines that nobody wrote: derived from the `allowed_next` of tasks (PROTOCOL 7.1)."""
+"""Pipelines that nobody wrote: derived from the `allowed_next` of tasks."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def check_name(text: str, what: str) -> str:
     """The text, if it may be the id of a task, pipeline, step, service or tenant.
 
     Raises:
-        InvalidId: it is empty, longer than 200 characters or has other characters (PROTOCOL 1.3).
+        InvalidId: it is empty, longer than 200 characters or has other characters.
     """
     if not isinstance(text, str) or not _NAME.match(text):
         raise InvalidId(

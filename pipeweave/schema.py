@@ -1,4 +1,4 @@
-"""Input schemas: which input a task accepts, for forms and for checks (PROTOCOL 9).
+"""Input schemas: which input a task accepts, for forms and for checks.
 
 A schema is `{"fields": [{"name", "type", "label", …}], "strict": false}`. The codes of the errors are those
 that clients of the worker protocol know (`invalid_type`, `too_small`, …); paths are dotted, list places

@@ -1,4 +1,4 @@
-"""Whether an input schema itself is right (PROTOCOL 9)."""
+"""Whether an input schema itself is right."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ BACKOFFS = ("fixed", "linear", "exponential")
 
 _INT = 2**31 - 1
 _YEAR_S = 366 * 86_400
-# Option -> type, smallest and largest value. PROTOCOL 1.2; the upper bounds are what the tables can hold,
+# Option -> type, smallest and largest value. The upper bounds are what the tables can hold,
 # or a year.
 _RANGES: dict[str, tuple[type, float, float]] = {
     "timeout": (float, 0.001, _YEAR_S),
@@ -107,7 +107,7 @@ class TaskSpec:
                 yield FieldError(path, fault.message, fault.code, fault.expected)
 
     def to_registration(self) -> dict[str, Any]:
-        """The task as it is registered (PROTOCOL 1.2), absent options left out, plus its `name`."""
+        """The task as it is registered, absent options left out, plus its `name`."""
         shown: dict[str, Any] = {
             "id": self.id,
             "codeHash": self.code_hash,

@@ -1,4 +1,4 @@
-"""Beat runs the tick in its own process, on a steady grid, and writes no file (CELERY.md 6)."""
+"""Beat runs the tick in its own process, on a steady grid, and writes no file (docs/celery.md)."""
 
 from __future__ import annotations
 

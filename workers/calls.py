@@ -38,7 +38,7 @@ class Calls:
         try:
             return self._call(run, task_run)
         except BaseException as error:
-            # SystemExit would end the child, MemoryError the whole worker (CELERY.md 0.9): both are failures.
+            # SystemExit would end the child, MemoryError the whole worker: both are failures.
             failure = failure_of(error)
             log.warning("task_run.failed", extra=_names(run, task_run) | {"code": failure.code})
             return task_run, failure

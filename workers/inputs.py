@@ -45,7 +45,7 @@ class Inputs:
 
 
 class Upstream(Mapping[str, Any]):
-    """The outputs of a step's completed ancestors, read when they are asked for (DESIGN 6.7)."""
+    """The outputs of a step's completed ancestors, read when they are asked for."""
 
     def __init__(self, inputs: Inputs, run: RunHeader, step_id: str) -> None:
         self._inputs = inputs

@@ -11,7 +11,7 @@ from celery import Celery
 from pipeweave.orchestrator.canvas import JOIN_TASK, RUN_TASK
 from pipeweave.workers.runner import Runner
 
-# Flower learns of a step from our tables; Celery's own events would cost more than the step (CELERY.md 3).
+# Flower learns of a step from our tables; Celery's own events would cost more than the step (docs/celery.md).
 _OPTIONS: dict[str, Any] = {"send_events": False, "typing": False, "ignore_result": True, "acks_late": True}
 
 

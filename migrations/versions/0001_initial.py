@@ -287,7 +287,7 @@ CREATE UNIQUE INDEX dead_letters_one_open ON dead_letters (task_run_id)
     WHERE retried_at IS NULL AND discarded_at IS NULL;
 CREATE INDEX dead_letters_newest ON dead_letters (tenant_id, id);
 
--- Run creation is idempotent on these three (DESIGN 6.5).
+-- Run creation is idempotent on these three (token, pipeline, inputs hash).
 CREATE TABLE run_tokens (
     tenant_id    text NOT NULL REFERENCES tenants,
     run_token    text NOT NULL,

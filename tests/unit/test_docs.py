@@ -91,3 +91,12 @@ def test_the_repository_speaks_of_the_project_alone() -> None:
             content = path.read_bytes().lower()
             found += [(name, word) for word in words if word.encode() in content]
     assert not found
+
+
+def test_comments_cite_only_pages_that_exist() -> None:
+    folders = ("pipeweave", "orchestrator", "workers", "api", "migrations", "benchmarks", "tests")
+    missing = []
+    for source in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+        cited = re.findall(r"\b(?:docs/[\w/-]+\.md|[A-Z]{3,}\.md)\b", source.read_text())
+        missing += [(str(source.relative_to(ROOT)), page) for page in cited if not (ROOT / page).exists()]
+    assert not missing
