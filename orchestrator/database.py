@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import functools
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import orjson
-from sqlalchemy import Connection, CursorResult, Engine, create_engine, text
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.pool import NullPool
+from sqlalchemy import Connection, CursorResult, Engine, create_engine, event, text
+from sqlalchemy.exc import DisconnectionError, InterfaceError, OperationalError
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from pipeweave.errors import Deadlocked, Unavailable
 from pipeweave.orchestrator.outbox import Outgoing
@@ -34,6 +35,8 @@ DEADLOCK_TRIES = 5
 # Looking must never slow running: lists and pages that take longer than this are cut off.
 READ_TIMEOUT_MS = 5_000
 CONNECT_TIMEOUT_S = 5
+# A pooled connection unused for longer is asked whether it lives before it is used.
+IDLE_S = 1.0
 # A process that died in the middle of a transaction must not hold its locks for long.
 IDLE_IN_TRANSACTION_MS = 60_000
 
@@ -204,9 +207,25 @@ def _engine(url: str, pool_size: int, options: str) -> Engine:
     }
     if pool_size == 0:
         return create_engine(driver_url, poolclass=NullPool, **common)
-    return create_engine(
-        driver_url, pool_size=pool_size, max_overflow=0, pool_timeout=10, pool_pre_ping=True, **common
-    )
+    engine = create_engine(driver_url, pool_size=pool_size, max_overflow=0, pool_timeout=10, **common)
+    _ping_when_idle(engine)
+    return engine
+
+
+def _ping_when_idle(engine: Engine) -> None:
+    """Replace a connection that died while nobody used it; one used a moment ago is not asked each time."""
+
+    @event.listens_for(engine, "checkin")
+    def note(_: Any, record: ConnectionPoolEntry) -> None:
+        record.info["used"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def ping(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
+        if time.monotonic() - record.info.get("used", 0.0) > IDLE_S:
+            try:
+                engine.dialect.do_ping(connection)
+            except engine.dialect.loaded_dbapi.Error as error:
+                raise DisconnectionError from error
 
 
 @functools.lru_cache(maxsize=512)

@@ -67,12 +67,18 @@ class Runner:
         self, run_id: UUID, ordinals: Sequence[int], attempt: int, part: int, joins: Sequence[int]
     ) -> None:
         """Run the task runs a message names, and what they release for this worker."""
-        run = self._transact(lambda tx: run_header.load(tx, run_id))
-        if run is None:
+
+        def begin(tx: Transaction) -> tuple[Work | None, list[TaskRun]]:
+            run = run_header.load(tx, run_id)
+            if run is None:
+                return None, []
+            work = Work(run, attempt, deque(ordinals), part, tuple(joins))
+            return work, self._claim(tx, work)
+
+        work, claimed = self._transact(begin)
+        if work is None:
             log.warning("message.dropped", extra={"run_id": str(run_id), "reason": "no such run"})
             return
-        work = Work(run, attempt, deque(ordinals), part, tuple(joins))
-        claimed = self._transact(lambda tx: self._claim(tx, work), work)
         self._work_off(work, claimed)
         self._count(work, bool(claimed))
 
