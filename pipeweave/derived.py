@@ -7,9 +7,13 @@ from typing import Protocol
 
 from pipeweave.edges import find_cycles, reachable, successors_of, topological_order
 from pipeweave.errors import FieldError, InvalidSpec
+from pipeweave.graph import GraphError
 from pipeweave.limits import MAX_STEPS
 from pipeweave.nearest import did_you_mean
 from pipeweave.spec import PipelineSpec, StepSpec
+
+_MOST_ERRORS = 100
+_MOST_HINTS = 10
 
 
 class LinkedTask(Protocol):
@@ -75,13 +79,16 @@ def _pipeline(
 
 def _refuse_unknown(by_id: dict[str, LinkedTask]) -> None:
     errors: list[FieldError] = []
+    found: list[GraphError] = []
     for task in by_id.values():
         for number, each in enumerate(task.allowed_next):
-            if each not in by_id:
-                hint = did_you_mean(each, by_id) if len(errors) < 10 else ""
-                field = f"tasks.{task.id}.allowedNext[{number}]"
-                errors.append(
-                    FieldError(field, f"{each!r} is not a task{hint and '; ' + hint}", "unknown_task")
-                )
+            if each in by_id or len(errors) == _MOST_ERRORS:
+                continue
+            hint = did_you_mean(each, by_id) if len(errors) < _MOST_HINTS else ""
+            field = f"tasks.{task.id}.allowedNext[{number}]"
+            why = f"{each!r} is not a task{hint and '; ' + hint}"
+            errors.append(FieldError(field, why, "unknown_task"))
+            found.append(GraphError("UNKNOWN_TASK", f"{field} {why}", (task.id, each)))
     if errors:
-        raise InvalidSpec(f"{errors[0].field}: {errors[0].message}", errors=errors[:100])
+        shown = [each.to_json() for each in found]
+        raise InvalidSpec(f"{errors[0].field}: {errors[0].message}", errors=errors, graphErrors=shown)

@@ -61,9 +61,13 @@ class _Reader(StepReader):
             named = document.get("id") if isinstance(document, Mapping) else None
             which = f"pipeline {named!r}" if isinstance(named, str) else "the pipeline"
             first = self.errors[0]
-            raise InvalidSpec(
-                f"{which}: {first.field or 'the document'} {first.message}", errors=self.errors[:MOST_ERRORS]
-            )
+            # Only where they are the whole story: who reads them does not look at `errors` too.
+            found = self.graph_errors if len(self.graph_errors) == len(self.errors) else []
+            detail = f"{which}: {first.field or 'the document'} {first.message}"
+            refusal = InvalidSpec(detail, errors=self.errors[:MOST_ERRORS])
+            if found:
+                refusal.context["graphErrors"] = [each.to_json() for each in found[:MOST_ERRORS]]
+            raise refusal
 
     # --- the pipeline --------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeweave.field_errors import FieldErrors
+from pipeweave.graph import GraphError
 from pipeweave.limits import MAX_EDGES, MAX_STEPS
 from pipeweave.references import Reference, find_references, json_type
 from pipeweave.spec import MapSpec, StepSpec
@@ -35,6 +36,7 @@ class StepReader(FieldErrors):
     def __init__(self) -> None:
         super().__init__()
         self.known: dict[str, int] = {}
+        self.graph_errors: list[GraphError] = []
         self.edges = 0
 
     def steps(self, document: Mapping[str, Any]) -> tuple[StepSpec, ...]:
@@ -49,7 +51,8 @@ class StepReader(FieldErrors):
                 self.wrong("steps", "must hold at least one step", "no_entry")
             return ()
         if len(entries) > MAX_STEPS:
-            self.wrong("steps", f"are {len(entries)}, at most {MAX_STEPS} are allowed", "too_many_steps")
+            why = f"are {len(entries)}, at most {MAX_STEPS} are allowed"
+            self.wrong_graph("steps", why, "TOO_MANY_STEPS", ())
             return ()
         self.give_ids(entries)
         return tuple(self.step(entry, entries) for entry in entries)
@@ -105,9 +108,8 @@ class StepReader(FieldErrors):
                 entry.id = self.name(entry.members["id"], f"{entry.field}.id")
                 if entry.id and self.known.setdefault(entry.id, place) != place:
                     first = entries[self.known[entry.id]].field
-                    self.wrong(
-                        f"{entry.field}.id", f"{entry.id!r} is the id of {first} too", "duplicate_step"
-                    )
+                    why = f"{entry.id!r} is the id of {first} too"
+                    self.wrong_graph(f"{entry.field}.id", why, "DUPLICATE_STEP", (entry.id,))
         numbers: dict[str, int] = {}
         for place, entry in enumerate(entries):
             task = entry.members.get("task")
@@ -132,14 +134,14 @@ class StepReader(FieldErrors):
             over = f"{entry.field}.map" + (".over" if isinstance(entry.members["map"], Mapping) else "")
             needs |= self.referenced(map_spec.over, over, entry, in_map=False)
         self.edges += len(needs)
-        ordered = sorted(needs, key=lambda each: self.known[each]) if self.edges <= MAX_EDGES else ()
-        if self.edges > MAX_EDGES and not ordered and needs:
-            self.wrong(f"{entry.field}.needs", f"brings more than {MAX_EDGES} edges", "too_many_steps")
+        if self.edges > MAX_EDGES:
+            why = f"brings more than {MAX_EDGES} edges"
+            self.wrong_graph(f"{entry.field}.needs", why, "TOO_MANY_STEPS", (entry.id,))
             raise TooManyEdges
         return StepSpec(
             id=entry.id,
             task=self.name(task, f"{entry.field}.task") if task is not None else "",
-            needs=tuple(ordered),
+            needs=tuple(sorted(needs, key=self.known.__getitem__)),
             params=params,
             map=map_spec,
         )
@@ -158,7 +160,7 @@ class StepReader(FieldErrors):
             if isinstance(each, str) and each in self.known:
                 found.add(each)
             else:
-                self.unknown_step(each, f"{entry.field}.needs[{place}]")
+                self.unknown_step(entry, each, f"{entry.field}.needs[{place}]")
         return found
 
     def params(self, entry: _Entry) -> Mapping[str, Any] | None:
@@ -208,17 +210,25 @@ class StepReader(FieldErrors):
         if each.step is None:
             return None
         if each.step not in self.known:
-            self.unknown_step(each.step, path)
+            self.unknown_step(entry, each.step, path)
             return None
         if each.step == entry.id:
             self.wrong(path, f"{each.text} is the step's own output", "invalid_reference")
             return None
         return each.step
 
-    def unknown_step(self, step: Any, path: str) -> None:
+    def unknown_step(self, entry: _Entry, step: Any, path: str) -> None:
         if not isinstance(step, str):
             self.wrong(path, f"must be the id of a step, not {json_type(step)}", "invalid_type", "string")
             return
         near = self.nearest(step, self.known)
         hint = f"; did you mean {near!r}?" if near is not None else ""
-        self.wrong(path, f"{step[:200]!r} is not a step{hint}", "unknown_step", near)
+        why = f"{step[:200]!r} is not a step{hint}"
+        self.wrong_graph(path, why, "UNKNOWN_STEP", (entry.id, step[:200]), near)
+
+    def wrong_graph(
+        self, path: str, message: str, code: str, steps: tuple[str, ...], expected: str | None = None
+    ) -> None:
+        """Note a mistake in the graph, for people by its field and for machines by its steps."""
+        self.wrong(path, message, code.lower(), expected)
+        self.graph_errors.append(GraphError(code, f"{path} {message}", steps))

@@ -22,8 +22,7 @@ class FieldErrors:
 
     def wrong(self, path: str, message: str, code: str = "invalid", expected: str | None = None) -> None:
         """Note one mistake."""
-        if len(self.errors) < 2 * MOST_ERRORS:
-            self.errors.append(FieldError(path, message, code, expected))
+        self.errors.append(FieldError(path, message, code, expected))
 
     def unknown_keys(self, members: Iterable[str], allowed: tuple[str, ...], path: str) -> None:
         """Note the keys that mean nothing here, with the nearest that does."""

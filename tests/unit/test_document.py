@@ -234,3 +234,21 @@ def test_many_mistakes_with_long_names_are_answered_quickly_and_not_all() -> Non
         {"id": f"{'x' * 180}{place}", "task": "t", "needs": [f"{'y' * 180}{place}"]} for place in range(3_000)
     ]
     assert len(step_mistakes(*steps)) == 100
+
+
+@pytest.mark.parametrize(
+    ("steps", "code", "named"),
+    [
+        ([{"task": "a"}, {"task": "b", "needs": ["x"]}], "UNKNOWN_STEP", ["b", "x"]),
+        ([{"task": "a", "params": {"p": "${steps.x}"}}], "UNKNOWN_STEP", ["a", "x"]),
+        ([{"task": "a", "id": "s"}, {"task": "b", "id": "s"}], "DUPLICATE_STEP", ["s"]),
+        ([{"task": "a"}] * 5_001, "TOO_MANY_STEPS", []),
+    ],
+)
+def test_mistakes_in_the_graph_name_their_steps_for_machines(
+    steps: list[Any], code: str, named: list[str]
+) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        parse_spec({"id": "p", "steps": steps})
+    (found,) = refused.value.to_problem()["graphErrors"]
+    assert (found["code"], found["steps"]) == (code, named)
