@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from flask import Flask, Response, current_app, redirect, render_template
+from markupsafe import Markup, escape
 from werkzeug.wrappers import Response as AnyResponse
 
 CONTENT_SECURITY_POLICY = (
@@ -18,6 +20,7 @@ def register(app: Flask) -> None:
     """Add `/` and `/docs`."""
     app.add_url_rule("/", "pages.home", home, methods=["GET"])
     app.add_url_rule("/docs", "pages.docs", docs, methods=["GET"])
+    app.jinja_env.filters["prose"] = prose
     app.jinja_env.filters["type_text"] = type_text
     app.jinja_env.filters["constraints"] = constraints
 
@@ -69,6 +72,12 @@ def _resolved(part: dict[str, Any], components: dict[str, Any]) -> dict[str, Any
     _, _, kind, name = part["$ref"].split("/")
     resolved: dict[str, Any] = components[kind][name]
     return resolved
+
+
+def prose(text: str) -> Markup:
+    """The document's descriptions as HTML: paragraphs, and code where backticks stand."""
+    marked = re.sub(r"`([^`\n]+)`", r"<code>\1</code>", str(escape(text.strip())))
+    return Markup("".join(f"<p>{each}</p>" for each in marked.split("\n\n")))
 
 
 def type_text(schema: dict[str, Any]) -> str:

@@ -1,0 +1,93 @@
+"""The offline page of the OpenAPI document, in a browser without scripts and without the internet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+from werkzeug.serving import make_server
+
+from pipeweave.api import create_app
+from pipeweave.api.routes import ENDPOINTS
+from pipeweave.settings import Settings
+
+BROWSERS = ("/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome")
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The app on a free port. The page needs neither PostgreSQL nor a broker."""
+    settings = Settings(
+        database_url="postgresql://pipeweave@127.0.0.1:1/nobody",
+        broker_url="redis://127.0.0.1:1/0",
+        data_dir=str(tmp_path_factory.mktemp("page")),
+    )
+    server = make_server("127.0.0.1", 0, create_app(settings), threaded=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = next((path for path in BROWSERS if Path(path).exists()), None)
+    if found is None:
+        pytest.skip("no Chromium on this machine")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(java_script_enabled=False)
+    yield context.new_page()
+    context.close()
+
+
+def test_every_operation_and_schema_is_on_the_page(page: Page, url: str) -> None:
+    page.goto(f"{url}/")
+    assert page.url == f"{url}/docs"
+    for endpoint in ENDPOINTS:
+        operation = page.locator(f"[id='{endpoint.operation_id}']")
+        assert endpoint.path in operation.locator("summary").inner_text()
+    assert page.locator("#schema-TriggerRequest").get_by_text("failureMode").is_visible()
+
+
+def test_references_lead_to_their_schema(page: Page, url: str) -> None:
+    page.goto(f"{url}/docs")
+    page.locator("[id='pipelines.trigger']").get_by_role("link", name="TriggerRequest").click()
+    assert page.url.endswith("#schema-TriggerRequest")
+    targets = page.locator("a[href^='#']").all()
+    names = {str(each.get_attribute("href"))[1:] for each in targets}
+    assert {name for name in names if page.locator(f"[id='{name}']").count() != 1} == set()
+
+
+def test_the_page_asks_only_its_own_server_and_breaks_no_policy(page: Page, url: str) -> None:
+    asked: list[str] = []
+    complaints: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: complaints.append(message.text))
+    answer = page.goto(f"{url}/docs")
+    assert answer is not None
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert {each for each in asked if not each.startswith(url)} == set()
+    assert f"{url}/static/docs.css" in asked
+    assert complaints == []
+    assert page.locator("h1").evaluate("node => getComputedStyle(node).margin") == "0px"
+
+
+def test_a_narrow_screen_needs_no_sideways_scrolling(browser: Browser, url: str) -> None:
+    context = browser.new_context(viewport={"width": 400, "height": 800})
+    page = context.new_page()
+    page.goto(f"{url}/docs")
+    overflow = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    context.close()
+    assert overflow <= 0
