@@ -25,6 +25,9 @@ MAX_VALUE_DEPTH = 64
 MAX_REFERENCE_CHARS = 1_000
 """Characters of one `${…}`."""
 
+MAX_TEXT_CHARS = 1_000_000
+"""Characters of a text that references are put into."""
+
 MAX_MAP_ITEMS = 100_000
 """Items of one map."""
 

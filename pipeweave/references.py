@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 from pipeweave.errors import FieldError, InvalidReference, InvalidSpec
-from pipeweave.limits import MAX_REFERENCE_CHARS, MAX_VALUE_DEPTH
+from pipeweave.limits import MAX_REFERENCE_CHARS, MAX_TEXT_CHARS, MAX_VALUE_DEPTH
 
 ROOTS = ("input", "steps", "item", "mapIndex")
 
@@ -196,7 +196,7 @@ def resolve(
         map_index: its 0-based place in the list.
 
     Raises:
-        InvalidReference: a path leads nowhere.
+        InvalidReference: a path leads nowhere, or a text grows beyond MAX_TEXT_CHARS.
     """
     if isinstance(value, str):
         if "${" not in value:
@@ -216,7 +216,17 @@ def _resolve_text(text: str, roots: Mapping[str, Any], steps: Mapping[str, Any])
     parts = parse(text)
     if len(parts) == 1:
         return parts[0] if isinstance(parts[0], str) else _follow(parts[0], roots, steps)
-    return "".join(part if isinstance(part, str) else _as_text(_follow(part, roots, steps)) for part in parts)
+    written: list[str] = []
+    length = 0
+    for part in parts:
+        written.append(part if isinstance(part, str) else _as_text(_follow(part, roots, steps)))
+        length += len(written[-1])
+        if length > MAX_TEXT_CHARS:
+            raise InvalidReference(
+                f"the text {_short(text)!r} becomes longer than {MAX_TEXT_CHARS} characters",
+                hint="hand the values to the task as parameters of their own",
+            )
+    return "".join(written)
 
 
 def _follow(reference: Reference, roots: Mapping[str, Any], steps: Mapping[str, Any]) -> Any:

@@ -147,3 +147,8 @@ def test_any_text_is_either_read_or_refused(text: str) -> None:
         compile_value(text)
     except InvalidSpec as refused:
         assert refused.errors
+
+
+def test_a_text_that_grows_beyond_all_bounds_is_refused() -> None:
+    with pytest.raises(InvalidReference, match="becomes longer"):
+        resolve("${input} " * 5_000, input="x" * 1_000, steps={})
