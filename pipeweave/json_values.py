@@ -84,3 +84,22 @@ def _text_fault(text: str) -> str | None:
         except UnicodeEncodeError:
             return "holds half of a surrogate pair, which is not Unicode text"
     return None
+
+
+def json_type(value: Any) -> str:
+    """What JSON calls the type of a value, with its article."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list() | tuple():
+            return "a list"
+        case Mapping():
+            return "an object"
+        case _:
+            return f"a {type(value).__name__}"

@@ -12,37 +12,27 @@ path that leads nowhere is an InvalidReference when it is resolved.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from pipeweave.errors import FieldError, InvalidReference, InvalidSpec
-from pipeweave.limits import MAX_REFERENCE_CHARS, MAX_TEXT_CHARS, MAX_VALUE_DEPTH
+from pipeweave.json_values import json_type
+from pipeweave.limits import MAX_TEXT_CHARS, MAX_VALUE_DEPTH
+from pipeweave.reference_syntax import BadReference, Reference, escape, parse, short, show_path
 
-ROOTS = ("input", "steps", "item", "mapIndex")
-
-_NAME = r"[A-Za-z0-9_~:@\-]+"
-_SEGMENT = rf'\.{_NAME}|\[-?[0-9]{{1,9}}\]|\["(?:[^"\\]|\\.)*"\]'
-_REFERENCE = re.compile(rf"\$\{{\s*([A-Za-z]+)((?:{_SEGMENT})*)\s*\}}")
-_SEGMENTS = re.compile(_SEGMENT)
-_OPENING = re.compile(r"\$\$\{|\$\{")
-_PLAIN_NAME = re.compile(rf"{_NAME}\Z")
-
-
-class BadReference(ValueError):
-    """A `${…}` that cannot be read; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """One `${…}`: its text, its root, the step it names (root `steps` only) and the path from there."""
-
-    text: str
-    root: str
-    step: str | None
-    path: tuple[str | int, ...]
+__all__ = [
+    "Compiled",
+    "Reference",
+    "compile_value",
+    "escape",
+    "find_references",
+    "json_type",
+    "parse",
+    "resolve",
+    "show_path",
+    "steps_named",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,72 +107,6 @@ def _members(path: str, value: Mapping[Any, Any] | Sequence[Any]) -> Iterator[tu
             yield f"{path}[{index}]", item
 
 
-@lru_cache(maxsize=4096)
-def parse(text: str) -> tuple[str | Reference, ...]:
-    """The literal texts and references a text consists of, in order.
-
-    Raises:
-        BadReference: a `${` is not closed, or holds something else than a path.
-    """
-    parts: list[str | Reference] = []
-    literal, position = "", 0
-    for opening in _OPENING.finditer(text):
-        if opening.start() < position:
-            continue
-        literal += text[position : opening.start()]
-        if opening.group() == "$${":
-            literal += "${"
-            position = opening.end()
-            continue
-        reference, position = _read(text, opening.start())
-        parts += [literal, reference] if literal else [reference]
-        literal = ""
-    literal += text[position:]
-    if literal or not parts:
-        parts.append(literal)
-    return tuple(parts)
-
-
-def _read(text: str, start: int) -> tuple[Reference, int]:
-    match = _REFERENCE.match(text, start, start + MAX_REFERENCE_CHARS)
-    if match is None:
-        end = text.find("}", start)
-        if end == -1:
-            raise BadReference(f"{_short(text[start:])!r} is not closed: write $${{ for a literal ${{")
-        shown = text[start : end + 1]
-        if len(shown) > MAX_REFERENCE_CHARS:
-            raise BadReference(f"{_short(shown)!r} is longer than {MAX_REFERENCE_CHARS} characters")
-        raise BadReference(
-            f'{_short(shown)!r} is not a reference: write ${{input.name}}, ${{steps.id.name[0]["key"]}}, '
-            "${item} or ${mapIndex}, and $${ for a literal ${"
-        )
-    return _reference(match.group(), match.group(1), match.group(2)), match.end()
-
-
-def _reference(text: str, root: str, rest: str) -> Reference:
-    path = [_segment(each) for each in _SEGMENTS.findall(rest)]
-    if root not in ROOTS:
-        raise BadReference(f"{_short(text)!r} starts with {root!r}: use one of {', '.join(ROOTS)}")
-    if root == "mapIndex" and path:
-        raise BadReference(f"{_short(text)!r}: mapIndex is a number and has no parts")
-    if root != "steps":
-        return Reference(text, root, None, tuple(path))
-    if not path or not isinstance(path[0], str):
-        raise BadReference(f"{_short(text)!r} names no step: write ${{steps.<step id>}}")
-    return Reference(text, root, path[0], tuple(path[1:]))
-
-
-def _segment(text: str) -> str | int:
-    if text.startswith("."):
-        return text[1:]
-    if text.startswith('["'):
-        try:
-            return str(json.loads(text[1:-1]))
-        except ValueError:
-            raise BadReference(f"{_short(text)!r} is not a JSON string in brackets") from None
-    return int(text[1:-1])
-
-
 def resolve(
     value: Any, *, input: Any, steps: Mapping[str, Any], item: Any = None, map_index: int | None = None
 ) -> Any:
@@ -223,7 +147,7 @@ def _resolve_text(text: str, roots: Mapping[str, Any], steps: Mapping[str, Any])
         length += len(written[-1])
         if length > MAX_TEXT_CHARS:
             raise InvalidReference(
-                f"the text {_short(text)!r} becomes longer than {MAX_TEXT_CHARS} characters",
+                f"the text {short(text)!r} becomes longer than {MAX_TEXT_CHARS} characters",
                 hint="hand the values to the task as parameters of their own",
             )
     return "".join(written)
@@ -266,44 +190,3 @@ def _keys(value: Mapping[str, Any]) -> str:
 
 def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def json_type(value: Any) -> str:
-    """What JSON calls the type of a value, with its article."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a text"
-        case list() | tuple():
-            return "a list"
-        case Mapping():
-            return "an object"
-        case _:
-            return f"a {type(value).__name__}"
-
-
-def show_path(root: str, path: Sequence[str | int]) -> str:
-    """The text of the reference that starts at `root` and follows `path`."""
-    shown = [root]
-    for segment in path:
-        if isinstance(segment, int):
-            shown.append(f"[{segment}]")
-        elif _PLAIN_NAME.match(segment):
-            shown.append(f".{segment}")
-        else:
-            shown.append(f"[{json.dumps(segment)}]")
-    return "${" + "".join(shown) + "}"
-
-
-def escape(text: str) -> str:
-    """The text with every `${` made literal."""
-    return text.replace("${", "$${")
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,0 +1,1 @@
+../../pipeweave/reference_syntax.py
