@@ -58,14 +58,17 @@ def measure(chosen: list[Benchmark], sizes: Sizes) -> dict[str, Figures]:
     try:
         began = time.monotonic()
         with rig(folder) as up:
-            warm_up(up.systems)
+            warm_up(up.systems, sizes)
             print(
                 f"up and warm after {time.monotonic() - began:.0f} s; medians of {sizes.rounds}", flush=True
             )
             for each in chosen:
                 began = time.monotonic()
                 figures[each.name] = each.measure(up.systems)
-                print(f"{each.name}: {time.monotonic() - began:.0f} s", flush=True)
+                shown = ", ".join(f"{k} {v:.2f}" for k, v in figures[each.name].values.items())
+                for system in up.systems:
+                    system.verify()
+                print(f"{each.name}: {shown} ({time.monotonic() - began:.0f} s)", flush=True)
     except BenchmarkFailed as error:
         kept = shutil.copytree(folder / "logs", parent / "failed-logs", dirs_exist_ok=True)
         raise BenchmarkFailed(f"{error} (logs: {kept})") from error

@@ -49,15 +49,15 @@ def benchmarks(sizes: Sizes) -> list[Benchmark]:
     ]
 
 
-def warm_up(systems: Sequence[System]) -> None:
-    """Let every process load, connect and compile once. The chains also wait for the workers to be there."""
+def warm_up(systems: Sequence[System], sizes: Sizes) -> None:
+    """Let every process load, connect and compile. The first chain also waits for the worker to be there."""
     for each in systems:
         for _ in range(3):
-            each.chain(10)
-        each.fan(100)
-        each.mapped(100)
-        each.diamonds(20, 4)
-        each.singles(5)
+            each.chain(sizes.chain)
+        each.fan(min(sizes.fan, 100))
+        each.mapped(min(sizes.mapped, 100))
+        each.diamonds(min(sizes.diamonds, 50), sizes.clients)
+        each.singles(min(sizes.singles, 5))
 
 
 def _chain(systems: Sequence[System], sizes: Sizes) -> Figures:

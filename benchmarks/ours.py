@@ -27,6 +27,8 @@ SELECT count(*) FILTER (WHERE status = 'completed'), min(status) FILTER (WHERE f
        AND status <> 'completed') FROM runs WHERE id = ANY(%s::uuid[])
 """
 
+_COUNT = "SELECT count(*), count(*) FILTER (WHERE status <> 'completed' OR attempt <> 1) FROM task_runs"
+
 
 class Ours:
     """A system that is up.
@@ -45,26 +47,32 @@ class Ours:
         self._looking = psycopg2.connect(database_url)
         self._looking.autocommit = True
         self._stored: set[str] = set()
+        self._expected = 0
 
     def close(self) -> None:
         """Close the connection that looks."""
         self._looking.close()
 
     def chain(self, length: int) -> None:
+        self._expected += length
         self._run(f"chain-{length}", shapes.chain(length), SHORT_S)
 
     def fan(self, width: int) -> None:
+        self._expected += width + 2
         self._run(f"fan-{width}", shapes.fan(width), LONG_S)
 
     def mapped(self, count: int) -> None:
+        self._expected += count + 3
         self._run("mapped", shapes.mapped(), LONG_S, {"count": count})
 
     def diamonds(self, count: int, clients: int) -> None:
+        self._expected += 4 * count
         path = self._path("diamond", shapes.diamond())
         answers = self._door.send_all(path, [{}] * count, clients)
         self._wait([each["pipelineRunId"] for each in answers], LONG_S)
 
     def singles(self, count: int) -> list[tuple[float, float]]:
+        self._expected += count
         path = self._path("single", shapes.chain(1))
         seen = []
         with self._door.connect() as connection:
@@ -75,6 +83,15 @@ class Ours:
                 self._wait([answer["pipelineRunId"]], SHORT_S)
                 seen.append((answered, time.perf_counter() - began))
         return seen
+
+    def verify(self) -> None:
+        """Every step and item that was asked for has its row, completed at its first attempt."""
+        with self._looking.cursor() as cursor:
+            cursor.execute(_COUNT)
+            row = cursor.fetchone()
+        assert row is not None
+        if row != (self._expected, 0):
+            raise BenchmarkFailed(f"{self._expected} task runs were asked for, rows and open ones: {row}")
 
     def store(self, name: str, document: shapes.Document) -> None:
         """Store a pipeline, once."""

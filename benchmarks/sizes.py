@@ -13,7 +13,8 @@ class Sizes:
         chain: steps in the chain.
         fan: width of 1 → n → 1.
         mapped: items of the map.
-        mapped_written: items of the chord as users write it, measured once: 10,000 take it two minutes.
+        mapped_written: items of the chord as users write it, measured once: 10,000 take it two minutes, and
+            more per item than fewer do.
         diamonds: runs of four steps, sent by `clients` threads.
         singles: runs of one step, one after the other.
         idle_s: seconds to look at idle processes.
@@ -23,7 +24,7 @@ class Sizes:
     chain: int = 50
     fan: int = 1_000
     mapped: int = 10_000
-    mapped_written: int = 10_000
+    mapped_written: int = 4_000
     diamonds: int = 200
     clients: int = 8
     singles: int = 30
@@ -32,7 +33,7 @@ class Sizes:
 
 
 FULL = Sizes()
-QUICK = Sizes(mapped_written=2_000, idle_s=5, rounds=2)
+QUICK = Sizes(mapped_written=1_000, idle_s=5, rounds=2)
 SMOKE = Sizes(
     chain=3, fan=8, mapped=20, mapped_written=20, diamonds=4, clients=2, singles=2, idle_s=0.5, rounds=1
 )

@@ -36,6 +36,9 @@ class System(Protocol):
     def diamonds(self, count: int, clients: int) -> None:
         """Start `count` diamonds by HTTP from `clients` threads."""
 
+    def verify(self) -> None:
+        """Raise unless everything that was started is known to be done, each step once."""
+
     def singles(self, count: int) -> list[tuple[float, float]]:
         """Start one step by HTTP, wait until it is done, and again: seconds to the answer, and in all."""
 

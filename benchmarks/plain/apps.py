@@ -32,21 +32,22 @@ def make_app(variant: Variant, broker_url: str | None = None, backend_url: str |
 
 
 def _define(app: Celery) -> None:
-    @app.task(name="noop")
+    # Not shared: a client has both apps in one process, and each must keep its own options.
+    @app.task(name="noop", shared=False)
     def noop() -> None:
         """Do nothing."""
 
-    @app.task(name="same")
+    @app.task(name="same", shared=False)
     def same(number: int) -> int:
         """Give an item back."""
         return number
 
-    @app.task(name="collect")
+    @app.task(name="collect", shared=False)
     def collect(rows: list[int]) -> int:
         """Take every item's output; say how many there were."""
         return len(rows)
 
-    @app.task(name="done")
+    @app.task(name="done", shared=False)
     def done(*_: object, key: str) -> None:
         """Tell whoever blocks on this list: the last step of a canvas whose results nobody looks at."""
         # Celery's own types do not know the client of its Redis backend.

@@ -67,6 +67,12 @@ class Plain(ABC):
                 seen.append((answered, time.perf_counter() - began))
         return seen
 
+    def verify(self) -> None:
+        """Celery keeps no rows to count, but its queue must be empty."""
+        client: Any = self.app.backend.client  # type: ignore[attr-defined]
+        if left := client.llen("celery"):
+            raise BenchmarkFailed(f"{self.name}: {left} messages are left in the queue")
+
     def close(self) -> None:
         """Close the client's connections."""
         self.app.close()
@@ -98,6 +104,13 @@ class Written(Plain):
             result = self._started.pop(each, None) or AsyncResult(each, app=self.app)
             result.get(timeout=DEADLINE_S)
 
+    def close(self) -> None:
+        # Results unsubscribe when they are collected, which may be after Valkey is gone: it would be tried anew
+        # for 20 s.
+        backend: Any = self.app.backend
+        backend.result_consumer.subscribed_to.clear()
+        super().close()
+
 
 class Tuned(Plain):
     """Late acknowledgement, prefetch 1, nobody subscribed to results."""
@@ -107,7 +120,7 @@ class Tuned(Plain):
 
     def __init__(self, url: str, door: Door, processes: Mapping[str, int]) -> None:
         super().__init__(make_app("tuned", url, f"{SCHEME}+{url}"), door, processes)
-        self._told = redis.Redis.from_url(url)
+        self._told = redis.Redis.from_url(url, socket_timeout=DEADLINE_S + 10)
 
     def wait(self, result_ids: Sequence[str], key: str) -> None:
         for _ in result_ids:

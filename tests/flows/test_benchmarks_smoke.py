@@ -1,0 +1,60 @@
+"""The benchmarks run: tiny sizes, real processes, no figure looked at."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeweave.settings import environment
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 90
+SYSTEMS = {"ours", "celery", "celery_tuned"}
+
+
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
+    """The document that a try in tiny sizes writes."""
+    file = tmp_path_factory.mktemp("benchmarks") / "figures.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--smoke", "--out", str(file)],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, dict[str, object]] = json.loads(file.read_text())
+    return found
+
+
+def test_every_benchmark_has_a_figure_of_ours_and_of_both_baselines(
+    figures: dict[str, dict[str, object]],
+) -> None:
+    assert list(figures) == ["chain_3", "fan_8", "map_20", "diamonds_4", "single_run", "idle"]
+    for name, entry in figures.items():
+        assert {"unit", "ratio", "ratio_tuned", *SYSTEMS} <= entry.keys(), name
+
+
+def test_ratios_are_ours_over_theirs(figures: dict[str, dict[str, float]]) -> None:
+    entry = figures["fan_8"]
+    assert entry["ratio"] == pytest.approx(entry["ours"] / entry["celery"], rel=0.02)
+    assert entry["ratio_tuned"] == pytest.approx(entry["ours"] / entry["celery_tuned"], rel=0.02)
+
+
+def test_a_benchmark_that_does_not_exist_is_refused_with_the_names_of_those_that_do() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--only", "chian"],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 2
+    assert "chain_50" in done.stderr
