@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pipeweave.errors import FieldError, InputValidationFailed
-from pipeweave.orchestrator import registry
-from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.schema import validate_input
 from pipeweave.spec import PipelineSpec
 
@@ -16,15 +16,15 @@ MAX_SHOWN = 100
 Faults = dict[str, list[FieldError]]
 
 
-def entry_faults(tx: Transaction, tenant: str, spec: PipelineSpec, value: Any) -> Faults:
+def entry_faults(spec: PipelineSpec, tasks: Mapping[str, TaskRow], value: Any) -> Faults:
     """Entry task -> what its input schema finds wrong with a run's input, for steps without `params`."""
     entries = {
         step.task for step in spec.steps if not step.needs and step.params is None and step.map is None
     }
     faults: Faults = {}
     given = spec.input_with_defaults(value)
-    for task_id, row in sorted(registry.tasks(tx, tenant, entries).items()):
-        found = [] if row.input_schema is None else validate_input(row.input_schema, given)
+    for task_id in sorted(entries & tasks.keys()):
+        found = validate_input(tasks[task_id].input_schema, given)
         if found:
             faults[task_id] = found[:MAX_SHOWN]
     return faults

@@ -6,8 +6,8 @@ disagree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.deployment import Deployment
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +47,22 @@ class Call:
     deployment: Deployment
     tenant: str
 
-    def transaction(self) -> AbstractContextManager[Transaction]:
-        """For verbs."""
-        return self.deployment.database.transaction()
+    def change(self, verb: Callable[[Transaction], Result]) -> Result:
+        """Do a verb in a transaction; again, when PostgreSQL broke a deadlock at its cost."""
+        return self.deployment.database.run(verb)
 
-    @contextmanager
-    def accepting(self) -> Iterator[Transaction]:
-        """For verbs that bring new work.
+    def accept(self, verb: Callable[[Transaction], Result]) -> Result:
+        """Do a verb that brings new work.
 
         Raises:
             Unavailable: nothing new is accepted during maintenance.
         """
-        with self.transaction() as tx:
+
+        def guarded(tx: Transaction) -> Result:
             maintenance.require_running(tx)
-            yield tx
+            return verb(tx)
+
+        return self.change(guarded)
 
     def reading(self) -> AbstractContextManager[Transaction]:
         """For lists and pages: a pool of its own and a statement timeout."""

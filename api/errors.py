@@ -54,6 +54,10 @@ def register(app: Flask) -> None:
 
 
 def _known(error: PipeWeaveError) -> Response:
+    if isinstance(error, Unavailable) and error.__cause__ is not None:
+        # The reason names hosts and ports: for the log, not for whoever asks, who may not even have a token.
+        log.error("api.unavailable %s", error.detail)
+        return problem(Unavailable(hint="try again; the log of the API says more"))
     if error.status < 500 or isinstance(error, Unavailable):
         return problem(error)
     return _unexpected(error)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import orjson
 from sqlalchemy import Connection, CursorResult, Engine, create_engine, event, text
 from sqlalchemy.exc import DisconnectionError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from pipeweave.errors import Deadlocked, Unavailable
@@ -178,6 +179,8 @@ class Database:
 def _reachable() -> Iterator[None]:
     try:
         yield
+    except PoolTimeout as error:
+        raise Unavailable("every database connection is in use", hint="raise DB_POOL_MAX") from error
     except (OperationalError, InterfaceError) as error:
         if getattr(error.orig, "pgcode", None) in _START_OVER:
             raise Deadlocked("two transactions waited for each other") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -21,6 +21,7 @@ from pipeweave.orchestrator.states import TaskStatus
 from pipeweave.orchestrator.task_runs import TaskRun
 from pipeweave.orchestrator.values import Kept
 from pipeweave.rules import FAILURE_MODES
+from pipeweave.spec import PipelineSpec
 
 # What PostgreSQL's integer holds; lower runs first.
 MIN_PRIORITY, MAX_PRIORITY = -1_000_000, 1_000_000
@@ -54,8 +55,14 @@ class CreatedRun:
     created: bool
 
 
-def trigger(tx: Transaction, tenant: str, wish: Trigger) -> CreatedRun:
+Check = Callable[[PipelineSpec, Mapping[str, TaskRow]], None]
+
+
+def trigger(tx: Transaction, tenant: str, wish: Trigger, *, check: Check | None = None) -> CreatedRun:
     """Write a run of the pipeline's latest version with its task runs, and send its entry steps.
+
+    Args:
+        check: called with the version's spec and its tasks before anything is written; may raise.
 
     Raises:
         NotFound: the tenant has no such pipeline.
@@ -66,6 +73,8 @@ def trigger(tx: Transaction, tenant: str, wish: Trigger) -> CreatedRun:
     mode = _failure_mode(wish.failure_mode or stored.spec.failure_mode)
     plan = run_header.plan_of(tenant, stored.version, stored.spec)
     tasks = runnable_tasks(tx, tenant, {each.step.task for each in plan.steps})
+    if check is not None:
+        check(stored.spec, tasks)
     kept = tx.values.keep(stored.spec.input_with_defaults(wish.input))
     run_id = ids.new_id()
     entries = [plan[each].step.task for each in plan.entries]

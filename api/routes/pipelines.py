@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pipeweave import ids
@@ -20,10 +22,10 @@ from pipeweave.api.schemas import DryRunRequest, PipelineDocument, TriggerReques
 from pipeweave.document import parse_spec
 from pipeweave.errors import Conflict, InvalidSpec, NotFound
 from pipeweave.graph import dry_run as plan_of
-from pipeweave.ids import check_name
 from pipeweave.orchestrator import pipelines, queries, registry, runs
 from pipeweave.orchestrator.access import READ, WRITE
 from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.spec import PipelineSpec
 
 routes = Routes("pipelines")
@@ -78,8 +80,7 @@ def put_pipeline(call: Call, id: str, body: PipelineDocument) -> Answer:
     mistake in the graph.
     """
     spec = parse_spec(body.root, id=id)
-    with call.transaction() as tx:
-        stored = pipelines.store(tx, call.tenant, spec, source="api")
+    stored = call.change(lambda tx: pipelines.store(tx, call.tenant, spec, source="api"))
     shown = {
         "pipelineId": stored.pipeline_id,
         "version": stored.version,
@@ -124,12 +125,20 @@ def trigger(call: Call, id: str, body: TriggerRequest) -> dict[str, Any]:
     The input is checked against the input schema of every entry task. With `validationMode` strict a mismatch
     is refused, with warn (default) it is told in `validationWarnings`, with none it is not looked at.
     """
-    with call.accepting() as tx:
-        faults = _input_faults(tx, call.tenant, id, body)
+    wish = runs.Trigger(id, body.input, body.failure_mode, body.priority, body.metadata, body.run_token)
+    faults: checks.Faults = {}
+    is_unchecked = body.validation_mode == "none"
+
+    def check(spec: PipelineSpec, tasks: Mapping[str, TaskRow]) -> None:
+        faults.update(checks.entry_faults(spec, tasks, body.input))
         if body.validation_mode == "strict":
             checks.refuse(faults)
-        wish = runs.Trigger(id, body.input, body.failure_mode, body.priority, body.metadata, body.run_token)
-        run = runs.trigger(tx, call.tenant, wish)
+
+    def verb(tx: Transaction) -> runs.CreatedRun:
+        with _hinting(tx, call.tenant, id):
+            return runs.trigger(tx, call.tenant, wish, check=None if is_unchecked else check)
+
+    run = call.accept(verb)
     answer = {
         "pipelineRunId": ids.show(ids.RUN, run.id),
         "pipelineVersion": run.version,
@@ -162,7 +171,8 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
     """
     with call.reading() as tx:
         if body.spec is None:
-            spec = _stored(tx, call.tenant, id)
+            with _hinting(tx, call.tenant, id):
+                spec = pipelines.get(tx, call.tenant, id).spec
         else:
             try:
                 spec = parse_spec(body.spec, id=id)
@@ -172,25 +182,17 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
         known = {name: row for name, row in tasks.items() if row.orphaned_at is None}
         answer = plan_of(spec, known).to_json()
         if "input" in body.model_fields_set:
-            answer["validationErrors"] = checks.shown(checks.entry_faults(tx, call.tenant, spec, body.input))
+            answer["validationErrors"] = checks.shown(checks.entry_faults(spec, tasks, body.input))
         return answer
 
 
-def _input_faults(tx: Transaction, tenant: str, pipeline_id: str, body: TriggerRequest) -> checks.Faults:
-    spec = _stored(tx, tenant, pipeline_id)
-    return {} if body.validation_mode == "none" else checks.entry_faults(tx, tenant, spec, body.input)
-
-
-def _stored(tx: Transaction, tenant: str, pipeline_id: str) -> PipelineSpec:
-    """The newest version's spec.
-
-    Raises:
-        NotFound: no such pipeline; where a task has that id, the hint says so.
-    """
+@contextmanager
+def _hinting(tx: Transaction, tenant: str, pipeline_id: str) -> Iterator[None]:
+    """Where there is no pipeline of that id but a task, the error says what to do with it."""
     try:
-        return pipelines.get(tx, tenant, pipeline_id).spec
+        yield
     except NotFound:
-        if not registry.tasks(tx, tenant, [check_name(pipeline_id, "pipeline")]):
+        if not registry.tasks(tx, tenant, [pipeline_id]):
             raise
         raise NotFound(
             f"there is no pipeline {pipeline_id!r}, but a task of that id",

@@ -81,8 +81,7 @@ def list_events(call: Call, id: str, query: EventsQuery) -> dict[str, Any]:
 def cancel(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
     """End an open run now. What waits is never started; what attempts still report changes nothing."""
     run_id = ids.read(ids.RUN, id)
-    with call.transaction() as tx:
-        runs.cancel(tx, call.tenant, run_id, reason=body.reason)
+    call.change(lambda tx: runs.cancel(tx, call.tenant, run_id, reason=body.reason))
     return get_run(call, id)
 
 

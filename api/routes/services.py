@@ -78,8 +78,7 @@ def register(call: Call, body: RegisterRequest) -> dict[str, Any]:
         base_url=body.base_url,
         tasks=[_task(each) for each in body.tasks],
     )
-    with call.transaction() as tx:
-        return registry.register(tx, call.tenant, registration).to_json()
+    return call.change(lambda tx: registry.register(tx, call.tenant, registration)).to_json()
 
 
 @routes.add(

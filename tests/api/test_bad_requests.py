@@ -243,3 +243,4 @@ def test_without_postgresql_the_api_says_so(deployment: Deployment, broker_url: 
     problem(answer, 503, "UNAVAILABLE")
     assert answer.headers["Retry-After"]
     assert b"hunter2" not in health.data + answer.data
+    assert b"127.0.0.1" not in health.data + answer.data
