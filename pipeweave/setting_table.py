@@ -152,16 +152,6 @@ TABLE: tuple[Setting, ...] = (
     ),
 )
 
-# DATABASE_URL in parts, as many hosting platforms give it.
-DATABASE_PARTS: dict[str, tuple[str, ...]] = {
-    "host": ("DB_HOST",),
-    "port": ("DB_PORT",),
-    "name": ("DB_NAME", "DB_DATABASE"),
-    "user": ("DB_USER", "DB_USERNAME"),
-    "password": ("DB_PASS", "DB_PASSWORD"),
-    "ssl": ("DB_SSL",),
-}
-
 # Names of older documents that never did anything, with what to use instead.
 INEFFECTIVE: dict[str, str] = {
     "STORAGE_PROVIDER": "STORAGE_BACKENDS",

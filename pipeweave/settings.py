@@ -13,18 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from difflib import SequenceMatcher, get_close_matches
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
 
 from pipeweave.errors import FieldError, InvalidSetting
-from pipeweave.setting_table import (
-    DATABASE_PARTS,
-    INEFFECTIVE,
-    OLD_STORAGE_PREFIXES,
-    PREFIX,
-    RESERVED_PREFIXES,
-    TABLE,
-)
-from pipeweave.setting_values import Unreadable, database_url, flag, whole
+from pipeweave.setting_database import DATABASE_PARTS, NEEDED, parts_of, read_part, url_of
+from pipeweave.setting_table import INEFFECTIVE, OLD_STORAGE_PREFIXES, PREFIX, RESERVED_PREFIXES, TABLE
+from pipeweave.setting_values import Unreadable
 
 # A short name such as DATABASE_URI may well be another program's; a long one, a slip away from ours, is not.
 _DISTINCTIVE_LENGTH = 13
@@ -154,54 +147,24 @@ def _add_database_parts(env: Mapping[str, str], given: dict[str, _Given], errors
     picked = {
         part: name for part, names in DATABASE_PARTS.items() if (name := _pick(env, _prefixed(names), errors))
     }
-    if not picked:
-        return
+    parts = {}
+    for part, name in picked.items():
+        try:
+            parts[part] = read_part(part, env[name])
+        except Unreadable as error:
+            errors.append(FieldError(name, str(error), "invalid"))
     if "database_url" in given:
-        stated = _parts_of(given["database_url"].value)
-        for part, name in picked.items():
-            if env[name].strip() != stated.get(part, ""):
-                errors.append(
-                    FieldError(name, "has no effect next to DATABASE_URL; keep one of them", "conflict")
-                )
-        return
-    missing = [DATABASE_PARTS[part][0] for part in ("host", "name", "user") if part not in picked]
-    errors.extend(
-        FieldError(name, f"is needed next to {min(picked.values())}", "required") for name in missing
-    )
-    built = (
-        None if missing else _built_url({part: env[name].strip() for part, name in picked.items()}, errors)
-    )
-    if built:
-        given["database_url"] = _Given(built, ", ".join(picked.values()))
-
-
-def _built_url(parts: Mapping[str, str], errors: list[FieldError]) -> str | None:
-    try:
-        port = whole(1, 65535)(parts.get("port", "5432"))
-    except Unreadable as error:
-        errors.append(FieldError("DB_PORT", str(error), "invalid"))
-        return None
-    try:
-        ssl = "?sslmode=require" if flag(parts.get("ssl", "false")) else ""
-    except Unreadable as error:
-        errors.append(FieldError("DB_SSL", str(error), "invalid"))
-        return None
-    password = ":" + quote(parts["password"], safe="") if "password" in parts else ""
-    account = quote(parts["user"], safe="") + password
-    host = f"[{parts['host']}]" if ":" in parts["host"] else parts["host"]
-    return database_url(f"postgresql://{account}@{host}:{port}/{quote(parts['name'], safe='')}{ssl}")
-
-
-def _parts_of(url: str) -> dict[str, str]:
-    parts = urlsplit(url)
-    return {
-        "host": parts.hostname or "",
-        "port": str(parts.port or 5432),
-        "name": unquote(parts.path.lstrip("/")),
-        "user": unquote(parts.username or ""),
-        "password": unquote(parts.password or ""),
-        "ssl": "true" if "sslmode=require" in parts.query else "false",
-    }
+        stated = parts_of(given["database_url"].value)
+        contrary = [picked[part] for part, value in parts.items() if value != stated[part]]
+        message = "has no effect next to DATABASE_URL; keep one of them"
+        errors.extend(FieldError(name, message, "conflict") for name in contrary)
+    elif picked:
+        missing = [DATABASE_PARTS[part][0] for part in NEEDED if part not in picked]
+        errors.extend(
+            FieldError(name, f"is needed next to {min(picked.values())}", "required") for name in missing
+        )
+        if not missing and len(parts) == len(picked):
+            given["database_url"] = _Given(url_of(parts), ", ".join(picked.values()))
 
 
 def _prefixed(names: tuple[str, ...]) -> tuple[str, ...]:

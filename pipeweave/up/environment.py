@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeweave.setting_table import DATABASE_PARTS, PREFIX, TABLE
+from pipeweave.setting_database import DATABASE_PARTS
+from pipeweave.setting_table import PREFIX, TABLE
 from pipeweave.settings import environment
 
 # What programs and Python need to find their way; nothing here is secret.

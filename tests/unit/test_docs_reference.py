@@ -12,7 +12,8 @@ from pipeweave import limits
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.context import Context
 from pipeweave.errors import PipeWeaveError
-from pipeweave.setting_table import DATABASE_PARTS, TABLE
+from pipeweave.setting_database import DATABASE_PARTS
+from pipeweave.setting_table import TABLE
 from pipeweave.settings import Settings
 from pipeweave.task_spec import TaskSpec
 

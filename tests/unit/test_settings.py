@@ -166,6 +166,24 @@ def test_database_parts_next_to_a_url_that_says_otherwise_are_refused() -> None:
     assert refused({**url, "DB_HOST": "other"})["DB_HOST"].code == "conflict"
 
 
+@pytest.mark.parametrize(
+    ("name", "text"), [("DB_HOST", "db:5432"), ("DB_HOST", "a/b"), ("DB_PORT", "x"), ("DB_SSL", "maybe")]
+)
+def test_a_database_part_that_cannot_be_read_is_refused_by_name(name: str, text: str) -> None:
+    parts = {"DB_HOST": "db", "DB_NAME": "pw", "DB_USER": "me"}
+    assert set(refused({**parts, name: text})) == {name}
+
+
+def test_an_address_of_ipv6_is_a_host_too() -> None:
+    parts = {"DB_HOST": "::1", "DB_NAME": "pw", "DB_USER": "me"}
+    assert load(parts).database_url == "postgresql://me@[::1]:5432/pw"
+
+
+def test_any_mode_of_tls_agrees_with_a_part_that_asks_for_it() -> None:
+    url = "postgresql://me@db/pw?sslmode=verify-full"
+    assert load({"DATABASE_URL": url, "DB_SSL": "yes"}).database_url == url
+
+
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg2"])
 def test_every_spelling_of_a_postgresql_url_becomes_one(scheme: str) -> None:
     assert load({"DATABASE_URL": f"{scheme}://u@h/d"}).database_url == "postgresql://u@h/d"

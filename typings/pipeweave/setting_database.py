@@ -1,0 +1,1 @@
+../../pipeweave/setting_database.py
