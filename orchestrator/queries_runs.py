@@ -6,6 +6,7 @@ partitions are read.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -122,11 +123,17 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> Docume
         "input": tx.values.load(row.input, row.input_path) if load else row.input,
         "inputRef": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
         "inputsHash": row.inputs_hash,
-        "counts": {each.status: each.number for each in tx.execute(_COUNTS, {"id": id})},
+        "counts": _counts(tx, id, shown),
         "taskRuns": shown["items"],
         "taskRunsCursor": shown["nextCursor"],
         **queries_outputs.of_run(tx, tenant, row, load=load),
     }
+
+
+def _counts(tx: Transaction, id: UUID, shown: Document) -> dict[str, int]:
+    if shown["nextCursor"] is None:
+        return dict(sorted(Counter(each["status"] for each in shown["items"]).items()))
+    return {each.status: each.number for each in tx.execute(_COUNTS, {"id": id})}
 
 
 def no_run(id: UUID) -> NotFound:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 from uuid import UUID
 
@@ -31,12 +32,41 @@ def run_steps(tx: Transaction, id: UUID, run: Document) -> list[Document]:
     Args:
         run: the run's document, from `queries_runs.run`, which has checked whose it is.
     """
+    if run["taskRunsCursor"] is None:
+        return _of_shown(run["taskRuns"])
     last = ids.task_run_id(id, MAX_STEPS)
     rows = tx.execute(_STEPS, {"id": id, "last": last}).all()
     items: dict[int, Any] = {}
     if run["taskRunCount"] > len(rows):
         items = {each.map_parent: each for each in tx.execute(_ITEMS, {"id": id})}
     return [_step(row, items.get(ids.ordinal_of(row.id))) for row in rows]
+
+
+def _of_shown(task_runs: list[Document]) -> list[Document]:
+    """The steps of a run all of whose task runs are shown: nothing more needs to be read."""
+    items = [each for each in task_runs if each["kind"] == "item"]
+    done = Counter(each["stepId"] for each in items if each["finishedAt"] is not None)
+    failed = Counter(each["stepId"] for each in items if each["status"] in _FAILED)
+    steps = []
+    for each in task_runs:
+        if each["kind"] == "item":
+            continue
+        of_map = each["kind"] == "map"
+        steps.append(
+            {
+                "id": each["stepId"],
+                "taskRunId": each["id"],
+                **{name: each[name] for name in _SHARED},
+                "done": done[each["stepId"]] if of_map else int(each["status"] in FINAL_TASK),
+                "total": each["mapCount"] or 0 if of_map else 1,
+                "failed": failed[each["stepId"]] if of_map else int(each["status"] in _FAILED),
+            }
+        )
+    return steps
+
+
+_FAILED = frozenset({"failed", "timeout"})
+_SHARED = ("taskId", "kind", "status", "errorCode", "startedAt", "finishedAt", "durationMs")
 
 
 def _step(row: Any, items: Any) -> Document:

@@ -9,7 +9,7 @@ from registered import a_pipeline, a_task, end, register
 
 from pipeweave import ids
 from pipeweave.document import parse_spec
-from pipeweave.orchestrator import pipelines, queries, queue, runs
+from pipeweave.orchestrator import pipelines, queries, queries_runs, queue, runs
 from pipeweave.orchestrator.database import Transaction, to_json
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.runs import Trigger
@@ -62,6 +62,17 @@ def test_a_step_that_is_a_map_counts_its_items(tx: Transaction, mapped: UUID) ->
         ("list", "completed", 1, 1, 0),
         ("each", "waiting", 3, 3, 1),
     ]
+
+
+def test_steps_and_counts_are_the_same_when_not_every_task_run_is_shown(
+    tx: Transaction, mapped: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = queries.run(tx, TENANT, mapped)
+    monkeypatch.setattr(queries_runs, "TASK_RUNS_SHOWN", 2)
+    part = queries.run(tx, TENANT, mapped)
+    assert (len(whole["taskRuns"]), len(part["taskRuns"])) == (5, 2)
+    assert part["counts"] == whole["counts"]
+    assert queries.run_steps(tx, mapped, part) == queries.run_steps(tx, mapped, whole)
 
 
 def test_a_step_counts_as_one(tx: Transaction, run_id: UUID) -> None:
