@@ -14,7 +14,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -24,8 +25,11 @@ from services import new_database, wait_until
 from pipeweave import ids
 from pipeweave.document import parse_spec
 from pipeweave.orchestrator import pipelines, queue, runs, tick
+from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.outbox import Outgoing
 from pipeweave.orchestrator.queue import Queued, QueueRequest
+from pipeweave.orchestrator.registry import queue_name
 from pipeweave.orchestrator.runs import CreatedRun, Trigger
 from pipeweave.orchestrator.states import FINAL_RUN, FINAL_TASK
 from pipeweave.settings import Settings
@@ -163,9 +167,46 @@ class Stage:
         """Cancel a run."""
         self.deployment.database.run(lambda tx: runs.cancel(tx, self.settings.tenant, run_id, reason=reason))
 
-    def tick(self) -> tick.Ticked:
-        """Run one tick here, as beat would."""
-        return tick.run_once(self.deployment)
+    def tick(self, ahead: timedelta = timedelta()) -> tick.Ticked:
+        """Run one tick here, as beat would, this far in the future: what is fresh now is late then."""
+        later = Database(
+            self.deployment.database.url,
+            pool_size=0,
+            values=self.deployment.values,
+            sender=self.deployment.canvas.publish,
+            now=lambda: datetime.now(UTC) + ahead,
+        )
+        return tick.run_once(replace(self.deployment, database=later))
+
+    def trigger_unsent(self, pipeline_id: str, input: Any = None) -> UUID:
+        """Trigger a run as a process does that dies between the commit and its messages."""
+        database = Database(self.deployment.database.url, pool_size=0, values=self.deployment.values)
+        with database.transaction() as tx:
+            return runs.trigger(tx, self.settings.tenant, Trigger(pipeline_id, input)).id
+
+    def wipe_broker(self) -> None:
+        """Lose everything the broker holds."""
+        self.deployment.canvas.app.backend.client.flushall()
+
+    def forget_chords(self, run_id: UUID) -> int:
+        """Lose the counters of a run's chords, but no message; how many keys there were."""
+        client = self.deployment.canvas.app.backend.client
+        keys = list(client.scan_iter(f"*{run_id.hex}*"))
+        return int(client.delete(*keys)) if keys else 0
+
+    def send(self, *outgoing: Outgoing) -> None:
+        """Publish messages that nobody asked for."""
+        self.deployment.canvas.publish(outgoing)
+
+    def queue(self, service: str = "python") -> str:
+        return queue_name(self.settings.tenant, service)
+
+    def settle(self) -> None:
+        """Wait until every message sent so far was consumed and what it led to is done."""
+        self.until(lambda: self.deployment.canvas.depth(self.queue()) == 0, "messages are left")
+        self.store({"id": "settle", "steps": [{"id": "only", "task": "noop"}]})
+        for run_id in [self.trigger("settle") for _ in range(6)]:
+            self.finished(run_id)
 
     def finished(self, run_id: UUID, deadline_s: float = RUN_DEADLINE_S) -> Any:
         """Wait until a run is final; its row."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from stage import Stage, new_stage
@@ -29,3 +30,11 @@ def stage(empty_stage: Stage) -> Stage:
     """A stage with one worker of two children that has loaded `apps/steps.py`."""
     empty_stage.start_worker("steps.py", concurrency=2)
     return empty_stage
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Path]:
+    """A file whose making lets held steps end; at the latest when the test does."""
+    path = tmp_path / "gate"
+    yield path
+    path.touch()

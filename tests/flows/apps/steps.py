@@ -152,6 +152,11 @@ def hold(path: str, ctx: Context) -> str:
     return _hold(path, ctx)
 
 
+@task
+def hold_item(path: str, number: int, ctx: Context) -> str:
+    return _hold(path, ctx)
+
+
 @task(concurrency=1)
 def hold_single(path: str, ctx: Context) -> str:
     return _hold(path, ctx)
