@@ -1,5 +1,4 @@
-"""What a transaction sends once it is durable. Messages carry ids and an attempt number, nothing else.
-"""
+"""What a transaction sends once it is durable. Messages carry ids and an attempt number, nothing else."""
 
 from __future__ import annotations
 
