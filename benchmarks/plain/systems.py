@@ -105,7 +105,7 @@ class Written(Plain):
             result.get(timeout=DEADLINE_S)
 
     def close(self) -> None:
-        # Results unsubscribe when they are collected, which may be after Valkey is gone: it would be tried anew
+        # Results unsubscribe when they are collected, maybe after Valkey is gone, and would try that anew
         # for 20 s.
         backend: Any = self.app.backend
         backend.result_consumer.subscribed_to.clear()
