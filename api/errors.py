@@ -56,7 +56,7 @@ def register(app: Flask) -> None:
 def _known(error: PipeWeaveError) -> Response:
     if isinstance(error, Unavailable) and error.__cause__ is not None:
         # The reason names hosts and ports: for the log, not for whoever asks, who may not even have a token.
-        log.error("api.unavailable %s", error.detail)
+        log.error("api.unavailable", extra={"reason": error.detail})
         return problem(Unavailable(hint="try again; the log of the API says more"))
     if error.status < 500 or isinstance(error, Unavailable):
         return problem(error)
@@ -99,5 +99,5 @@ def _unexpected(error: Exception) -> Response:
     """A number the caller can quote; what happened stands next to it in the log and nowhere else."""
     incident = f"inc_{secrets.token_hex(8)}"
     context: dict[str, Any] = {"incident": incident, "method": request.method, "path": request.path}
-    log.error("api.failed %s", context, exc_info=error)
+    log.error("api.failed", extra=context, exc_info=error)
     return problem(InternalError(f"the log has the details under {incident}", incident=incident))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from gunicorn.workers.gthread import ThreadWorker
 from pipeweave.api import create_app
 from pipeweave.api.errors import PROBLEM_TYPE, InternalError
 from pipeweave.errors import InvalidInput, PipeWeaveError
+from pipeweave.orchestrator import logs
 from pipeweave.settings import Settings
 
 THREADS = 8
@@ -48,6 +50,7 @@ def serve(
         port: port to listen on; the settings' when None.
         processes: server processes, each with THREADS threads and its own connections.
     """
+    logs.configure(settings.log_level)
     _Server(settings, options(settings, host, port, processes)).run()
 
 
@@ -77,7 +80,16 @@ def _bracketed(host: str) -> str:
 
 
 class AccessLog(Logger):
-    """Gunicorn's logger without the tokens that workers carry in their base path (`/w/{tenant}/{token}/`)."""
+    """Gunicorn's lines among ours, without the tokens that workers carry in their base path
+    (`/w/{tenant}/{token}/`).
+    """
+
+    def setup(self, cfg: Config) -> None:
+        super().setup(cfg)
+        for each in (self.error_log, self.access_log):
+            each.handlers.clear()
+            each.propagate = True
+        self.access_log.setLevel(max(logging.INFO, logging.getLogger().level))
 
     def atoms(self, resp: Any, req: Any, environ: Mapping[str, Any], request_time: Any) -> dict[str, Any]:
         atoms: dict[str, Any] = super().atoms(resp, req, environ, request_time)

@@ -10,14 +10,13 @@ from pathlib import Path
 
 from celery.signals import worker_process_init
 
-from pipeweave.orchestrator import pipelines, registry, workers
+from pipeweave.orchestrator import logs, pipelines, registry, workers
 from pipeweave.orchestrator.broker import make_celery
 from pipeweave.orchestrator.canvas import Canvas
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.registration import parse
 from pipeweave.orchestrator.workers import WorkerStart
 from pipeweave.settings import Settings
-from pipeweave.workers import logs
 from pipeweave.workers.alive import Alive
 from pipeweave.workers.calls import Calls
 from pipeweave.workers.loading import Loaded, load

@@ -65,6 +65,8 @@ def test_the_access_log_has_neither_tokens_nor_broken_lines(server: Server) -> N
     wait_until(lambda: "GET /w/default/***/api/tasks%0Aforged" in server.log.read_text())
     assert "GET /api/runs" in server.log.read_text()
     assert "-token" not in server.log.read_text()
+    lines = [orjson.loads(line) for line in server.log.read_text().splitlines()]
+    assert "gunicorn.access" in {line["logger"] for line in lines}
 
 
 @pytest.mark.parametrize(

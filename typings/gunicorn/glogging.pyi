@@ -1,7 +1,13 @@
+import logging
 from collections.abc import Mapping
 from typing import Any
 
+from gunicorn.config import Config
+
 class Logger:
+    error_log: logging.Logger
+    access_log: logging.Logger
+    def setup(self, cfg: Config) -> None: ...
     def atoms(self, resp: Any, req: Any, environ: Mapping[str, Any], request_time: Any) -> dict[str, Any]: ...
     def debug(self, msg: str, *args: Any, **kwargs: Any) -> None: ...
     def info(self, msg: str, *args: Any, **kwargs: Any) -> None: ...

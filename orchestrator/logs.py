@@ -1,4 +1,4 @@
-"""Log lines as JSON on stderr, for the worker and beat processes."""
+"""Log lines as JSON on stderr, the same from every process."""
 
 from __future__ import annotations
 
