@@ -8,7 +8,9 @@ from typing import Any
 
 from pipeweave import ids
 from pipeweave.api import checks
-from pipeweave.api.answers import (
+from pipeweave.api.endpoint import Answer, Call, PathId, Routes
+from pipeweave.api.filters import PageQuery, VersionQuery
+from pipeweave.api.pipeline_answers import (
     DryRunAnswer,
     PipelineAnswer,
     PipelineList,
@@ -16,8 +18,6 @@ from pipeweave.api.answers import (
     TriggerAnswer,
     VersionList,
 )
-from pipeweave.api.endpoint import Answer, Call, PathId, Routes
-from pipeweave.api.filters import PageQuery, VersionQuery
 from pipeweave.api.schemas import DryRunRequest, PipelineDocument, TriggerRequest
 from pipeweave.document import parse_spec
 from pipeweave.errors import Conflict, InvalidSpec, NotFound
