@@ -64,7 +64,7 @@ class Problem(BaseModel):
     code: str = Field(description="A stable word for this kind of problem.")
     detail: str
     error: str = Field(description="The title again, for clients of the worker protocol.")
-    errors: list[Fault] = []
+    errors: list[Fault] = Field([], description="One entry for each wrong field.")
     hint: str = ""
 
 

@@ -88,7 +88,7 @@ class PlanEntry(AnswerModel):
     step: int = Field(description="Number of the level, from 0.")
     tasks: list[str] = Field(description="Its steps.")
     type: Literal["entry", "parallel", "join", "end"]
-    waits_for: list[str] = []
+    waits_for: list[str] = Field([], description="What its joins wait for.")
     joins: dict[str, list[str]] = Field({}, description="Join -> the steps it waits for.")
     maps: list[str] = Field([], description="Its steps that run once per item of a list.")
 
