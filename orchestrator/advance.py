@@ -71,6 +71,17 @@ class Advance:
 
     # --- task runs that became final ----------------------------------------------------------------------
 
+    def fail(self, failures: Sequence[tuple[TaskRun, Failure]]) -> list[TaskRun]:
+        """End attempts badly, before anything else of their transaction. Those that failed for good.
+
+        Failing fast, each failure would lock its own row, then the run's, then everyone's: of many at once
+        each waits for the next one. Taking the run's row first, they queue up, and find themselves cancelled.
+        """
+        if failures and self.run.failure_mode == rules.FAIL_FAST:
+            run_moves.lock(self.tx, self.run.id)
+        failed = (task_runs.fail(self.tx, task_run, failure) for task_run, failure in failures)
+        return [each for each in failed if each is not None]
+
     def settle(
         self, finished: Sequence[TaskRun], selected: Mapping[int, Collection[str]] | None = None
     ) -> None:

@@ -33,6 +33,12 @@ def _move(tx: Transaction, run_id: UUID, to: RunStatus, error: dict[str, Any] | 
     return True
 
 
+def lock(tx: Transaction, run_id: UUID) -> None:
+    """Take the run's row before any of its task runs': who ends a run goes on to lock all of those."""
+    tx.execute("SELECT 1 FROM runs AS r WHERE r.id = :id FOR UPDATE", {"id": run_id})
+    tx.catch_up()
+
+
 def fail(tx: Transaction, run: RunHeader, failed: TaskRun) -> bool:
     """End a run whose step failed."""
     error = {

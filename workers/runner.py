@@ -124,10 +124,8 @@ class Runner:
         is_counted = work.part != UNCOUNTED
         advance = Advance(tx, work.run, going, room=len(outcomes), queue=self.queue, is_counted=is_counted)
         completions = [each for each in outcomes if isinstance(each, Completion)]
-        finished = task_runs.complete(tx, completions)
-        for task_run, failure in (each for each in outcomes if not isinstance(each, Completion)):
-            failed = task_runs.fail(tx, task_run, failure)
-            finished += [failed] if failed is not None else []
+        failed = advance.fail([each for each in outcomes if not isinstance(each, Completion)])
+        finished = failed + task_runs.complete(tx, completions)
         chosen = {c.task_run.ordinal: c.selected_next for c in completions if c.selected_next is not None}
         advance.settle(finished, chosen)
         if work.is_long:

@@ -1,0 +1,264 @@
+"""What a run does next, with two connections where it matters."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+from driving import (
+    BOOM,
+    Beside,
+    Driver,
+    at_once,
+    claim,
+    finish_step,
+    finish_task_run,
+    header,
+    settle,
+    wait_for_lock,
+)
+
+from pipeweave.orchestrator import task_runs
+from pipeweave.orchestrator.advance import Advance, Going
+from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.outbox import Chord, JoinCheck, Part, Released
+from pipeweave.orchestrator.plan import END
+from pipeweave.orchestrator.states import TaskStatus
+from pipeweave.orchestrator.task_runs import Completion
+
+JOIN = {"a": [], "b": [], "c": ["a", "b"]}
+ENDS = {"a": [], "b": []}
+WIDE = {"a": [], **{f"b{n}": ["a"] for n in range(8)}, "c": [f"b{n}" for n in range(8)]}
+
+
+@pytest.fixture
+def driver(database: Database) -> Driver:
+    return Driver(database)
+
+
+# --- joins ------------------------------------------------------------------------------------------------
+
+
+def test_the_second_of_two_transactions_that_end_a_join_s_predecessors_releases_it(driver: Driver) -> None:
+    run_id = driver.begin(JOIN)
+    driver.sent.clear()
+
+    def end_b() -> None:
+        with driver.database.transaction() as tx:
+            finish_step(tx, run_id, "b")
+
+    with driver.database.transaction() as tx:
+        finish_step(tx, run_id, "a")
+        beside = Beside(end_b)
+        beside.__enter__()
+        wait_for_lock(driver.database)
+    beside.wait()
+
+    assert beside.error is None
+    assert driver.released(run_id) == [3]
+    assert driver.statuses(run_id) == {"a": "completed", "b": "completed", "c": "queued"}
+    rows = {row.step_id: row for row in driver.task_runs(run_id)}
+    assert rows["c"].queued_at >= max(rows["a"].finished_at, rows["b"].finished_at)
+
+
+@pytest.mark.parametrize("count", [2, 5, 7])
+def test_predecessors_that_end_at_once_release_their_narrow_join_exactly_once(
+    driver: Driver, count: int
+) -> None:
+    before = [f"s{number}" for number in range(count)]
+    driver.store({each: [] for each in before} | {"join": before})
+    for _ in range(10):
+        run_id = driver.trigger()
+        driver.sent.clear()
+        threads = at_once(*(functools.partial(driver.finish, run_id, step) for step in before[:5]))
+        driver.finish(run_id, *before[5:])
+        assert [each.error for each in threads] == [None] * len(threads)
+        assert driver.released(run_id) == [count + 1]
+
+
+def test_a_worker_that_ends_a_join_s_last_predecessor_twice_releases_it_once(driver: Driver) -> None:
+    run_id = driver.begin(JOIN)
+    driver.sent.clear()
+    driver.finish(run_id, "a")
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 2)
+    assert started is not None
+    for _ in range(2):
+        with driver.database.transaction() as tx:
+            settle(tx, started)
+    assert driver.released(run_id) == [3]
+
+
+def test_a_checked_join_waits_while_a_predecessor_is_open(driver: Driver) -> None:
+    run_id = driver.begin(JOIN)
+    driver.finish(run_id, "a")
+    driver.sent.clear()
+    driver.check(run_id, 3)
+    driver.check(run_id, END)
+    assert driver.sent == []
+    assert driver.statuses(run_id)["c"] == "pending"
+
+
+def test_a_join_that_is_checked_by_two_at_once_is_released_once(driver: Driver) -> None:
+    run_id = driver.begin(WIDE)
+    driver.finish(run_id, "a", *(f"b{number}" for number in range(8)))
+    driver.sent.clear()
+    threads = at_once(*[lambda: driver.check(run_id, 10)] * 4)
+    assert [each.error for each in threads] == [None] * 4
+    assert driver.released(run_id) == [10]
+
+
+def test_a_wide_join_is_left_to_its_chord(driver: Driver) -> None:
+    run_id = driver.begin(WIDE)
+    driver.sent.clear()
+    driver.finish(run_id, "a")
+    chords = [each for each in driver.sent if isinstance(each, Chord)]
+    assert chords == [Chord(run_id, 10, 0)], "its parts are the messages"
+    assert {each.joins for each in driver.sent if isinstance(each, Released)} == {(10,)}
+    driver.sent.clear()
+    driver.finish(run_id, *(f"b{number}" for number in range(8)))
+    assert driver.sent == []
+    assert driver.statuses(run_id)["c"] == "pending"
+    driver.check(run_id, 10)
+    assert driver.statuses(run_id)["c"] == "queued"
+
+
+def test_steps_of_an_irregular_wide_join_count_one_by_one(driver: Driver) -> None:
+    before = [f"b{number}" for number in range(8)]
+    needs = {"a": [], **{each: ["a"] for each in before[:7]}, "b7": ["b0"], "c": before}
+    run_id = driver.begin(needs)
+    assert [each for each in driver.sent if isinstance(each, Chord)] == [Chord(run_id, 10, 8)]
+    driver.finish(run_id, "a")
+    driver.sent.clear()
+    driver.finish(run_id, *before)
+    parts = [each for each in driver.sent if isinstance(each, Part)]
+    assert [each.ordinal for each in parts] == list(range(2, 10))
+    assert {each.join for each in parts} == {10}
+
+
+def test_what_was_skipped_asks_for_its_gathered_join(driver: Driver) -> None:
+    run_id = driver.begin(WIDE)
+    driver.sent.clear()
+    driver.finish(run_id, "a", chosen=())
+    checks = [each.join for each in driver.sent if isinstance(each, JoinCheck)]
+    assert checks == [10]
+    driver.check(run_id, 10)
+    assert driver.statuses(run_id) == dict.fromkeys(WIDE, "skipped") | {"a": "completed"}
+    assert driver.run(run_id).status == "completed"
+
+
+# --- the end ----------------------------------------------------------------------------------------------
+
+
+def test_end_steps_that_end_at_once_end_the_run_exactly_once(driver: Driver) -> None:
+    driver.store(ENDS)
+    for _ in range(10):
+        run_id = driver.trigger()
+        threads = at_once(*(functools.partial(driver.finish, run_id, step) for step in ENDS))
+        assert [each.error for each in threads] == [None, None]
+        run = driver.run(run_id)
+        assert run.status == "completed"
+        assert len(driver.events(run_id, "run.completed")) == 1
+        assert run.finished_at >= max(row.finished_at for row in driver.task_runs(run_id))
+
+
+def test_steps_that_fail_at_once_fail_the_run_once(driver: Driver) -> None:
+    driver.store({"a": [], "b": [], "c": [], "d": ["a", "b", "c"]})
+    for _ in range(10):
+        run_id = driver.trigger()
+        with driver.database.transaction() as tx:
+            started = [claim(tx, run_id, number) for number in (1, 2, 3)]
+
+        def fail(each: object) -> None:
+            driver.database.run(lambda tx: settle(tx, each, failure=BOOM))  # type: ignore[arg-type]
+
+        threads = at_once(*(lambda each=each: fail(each) for each in started))
+        assert [each.error for each in threads] == [None] * 3
+        assert driver.run(run_id).status == "failed"
+        assert len(driver.events(run_id, "run.failed")) == 1
+        statuses = sorted(driver.statuses(run_id).values())
+        assert set(statuses) <= {"failed", "cancelled"}
+        assert "failed" in statuses
+
+
+def test_a_failure_and_a_completion_at_once_leave_no_open_task_run(driver: Driver) -> None:
+    driver.store({"a": [], "b": [], "c": ["b"], "d": ["c"]})
+    for _ in range(10):
+        run_id = driver.trigger()
+        with driver.database.transaction() as tx:
+            first, second = claim(tx, run_id, 1), claim(tx, run_id, 2)
+        assert first is not None
+        assert second is not None
+        threads = at_once(
+            lambda one=first: driver.database.run(lambda tx: settle(tx, one, failure=BOOM)),
+            lambda one=second: driver.database.run(lambda tx: settle(tx, one)),
+        )
+        assert [each.error for each in threads] == [None, None]
+        statuses = driver.statuses(run_id)
+        assert statuses["a"] == "failed"
+        assert statuses["b"] in ("completed", "cancelled")
+        assert (statuses["c"], statuses["d"]) == ("cancelled", "cancelled")
+        assert driver.run(run_id).status == "failed"
+
+
+# --- choices and failures ---------------------------------------------------------------------------------
+
+
+def test_a_choice_is_stored_with_the_completion_and_skips_the_rest(driver: Driver) -> None:
+    run_id = driver.begin({"a": [], "b": ["a"], "c": ["a"], "d": ["b"]})
+    driver.sent.clear()
+    driver.finish(run_id, "a", chosen=("c",))
+    assert driver.statuses(run_id) == {"a": "completed", "b": "skipped", "c": "queued", "d": "skipped"}
+    (event,) = driver.events(run_id, "task_run.completed")
+    assert event.data["selectedNext"] == ["c"]
+    assert driver.released(run_id) == [3]
+
+
+def test_what_is_skipped_because_of_a_failure_says_so(driver: Driver) -> None:
+    run_id = driver.begin({"a": [], "b": ["a"], "c": []}, failureMode="continue")
+    driver.finish(run_id, "a", failure=BOOM)
+    rows = {row.step_id: row for row in driver.task_runs(run_id)}
+    assert (rows["b"].status, rows["b"].error_code) == ("skipped", "PREDECESSOR_FAILED")
+    assert driver.run(run_id).status == "running"
+    driver.finish(run_id, "c")
+    run = driver.run(run_id)
+    assert (run.status, run.error_code) == ("failed", "STEP_FAILED")
+
+
+def test_a_run_that_failed_lets_nothing_go_any_more(driver: Driver) -> None:
+    run_id = driver.begin({"a": [], "b": [], "c": ["a", "b"]})
+    with driver.database.transaction() as tx:
+        late = claim(tx, run_id, 2)
+    assert late is not None
+    driver.finish(run_id, "a", failure=BOOM)
+    driver.sent.clear()
+    with driver.database.transaction() as tx:
+        settle(tx, late)
+    driver.check(run_id, 3)
+    driver.check(run_id, END)
+    assert driver.sent == []
+    assert driver.statuses(run_id) == {"a": "failed", "b": "cancelled", "c": "cancelled"}
+
+
+def test_continuing_takes_as_many_steps_along_as_there_is_room(driver: Driver) -> None:
+    run_id = driver.begin({"a": [], "b": ["a"], "c": ["a"]})
+    driver.sent.clear()
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 1)
+        assert started is not None
+        run = header(tx, run_id)
+        advance = Advance(tx, run, Going("w1", started.queue), room=1, queue=started.queue)
+        advance.settle(task_runs.complete(tx, [Completion(started, tx.values.keep(1))]))
+        continued = advance.close()
+    assert [each.step_id for each in continued] == ["b"]
+    assert continued[0].status is TaskStatus.RUNNING
+    assert driver.statuses(run_id) == {"a": "completed", "b": "running", "c": "queued"}
+    assert driver.released(run_id) == [3]
+
+
+def test_a_limited_step_is_never_taken_along(driver: Driver) -> None:
+    run_id = driver.begin({"a": [], "b": ["a"]}, tasks={"b": "limited"})
+    with driver.database.transaction() as tx:
+        advance = finish_task_run(tx, run_id, 1)
+    assert advance.continued == []
+    assert driver.statuses(run_id)["b"] == "queued"

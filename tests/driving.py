@@ -1,0 +1,240 @@
+"""Driving a run by its verbs, as a worker would, without any worker: each move in a transaction the test
+holds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from registered import a_task, register
+from services import wait_until
+
+from pipeweave import ids
+from pipeweave.document import parse_spec
+from pipeweave.orchestrator import pipelines, run_header, runs, task_runs
+from pipeweave.orchestrator.advance import Advance
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.failure import Failure
+from pipeweave.orchestrator.outbox import Outgoing, Released
+from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.task_runs import Completion, TaskRun
+
+R = TypeVar("R")
+
+_tenants = itertools.count(1)
+
+BOOM = Failure("BOOM", "it broke", "ValueError", True, "Traceback …")
+
+# The tasks of every driven tenant; `limited` runs twice at a time.
+TASKS = ("noop", a_task("limited", concurrency=2), a_task("single", concurrency=1))
+
+
+@dataclass(slots=True)
+class Driver:
+    """One tenant with its tasks, and the messages its transactions sent."""
+
+    database: Database
+    tenant: str = field(default_factory=lambda: f"driven-{next(_tenants)}")
+    sent: list[Outgoing] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.database.sender = self.sent.extend
+        with self.database.transaction() as tx:
+            register(tx, self.tenant, *TASKS)
+
+    def store(self, needs: Mapping[str, Sequence[str]], *, id: str = "driven", **members: Any) -> int:
+        """Store a pipeline of no-op steps; its version. `tasks` and `maps` say what else a step is."""
+        tasks, maps = members.pop("tasks", {}), members.pop("maps", {})
+        steps = [
+            {"id": step, "task": tasks.get(step, "noop"), "needs": list(before)}
+            | ({"map": {"over": maps[step]}} if step in maps else {})
+            for step, before in needs.items()
+        ]
+        with self.database.transaction() as tx:
+            spec = parse_spec({"id": id, "steps": steps, **members})
+            return pipelines.store(tx, self.tenant, spec, source="api").version
+
+    def trigger(self, id: str = "driven", input: Any = None, **wish: Any) -> UUID:
+        """Trigger a run of a stored pipeline."""
+        with self.database.transaction() as tx:
+            return runs.trigger(tx, self.tenant, Trigger(id, input, **wish)).id
+
+    def begin(self, needs: Mapping[str, Sequence[str]], input: Any = None, **members: Any) -> UUID:
+        """Store a pipeline and trigger a run of it."""
+        self.store(needs, **members)
+        return self.trigger(input=input)
+
+    # --- moves --------------------------------------------------------------------------------------------
+
+    def finish(self, run_id: UUID, *steps: str, **how: Any) -> None:
+        """Start and end these steps, each in a transaction of its own."""
+        for step in steps:
+            with self.database.transaction() as tx:
+                finish_step(tx, run_id, step, **how)
+
+    def check(self, run_id: UUID, join: int) -> None:
+        """What a join message does."""
+        with self.database.transaction() as tx:
+            advance = Advance(tx, header(tx, run_id))
+            advance.check(join)
+            advance.close()
+
+    # --- looking ------------------------------------------------------------------------------------------
+
+    def rows(self, statement: str, **parameters: Any) -> list[Any]:
+        with self.database.transaction() as tx:
+            return list(tx.execute(statement, parameters).all())
+
+    def run(self, run_id: UUID) -> Any:
+        return self.rows("SELECT * FROM runs WHERE id = :id", id=run_id)[0]
+
+    def task_runs(self, run_id: UUID) -> list[Any]:
+        return self.rows("SELECT * FROM task_runs WHERE run_id = :id ORDER BY id", id=run_id)
+
+    def statuses(self, run_id: UUID) -> dict[str, str]:
+        """Status by step, items left out."""
+        return {row.step_id: row.status for row in self.task_runs(run_id) if row.kind != "item"}
+
+    def events(self, run_id: UUID, type_: str) -> list[Any]:
+        statement = "SELECT * FROM events WHERE run_id = :id AND type = :type ORDER BY seq"
+        return self.rows(statement, id=run_id, type=type_)
+
+    def released(self, run_id: UUID) -> list[int]:
+        """The ordinals that messages were sent for."""
+        return [each.ordinal for each in self.sent if isinstance(each, Released) and each.run_id == run_id]
+
+
+def header(tx: Transaction, run_id: UUID) -> RunHeader:
+    found = run_header.load(tx, run_id)
+    assert found is not None
+    return found
+
+
+def claim(tx: Transaction, run_id: UUID, ordinal: int, worker: str = "w1") -> TaskRun | None:
+    """Start a task run for a worker; None when it is not to be had."""
+    started = task_runs.start(tx, run_id, [ordinal], 1, worker=worker)
+    return started[0] if started else None
+
+
+def finish_step(tx: Transaction, run_id: UUID, step: str, **how: Any) -> Advance:
+    """Start and end a step."""
+    run = header(tx, run_id)
+    return finish_task_run(tx, run_id, run.plan.ordinals[step], **how)
+
+
+def finish_task_run(
+    tx: Transaction,
+    run_id: UUID,
+    ordinal: int,
+    *,
+    output: Any = None,
+    chosen: tuple[str, ...] | None = None,
+    failure: Failure | None = None,
+) -> Advance:
+    """Start and end the task run of an ordinal."""
+    started = claim(tx, run_id, ordinal)
+    assert started is not None, f"{ordinal} cannot be started"
+    return settle(tx, started, output=output, chosen=chosen, failure=failure)
+
+
+def settle(
+    tx: Transaction,
+    started: TaskRun,
+    *,
+    output: Any = None,
+    chosen: tuple[str, ...] | None = None,
+    failure: Failure | None = None,
+) -> Advance:
+    """End a started task run and go on with its run."""
+    advance = Advance(tx, header(tx, started.run_id))
+    if failure is None:
+        ended = task_runs.complete(tx, [Completion(started, tx.values.keep(output), chosen)])
+    else:
+        ended = advance.fail([(started, failure)])
+    advance.settle(ended, {} if chosen is None else {started.ordinal: chosen})
+    advance.close()
+    return advance
+
+
+def ordinals(run_id: UUID, rows: Sequence[Any]) -> list[int]:
+    """The ordinals of rows of a run."""
+    return [ids.ordinal_of(row.id) for row in rows]
+
+
+# --- two at once ------------------------------------------------------------------------------------------
+
+
+class Beside(Generic[R]):
+    """A function called in a thread beside the test; leaving the block waits for it."""
+
+    def __init__(self, work: Callable[[], R]) -> None:
+        self._work = work
+        self._result: list[R] = []
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._call, daemon=True)
+
+    def _call(self) -> None:
+        try:
+            self._result.append(self._work())
+        except BaseException as error:
+            self.error = error
+
+    def __enter__(self) -> Beside[R]:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wait()
+
+    def wait(self) -> None:
+        self._thread.join(30)
+        assert not self._thread.is_alive(), "it still waits"
+
+    @property
+    def is_done(self) -> bool:
+        return not self._thread.is_alive()
+
+    @property
+    def result(self) -> R:
+        """What it returned; raises what it raised."""
+        self.wait()
+        if self.error is not None:
+            raise self.error
+        return self._result[0]
+
+
+_WAITING = """
+SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
+
+
+def wait_for_lock(database: Database, waiting: int = 1) -> None:
+    """Wait until so many transactions wait for a lock."""
+
+    def is_waiting() -> bool:
+        with database.transaction() as tx:
+            return int(tx.execute(_WAITING).scalar_one()) >= waiting
+
+    wait_until(is_waiting, what="nobody waits for a lock")
+
+
+def at_once(*works: Callable[[], R]) -> list[Beside[R]]:
+    """Call functions in threads that start together; returns when all ended."""
+    gate = threading.Barrier(len(works))
+
+    def begin(work: Callable[[], R]) -> R:
+        gate.wait(30)
+        return work()
+
+    threads = [Beside(lambda work=work: begin(work)) for work in works]  # type: ignore[misc]
+    for each in threads:
+        each.__enter__()
+    for each in threads:
+        each.wait()
+    return threads
