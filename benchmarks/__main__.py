@@ -20,7 +20,10 @@ from pipeweave.errors import PipeWeaveError
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmarks that were asked for; the exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.results and (options.only or options.smoke):
+        parser.error("--results takes the whole: not with --only or --smoke")
     sizes = QUICK if options.quick else SMOKE if options.smoke else FULL
     if options.rounds:
         sizes = replace(sizes, rounds=options.rounds)
@@ -77,6 +80,13 @@ def measure(chosen: list[Benchmark], sizes: Sizes) -> dict[str, Figures]:
     return figures
 
 
+def _whole(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
 def _is_chosen(benchmark: Benchmark, only: list[str]) -> bool:
     return not only or any(benchmark.name == each or benchmark.name.startswith(f"{each}_") for each in only)
 
@@ -89,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", action="append", default=[], metavar="NAME", help="e.g. chain; may be repeated"
     )
-    parser.add_argument("--rounds", type=int, metavar="N", help="samples of every figure")
+    parser.add_argument("--rounds", type=_whole, metavar="N", help="samples of every figure")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON document here instead")
     parser.add_argument("--results", action="store_true", help="put the figures into benchmarks/RESULTS.md")
     return parser
