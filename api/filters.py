@@ -20,6 +20,11 @@ def _digits(value: Any) -> Any:
     return value
 
 
+def _truth(value: Any) -> Any:
+    """Only `true` and `false` are truth values."""
+    return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+
+
 def _rfc3339(value: Any) -> Any:
     if isinstance(value, str) and not _MOMENT.match(value):
         raise ValueError("Input should be a time such as 2026-11-20T12:00:00Z")
@@ -65,6 +70,14 @@ class VersionQuery(Query):
 
     version: Annotated[int, Field(ge=1, le=MAX_INT32), DIGITS] | None = Field(
         None, description="Absent: the newest."
+    )
+
+
+class ValuesQuery(Query):
+    """Whether large values are wanted."""
+
+    load: Annotated[bool, BeforeValidator(_truth)] = Field(
+        False, description="`true`: fetch large values from storage instead of saying where they are."
     )
 
 

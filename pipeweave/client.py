@@ -33,6 +33,9 @@ PAGE_SIZE = 500
 OUTAGE_S = 15.0
 
 
+_LOADED = "?load=true"
+
+
 class Client:
     """One orchestrator, seen as one tenant. Thread safe; keeps its connections.
 
@@ -103,13 +106,17 @@ class Client:
         )
         return Run(answer["pipelineRunId"], pipeline_id, answer["status"], answer)
 
-    def run(self, run_id: str) -> Run:
+    def run(self, run_id: str, *, load: bool = False) -> Run:
         """A run with its counts by status and its first 1,000 task runs.
+
+        Args:
+            run_id: the run.
+            load: fetch large values from storage, too; otherwise `outputRefs` says where they are.
 
         Raises:
             NotFound: there is no such run.
         """
-        return run_of(self._http.get(f"/api/runs/{checked_id(run_id)}"))
+        return run_of(self._http.get(f"/api/runs/{checked_id(run_id)}{_LOADED * load}"))
 
     def wait(
         self, run_id: str, timeout: float | None = None, on_change: Callable[[Run], None] | None = None
@@ -168,9 +175,9 @@ class Client:
         path = f"/api/runs/{checked_id(run_id)}/cancel"
         return run_of(self._http.send("POST", path, without_none(reason=reason)))
 
-    def task_run(self, task_run_id: str) -> Document:
-        """One task run with its attempts, input and output."""
-        return document_of(self._http.get(f"/api/task-runs/{checked_id(task_run_id)}"))
+    def task_run(self, task_run_id: str, *, load: bool = False) -> Document:
+        """One task run with its attempts, input and output; `load` fetches large values from storage, too."""
+        return document_of(self._http.get(f"/api/task-runs/{checked_id(task_run_id)}{_LOADED * load}"))
 
     def task_runs(self, run_id: str, **filters: Any) -> Iterator[Document]:
         """Every task run of a run, page by page."""

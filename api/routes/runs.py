@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeweave import ids
 from pipeweave.api.endpoint import Call, PathId, Routes
-from pipeweave.api.filters import EventsQuery, RunsQuery, TaskRunsQuery
+from pipeweave.api.filters import EventsQuery, RunsQuery, TaskRunsQuery, ValuesQuery
 from pipeweave.api.run_answers import EventList, RunDetail, RunList, TaskRunDetail, TaskRunList
 from pipeweave.api.schemas import CancelRequest
 from pipeweave.errors import Conflict, NotFound
@@ -25,12 +25,20 @@ def list_runs(call: Call, query: RunsQuery) -> dict[str, Any]:
         return query.named("runs", queries.run_list(tx, call.tenant, query.page(), **query.filters()))
 
 
-@routes.add("GET", "/api/runs/{id}", "Show a run", ids=RUN, answer=RunDetail, errors=(NotFound,))
-def get_run(call: Call, id: str) -> dict[str, Any]:
+@routes.add(
+    "GET",
+    "/api/runs/{id}",
+    "Show a run",
+    ids=RUN,
+    query=ValuesQuery,
+    answer=RunDetail,
+    errors=(NotFound,),
+)
+def get_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     """With counts by status, the progress of each step, and the first 1,000 task runs."""
     with call.reading() as tx:
         run_id = ids.read(ids.RUN, id)
-        found = queries.run(tx, call.tenant, run_id)
+        found = queries.run(tx, call.tenant, run_id, load=query.load)
         return {**found, "steps": queries.run_steps(tx, run_id, found)}
 
 
@@ -82,13 +90,19 @@ def cancel(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
     """End an open run now. What waits is never started; what attempts still report changes nothing."""
     run_id = ids.read(ids.RUN, id)
     call.change(lambda tx: runs.cancel(tx, call.tenant, run_id, reason=body.reason))
-    return get_run(call, id)
+    return get_run(call, id, ValuesQuery(load=False))
 
 
 @routes.add(
-    "GET", "/api/task-runs/{id}", "Show a task run", ids=TASK_RUN, answer=TaskRunDetail, errors=(NotFound,)
+    "GET",
+    "/api/task-runs/{id}",
+    "Show a task run",
+    ids=TASK_RUN,
+    query=ValuesQuery,
+    answer=TaskRunDetail,
+    errors=(NotFound,),
 )
-def get_task_run(call: Call, id: str) -> dict[str, Any]:
+def get_task_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     """With its output, its error, and the attempts that ended badly."""
     with call.reading() as tx:
-        return queries.task_run(tx, call.tenant, ids.read(ids.TASK_RUN, id))
+        return queries.task_run(tx, call.tenant, ids.read(ids.TASK_RUN, id), load=query.load)
