@@ -367,7 +367,9 @@ def _cancel(
     tx: Transaction, run_id: UUID, where: str, which: dict[str, Any], code: str, message: str
 ) -> list[TaskRun]:
     error = orjson.dumps({"code": code, "message": message}).decode()
-    changes = ", finished_at = :now, error = CAST(:error AS jsonb), error_code = :code"
+    # A row that was being claimed when this transaction began may have started after that moment.
+    changes = """, finished_at = greatest(:now, t.started_at), error = CAST(:error AS jsonb),
+        error_code = :code"""
     cancelled = _move(tx, run_id, T.CANCELLED, changes, where, {"error": error, "code": code} | which)
     append(tx, together("task_runs.cancelled", cancelled, errorCode=code))
     return cancelled
