@@ -1,0 +1,135 @@
+"""Concurrency limits: a slot is a live row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from uuid import UUID
+
+import pytest
+from driving import BOOM, Beside, Driver, at_once, claim, settle, wait_for_lock
+from registered import a_task, register
+
+from pipeweave.orchestrator import limits
+from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.outbox import Released
+
+
+@pytest.fixture
+def driver(database: Database) -> Driver:
+    made = Driver(database)
+    made.store({"a": []}, id="limited", tasks={"a": "limited"})
+    return made
+
+
+def statuses(driver: Driver, runs: list[UUID]) -> Counter[str]:
+    return Counter(driver.statuses(run_id)["a"] for run_id in runs)
+
+
+def fill(driver: Driver, *tasks: str) -> None:
+    with driver.database.transaction() as tx:
+        limits.fill(tx, driver.tenant, tasks or ["limited"])
+
+
+def live(driver: Driver) -> int:
+    statement = """SELECT count(*) FROM task_runs WHERE tenant_id = :id AND status IN ('queued', 'running')
+        AND kind <> 'map' AND task_id = 'limited'"""
+    return int(driver.rows(statement, id=driver.tenant)[0][0])
+
+
+def test_as_many_go_as_the_limit_lets(driver: Driver) -> None:
+    runs = [driver.trigger("limited") for _ in range(5)]
+    assert statuses(driver, runs) == {"queued": 2, "ready": 3}
+    fill(driver)
+    assert statuses(driver, runs) == {"queued": 2, "ready": 3}
+
+
+@pytest.mark.parametrize("failure", [None, BOOM])
+def test_the_oldest_waiting_one_goes_when_a_slot_is_free(driver: Driver, failure: object) -> None:
+    runs = [driver.trigger("limited") for _ in range(5)]
+    driver.sent.clear()
+    driver.finish(runs[0], "a", failure=failure)
+    assert [driver.statuses(run_id)["a"] for run_id in runs[2:]] == ["queued", "ready", "ready"]
+    assert [each.run_id for each in driver.sent if isinstance(each, Released)] == [runs[2]]
+
+
+def test_the_best_priority_goes_first(driver: Driver) -> None:
+    runs = [driver.trigger("limited") for _ in range(3)]
+    urgent = driver.trigger("limited", priority=1)
+    driver.finish(runs[0], "a")
+    assert driver.statuses(urgent)["a"] == "queued"
+    assert driver.statuses(runs[2])["a"] == "ready"
+
+
+def test_a_limit_is_not_exceeded_by_triggers_at_once(driver: Driver) -> None:
+    threads = at_once(*[lambda: driver.trigger("limited")] * 5)
+    assert statuses(driver, [each.result for each in threads]) == {"queued": 2, "ready": 3}
+
+
+def test_a_limit_is_not_exceeded_by_ends_at_once(driver: Driver) -> None:
+    runs = [driver.trigger("limited") for _ in range(12)]
+    while live(driver):
+        with driver.database.transaction() as tx:
+            started = [claim(tx, run_id, 1) for run_id in runs]
+        going = [each for each in started if each is not None]
+        assert len(going) <= 2
+
+        def end(each: object) -> None:
+            driver.database.run(lambda tx: settle(tx, each))  # type: ignore[arg-type]
+
+        threads = at_once(*(lambda each=each: end(each) for each in going))
+        assert [each.error for each in threads] == [None] * len(going)
+        assert live(driver) <= 2
+    assert statuses(driver, runs) == {"completed": 12}
+
+
+def test_a_second_fill_waits_for_the_first_and_sees_what_it_let_go(driver: Driver) -> None:
+    runs = [driver.trigger("limited") for _ in range(6)]
+    raise_limit = "UPDATE tasks SET concurrency = 4 WHERE tenant_id = :id AND id = 'limited'"
+    with driver.database.transaction() as tx:
+        tx.execute(raise_limit, {"id": driver.tenant})
+    with driver.database.transaction() as tx:
+        limits.fill(tx, driver.tenant, ["limited"])
+        beside = Beside(lambda: fill(driver))
+        beside.__enter__()
+        wait_for_lock(driver.database)
+    assert beside.result is None
+    assert statuses(driver, runs) == {"queued": 4, "ready": 2}
+
+
+def test_a_limit_that_was_lifted_lets_all_go(driver: Driver) -> None:
+    runs = [driver.trigger("limited") for _ in range(6)]
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, "noop", a_task("limited", "second"), a_task("single", concurrency=1))
+    fill(driver)
+    assert statuses(driver, runs) == {"queued": 6}
+
+
+def test_a_limit_that_was_lowered_lets_none_go_until_enough_ended(driver: Driver) -> None:
+    runs = [driver.trigger("limited") for _ in range(4)]
+    limited = a_task("limited", "second", concurrency=1)
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, "noop", limited, a_task("single", concurrency=1))
+    driver.finish(runs[0], "a")
+    assert statuses(driver, runs) == {"completed": 1, "queued": 1, "ready": 2}
+    driver.finish(runs[1], "a")
+    assert statuses(driver, runs) == {"completed": 2, "queued": 1, "ready": 1}
+
+
+def test_a_map_s_own_task_run_holds_no_slot(driver: Driver) -> None:
+    run_id = driver.begin({"m": []}, {"list": [1, 2, 3]}, tasks={"m": "limited"}, maps={"m": "${input.list}"})
+    rows = driver.task_runs(run_id)
+    assert [row.status for row in rows] == ["waiting", "queued", "queued", "ready"]
+    for ordinal in (2, 3, 4):
+        with driver.database.transaction() as tx:
+            started = claim(tx, run_id, ordinal)
+            assert started is not None
+            settle(tx, started, output=ordinal)
+    assert driver.run(run_id).status == "completed"
+
+
+def test_limits_of_tenants_do_not_touch_each_other(driver: Driver) -> None:
+    mine = [driver.trigger("limited") for _ in range(3)]
+    other = Driver(driver.database)
+    other.store({"a": []}, id="limited", tasks={"a": "limited"})
+    theirs = [other.trigger("limited") for _ in range(3)]
+    assert statuses(driver, mine) == statuses(other, theirs) == {"queued": 2, "ready": 1}

@@ -1,0 +1,258 @@
+"""Triggering and cancelling runs."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from driving import Driver, at_once, claim, header, settle
+from registered import register
+
+from pipeweave import ids
+from pipeweave.errors import Conflict, InvalidInput, NotFound, PipeWeaveError
+from pipeweave.limits import INLINE_BYTES
+from pipeweave.orchestrator import runs
+from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.outbox import Released
+from pipeweave.orchestrator.runs import CreatedRun, Trigger
+
+CHAIN = {"a": [], "b": ["a"], "c": ["b"]}
+
+
+@pytest.fixture
+def driver(database: Database) -> Driver:
+    return Driver(database)
+
+
+def create(driver: Driver, wish: Trigger, tenant: str | None = None) -> CreatedRun:
+    return driver.database.run(lambda tx: runs.trigger(tx, tenant or driver.tenant, wish))
+
+
+def count_runs(driver: Driver) -> int:
+    return int(driver.rows("SELECT count(*) FROM runs WHERE tenant_id = :id", id=driver.tenant)[0][0])
+
+
+# --- trigger ----------------------------------------------------------------------------------------------
+
+
+def test_a_trigger_writes_the_run_with_all_its_steps_and_sends_the_entries(driver: Driver) -> None:
+    driver.store({"a": [], "b": [], "c": ["a", "b"]})
+    made = create(driver, Trigger("driven", {"n": 1}, metadata={"by": "test"}))
+
+    assert (made.pipeline_id, made.version, made.status, made.created) == ("driven", 1, "running", True)
+    assert (made.entry_tasks, made.queued_tasks) == (["noop", "noop"], ["noop", "noop"])
+    run = driver.run(made.id)
+    assert (run.status, run.input, run.metadata) == ("running", {"n": 1}, {"by": "test"})
+    assert (run.failure_mode, run.task_run_count) == ("fail-fast", 3)
+    assert driver.statuses(made.id) == {"a": "queued", "b": "queued", "c": "pending"}
+    assert [row.id for row in driver.task_runs(made.id)] == [ids.task_run_id(made.id, n) for n in (1, 2, 3)]
+    assert driver.released(made.id) == [1, 2]
+    (event,) = driver.events(made.id, "run.created")
+    assert event.data["inputsHash"] == run.inputs_hash
+
+
+def test_messages_leave_only_after_the_commit(driver: Driver) -> None:
+    driver.store(CHAIN)
+    driver.sent.clear()
+    with driver.database.transaction() as tx:
+        runs.trigger(tx, driver.tenant, Trigger("driven"))
+        assert driver.sent == []
+    assert len(driver.sent) == 1
+
+
+def test_a_trigger_that_is_rolled_back_sends_nothing(driver: Driver) -> None:
+    driver.store(CHAIN)
+    driver.sent.clear()
+    with pytest.raises(ZeroDivisionError), driver.database.transaction() as tx:
+        runs.trigger(tx, driver.tenant, Trigger("driven"))
+        raise ZeroDivisionError
+    assert driver.sent == []
+    assert count_runs(driver) == 0
+
+
+@pytest.mark.parametrize(
+    ("wish", "error", "field"),
+    [
+        (Trigger("nothing"), NotFound, None),
+        (Trigger("driven", failure_mode="sometimes"), InvalidInput, "failureMode"),
+        (Trigger("driven", priority=2_000_000), InvalidInput, "priority"),
+        (Trigger("driven", priority=-2_000_000), InvalidInput, "priority"),
+        (Trigger("driven", {"text": "nul \0"}), InvalidInput, None),
+        (Trigger("driven", {"number": 2**70}), InvalidInput, None),
+        (Trigger("driven", object()), InvalidInput, None),
+    ],
+)
+def test_a_wrong_trigger_stores_nothing(
+    driver: Driver, wish: Trigger, error: type[PipeWeaveError], field: str | None
+) -> None:
+    driver.store(CHAIN)
+    with pytest.raises(error) as caught:
+        create(driver, wish)
+    if field is not None:
+        assert [each.field for each in caught.value.errors] == [field]
+    assert count_runs(driver) == 0
+
+
+def test_a_pipeline_of_another_tenant_is_not_there(driver: Driver) -> None:
+    driver.store(CHAIN)
+    other = Driver(driver.database)
+    with pytest.raises(NotFound):
+        create(driver, Trigger("driven"), other.tenant)
+
+
+def test_a_pipeline_whose_task_is_gone_is_not_triggered(driver: Driver) -> None:
+    driver.store(CHAIN)
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, "another", version="2.0.0")
+    with pytest.raises(Conflict, match="task 'noop' is not registered"):
+        create(driver, Trigger("driven"))
+    assert count_runs(driver) == 0
+
+
+def test_the_pipeline_s_own_mode_priority_and_defaults_hold_unless_the_trigger_says_otherwise(
+    driver: Driver,
+) -> None:
+    driver.store(CHAIN, failureMode="continue", priority=7, defaults={"x": 1, "y": 1})
+    own = driver.run(create(driver, Trigger("driven", {"y": 2})).id)
+    assert (own.failure_mode, own.priority, own.input) == ("continue", 7, {"x": 1, "y": 2})
+    wish = Trigger("driven", failure_mode="partial-merge", priority=9)
+    other = driver.run(create(driver, wish).id)
+    assert (other.failure_mode, other.priority, other.input) == ("partial-merge", 9, {"x": 1, "y": 1})
+    assert {row.priority for row in driver.task_runs(other.id)} == {9}
+
+
+def test_a_large_input_goes_to_storage(driver: Driver) -> None:
+    driver.store(CHAIN)
+    made = create(driver, Trigger("driven", "x" * INLINE_BYTES))
+    run = driver.run(made.id)
+    assert (run.input, run.input_path, run.input_size) == (None, made.input_path, INLINE_BYTES + 2)
+    assert driver.database.values_or_raise.load(None, made.input_path) == "x" * INLINE_BYTES
+
+
+# --- versions ---------------------------------------------------------------------------------------------
+
+
+def test_a_run_keeps_the_version_it_started_with(driver: Driver) -> None:
+    driver.store(CHAIN)
+    old = driver.trigger()
+    assert driver.store({"a": [], "z": ["a"]}) == 2
+    new = driver.trigger()
+
+    driver.finish(old, "a", "b", "c")
+    driver.finish(new, "a", "z")
+
+    assert (driver.run(old).pipeline_version, driver.run(new).pipeline_version) == (1, 2)
+    assert driver.statuses(old) == dict.fromkeys("abc", "completed")
+    assert driver.statuses(new) == dict.fromkeys("az", "completed")
+    assert {driver.run(old).status, driver.run(new).status} == {"completed"}
+
+
+def test_a_process_that_sees_a_run_for_the_first_time_reads_its_own_version(driver: Driver) -> None:
+    from pipeweave.orchestrator import pipelines, run_header
+
+    driver.store(CHAIN)
+    old = driver.trigger()
+    driver.store({"a": [], "z": ["a"]})
+    run_header._headers.clear()
+    run_header._plans.clear()
+    pipelines.forget()
+    with driver.database.transaction() as tx:
+        assert [each.id for each in header(tx, old).plan.steps] == ["a", "b", "c"]
+
+
+# --- run tokens -------------------------------------------------------------------------------------------
+
+
+def test_the_same_token_and_input_give_the_same_run(driver: Driver) -> None:
+    driver.store(CHAIN)
+    first = create(driver, Trigger("driven", {"a": 1, "b": 2}, run_token="t"))
+    driver.sent.clear()
+    again = create(driver, Trigger("driven", {"b": 2, "a": 1}, run_token="t"))
+    assert (again.id, again.created, again.queued_tasks) == (first.id, False, [])
+    assert driver.sent == []
+    assert count_runs(driver) == 1
+
+
+def test_another_input_token_pipeline_or_tenant_gives_another_run(driver: Driver) -> None:
+    driver.store(CHAIN)
+    driver.store(CHAIN, id="other")
+    wishes = [
+        Trigger("driven", 1, run_token="t"),
+        Trigger("driven", 2, run_token="t"),
+        Trigger("driven", 1, run_token="u"),
+        Trigger("other", 1, run_token="t"),
+        Trigger("driven", 1),
+        Trigger("driven", 1),
+    ]
+    assert len({create(driver, wish).id for wish in wishes}) == len(wishes)
+
+
+def test_the_same_token_at_once_gives_one_run(driver: Driver) -> None:
+    driver.store(CHAIN)
+    for number in range(5):
+        wish = Trigger("driven", {"n": number}, run_token="t")
+        threads = at_once(*[lambda wish=wish: create(driver, wish)] * 4)
+        made = [each.result for each in threads]
+        assert len({each.id for each in made}) == 1
+        assert [each.created for each in made].count(True) == 1
+        assert count_runs(driver) == number + 1
+
+
+def test_the_answer_to_a_known_token_says_how_the_run_stands_now(driver: Driver) -> None:
+    driver.store({"a": []})
+    wish = Trigger("driven", run_token="t")
+    driver.finish(create(driver, wish).id, "a")
+    assert create(driver, wish).status == "completed"
+
+
+# --- cancel -----------------------------------------------------------------------------------------------
+
+
+def test_of_two_cancels_at_once_one_finds_the_run_cancelled_already(driver: Driver) -> None:
+    driver.store(CHAIN)
+    for _ in range(5):
+        run_id = driver.trigger()
+
+        def cancel(run_id: UUID = run_id) -> None:
+            driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, run_id))
+
+        threads = at_once(cancel, cancel)
+        errors = [each.error for each in threads if each.error is not None]
+        assert [type(each) for each in errors] == [Conflict]
+        assert len(driver.events(run_id, "run.cancelled")) == 1
+
+
+def test_a_cancel_in_the_middle_of_many_completions_leaves_nothing_open(driver: Driver) -> None:
+    steps = [f"s{number}" for number in range(6)]
+    driver.store({each: [] for each in steps} | {"join": steps, "last": ["join"]})
+    for _ in range(5):
+        run_id = driver.trigger()
+        with driver.database.transaction() as tx:
+            started = [claim(tx, run_id, number) for number in range(1, 7)]
+
+        def complete(each: Any) -> None:
+            driver.database.run(lambda tx: settle(tx, each))
+
+        works = [lambda each=each: complete(each) for each in started]
+
+        def cancel(run_id: UUID = run_id) -> None:
+            driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, run_id))
+
+        threads = at_once(*works[:4], cancel)
+        assert [each.error for each in threads] == [None] * 5
+        run = driver.run(run_id)
+        assert run.status == "cancelled"
+        assert set(driver.statuses(run_id).values()) <= {"completed", "cancelled"}
+        assert driver.statuses(run_id)["last"] == "cancelled"
+
+
+def test_a_cancelled_run_frees_its_slots(driver: Driver) -> None:
+    driver.store({"a": []}, id="limited", tasks={"a": "single"})
+    first, second = driver.trigger("limited"), driver.trigger("limited")
+    assert driver.statuses(second)["a"] == "ready"
+    driver.sent.clear()
+    with driver.database.transaction() as tx:
+        runs.cancel(tx, driver.tenant, first)
+    assert driver.statuses(second)["a"] == "queued"
+    assert [each.run_id for each in driver.sent if isinstance(each, Released)] == [second]

@@ -1,0 +1,307 @@
+"""Task-run verbs: each moves a row only from the statuses the state machine allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from driving import BOOM, Beside, Driver, at_once, claim, settle, wait_for_lock
+
+from pipeweave import ids
+from pipeweave.orchestrator import runs, states, task_runs
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.states import TaskStatus
+from pipeweave.orchestrator.task_runs import Completion, TaskRun
+
+T = TaskStatus
+
+
+@pytest.fixture
+def driver(database: Database) -> Driver:
+    return Driver(database)
+
+
+@pytest.fixture
+def run_id(driver: Driver) -> UUID:
+    """A run whose first step is queued, second pending and third a pending map."""
+    return driver.begin({"a": [], "b": ["a"], "c": ["a"]}, {"list": [1]}, maps={"c": "${input.list}"})
+
+
+_PUT = """
+UPDATE task_runs SET status = :status, queued_at = :now, started_at = :now, worker = 'w1',
+    finished_at = CASE WHEN :is_final THEN CAST(:now AS timestamptz) END, error_code = 'X'
+WHERE run_id = :run_id AND id = :id
+"""
+
+
+def put(tx: Transaction, run_id: UUID, ordinal: int, status: TaskStatus) -> None:
+    """Write a status, whatever it was before."""
+    parameters = {"status": status.value, "is_final": status.is_final, "now": tx.now, "run_id": run_id}
+    tx.execute(_PUT, parameters | {"id": ids.task_run_id(run_id, ordinal)})
+
+
+def read(tx: Transaction, run_id: UUID, ordinal: int) -> Any:
+    parameters = {"run_id": run_id, "id": ids.task_run_id(run_id, ordinal)}
+    return tx.execute("SELECT * FROM task_runs WHERE run_id = :run_id AND id = :id", parameters).one()
+
+
+def as_task_run(tx: Transaction, run_id: UUID, ordinal: int, attempt: int = 1) -> TaskRun:
+    """A task run as a worker that claimed it knows it."""
+    row = read(tx, run_id, ordinal)
+    return TaskRun(
+        row.id,
+        run_id,
+        row.step_id,
+        row.task_id,
+        row.kind,
+        T(row.status),
+        attempt,
+        None,
+        None,
+        None,
+        row.priority,
+        row.queue,
+        row.is_limited,
+        row.code_version,
+        row.code_hash,
+    )
+
+
+def completion(tx: Transaction, run_id: UUID, ordinal: int, attempt: int = 1) -> Completion:
+    return Completion(as_task_run(tx, run_id, ordinal, attempt), tx.values.keep({"n": 1}))
+
+
+Verb = Callable[[Transaction, UUID], Any]
+
+# Verb -> the ordinal it is tried on, the statuses it may be called in, the status it leads to, the call.
+VERBS: dict[str, tuple[int, set[TaskStatus], TaskStatus, Verb]] = {
+    "start": (1, {T.QUEUED}, T.RUNNING, lambda tx, run_id: task_runs.start(tx, run_id, [1], 1, worker="w")),
+    "release": (2, {T.PENDING}, T.QUEUED, lambda tx, run_id: task_runs.release(tx, run_id, [2])),
+    "release and continue": (
+        2,
+        {T.PENDING},
+        T.RUNNING,
+        lambda tx, run_id: task_runs.release(
+            tx, run_id, [2], continued=[2], worker="w", queue=read(tx, run_id, 2).queue
+        ),
+    ),
+    "dispatch": (
+        1,
+        {T.READY},
+        T.QUEUED,
+        lambda tx, run_id: task_runs.dispatch_ready(tx, [(run_id, ids.task_run_id(run_id, 1))]),
+    ),
+    "give back": (
+        1,
+        {T.RUNNING},
+        T.QUEUED,
+        lambda tx, run_id: task_runs.give_back(tx, [as_task_run(tx, run_id, 1)]),
+    ),
+    "complete": (
+        1,
+        {T.RUNNING},
+        T.COMPLETED,
+        lambda tx, run_id: task_runs.complete(tx, [completion(tx, run_id, 1)]),
+    ),
+    "fail": (
+        1,
+        {T.PENDING, T.QUEUED, T.RUNNING, T.WAITING},
+        T.FAILED,
+        lambda tx, run_id: task_runs.fail(tx, as_task_run(tx, run_id, 1), BOOM),
+    ),
+    "skip": (2, {T.PENDING}, T.SKIPPED, lambda tx, run_id: task_runs.skip(tx, run_id, [2])),
+    "cancel": (
+        1,
+        set(states.OPEN_TASK),
+        T.CANCELLED,
+        lambda tx, run_id: [
+            each
+            for each in task_runs.cancel_all(tx, run_id, code="CANCELLED", message="enough")
+            if each.ordinal == 1
+        ],
+    ),
+    "lay out": (
+        3,
+        {T.PENDING},
+        T.WAITING,
+        lambda tx, run_id: task_runs.lay_out(tx, run_id, 3, first=4, count=2),
+    ),
+    "finish map": (
+        3,
+        {T.PENDING, T.RUNNING, T.WAITING},
+        T.COMPLETED,
+        lambda tx, run_id: task_runs.finish_map(tx, run_id, 3, count=0),
+    ),
+}
+
+
+@pytest.mark.parametrize("status", TaskStatus)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_moves_a_task_run_only_from_its_statuses(
+    driver: Driver, run_id: UUID, verb: str, status: TaskStatus
+) -> None:
+    ordinal, before, after, call = VERBS[verb]
+    with driver.database.transaction() as tx:
+        put(tx, run_id, ordinal, status)
+        unmoved = read(tx, run_id, ordinal)
+        events = tx.execute("SELECT count(*) FROM events WHERE run_id = :id", {"id": run_id}).scalar_one()
+        moved = call(tx, run_id)
+        row = read(tx, run_id, ordinal)
+        if status in before:
+            assert moved
+            assert row.status == after.value
+            assert after in states.TASK_MOVES[status]
+            assert (row.finished_at is not None) == after.is_final
+        else:
+            assert not moved
+            assert row == unmoved
+            if verb != "cancel":
+                count = "SELECT count(*) FROM events WHERE run_id = :id"
+                assert tx.execute(count, {"id": run_id}).scalar_one() == events
+
+
+@pytest.mark.parametrize("attempt", [0, 2, 99])
+def test_another_attempt_moves_nothing(driver: Driver, run_id: UUID, attempt: int) -> None:
+    with driver.database.transaction() as tx:
+        assert task_runs.start(tx, run_id, [1], attempt, worker="w") == []
+        put(tx, run_id, 1, T.RUNNING)
+        unmoved = read(tx, run_id, 1)
+        stale = as_task_run(tx, run_id, 1, attempt)
+        assert task_runs.complete(tx, [completion(tx, run_id, 1, attempt)]) == []
+        assert task_runs.fail(tx, stale, BOOM) is None
+        assert task_runs.give_back(tx, [stale]) == []
+        assert task_runs.progress(tx, stale, 50, "half") is False
+        assert read(tx, run_id, 1) == unmoved
+        assert task_runs.progress(tx, as_task_run(tx, run_id, 1), 50, "half") is True
+        assert read(tx, run_id, 1).progress == 50
+
+
+def test_only_a_map_is_laid_out_or_finished_as_one(driver: Driver, run_id: UUID) -> None:
+    with driver.database.transaction() as tx:
+        assert task_runs.lay_out(tx, run_id, 2, first=4, count=1) is None
+        assert task_runs.finish_map(tx, run_id, 2, count=0) is None
+
+
+def test_a_doubled_completion_keeps_the_first_output(driver: Driver, run_id: UUID) -> None:
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 1)
+        assert started is not None
+        assert task_runs.complete(tx, [Completion(started, tx.values.keep("first"))])
+        assert task_runs.complete(tx, [Completion(started, tx.values.keep("second"))]) == []
+        assert task_runs.fail(tx, started, BOOM) is None
+        assert read(tx, run_id, 1).output == "first"
+    assert len(driver.events(run_id, "task_run.completed")) == 1
+
+
+def test_a_failed_attempt_is_archived_with_its_error(driver: Driver, run_id: UUID) -> None:
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 1, worker="w7")
+        assert started is not None
+        task_runs.fail(tx, started, BOOM)
+        row = read(tx, run_id, 1)
+    (attempt,) = driver.rows("SELECT * FROM attempts WHERE run_id = :id", id=run_id)
+    assert (attempt.task_run_id, attempt.number, attempt.status) == (row.id, 1, "failed")
+    assert (attempt.worker, attempt.error_code, attempt.error) == ("w7", "BOOM", BOOM.to_json())
+    assert (attempt.started_at, attempt.finished_at) == (row.started_at, row.finished_at)
+    (event,) = driver.events(run_id, "task_run.failed")
+    assert event.data == {"error": "it broke", "errorCode": "BOOM"}
+
+
+def test_what_is_given_back_can_be_claimed_by_another(driver: Driver, run_id: UUID) -> None:
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 1)
+        assert started is not None
+        task_runs.give_back(tx, [started])
+        assert (read(tx, run_id, 1).worker, read(tx, run_id, 1).started_at) == (None, None)
+        again = claim(tx, run_id, 1, worker="w2")
+        assert again is not None
+        assert again.attempt == 1
+
+
+# --- two connections --------------------------------------------------------------------------------------
+
+
+def test_of_two_workers_that_start_the_same_attempt_one_gets_it(driver: Driver) -> None:
+    driver.store({"a": []})
+    for _ in range(10):
+        run_id = driver.trigger()
+
+        def start(worker: str, run_id: UUID = run_id) -> TaskRun | None:
+            with driver.database.transaction() as tx:
+                return claim(tx, run_id, 1, worker)
+
+        threads = at_once(*(lambda worker=worker: start(worker) for worker in ("w1", "w2", "w3")))
+        got = [each.result for each in threads if each.result is not None]
+        assert len(got) == 1
+        assert len(driver.events(run_id, "task_run.started")) == 1
+
+
+def test_a_worker_that_waited_for_a_claim_that_was_rolled_back_gets_it(driver: Driver, run_id: UUID) -> None:
+    def start() -> TaskRun | None:
+        with driver.database.transaction() as tx:
+            return claim(tx, run_id, 1, "w2")
+
+    class RolledBack(Exception):
+        pass
+
+    beside = Beside(start)
+    with pytest.raises(RolledBack), driver.database.transaction() as tx:
+        claim(tx, run_id, 1, "w1")
+        beside.__enter__()
+        wait_for_lock(driver.database)
+        raise RolledBack
+    assert beside.result is not None
+    assert driver.task_runs(run_id)[0].worker == "w2"
+
+
+@pytest.mark.parametrize("is_cancel_first", [True, False])
+def test_of_a_cancel_and_a_completion_the_first_wins(
+    driver: Driver, run_id: UUID, is_cancel_first: bool
+) -> None:
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 1)
+        assert started is not None
+
+    def cancel() -> None:
+        driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, run_id))
+
+    def complete() -> None:
+        driver.database.run(lambda tx: settle(tx, started))
+
+    first, second = (cancel, complete) if is_cancel_first else (complete, cancel)
+    if is_cancel_first:
+        with driver.database.transaction() as tx:
+            runs.cancel(tx, driver.tenant, run_id)
+            beside = Beside(second)
+            beside.__enter__()
+            wait_for_lock(driver.database)
+        assert beside.result is None
+    else:
+        first()
+        second()
+    expected = "cancelled" if is_cancel_first else "completed"
+    assert driver.statuses(run_id)["a"] == expected
+    assert driver.run(run_id).status == "cancelled"
+    assert {status for step, status in driver.statuses(run_id).items() if step != "a"} == {"cancelled"}
+
+
+def test_a_cancelled_task_run_does_not_end_before_it_started(driver: Driver, run_id: UUID) -> None:
+    def cancel() -> None:
+        driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, run_id))
+
+    with driver.database.transaction() as tx:
+        tx.catch_up()
+        claim(tx, run_id, 1)
+        beside = Beside(cancel)
+        beside.__enter__()
+        wait_for_lock(driver.database)
+        started_later = (
+            "UPDATE task_runs SET started_at = clock_timestamp() WHERE run_id = :id AND status = 'running'"
+        )
+        tx.execute(started_later, {"id": run_id})
+    assert beside.result is None
+    row = driver.task_runs(run_id)[0]
+    assert row.status == "cancelled"
+    assert row.started_at <= row.finished_at
