@@ -1,0 +1,176 @@
+"""Laying out maps and ending them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from driving import BOOM, Beside, Driver, at_once, claim, finish_task_run, header, settle, wait_for_lock
+
+from pipeweave import ids
+from pipeweave.orchestrator import maps, outputs, runs
+from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.outbox import Chord
+
+MAP: dict[str, list[str]] = {"m": [], "after": ["m"]}
+OVER = {"m": "${input.list}"}
+
+
+@pytest.fixture
+def driver(database: Database) -> Driver:
+    return Driver(database)
+
+
+def begun(driver: Driver, count: int, **members: Any) -> UUID:
+    """A run whose first step is a map over this many items."""
+    return driver.begin(MAP, {"list": list(range(count))}, maps=OVER, **members)
+
+
+def end_items(driver: Driver, run_id: UUID, *numbers: int, **how: Any) -> None:
+    for number in numbers:
+        with driver.database.transaction() as tx:
+            finish_task_run(tx, run_id, number, **how)
+
+
+def test_items_follow_the_steps_in_order_and_hold_their_item(driver: Driver) -> None:
+    run_id = begun(driver, 3)
+    rows = driver.task_runs(run_id)
+    assert [ids.ordinal_of(row.id) for row in rows] == [1, 2, 3, 4, 5]
+    items = rows[2:]
+    assert [(row.kind, row.map_parent, row.map_index, row.item) for row in items] == [
+        ("item", 1, 0, 0),
+        ("item", 1, 1, 1),
+        ("item", 1, 2, 2),
+    ]
+    assert (rows[0].status, rows[0].map_first, rows[0].map_count) == ("waiting", 3, 3)
+    assert driver.run(run_id).task_run_count == 5
+    assert driver.released(run_id) == [3, 4, 5]
+
+
+def test_a_map_over_nothing_completes_with_an_empty_list(driver: Driver) -> None:
+    run_id = begun(driver, 0)
+    assert driver.statuses(run_id) == {"m": "completed", "after": "queued"}
+    with driver.database.transaction() as tx:
+        assert outputs.of_steps(tx, header(tx, run_id), ["m"]) == {"m": []}
+
+
+def test_null_is_an_item(driver: Driver) -> None:
+    run_id = driver.begin(MAP, {"list": [None, {"a": [1]}, "x"]}, maps=OVER)
+    assert [row.item for row in driver.task_runs(run_id)[2:]] == [None, {"a": [1]}, "x"]
+
+
+def test_only_wide_maps_travel_as_chords(driver: Driver) -> None:
+    narrow, wide = begun(driver, 7), begun(driver, 8)
+    chords = [each for each in driver.sent if isinstance(each, Chord)]
+    assert [each.run_id for each in chords] == [wide]
+    assert narrow != wide
+
+
+def test_the_outputs_of_items_are_the_map_s_in_their_order(driver: Driver) -> None:
+    run_id = begun(driver, 3)
+    for number in (5, 3, 4):
+        end_items(driver, run_id, number, output=f"of {number}")
+    assert driver.statuses(run_id) == {"m": "completed", "after": "queued"}
+    with driver.database.transaction() as tx:
+        assert outputs.of_steps(tx, header(tx, run_id), ["m"]) == {"m": ["of 3", "of 4", "of 5"]}
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_the_last_items_ending_at_once_end_a_narrow_map_once(driver: Driver, count: int) -> None:
+    for _ in range(8):
+        run_id = begun(driver, count)
+        driver.sent.clear()
+        threads = at_once(
+            *(
+                lambda number=number, run_id=run_id: end_items(driver, run_id, number)
+                for number in range(3, 3 + count)
+            )
+        )
+        assert [each.error for each in threads] == [None] * count
+        assert driver.released(run_id) == [2]
+        completed = driver.events(run_id, "task_run.completed")
+        assert sum(ids.ordinal_of(each.task_run_id) == 1 for each in completed) == 1
+
+
+def test_a_wide_map_ends_only_when_all_items_did(driver: Driver) -> None:
+    run_id = begun(driver, 9)
+    end_items(driver, run_id, *range(3, 11))
+    driver.check(run_id, 1)
+    assert driver.statuses(run_id)["m"] == "waiting"
+    end_items(driver, run_id, 11)
+    threads = at_once(*[lambda: driver.check(run_id, 1)] * 3)
+    assert [each.error for each in threads] == [None] * 3
+    assert driver.statuses(run_id) == {"m": "completed", "after": "queued"}
+    assert driver.released(run_id).count(2) == 1
+
+
+def test_a_narrow_map_with_a_failed_item_fails_when_the_last_one_ended(driver: Driver) -> None:
+    run_id = begun(driver, 3, failureMode="continue")
+    end_items(driver, run_id, 4, failure=BOOM)
+    assert driver.statuses(run_id)["m"] == "waiting"
+    end_items(driver, run_id, 3, 5)
+    rows = driver.task_runs(run_id)
+    assert (rows[0].status, rows[0].error_code) == ("failed", "MAP_ITEMS_FAILED")
+    assert rows[1].status == "skipped"
+    assert driver.run(run_id).status == "failed"
+
+
+def test_more_task_runs_than_a_run_may_have_fail_the_map_and_write_no_item(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maps, "MAX_TASK_RUNS_PER_RUN", 10)
+    fits, too_many = begun(driver, 8), begun(driver, 9)
+    assert driver.run(fits).task_run_count == 10
+    run = driver.run(too_many)
+    rows = driver.task_runs(too_many)
+    assert (run.status, run.task_run_count, len(rows)) == ("failed", 2, 2)
+    assert rows[0].error_code == "MAP_SOURCE_INVALID"
+    assert "more than 10 task runs" in rows[0].error["message"]
+
+
+def test_two_maps_laid_out_at_once_get_different_ordinals(driver: Driver) -> None:
+    needs = {"a": [], "b": [], "m": ["a"], "n": ["b"]}
+    over = {"m": "${input.list}", "n": "${input.list}"}
+    driver.store(needs, maps=over)
+    for _ in range(5):
+        run_id = driver.trigger(input={"list": [1, 2, 3]})
+        threads = at_once(
+            lambda run_id=run_id: driver.finish(run_id, "a"), lambda run_id=run_id: driver.finish(run_id, "b")
+        )
+        assert [each.error for each in threads] == [None, None]
+        rows = driver.task_runs(run_id)
+        assert [ids.ordinal_of(row.id) for row in rows] == list(range(1, 11))
+        assert sorted(row.map_parent for row in rows if row.kind == "item") == [3, 3, 3, 4, 4, 4]
+
+
+def test_a_cancel_that_waits_for_a_map_s_layout_cancels_its_items(driver: Driver) -> None:
+    driver.store({"a": [], "m": ["a"]}, maps=OVER)
+    run_id = driver.trigger(input={"list": list(range(20))})
+
+    def cancel() -> None:
+        driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, run_id))
+
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 1)
+        assert started is not None
+        settle(tx, started)
+        beside = Beside(cancel)
+        beside.__enter__()
+        wait_for_lock(driver.database)
+    assert beside.result is None
+    statuses = [row.status for row in driver.task_runs(run_id)]
+    assert statuses == ["completed"] + ["cancelled"] * 21
+
+
+def test_a_cancelled_run_lays_out_no_map(driver: Driver) -> None:
+    driver.store({"a": [], "m": ["a"]}, maps=OVER)
+    run_id = driver.trigger(input={"list": list(range(20))})
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 1)
+        assert started is not None
+    with driver.database.transaction() as tx:
+        runs.cancel(tx, driver.tenant, run_id)
+    with driver.database.transaction() as tx:
+        settle(tx, started)
+    assert len(driver.task_runs(run_id)) == 2
