@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -16,6 +17,9 @@ import pytest
 import urllib3
 from services import wait_until
 from stacks import TASKS, StackFolder, running_stack
+
+from pipeweave.answers import Document
+from pipeweave.errors import Unavailable
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -41,8 +45,17 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackFolder]:
 
 def greeting(stack: StackFolder, name: str) -> str:
     """What a task of the stack answers."""
+    accepted: list[Document] = []
+
+    def is_accepted() -> bool:
+        # A server that was killed runs before it answers; until then the API says 503 and "ask again".
+        with contextlib.suppress(Unavailable):
+            accepted.append(client.queue("greet", {"name": name}))
+        return bool(accepted)
+
     with stack.client() as client:
-        queued = client.queue("greet", {"name": name})
+        wait_until(is_accepted, BACK_WITHIN_S, "nothing new is accepted")
+        queued = accepted[0]
         look = lambda: client.task_run(queued["runId"])  # noqa: E731
         wait_until(lambda: look()["status"] in ("completed", "failed"), what="the task run did not end")
         return str(look()["output"])
