@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from pipeweave.errors import AttemptFailed, PipeWeaveError, TaskError
 # Long enough for the deepest useful traceback, short enough for a row.
 MAX_TRACEBACK = 16_000
 MAX_MESSAGE = 4_000
+MAX_CODE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,13 @@ class Failure:
 
 def failure_of(error: BaseException) -> Failure:
     """The failure that an exception stands for."""
-    text = _printable(str(error))[:MAX_MESSAGE] or type(error).__name__
+    text = _said(str, error)[:MAX_MESSAGE] or type(error).__name__
     name = type(error).__qualname__ if type(error).__module__ == "builtins" else _qualified(type(error))
     match error:
         case TaskError():
             details = _json_able(error.details)
-            return Failure(error.task_code[:200], text, name, error.retryable, _trace(error), details)
+            code = _said(str, error.task_code)[:MAX_CODE] or error.code
+            return Failure(code, text, name, bool(error.retryable), _trace(error), details)
         case AttemptFailed():
             return Failure(
                 error.code, text, name, False, None, [each.to_json() for each in error.errors] or None
@@ -52,6 +55,14 @@ def failure_of(error: BaseException) -> Failure:
             return Failure(error.code, text, name, True, _trace(error))
         case _:
             return Failure(type(error).__name__, text, name, True, _trace(error))
+
+
+def _said(show: Callable[[object], str], value: object) -> str:
+    """A user's value as text; nothing where it cannot even say what it is."""
+    try:
+        return _printable(show(value))
+    except Exception:
+        return ""
 
 
 def _qualified(kind: type[BaseException]) -> str:
@@ -74,5 +85,5 @@ def _json_able(details: Any) -> Any:
     try:
         canonical(details)
     except PipeWeaveError:
-        return _printable(repr(details))[:MAX_MESSAGE]
+        return _said(repr, details)[:MAX_MESSAGE]
     return details
