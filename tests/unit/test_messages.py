@@ -1,0 +1,109 @@
+"""From an outbox to messages."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeweave import ids
+from pipeweave.orchestrator.messages import MAX_CHUNK, MESSAGES_PER_FAN_OUT, chunk_size, post
+from pipeweave.orchestrator.outbox import UNCOUNTED, Chord, JoinCheck, Outgoing, Part, Released
+
+RUN = ids.new_id()
+
+
+def released(
+    ordinal: int,
+    *,
+    task: str = "t",
+    queue: str = "q",
+    priority: int = 100,
+    attempt: int = 1,
+    joins: tuple[int, ...] = (),
+    is_limited: bool = False,
+) -> Released:
+    return Released(RUN, ordinal, attempt, task, queue, priority, joins, is_limited)
+
+
+def test_an_empty_outbox_posts_nothing() -> None:
+    posting = post([])
+    assert (posting.messages, posting.checks, posting.parts, posting.chord_sizes) == ((), (), (), {})
+
+
+@pytest.mark.parametrize(
+    ("count", "size"),
+    [(1, 1), (8, 1), (64, 1), (127, 1), (128, 2), (1_000, 15), (6_400, 100), (10_000, 100), (100_000, 100)],
+)
+def test_chunks_grow_with_the_fan_out_up_to_a_limit(count: int, size: int) -> None:
+    assert chunk_size(count) == size
+
+
+@given(st.integers(0, 3_000))
+def test_every_task_run_travels_in_exactly_one_message(count: int) -> None:
+    posting = post([released(ordinal) for ordinal in range(1, count + 1)])
+    sent = list(chain.from_iterable(message.ordinals for message in posting.messages))
+    assert sorted(sent) == list(range(1, count + 1))
+    assert all(1 <= len(message.ordinals) <= MAX_CHUNK for message in posting.messages)
+    assert len(posting.messages) <= max(2 * MESSAGES_PER_FAN_OUT, count / MAX_CHUNK + 1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        released(2, task="u"),
+        released(2, queue="r"),
+        released(2, priority=1),
+        released(2, attempt=2),
+        released(2, joins=(9,)),
+    ],
+    ids=["task", "queue", "priority", "attempt", "join"],
+)
+def test_what_differs_travels_apart(other: Released) -> None:
+    many = [released(ordinal) for ordinal in range(10, 300)]
+    messages = post([*many, other]).messages
+    assert [message.ordinals for message in messages if 2 in message.ordinals] == [(2,)]
+
+
+def test_task_runs_of_different_runs_travel_apart() -> None:
+    other = ids.new_id()
+    mixed: list[Outgoing] = [
+        Released(run, number, 1, "t", "q", 100) for number in range(1, 300) for run in (RUN, other)
+    ]
+    assert {message.run_id for message in post(mixed).messages} == {RUN, other}
+    assert sum(len(message.ordinals) for message in post(mixed).messages) == 598
+
+
+def test_a_limited_task_run_gets_a_message_of_its_own_and_counts_for_itself() -> None:
+    posting = post([released(number, joins=(9,), is_limited=True) for number in range(1, 301)])
+    assert [len(message.ordinals) for message in posting.messages] == [1] * 300
+    assert {(message.part, message.joins) for message in posting.messages} == {(UNCOUNTED, ())}
+    assert posting.chord_sizes == {}
+
+
+def test_messages_of_a_fan_out_are_the_parts_of_its_chord() -> None:
+    outbox: list[Outgoing] = [Chord(RUN, 900, 3), *(released(n, joins=(900,)) for n in range(1, 257))]
+    posting = post(outbox)
+    assert posting.chord_sizes == {(RUN, 900): len(posting.messages) + 3}
+    parts = [message.part for message in posting.messages]
+    assert len(set(parts)) == len(parts)
+    assert UNCOUNTED not in parts
+
+
+def test_a_message_counts_for_every_join_of_its_task_runs() -> None:
+    outbox: list[Outgoing] = [Chord(RUN, 8, 0), Chord(RUN, 9, 1), released(1, joins=(8, 9))]
+    assert post(outbox).chord_sizes == {(RUN, 8): 1, (RUN, 9): 2}
+
+
+def test_checks_are_sent_once_and_parts_as_they_are() -> None:
+    check, part = JoinCheck(RUN, 4, "q"), Part(RUN, 5, "q", ordinal=2)
+    posting = post([check, part, check, part])
+    assert posting.checks == (check,)
+    assert posting.parts == (part, part)
+
+
+def test_a_part_has_the_same_id_however_often_it_is_counted() -> None:
+    assert Part(RUN, 5, "q", ordinal=2).id == Part(RUN, 5, "r", ordinal=2).id
+    assert Part(RUN, 5, "q", ordinal=2).id != Part(RUN, 5, "q", message=2).id

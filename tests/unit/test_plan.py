@@ -1,0 +1,100 @@
+"""A pipeline version as the orchestrator reads it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from model import random_graph
+
+from pipeweave.document import parse_spec
+from pipeweave.orchestrator.plan import END, WIDE, JoinKind, Plan, compile_plan
+
+
+def plan_of(needs: Mapping[str, Sequence[str]]) -> Plan:
+    steps = [{"id": step, "task": "t", "needs": list(before)} for step, before in needs.items()]
+    return compile_plan(parse_spec({"id": "p", "steps": steps}))
+
+
+DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
+
+
+def fan(count: int) -> dict[str, list[str]]:
+    wide = [f"b{number}" for number in range(count)]
+    return {"a": [], **{each: ["a"] for each in wide}, "z": wide}
+
+
+def test_ordinals_number_the_steps_from_1_in_document_order() -> None:
+    plan = plan_of(DIAMOND)
+    assert plan.ordinals == {"a": 1, "b": 2, "c": 3, "d": 4}
+    assert [plan[ordinal].id for ordinal in (1, 2, 3, 4)] == list("abcd")
+
+
+def test_the_end_of_the_run_waits_for_the_end_steps() -> None:
+    plan = plan_of(DIAMOND | {"e": ["a"]})
+    assert plan.ends == plan.predecessors(END) == (4, 5)
+    assert plan.successors(4) == (END,)
+    assert plan.entries == (1,)
+
+
+def test_ancestors_are_all_before_a_step_in_document_order() -> None:
+    plan = plan_of(DIAMOND | {"e": ["b"]})
+    assert plan.ancestors("d") == ["a", "b", "c"]
+    assert plan.ancestors("e") == ["a", "b"]
+    assert plan.ancestors("a") == []
+
+
+@pytest.mark.parametrize(
+    ("count", "kind"),
+    [(1, JoinKind.SINGLE), (2, JoinKind.NARROW), (WIDE - 1, JoinKind.NARROW), (WIDE, JoinKind.GATHERED)],
+)
+def test_a_join_behind_one_fan_out_is_released_by_its_width(count: int, kind: JoinKind) -> None:
+    assert plan_of(fan(count)).joins[count + 2] is kind
+
+
+def test_a_wide_join_of_entries_is_gathered() -> None:
+    entries = [f"b{number}" for number in range(WIDE)]
+    assert plan_of({**{each: [] for each in entries}, "z": entries}).joins[WIDE + 1] is JoinKind.GATHERED
+
+
+def test_a_wide_join_whose_predecessors_get_ready_at_different_times_is_irregular() -> None:
+    later = fan(WIDE) | {"y": ["b0"]}
+    later["z"] = [*later["z"], "y"]
+    assert plan_of(later).joins[WIDE + 2] is JoinKind.IRREGULAR
+
+
+def test_a_wide_join_behind_a_join_is_irregular() -> None:
+    needs: dict[str, list[str]] = {"a": [], "b": []}
+    wide = [f"c{number}" for number in range(WIDE)]
+    needs |= {each: ["a", "b"] for each in wide} | {"z": wide}
+    assert plan_of(needs).joins[WIDE + 3] is JoinKind.IRREGULAR
+
+
+def test_a_step_knows_the_gathered_joins_it_is_part_of() -> None:
+    plan = plan_of(fan(WIDE))
+    assert plan.gathered(2) == (WIDE + 2,)
+    assert plan.gathered(1) == ()
+
+
+def test_wide_ends_are_a_join_of_their_own() -> None:
+    plan = plan_of({"a": [], **{f"b{number}": ["a"] for number in range(WIDE)}})
+    assert plan.joins[END] is JoinKind.GATHERED
+    assert plan.gathered(2) == (END,)
+
+
+@given(st.integers(0, 10_000))
+def test_edges_agree_in_both_directions(seed: int) -> None:
+    document, _ = random_graph(random.Random(seed), "p")
+    spec = parse_spec(document)
+    plan = compile_plan(spec)
+    for planned in plan.steps:
+        assert tuple(plan[each].id for each in planned.predecessors) == planned.step.needs
+        for each in planned.successors:
+            assert planned.ordinal in plan[each].predecessors
+        for each in planned.predecessors:
+            assert planned.ordinal in plan[each].successors
+    assert set(plan.joins) == {each.ordinal for each in plan.steps if each.predecessors} | {END}
+    assert all(plan.joins[each].is_wide == (len(plan.predecessors(each)) >= WIDE) for each in plan.joins)
