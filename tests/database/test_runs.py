@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,7 @@ from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, PipeWeaveError
 from pipeweave.limits import INLINE_BYTES
 from pipeweave.orchestrator import runs
-from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.outbox import Released
 from pipeweave.orchestrator.runs import CreatedRun, Trigger
 
@@ -256,3 +257,25 @@ def test_a_cancelled_run_frees_its_slots(driver: Driver) -> None:
         runs.cancel(tx, driver.tenant, first)
     assert driver.statuses(second)["a"] == "queued"
     assert [each.run_id for each in driver.sent if isinstance(each, Released)] == [second]
+
+
+def test_a_transaction_that_lost_a_deadlock_is_done_again(driver: Driver) -> None:
+    driver.store({"a": [], "b": []})
+    run_id = driver.trigger()
+    gate = threading.Barrier(2)
+    tries: list[str] = []
+    touch = "UPDATE task_runs SET progress = 1 WHERE run_id = :run_id AND id = :id"
+
+    def both(first: int, second: int) -> None:
+        def work(tx: Transaction) -> None:
+            tries.append(f"{first} before {second}")
+            tx.execute(touch, {"run_id": run_id, "id": ids.task_run_id(run_id, first)})
+            if len(tries) <= 2:
+                gate.wait(30)
+            tx.execute(touch, {"run_id": run_id, "id": ids.task_run_id(run_id, second)})
+
+        driver.database.run(work)
+
+    threads = at_once(lambda: both(1, 2), lambda: both(2, 1))
+    assert [each.error for each in threads] == [None, None]
+    assert len(tries) == 3
