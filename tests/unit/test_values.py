@@ -76,7 +76,17 @@ def test_a_large_value_goes_to_storage_by_its_content(values: Values, length: in
         "lone \ud800",
         b"bytes",
     ],
-    ids=repr,
+    ids=[
+        "object",
+        "set",
+        "number-key",
+        "huge-number",
+        "nul",
+        "deep-nul",
+        "nul-key",
+        "lone-surrogate",
+        "bytes",
+    ],
 )
 def test_what_is_not_json_is_refused(values: Values, value: Any) -> None:
     with pytest.raises(InvalidInput):
