@@ -194,6 +194,16 @@ class Stage:
         keys = list(client.scan_iter(f"*{run_id.hex}*"))
         return int(client.delete(*keys)) if keys else 0
 
+    def double_messages(self) -> int:
+        """Put every message that waits in the queue there once more; how many there were."""
+        client = self.deployment.canvas.app.backend.client
+        count = 0
+        for key in client.scan_iter(f"{self.queue()}*"):
+            waiting = client.lrange(key, 0, -1)
+            count += len(waiting)
+            client.lpush(key, *reversed(waiting))
+        return count
+
     def send(self, *outgoing: Outgoing) -> None:
         """Publish messages that nobody asked for."""
         self.deployment.canvas.publish(outgoing)

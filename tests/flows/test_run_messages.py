@@ -72,6 +72,44 @@ def test_doubled_messages_change_nothing(stage: Stage) -> None:
     assert is_quiet(stage)
 
 
+def test_doubled_messages_of_wide_joins_and_maps_change_nothing(stage: Stage, gate: Path) -> None:
+    wide = [f"b{number}" for number in range(150)]
+    document = {
+        "id": "doubled",
+        "steps": [
+            *({"id": each, "task": "noop", "needs": []} for each in wide),
+            {"id": "join", "task": "noop", "needs": wide},
+            {"id": "each", "task": "double", "needs": [], "map": {"over": "${input.list}"}},
+            {"id": "after", "task": "noop", "needs": ["each"]},
+        ],
+    }
+    stage.store(document)
+    stage.store({"id": "held", "steps": [{"id": "only", "task": "hold"}]})
+    busy = [stage.trigger("held", {"path": str(gate)}) for _ in range(4)]
+    stage.until(lambda: stage.deployment.canvas.depth(stage.queue()) <= 2, "the worker is not busy")
+    run_id = stage.trigger("doubled", {"list": list(range(300))})
+    assert stage.double_messages() > 100
+    gate.touch()
+    ticks = itertools.count(1)
+
+    def is_final() -> bool:
+        # A part that was counted while its double still worked is not counted again: the tick asks.
+        if next(ticks) % 50 == 0:
+            stage.tick(AHEAD)
+        return str(stage.run(run_id).status) == "completed"
+
+    stage.until(is_final, "the run did not end")
+    for each in busy:
+        assert stage.finished(each).status == "completed"
+    stage.settle()
+    expected = Counter({**dict.fromkeys(wide, 1), "join": 1, "each": 300, "after": 1})
+    assert calls_by_step(stage, run_id) == expected
+    assert Counter(call.map_index for call in stage.calls(run_id) if call.step_id == "each") == Counter(
+        range(300)
+    )
+    assert is_quiet(stage)
+
+
 def test_messages_that_come_after_the_end_change_nothing(stage: Stage) -> None:
     run = stage.ran(WIDE, {"list": LIST})
     before = stage.task_runs(run.id)
