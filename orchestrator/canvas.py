@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -51,8 +52,10 @@ class Canvas:
         for (run_id, join), size in posting.chord_sizes.items():
             if size:
                 self.app.backend.set_chord_size(_group(run_id, join), size)
-        if posting.messages or posting.checks:
-            with self._producer() as producer, producer.batch():
+        count = len(posting.messages) + len(posting.checks)
+        if count:
+            # A batch costs more than the one message it would hold.
+            with self._producer() as producer, producer.batch() if count > 1 else nullcontext():
                 for message in posting.messages:
                     self._run(producer, message)
                 for check in posting.checks:

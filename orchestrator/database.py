@@ -7,7 +7,6 @@ round.
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,13 +15,14 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import orjson
-from sqlalchemy import Connection, CursorResult, Engine, create_engine, event, text
+from sqlalchemy import Connection, CursorResult, Engine, create_engine, event
 from sqlalchemy.exc import DisconnectionError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from pipeweave.errors import Deadlocked, Unavailable
 from pipeweave.orchestrator.outbox import Outgoing
+from pipeweave.orchestrator.statements import statement as sql
 from pipeweave.orchestrator.values import Values
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Transaction:
 
     def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> CursorResult[Any]:
         """Run one statement."""
-        return self.connection.execute(_compiled(statement), parameters or {})
+        return sql(statement).run(self.connection, parameters or {})
 
     def catch_up(self) -> None:
         """Take the time anew after waiting for a lock: what follows happens after what its last holder
@@ -120,9 +120,9 @@ class Database:
         self.values = values
         self.sender = sender
         self._now = now or (lambda: datetime.now(UTC))
-        self._engine = _engine(
-            url, pool_size, f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}"
-        )
+        options = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}"
+        # Verbs name their rows by key: one plan serves all parameters, and prunes partitions when it runs.
+        self._engine = _engine(url, pool_size, f"{options} -c plan_cache_mode=force_generic_plan")
         self._reader: Engine | None = None
 
     @contextmanager
@@ -229,11 +229,6 @@ def _ping_when_idle(engine: Engine) -> None:
                 engine.dialect.do_ping(connection)
             except engine.dialect.loaded_dbapi.Error as error:
                 raise DisconnectionError from error
-
-
-@functools.lru_cache(maxsize=512)
-def _compiled(statement: str) -> Any:
-    return text(statement)
 
 
 def to_json(value: Any) -> str | None:

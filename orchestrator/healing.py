@@ -40,7 +40,7 @@ def republish(tx: Transaction, canvas: Canvas, late: timedelta) -> int:
         if canvas.depth(queue) > 0:
             continue
         parameters = {"now": tx.now, "late": tx.now - late, "queue": queue, "batch": BATCH}
-        for row in tx.execute(_REPUBLISH, parameters).all():
+        for row in sorted(tx.execute(_REPUBLISH, parameters).all(), key=lambda each: each.id):
             tx.send(
                 Released(row.run_id, ids.ordinal_of(row.id), row.attempt, row.task_id, queue, row.priority)
             )

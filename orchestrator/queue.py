@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-import orjson
-
 from pipeweave import ids
 from pipeweave.errors import FieldError, LimitExceeded, NotFound
 from pipeweave.limits import MAX_BATCH
-from pipeweave.orchestrator import registry, run_header, runs
+from pipeweave.orchestrator import registry, run_header, run_rows, runs
 from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.run_rows import NewRun
 from pipeweave.rules import FAIL_FAST
 
 
@@ -63,16 +63,18 @@ def enqueue(tx: Transaction, tenant: str, requests: Sequence[QueueRequest]) -> l
             hint="`pipeweave tasks` lists the registered ones",
         )
     tasks = runs.runnable_tasks(tx, tenant, set(known))
-    return [_enqueue(tx, tenant, each, tasks) for each in requests]
+    new_runs = [_new_run(tx, tenant, each, tasks) for each in requests]
+    written = run_rows.write(tx, new_runs) if new_runs else []
+    return [
+        Queued(rows[0].id, new.header.plan[1].step.task, new.input.path)
+        for new, rows in zip(new_runs, written, strict=True)
+    ]
 
 
-def _enqueue(
-    tx: Transaction, tenant: str, wish: QueueRequest, tasks: Mapping[str, registry.TaskRow]
-) -> Queued:
+def _new_run(tx: Transaction, tenant: str, wish: QueueRequest, tasks: Mapping[str, TaskRow]) -> NewRun:
     kept = tx.values.keep(wish.input)
-    plan = run_header.single(wish.task_id)
-    value = None if kept.inline is None else orjson.loads(kept.inline)
+    inline = wish.input if kept.path is None else None
     priority = runs.checked_priority(wish.priority)
-    run = RunHeader(ids.new_id(), tenant, None, None, FAIL_FAST, priority, value, kept.path, plan)
-    written = runs.write(tx, run, kept, tasks, metadata=wish.metadata)
-    return Queued(written[0].id, wish.task_id, kept.path)
+    plan = run_header.single(wish.task_id)
+    header = RunHeader(ids.new_id(), tenant, None, None, FAIL_FAST, priority, inline, kept.path, plan)
+    return NewRun(header, kept, tasks, wish.metadata)

@@ -1,0 +1,175 @@
+"""Writing new runs: rows of runs, task runs and events, any number of runs in one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from pipeweave import ids
+from pipeweave.orchestrator import task_runs
+from pipeweave.orchestrator.advance import Advance
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.events import Event
+from pipeweave.orchestrator.registry import TaskRow
+from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.states import TaskStatus
+from pipeweave.orchestrator.task_runs import TaskRun
+from pipeweave.orchestrator.values import Kept
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run to be written, with the tasks of its steps as they are registered now."""
+
+    header: RunHeader
+    input: Kept
+    tasks: Mapping[str, TaskRow]
+    metadata: Mapping[str, Any] | None = None
+    run_token: str | None = None
+
+
+_WRITE = """
+WITH new_runs AS (
+    INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
+        input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at)
+    SELECT r.id, :tenant, r.pipeline_id, r.version, 'running', r.failure_mode, r.priority, r.input,
+        r.path, r.size, r.hash, r.run_token, r.metadata, r.steps, :now, :now
+    FROM jsonb_to_recordset(CAST(:runs AS jsonb)) AS r(id uuid, pipeline_id text, version integer,
+        failure_mode text, priority integer, input jsonb, path text, size integer, hash text, run_token text,
+        metadata jsonb, steps integer)
+), new_task_runs AS (
+    INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority,
+        queue, is_limited, code_version, code_hash, created_at, queued_at)
+    SELECT s.run_id, s.id, :tenant, s.step_id, s.task_id, s.kind, s.status, s.max_attempts, s.priority,
+        s.queue, s.is_limited, s.code_version, s.code_hash, :now,
+        CASE WHEN s.status <> 'pending' THEN :now END
+    FROM jsonb_to_recordset(CAST(:task_runs AS jsonb)) AS s(run_id uuid, id uuid, step_id text, task_id text,
+        kind text, status text, max_attempts integer, priority integer, queue text, is_limited boolean,
+        code_version integer, code_hash text)
+)
+INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
+SELECT e.run_id, :now, e.type, NULL, NULL, e.data
+FROM jsonb_to_recordset(CAST(:events AS jsonb)) AS e(run_id uuid, type text, data jsonb)
+"""
+
+
+def write(tx: Transaction, new_runs: Sequence[NewRun]) -> list[list[TaskRun]]:
+    """Write runs of one tenant with a task run for each step, and send their entry steps.
+
+    Returns the task runs of each run, in the order of its steps.
+    """
+    written = [_task_runs(each) for each in new_runs]
+    events = [event for new, rows in zip(new_runs, written, strict=True) for event in _events(new, rows)]
+    shown = [
+        _task_run_row(each, new.tasks[each.task_id])
+        for new, rows in zip(new_runs, written, strict=True)
+        for each in rows
+    ]
+    parameters = {
+        "tenant": new_runs[0].header.tenant,
+        "runs": f"[{','.join(map(_run_row, new_runs))}]",
+        "task_runs": orjson.dumps(shown).decode(),
+        "events": orjson.dumps([each.to_row() for each in events]).decode(),
+        "now": tx.now,
+    }
+    tx.execute(_WRITE, parameters)
+    for new, rows in zip(new_runs, written, strict=True):
+        _begin(tx, new.header, rows)
+    return written
+
+
+def _begin(tx: Transaction, run: RunHeader, rows: Sequence[TaskRun]) -> None:
+    advance = Advance(tx, run)
+    advance.begin([rows[ordinal - 1] for ordinal in run.plan.entries])
+    advance.limited |= {each.task_id for each in rows if each.status is TaskStatus.READY}
+    advance.close()
+
+
+def _run_row(new: NewRun) -> str:
+    run = new.header
+    head = orjson.dumps(
+        {
+            "id": run.id,
+            "pipeline_id": run.pipeline_id,
+            "version": run.pipeline_version,
+            "failure_mode": run.failure_mode,
+            "priority": run.priority,
+            "path": new.input.path,
+            "size": new.input.size,
+            "hash": new.input.hash,
+            "run_token": new.run_token,
+            "metadata": new.metadata,
+            "steps": len(run.plan.steps),
+        }
+    ).decode()
+    # The input is JSON text already: it goes in as it is.
+    return f'{head[:-1]},"input":{new.input.inline or "null"}}}'
+
+
+def _task_runs(new: NewRun) -> list[TaskRun]:
+    entries = frozenset(new.header.plan.entries)
+    return [
+        _task_run(new.header, each.ordinal, new.tasks[each.step.task], each.ordinal in entries)
+        for each in new.header.plan.steps
+    ]
+
+
+def _task_run(run: RunHeader, ordinal: int, task: TaskRow, is_entry: bool) -> TaskRun:
+    step = run.plan[ordinal].step
+    is_limited = task.concurrency > 0
+    status = TaskStatus.PENDING
+    if is_entry and step.map is None:
+        status = TaskStatus.READY if is_limited else TaskStatus.QUEUED
+    return TaskRun(
+        id=ids.task_run_id(run.id, ordinal),
+        run_id=run.id,
+        step_id=step.id,
+        task_id=step.task,
+        kind="task" if step.map is None else "map",
+        status=status,
+        attempt=1,
+        map_index=None,
+        map_parent=None,
+        item=None,
+        priority=task.priority if run.priority is None else run.priority,
+        queue=task.queue,
+        is_limited=is_limited,
+        code_version=task.code_version,
+        code_hash=task.code_hash,
+    )
+
+
+def _task_run_row(each: TaskRun, task: TaskRow) -> dict[str, Any]:
+    return {
+        "run_id": each.run_id,
+        "id": each.id,
+        "step_id": each.step_id,
+        "task_id": each.task_id,
+        "kind": each.kind,
+        "status": each.status.value,
+        "max_attempts": task.max_attempts,
+        "priority": each.priority,
+        "queue": each.queue,
+        "is_limited": each.is_limited,
+        "code_version": each.code_version,
+        "code_hash": each.code_hash,
+    }
+
+
+def _events(new: NewRun, rows: Sequence[TaskRun]) -> list[Event]:
+    run = new.header
+    data = {
+        "pipelineId": run.pipeline_id,
+        "pipelineVersion": run.pipeline_version,
+        "failureMode": run.failure_mode,
+        "inputsHash": new.input.hash,
+        "steps": len(rows),
+    }
+    events = [Event(run.id, "run.created", data=data)]
+    for status in (TaskStatus.QUEUED, TaskStatus.READY):
+        moved = [each for each in rows if each.status is status]
+        events += task_runs.together(f"task_runs.{status.value}", moved)
+    return events

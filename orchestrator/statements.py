@@ -1,0 +1,67 @@
+"""SQL text with named parameters as PostgreSQL likes it best: parsed and planned once per connection.
+
+Planning a statement on a partitioned table costs more than executing it. Statements that a process sends often
+are prepared on the server, and their plans look at the partitions only when they run.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, CursorResult, text
+
+# Sent this often by this process, a statement is worth a round trip for its preparation.
+PREPARE_AFTER = 3
+
+# `:name`, but not the second colon of a cast, nor a colon inside a word.
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+_PREPARABLE = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b")
+
+_TYPES = {UUID: "uuid", datetime: "timestamptz", timedelta: "interval"}
+
+_numbers = itertools.count(1)
+
+
+class Statement:
+    """One SQL text: as it is sent plainly, and as it is prepared."""
+
+    def __init__(self, sql: str) -> None:
+        self.names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
+        self.is_preparable = _PREPARABLE.match(sql) is not None
+        self.plain = text(sql)
+        self.sent = 0
+        places = {name: f"${number}" for number, name in enumerate(self.names, start=1)}
+        self._name = f"pw_{next(_numbers)}"
+        # The driver reads a percent sign as a parameter of its own.
+        self._body = _PARAMETER.sub(lambda match: places[match[1]], sql).replace("%", "%%")
+        arguments = ", ".join(["%s"] * len(self.names))
+        self._execute = f"EXECUTE {self._name}({arguments})" if arguments else f"EXECUTE {self._name}"
+
+    def run(self, connection: Connection, parameters: Mapping[str, Any]) -> CursorResult[Any]:
+        """Execute it, prepared once it was sent often enough."""
+        self.sent += 1
+        if self.sent <= PREPARE_AFTER or not self.is_preparable:
+            return connection.execute(self.plain, parameters)
+        # The info belongs to the connection to the server, and so do its prepared statements.
+        values = tuple(parameters[name] for name in self.names)
+        if self._name not in connection.info:
+            connection.exec_driver_sql(self._prepare(values))
+            connection.info[self._name] = True
+        return connection.exec_driver_sql(self._execute, values or None)
+
+    def _prepare(self, values: tuple[Any, ...]) -> str:
+        """Where the statement leaves a parameter's type open, the value decides."""
+        types = ", ".join(_TYPES.get(type(value), "unknown") for value in values)
+        return f"PREPARE {self._name}{f' ({types})' if types else ''} AS {self._body}"
+
+
+@functools.lru_cache(maxsize=512)
+def statement(sql: str) -> Statement:
+    """The statement of an SQL text."""
+    return Statement(sql)
