@@ -71,7 +71,11 @@ def random_graph(chance: random.Random, id: str) -> tuple[dict[str, Any], dict[s
     for number, name in enumerate(names):
         needs = chance.sample(names[:number], min(number, chance.randint(0 if number > 2 else 1, width)))
         needs.sort(key=names.index)
-        step = {"id": name, "task": chance.choice(["act", "act", "act_limited"]), "needs": needs}
+        step: dict[str, Any] = {
+            "id": name,
+            "task": chance.choice(["act", "act", "act_limited"]),
+            "needs": needs,
+        }
         if chance.random() < 0.2:
             lists[name] = list(range(chance.choice([0, 1, 3, 8, 20])))
             step["map"] = {"over": f"${{input.lists.{name}}}"}

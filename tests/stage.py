@@ -1,7 +1,6 @@
 """Real worker processes for tests: a database, a broker, workers on them, and a look at what they did.
 
-Handlers of the test apps note every call in a file (`apps/notes.py`), so that a test need not believe the
-rows alone.
+Handlers note every call in a file (`flows/apps/notes.py`), so that a test need not believe rows alone.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,7 @@ from pipeweave.orchestrator.outbox import Outgoing
 from pipeweave.orchestrator.queue import Queued, QueueRequest
 from pipeweave.orchestrator.registry import queue_name
 from pipeweave.orchestrator.runs import CreatedRun, Trigger
-from pipeweave.orchestrator.states import FINAL_RUN, FINAL_TASK
+from pipeweave.orchestrator.states import FINAL_RUN
 from pipeweave.settings import Settings
 from pipeweave.up.postgres import Postgres
 from pipeweave.up.valkey import Valkey
@@ -47,7 +47,6 @@ _numbers = itertools.count(1)
 _FIRST_BROKER_DATABASE = 128
 
 _FINAL_RUN = tuple(status.value for status in FINAL_RUN)
-_FINAL_TASK = tuple(status.value for status in FINAL_TASK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,23 +185,26 @@ class Stage:
 
     def wipe_broker(self) -> None:
         """Lose everything the broker holds."""
-        self.deployment.canvas.app.backend.client.flushall()
+        self._redis.flushall()
 
     def forget_chords(self, run_id: UUID) -> int:
         """Lose the counters of a run's chords, but no message; how many keys there were."""
-        client = self.deployment.canvas.app.backend.client
-        keys = list(client.scan_iter(f"*{run_id.hex}*"))
-        return int(client.delete(*keys)) if keys else 0
+        keys = list(self._redis.scan_iter(f"*{run_id.hex}*"))
+        return int(self._redis.delete(*keys)) if keys else 0
 
     def double_messages(self) -> int:
         """Put every message that waits in the queue there once more; how many there were."""
-        client = self.deployment.canvas.app.backend.client
         count = 0
-        for key in client.scan_iter(f"{self.queue()}*"):
-            waiting = client.lrange(key, 0, -1)
+        for key in self._redis.scan_iter(f"{self.queue()}*"):
+            waiting = self._redis.lrange(key, 0, -1)
             count += len(waiting)
-            client.lpush(key, *reversed(waiting))
+            self._redis.lpush(key, *reversed(waiting))
         return count
+
+    @property
+    def _redis(self) -> Any:
+        backend: Any = self.deployment.canvas.app.backend
+        return backend.client
 
     def send(self, *outgoing: Outgoing) -> None:
         """Publish messages that nobody asked for."""
@@ -220,16 +222,13 @@ class Stage:
 
     def finished(self, run_id: UUID, deadline_s: float = RUN_DEADLINE_S) -> Any:
         """Wait until a run is final; its row."""
-        wait_until(lambda: self.run(run_id).status in _FINAL_RUN, deadline_s, self._unfinished(run_id))
+        wait_until(lambda: self.run(run_id).status in _FINAL_RUN, deadline_s, f"run {run_id} did not end")
         return self.run(run_id)
 
     def ran(self, document: Mapping[str, Any], input: Any = None, **wish: Any) -> Any:
         """Store a pipeline, run it to its end; the run's row."""
         self.store(document)
         return self.finished(self.trigger(str(document["id"]), input, **wish))
-
-    def _unfinished(self, run_id: UUID) -> str:
-        return f"run {run_id} did not end"
 
     def until(self, is_so: Callable[[], bool], what: str, deadline_s: float = RUN_DEADLINE_S) -> None:
         """Wait until something is so."""
@@ -250,7 +249,7 @@ class Stage:
         return self.rows("SELECT * FROM task_runs WHERE run_id = :id ORDER BY id", id=run_id)
 
     def steps(self, run_id: UUID) -> dict[str, Any]:
-        """The task runs of a run's steps by step id, items of maps left out."""
+        """The task runs of a run by step id, items of maps left out."""
         return {row.step_id: row for row in self.task_runs(run_id) if row.kind != "item"}
 
     def items(self, run_id: UUID, step_id: str) -> list[Any]:
@@ -275,6 +274,10 @@ class Stage:
         shown = ids.show(ids.RUN, run_id)
         return [Call(**json.loads(line)) for line in lines if shown in line]
 
+    def called(self, run_id: UUID) -> Counter[str | None]:
+        """How often the handlers of each step were called."""
+        return Counter(call.step_id for call in self.calls(run_id))
+
 
 _ALIVE = "SELECT name FROM workers WHERE stopped_at IS NULL"
 
@@ -283,11 +286,10 @@ _ALIVE = "SELECT name FROM workers WHERE stopped_at IS NULL"
 def new_stage(postgres: Postgres, template: str, valkey: Valkey, folder: Path) -> Iterator[Stage]:
     """A stage with an empty database and an empty broker, without any worker yet."""
     number = next(_numbers)
-    broker_url = valkey.url_of(_FIRST_BROKER_DATABASE + number % 100)
     with new_database(postgres, f"stage_{number}", template) as database_url:
         settings = Settings(
             database_url=database_url,
-            broker_url=broker_url,
+            broker_url=valkey.url_of(_FIRST_BROKER_DATABASE + number % 100),
             tenant=f"stage-{number}",
             data_dir=str(folder / "data"),
         )

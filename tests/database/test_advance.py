@@ -21,13 +21,14 @@ from driving import (
 from pipeweave.orchestrator import task_runs
 from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.failure import Failure
 from pipeweave.orchestrator.outbox import Chord, JoinCheck, Part, Released
 from pipeweave.orchestrator.plan import END
 from pipeweave.orchestrator.states import TaskStatus
-from pipeweave.orchestrator.task_runs import Completion
+from pipeweave.orchestrator.task_runs import Completion, TaskRun
 
 JOIN = {"a": [], "b": [], "c": ["a", "b"]}
-ENDS = {"a": [], "b": []}
+ENDS: dict[str, list[str]] = {"a": [], "b": []}
 WIDE = {"a": [], **{f"b{n}": ["a"] for n in range(8)}, "c": [f"b{n}" for n in range(8)]}
 
 
@@ -169,10 +170,11 @@ def test_steps_that_fail_at_once_fail_the_run_once(driver: Driver) -> None:
         with driver.database.transaction() as tx:
             started = [claim(tx, run_id, number) for number in (1, 2, 3)]
 
-        def fail(each: object) -> None:
-            driver.database.run(lambda tx: settle(tx, each, failure=BOOM))  # type: ignore[arg-type]
+        def fail(each: TaskRun | None) -> None:
+            assert each is not None
+            driver.database.run(lambda tx: settle(tx, each, failure=BOOM))
 
-        threads = at_once(*(lambda each=each: fail(each) for each in started))
+        threads = at_once(*(functools.partial(fail, each) for each in started))
         assert [each.error for each in threads] == [None] * 3
         assert driver.run(run_id).status == "failed"
         assert len(driver.events(run_id, "run.failed")) == 1
@@ -189,10 +191,11 @@ def test_a_failure_and_a_completion_at_once_leave_no_open_task_run(driver: Drive
             first, second = claim(tx, run_id, 1), claim(tx, run_id, 2)
         assert first is not None
         assert second is not None
-        threads = at_once(
-            lambda one=first: driver.database.run(lambda tx: settle(tx, one, failure=BOOM)),
-            lambda one=second: driver.database.run(lambda tx: settle(tx, one)),
-        )
+
+        def end(started: TaskRun, failure: Failure | None) -> None:
+            driver.database.run(lambda tx: settle(tx, started, failure=failure))
+
+        threads = at_once(functools.partial(end, first, BOOM), functools.partial(end, second, None))
         assert [each.error for each in threads] == [None, None]
         statuses = driver.statuses(run_id)
         assert statuses["a"] == "failed"

@@ -23,11 +23,16 @@ QUEUE = "pipeweave.canvas-tests.python"
 @pytest.fixture
 def canvas(fresh_broker_url: str) -> Iterator[Canvas]:
     made = Canvas(make_celery(Settings(broker_url=fresh_broker_url)))
-    made.app.backend.client.flushdb()
+    redis(made).flushdb()
     yield made
-    made.app.backend.client.flushdb()
-    made.app.pool.force_close_all()
-    made.app.backend.client.close()
+    redis(made).flushdb()
+    redis(made).close()
+    made.app.close()
+
+
+def redis(canvas: Canvas) -> Any:
+    backend: Any = canvas.app.backend
+    return backend.client
 
 
 def run() -> UUID:
@@ -40,7 +45,7 @@ def released(run_id: UUID, count: int, priority: int = 100, joins: tuple[int, ..
 
 def messages(canvas: Canvas) -> list[tuple[str, list[Any]]]:
     """Task name and arguments of each message, the way a worker would take them: best level first."""
-    client = canvas.app.backend.client
+    client = redis(canvas)
     found = []
     for suffix in ("", "\x06\x163", "\x06\x166", "\x06\x169"):
         for raw in reversed(client.lrange(QUEUE + suffix, 0, -1)):
@@ -135,7 +140,7 @@ def test_a_check_goes_before_steps(canvas: Canvas) -> None:
 def test_a_large_outbox_leaves_in_few_round_trips(canvas: Canvas) -> None:
     run_id = run()
     canvas.publish(released(run_id, 1))
-    client = canvas.app.backend.client
+    client = redis(canvas)
     before = client.info("commandstats")["cmdstat_lpush"]["calls"]
     reads = client.info("stats")["total_reads_processed"]
     canvas.publish([each for _ in range(500) for each in released(run(), 1)])

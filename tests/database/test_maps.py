@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 from uuid import UUID
 
@@ -135,9 +136,7 @@ def test_two_maps_laid_out_at_once_get_different_ordinals(driver: Driver) -> Non
     driver.store(needs, maps=over)
     for _ in range(5):
         run_id = driver.trigger(input={"list": [1, 2, 3]})
-        threads = at_once(
-            lambda run_id=run_id: driver.finish(run_id, "a"), lambda run_id=run_id: driver.finish(run_id, "b")
-        )
+        threads = at_once(*(functools.partial(driver.finish, run_id, step) for step in "ab"))
         assert [each.error for each in threads] == [None, None]
         rows = driver.task_runs(run_id)
         assert [ids.ordinal_of(row.id) for row in rows] == list(range(1, 11))
