@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -49,24 +50,9 @@ def read(tx: Transaction, run_id: UUID, ordinal: int) -> Any:
 
 def as_task_run(tx: Transaction, run_id: UUID, ordinal: int, attempt: int = 1) -> TaskRun:
     """A task run as a worker that claimed it knows it."""
-    row = read(tx, run_id, ordinal)
-    return TaskRun(
-        row.id,
-        run_id,
-        row.step_id,
-        row.task_id,
-        row.kind,
-        T(row.status),
-        attempt,
-        None,
-        None,
-        None,
-        row.priority,
-        row.queue,
-        row.is_limited,
-        row.code_version,
-        row.code_hash,
-    )
+    statement = f"SELECT {task_runs.COLUMNS} FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id"
+    row = tx.execute(statement, {"run_id": run_id, "id": ids.task_run_id(run_id, ordinal)}).one()
+    return replace(task_runs.of_row(row), attempt=attempt)
 
 
 def completion(tx: Transaction, run_id: UUID, ordinal: int, attempt: int = 1) -> Completion:
