@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeweave.errors import FieldError, InputValidationFailed
@@ -42,17 +42,31 @@ def refuse(faults: Faults) -> None:
         InputValidationFailed: with `validationErrors` by task and one FieldError each.
     """
     if faults:
-        errors = [
-            FieldError(_under_input(each.field), each.message, each.code)
-            for found in faults.values()
-            for each in found
-        ]
         raise InputValidationFailed(
             f"the input does not fit the schema of {', '.join(faults)}",
-            errors=errors[:MAX_SHOWN],
+            errors=_field_errors(faults, "input"),
             validationErrors=shown(faults),
         )
 
 
-def _under_input(field: str) -> str:
-    return f"input.{field}" if field else "input"
+def refuse_runs(faults: Sequence[Faults]) -> None:
+    """Raise when one of a batch's inputs has any; a field says which, as in `runs[3].input.to`.
+
+    Raises:
+        InputValidationFailed: with one FieldError each.
+    """
+    errors = [error for at, found in enumerate(faults) for error in _field_errors(found, f"runs[{at}].input")]
+    if errors:
+        wrong = [at for at, found in enumerate(faults) if found]
+        raise InputValidationFailed(
+            f"{len(wrong)} of {len(faults)} inputs do not fit their schema, first that of runs[{wrong[0]}]",
+            errors=errors[:MAX_SHOWN],
+        )
+
+
+def _field_errors(faults: Faults, under: str) -> list[FieldError]:
+    return [
+        FieldError(f"{under}.{each.field}" if each.field else under, each.message, each.code)
+        for found in faults.values()
+        for each in found
+    ][:MAX_SHOWN]

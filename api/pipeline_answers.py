@@ -118,3 +118,9 @@ class TriggerAnswer(AnswerModel):
     queued_tasks: list[str]
     created: bool = Field(description="False: the run token had been used with this input before.")
     validation_warnings: dict[str, list[Fault]] = Field({}, description="By entry task, when there are any.")
+
+
+class TriggerBatchAnswer(AnswerModel):
+    """Runs that were accepted."""
+
+    runs: list[TriggerAnswer] = Field(description="One for each of the request, in its order.")

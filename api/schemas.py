@@ -65,20 +65,36 @@ class Request(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", alias_generator=to_camel, frozen=True)
 
 
-class TriggerRequest(Request):
-    """Start a run."""
+ValidationMode = Annotated[
+    Literal["strict", "warn", "none"],
+    Field(description="What a mismatch with an entry task's input schema does: refuse, warn, nothing."),
+]
+
+
+class RunWish(Request):
+    """One run: what it gets, and how it goes."""
 
     input: Any = Field(default_factory=dict, description="Any JSON value; {} when absent.")
     failure_mode: FailureMode | None = Field(None, description="Absent: the pipeline's own.")
     priority: Priority | None = Field(None, description="Absent: the pipeline's or each task's own.")
     metadata: Metadata | None = None
-    validation_mode: Literal["strict", "warn", "none"] = Field(
-        "warn", description="What a mismatch with an entry task's input schema does: refuse, warn, nothing."
-    )
     run_token: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         None,
         description="A second trigger with the same token, pipeline and input gives the first one's run.",
     )
+
+
+class TriggerRequest(RunWish):
+    """Start a run."""
+
+    validation_mode: ValidationMode = "warn"
+
+
+class TriggerBatchRequest(Request):
+    """Start several runs of a pipeline, all or none."""
+
+    runs: Annotated[list[RunWish], Field(min_length=1, max_length=MAX_BATCH)]
+    validation_mode: ValidationMode = "warn"
 
 
 class DryRunRequest(Request):

@@ -44,4 +44,4 @@ MAX_BODY_BYTES = 10_000_000
 """One request body (10 MB)."""
 
 MAX_BATCH = 1_000
-"""Tasks queued by one batch request."""
+"""Tasks queued, or runs started, by one batch request."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
-from pipeweave import ids
-from pipeweave.api import checks
+from pipeweave.api import checks, triggering
 from pipeweave.api.endpoint import Answer, Call, PathId, Routes
 from pipeweave.api.filters import PageQuery, VersionQuery
 from pipeweave.api.pipeline_answers import (
@@ -16,17 +13,15 @@ from pipeweave.api.pipeline_answers import (
     PipelineList,
     StoredAnswer,
     TriggerAnswer,
+    TriggerBatchAnswer,
     VersionList,
 )
-from pipeweave.api.schemas import DryRunRequest, PipelineDocument, TriggerRequest
+from pipeweave.api.schemas import DryRunRequest, PipelineDocument, TriggerBatchRequest, TriggerRequest
 from pipeweave.document import parse_spec
 from pipeweave.errors import Conflict, InvalidSpec, NotFound
 from pipeweave.graph import dry_run as plan_of
-from pipeweave.orchestrator import pipelines, queries, registry, runs
+from pipeweave.orchestrator import pipelines, queries, registry
 from pipeweave.orchestrator.access import READ, WRITE
-from pipeweave.orchestrator.database import Transaction
-from pipeweave.orchestrator.registry import TaskRow
-from pipeweave.spec import PipelineSpec
 
 routes = Routes("pipelines")
 PIPELINE = {"id": PathId(None, "The pipeline's id.")}
@@ -125,30 +120,28 @@ def trigger(call: Call, id: str, body: TriggerRequest) -> dict[str, Any]:
     The input is checked against the input schema of every entry task. With `validationMode` strict a mismatch
     is refused, with warn (default) it is told in `validationWarnings`, with none it is not looked at.
     """
-    wish = runs.Trigger(id, body.input, body.failure_mode, body.priority, body.metadata, body.run_token)
-    faults: checks.Faults = {}
-    is_unchecked = body.validation_mode == "none"
+    return triggering.start(call, id, body)
 
-    def check(spec: PipelineSpec, tasks: Mapping[str, TaskRow]) -> None:
-        faults.update(checks.entry_faults(spec, tasks, body.input))
-        if body.validation_mode == "strict":
-            checks.refuse(faults)
 
-    def verb(tx: Transaction) -> runs.CreatedRun:
-        with _hinting(tx, call.tenant, id):
-            return runs.trigger(tx, call.tenant, wish, check=None if is_unchecked else check)
+@routes.add(
+    "POST",
+    "/api/pipelines/{id}/trigger/batch",
+    "Start several runs",
+    scopes=(WRITE,),
+    ids=PIPELINE,
+    body=TriggerBatchRequest,
+    answer=TriggerBatchAnswer,
+    errors=(NotFound, Conflict),
+    links=dict.fromkeys(("runs.get_run", "runs.cancel"), "/runs/0/pipelineRunId"),
+    example={"runs": [{"input": {"folder": "/srv/data"}}, {"input": {"folder": "/home"}, "priority": 50}]},
+)
+def trigger_batch(call: Call, id: str, body: TriggerBatchRequest) -> dict[str, Any]:
+    """All of them or, when one is wrong, none: one transaction, which costs a run a fraction of its own.
 
-    run = call.accept(verb)
-    answer = {
-        "pipelineRunId": ids.show(ids.RUN, run.id),
-        "pipelineVersion": run.version,
-        "status": run.status,
-        "inputPath": run.input_path,
-        "entryTasks": run.entry_tasks,
-        "queuedTasks": run.queued_tasks,
-        "created": run.created,
-    }
-    return {**answer, "validationWarnings": checks.shown(faults)} if faults else answer
+    Each run is answered as if it had been started alone, in the order of the request. `validationMode` counts
+    for all of them; the fields of a refusal say which run is meant, as in `runs[3].input.folder`.
+    """
+    return {"runs": triggering.start_all(call, id, body)}
 
 
 @routes.add(
@@ -171,7 +164,7 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
     """
     with call.reading() as tx:
         if body.spec is None:
-            with _hinting(tx, call.tenant, id):
+            with triggering.known_pipeline(tx, call.tenant, id):
                 spec = pipelines.get(tx, call.tenant, id).spec
         else:
             try:
@@ -184,21 +177,6 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
         if "input" in body.model_fields_set:
             answer["validationErrors"] = checks.shown(checks.entry_faults(spec, tasks, body.input))
         return answer
-
-
-@contextmanager
-def _hinting(tx: Transaction, tenant: str, pipeline_id: str) -> Iterator[None]:
-    """Where there is no pipeline of that id but a task, the error says what to do with it."""
-    try:
-        yield
-    except NotFound:
-        if not registry.tasks(tx, tenant, [pipeline_id]):
-            raise
-        raise NotFound(
-            f"there is no pipeline {pipeline_id!r}, but a task of that id",
-            hint=f"queue it: POST /api/queue/task; or declare a pipeline: PUT /api/pipelines/{pipeline_id}",
-            pipelineId=pipeline_id,
-        ) from None
 
 
 def _invalid(error: InvalidSpec) -> dict[str, Any]:

@@ -144,3 +144,10 @@ def _rich_table(columns: Sequence[str], rows: list[list[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
     Console().print(table)
+
+
+def show_warnings(accepted: Mapping[str, Any], where: str = "") -> None:
+    """What an entry task's input schema finds wrong with the input of a run that was accepted, on stderr."""
+    for task, faults in (accepted.get("validationWarnings") or {}).items():
+        for each in faults:
+            click.echo(text(f"warning: {where}{task}: {each['field']}: {each['message']}"), err=True)

@@ -46,6 +46,11 @@ def _with_input(command: Any) -> Any:
 @click.command()
 @click.argument("pipeline")
 @_with_input
+@click.option(
+    "--batch",
+    type=click.File("rb"),
+    help="Start a run for each input of a file, one JSON value a line or a JSON list; - for standard input.",
+)
 @click.option("-w", "--wait", is_flag=True, help="Follow the run; exit 0 only when it completes.")
 @click.option("--timeout", type=click.FloatRange(min=0), help="With --wait: seconds to wait at most.")
 @click.option("--failure-mode", type=click.Choice(FAILURE_MODES), help="Instead of the pipeline's own.")
@@ -60,6 +65,7 @@ def trigger(
     pipeline: str,
     inline: str | None,
     file: Any,
+    batch: Any,
     wait: bool,
     timeout: float | None,
     failure_mode: str | None,
@@ -67,19 +73,18 @@ def trigger(
     run_token: str | None,
     as_json: bool,
 ) -> None:
-    """Start a run of PIPELINE."""
-    from pipeweave.cli.rendering import show_json, text
+    """Start a run of PIPELINE, or many."""
+    from pipeweave.cli.batch import trigger_all
+    from pipeweave.cli.rendering import show_json, show_warnings
 
-    run = client.trigger(
-        pipeline,
-        _input(inline, file),
-        failure_mode=failure_mode,
-        priority=priority,
-        run_token=run_token,
-    )
-    for task, faults in (run.document.get("validationWarnings") or {}).items():
-        for each in faults:
-            click.echo(text(f"warning: {task}: {each['field']}: {each['message']}"), err=True)
+    how: dict[str, Any] = {"failure_mode": failure_mode, "priority": priority, "run_token": run_token}
+    if batch is not None:
+        if wait or timeout is not None or inline is not None or file is not None:
+            raise click.UsageError("--batch goes without --input, --file, --wait and --timeout")
+        trigger_all(client, pipeline, batch.read(), how, as_json=as_json)
+        return
+    run = client.trigger(pipeline, _input(inline, file), **how)
+    show_warnings(run.document)
     if wait:
         _follow(ctx, client, run.id, timeout, as_json)
     elif as_json:

@@ -1,0 +1,102 @@
+"""`pipeweave trigger --batch`: a run for each input of a file, in as few requests as there can be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+import orjson
+
+from pipeweave.answers import Run, without_none
+from pipeweave.cli.rendering import show_json, show_warnings
+from pipeweave.errors import FieldError, MalformedJson, PipeWeaveError
+from pipeweave.limits import MAX_BATCH, MAX_BODY_BYTES
+
+if TYPE_CHECKING:
+    from pipeweave.client import Client
+
+# Of a run in a request beside its input: its other fields, brackets and commas.
+_MORE_BYTES = 1_000
+
+_RUN = re.compile(r"^runs\[(\d+)\]")
+
+
+def trigger_all(
+    client: Client, pipeline: str, content: bytes, how: Mapping[str, Any], *, as_json: bool
+) -> None:
+    """Start a run for each input and show them in order.
+
+    Each request starts all of its runs or none. When one is refused, those before it run: they are shown, and
+    the error says which inputs are not started.
+
+    Raises:
+        MalformedJson: a line is not JSON; nothing is started.
+        PipeWeaveError: a request was refused.
+    """
+    inputs = read_inputs(content)
+    same = without_none(failureMode=how["failure_mode"], priority=how["priority"], runToken=how["run_token"])
+    started: list[Run] = []
+    try:
+        for part in requests(inputs):
+            runs = client.trigger_batch(pipeline, [{"input": each, **same} for each in part])
+            for run in runs:
+                show_warnings(run.document, f"input {len(started) + 1}: ")
+                started.append(run)
+                if not as_json:
+                    click.echo(f"{run.id} {run.status}")
+    except PipeWeaveError as error:
+        if started:
+            error.errors = tuple(_counted_from(len(started), each) for each in error.errors)
+            error.hint = f"the first {len(started):,} of {len(inputs):,} inputs run, the others do not"
+        raise
+    finally:
+        if as_json and (started or not inputs):
+            show_json({"runs": [run.document for run in started]})
+
+
+def _counted_from(before: int, error: FieldError) -> FieldError:
+    """The error with the run's number in the whole file: in `runs[3].input.to`, 3 counts in one request."""
+    field = _RUN.sub(lambda found: f"runs[{int(found[1]) + before}]", error.field)
+    return FieldError(field, error.message, error.code, error.expected)
+
+
+def read_inputs(content: bytes) -> list[Any]:
+    """The inputs of a JSON list, or of lines of which each is a JSON value; empty lines are left out.
+
+    Raises:
+        MalformedJson: a line is not JSON.
+    """
+    try:
+        whole = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return list(_lines(content))
+    return whole if isinstance(whole, list) else [whole]
+
+
+def _lines(content: bytes) -> Iterator[Any]:
+    for number, line in enumerate(content.splitlines(), start=1):
+        if line.strip():
+            try:
+                yield orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                raise MalformedJson(
+                    f"--batch: line {number} is not JSON: {error}",
+                    hint="one input a line, or a JSON list of inputs",
+                ) from error
+
+
+def requests(inputs: list[Any]) -> Iterator[list[Any]]:
+    """The inputs in parts that a request can carry: at most MAX_BATCH, and less than MAX_BODY_BYTES."""
+    part: list[Any] = []
+    size = 0
+    for each in inputs:
+        more = len(orjson.dumps(each)) + _MORE_BYTES
+        if part and (len(part) == MAX_BATCH or size + more > MAX_BODY_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(each)
+        size += more
+    if part:
+        yield part
