@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import orjson
 from sqlalchemy import Connection, CursorResult, Engine, create_engine, event
-from sqlalchemy.exc import DisconnectionError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
@@ -46,9 +46,17 @@ class Transaction:
     """An open transaction: statements, the time it began, and what to do once it is durable."""
 
     def __init__(
-        self, connection: Connection, clock: Callable[[], datetime], values: Values | None = None
+        self,
+        connection: Connection,
+        clock: Callable[[], datetime],
+        values: Values | None = None,
+        *,
+        is_one: bool = True,
     ) -> None:
-        self.connection = connection
+        self._connection = connection
+        # BEGIN travels with the first statement: a round trip less, and none at all for nothing.
+        self._opening = "BEGIN; " if is_one else ""
+        self._is_open = False
         self.now = clock()
         self._clock = clock
         self.outbox: list[Outgoing] = []
@@ -62,9 +70,45 @@ class Transaction:
             raise Unavailable("this process was started without storage", hint="set STORAGE_BACKENDS")
         return self._values
 
+    @property
+    def connection(self) -> Connection:
+        """The connection itself, for tools that bring their own statements."""
+        if self._opening:
+            self.execute("SELECT 1")
+        return self._connection
+
+    @property
+    def database(self) -> str:
+        """Which database this is, for what a process remembers of it."""
+        return self._connection.engine.url.render_as_string()
+
     def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> CursorResult[Any]:
         """Run one statement."""
-        return sql(statement).run(self.connection, parameters or {})
+        opening, self._opening = self._opening, ""
+        self._is_open = self._is_open or bool(opening)
+        return sql(statement).run(self._connection, parameters or {}, opening)
+
+    def commit(self) -> None:
+        """Make it durable. Called once by `Database.transaction`.
+
+        Raises:
+            RuntimeError: a statement had failed, and someone went on as if it had not.
+        """
+        if self._is_open:
+            result = self._connection.exec_driver_sql("COMMIT")
+            self._is_open = False
+            # PostgreSQL answers ROLLBACK, without an error, when a statement had failed.
+            if result.context.cursor.statusmessage != "COMMIT":
+                raise RuntimeError("the transaction had failed before its commit")
+
+    def roll_back(self) -> None:
+        """Undo it; the connection is given up when even that fails."""
+        if self._is_open:
+            self._is_open = False
+            try:
+                self._connection.exec_driver_sql("ROLLBACK")
+            except DBAPIError:
+                self._connection.invalidate()
 
     def catch_up(self) -> None:
         """Take the time anew after waiting for a lock: what follows happens after what its last holder
@@ -128,9 +172,25 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Commit what the block did, then run its after-commit actions; roll back when it raises."""
-        with _reachable(), self._engine.begin() as connection:
+        with _reachable(), self._engine.connect() as connection:
             tx = Transaction(connection, self._now, self.values)
+            try:
+                yield tx
+                tx.commit()
+            except BaseException:
+                tx.roll_back()
+                raise
+        self._send(tx)
+
+    @contextmanager
+    def statements(self) -> Iterator[Transaction]:
+        """Statements that each commit by themselves: for a step whose every statement is whole."""
+        with _reachable(), self._engine.connect() as connection:
+            tx = Transaction(connection, self._now, self.values, is_one=False)
             yield tx
+        self._send(tx)
+
+    def _send(self, tx: Transaction) -> None:
         if tx.outbox and self.sender is not None:
             sender, outbox = self.sender, tx.outbox
             tx.after_commit(lambda: sender(outbox))
@@ -166,7 +226,11 @@ class Database:
             options = f"-c statement_timeout={READ_TIMEOUT_MS} -c default_transaction_read_only=on"
             self._reader = _engine(self.url, max(1, self.pool_size // 2), options)
         with _reachable(), self._reader.connect() as connection:
-            yield Transaction(connection, self._now, self.values)
+            tx = Transaction(connection, self._now, self.values)
+            try:
+                yield tx
+            finally:
+                tx.roll_back()
 
     def dispose(self) -> None:
         """Close every connection."""
@@ -205,6 +269,8 @@ def _engine(url: str, pool_size: int, options: str) -> Engine:
     }
     common: dict[str, Any] = {
         "connect_args": arguments,
+        # Transaction sends BEGIN and COMMIT itself.
+        "isolation_level": "AUTOCOMMIT",
         "json_deserializer": orjson.loads,
         "json_serializer": lambda value: orjson.dumps(value).decode(),
     }

@@ -36,8 +36,9 @@ def configure(log_level: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=_LEVELS.get(log_level, logging.INFO), handlers=[handler], force=True)
-    # Celery says at INFO what it received and finished; our events say it better.
-    for noisy in ("celery.worker.strategy", "celery.app.trace", "kombu", "amqp"):
+    # Celery says at INFO what it received and finished; our events say it better. botocore's DEBUG lines hold
+    # session tokens.
+    for noisy in ("celery.worker.strategy", "celery.app.trace", "kombu", "amqp", "botocore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 

@@ -166,7 +166,7 @@ def get(tx: Transaction, tenant: str, pipeline_id: str, version: int | None = No
     parameters: dict[str, Any] = {"tenant": tenant, "id": pipeline_id, "version": version}
     if version is None:
         parameters["version"] = tx.execute(_LATEST, parameters).scalar_one_or_none()
-    key = (str(tx.connection.engine.url), tenant, pipeline_id, parameters["version"])
+    key = (tx.database, tenant, pipeline_id, parameters["version"])
     if (found := _kept(key)) is not None:
         return found
     row = tx.execute(_GET, parameters).one_or_none()

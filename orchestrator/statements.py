@@ -34,6 +34,7 @@ class Statement:
     def __init__(self, sql: str) -> None:
         self.names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
         self.is_preparable = _PREPARABLE.match(sql) is not None
+        self.sql = sql
         self.plain = text(sql)
         self.sent = 0
         places = {name: f"${number}" for number, name in enumerate(self.names, start=1)}
@@ -43,17 +44,20 @@ class Statement:
         arguments = ", ".join(["%s"] * len(self.names))
         self._execute = f"EXECUTE {self._name}({arguments})" if arguments else f"EXECUTE {self._name}"
 
-    def run(self, connection: Connection, parameters: Mapping[str, Any]) -> CursorResult[Any]:
-        """Execute it, prepared once it was sent often enough."""
+    def run(
+        self, connection: Connection, parameters: Mapping[str, Any], opening: str = ""
+    ) -> CursorResult[Any]:
+        """Execute it, prepared once it was sent often enough. `opening` travels in front of it."""
         self.sent += 1
         if self.sent <= PREPARE_AFTER or not self.is_preparable:
-            return connection.execute(self.plain, parameters)
+            return connection.execute(text(opening + self.sql) if opening else self.plain, parameters)
         # The info belongs to the connection to the server, and so do its prepared statements.
         values = tuple(parameters[name] for name in self.names)
         if self._name not in connection.info:
-            connection.exec_driver_sql(self._prepare(values))
+            connection.exec_driver_sql(opening + self._prepare(values))
             connection.info[self._name] = True
-        return connection.exec_driver_sql(self._execute, values or None)
+            opening = ""
+        return connection.exec_driver_sql(opening + self._execute, values or None)
 
     def _prepare(self, values: tuple[Any, ...]) -> str:
         """Where the statement leaves a parameter's type open, the value decides."""
