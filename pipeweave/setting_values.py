@@ -17,8 +17,12 @@ from pipeweave.errors import InvalidId
 from pipeweave.ids import check_name
 
 MIN_SECRET_LENGTH = 32
-PROVIDERS = ("local",)
-PLANNED_PROVIDERS = ("aws-s3", "minio", "gcs")
+# What each provider of a storage backend needs in `credentials`.
+CREDENTIALS: Mapping[str, tuple[str, ...]] = {
+    "local": ("basePath",),
+    "aws-s3": ("accessKeyId", "secretAccessKey"),
+    "minio": ("accessKey", "secretKey"),
+}
 MASK = "***"
 
 Reader = Callable[[str], Any]
@@ -178,18 +182,49 @@ def storage_backends(text: str) -> tuple[Mapping[str, Any], ...]:
 def _check_backend(number: int, backend: Mapping[str, Any]) -> None:
     if not isinstance(backend.get("id"), str) or not backend["id"]:
         raise Unreadable(f"[{number}].id must be a text")
-    if backend.get("provider") in PLANNED_PROVIDERS:
-        raise Unreadable(f"[{number}].provider {backend['provider']} does not exist yet; use local")
-    if backend.get("provider") not in PROVIDERS:
-        raise Unreadable(f"[{number}].provider must be one of {', '.join(PROVIDERS)}")
-    if not isinstance(backend.get("credentials", {}), dict):
+    provider = backend.get("provider")
+    if provider == "gcs":
+        raise Unreadable(f"[{number}].provider gcs does not exist yet; use one of {', '.join(CREDENTIALS)}")
+    if not isinstance(provider, str) or provider not in CREDENTIALS:
+        raise Unreadable(f"[{number}].provider must be one of {', '.join(CREDENTIALS)}")
+    credentials = backend.get("credentials", {})
+    if not isinstance(credentials, dict):
         raise Unreadable(f"[{number}].credentials must be an object")
-    if not isinstance(backend.get("credentials", {}).get("basePath"), str):
-        raise Unreadable(
-            f"[{number}].credentials.basePath must be the folder of the {backend['provider']} backend"
-        )
+    for name in CREDENTIALS[provider]:
+        if not _is_text(credentials.get(name)):
+            what = "the folder of the local backend" if name == "basePath" else f"a text: {provider} needs it"
+            raise Unreadable(f"[{number}].credentials.{name} must be {what}")
+    if not _is_text(credentials.get("sessionToken", "-")):
+        raise Unreadable(f"[{number}].credentials.sessionToken must be a text")
+    if provider != "local":
+        _check_bucket(number, backend)
     if not isinstance(backend.get("isDefault", False), bool):
         raise Unreadable(f"[{number}].isDefault must be true or false")
+
+
+def _check_bucket(number: int, backend: Mapping[str, Any]) -> None:
+    if not _is_text(backend.get("bucket")):
+        raise Unreadable(f"[{number}].bucket must be a text: {backend['provider']} needs it")
+    if not _is_text(backend.get("region", "-")):
+        raise Unreadable(f"[{number}].region must be a text such as us-east-1")
+    if backend["provider"] == "minio" or "endpoint" in backend:
+        _check_endpoint(number, backend.get("endpoint"))
+
+
+def _check_endpoint(number: int, endpoint: Any) -> None:
+    expected = Unreadable(f"[{number}].endpoint must be a URL such as http://s3.example.com:9000")
+    try:
+        parts = urlsplit(endpoint if isinstance(endpoint, str) else "")
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+            raise expected
+    except ValueError:
+        raise expected from None
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise Unreadable(f"[{number}].endpoint must hold no account and no query; use credentials")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
 def masked_url(text: str) -> str:

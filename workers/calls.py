@@ -10,7 +10,7 @@ from typing import Any
 from pipeweave import ids, references, rules
 from pipeweave.calling import bind, outcome_of
 from pipeweave.context import Context
-from pipeweave.errors import InvalidInput, InvalidResult, TaskNotLoaded
+from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded
 from pipeweave.orchestrator import task_runs
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.failure import Failure, failure_of
@@ -57,6 +57,8 @@ class Calls:
         chosen = rules.select_next(result.run_next, successors)
         try:
             kept = self.database.values_or_raise.keep(result.output)
+        except InvalidSetting:
+            raise  # the storage's fault, not the result's
         except InvalidInput as error:
             raise InvalidResult(error.detail) from error
         return Completion(task_run, kept, chosen)

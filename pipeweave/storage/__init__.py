@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeweave.errors import InvalidSetting
+from pipeweave.errors import FieldError, InvalidSetting
 from pipeweave.settings import Settings
 from pipeweave.storage.base import Storage
 from pipeweave.storage.local import LocalStorage
+from pipeweave.storage.s3 import Bucket, S3Storage
 
-__all__ = ["LocalStorage", "Storage", "open_storage"]
+__all__ = ["LocalStorage", "S3Storage", "Storage", "open_storage"]
 
 
 def open_storage(settings: Settings) -> Storage:
     """The default storage backend: files below DATA_DIR unless STORAGE_BACKENDS names another place.
 
+    Nothing is connected to before it is used.
+
     Raises:
-        InvalidSetting: the default backend's provider is not `local`, the only one there is yet.
+        InvalidSetting: there is no such provider, or what its backends need is not installed.
     """
     backends = {each["id"]: each for each in settings.storage_backends}
     chosen = settings.default_storage_backend_id or next(
@@ -25,9 +28,15 @@ def open_storage(settings: Settings) -> Storage:
     if chosen is None:
         return LocalStorage(Path(settings.data_dir) / "storage")
     backend = backends[chosen]
-    if backend["provider"] != "local":
-        raise InvalidSetting(
-            f"storage backend {chosen!r}: provider {backend['provider']!r} is not available",
-            hint="use provider 'local' with credentials {\"basePath\": …} on a volume that every host mounts",
-        )
-    return LocalStorage(backend["credentials"]["basePath"])
+    match backend["provider"]:
+        case "local":
+            return LocalStorage(backend["credentials"]["basePath"])
+        case "aws-s3" | "minio":
+            return S3Storage(Bucket.of(backend))
+        case other:
+            detail = f"storage backend {chosen!r}: provider {other!r} does not exist"
+            raise InvalidSetting(
+                detail,
+                errors=[FieldError("STORAGE_BACKENDS", detail)],
+                hint="use provider aws-s3, minio or local",
+            )

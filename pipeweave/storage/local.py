@@ -8,6 +8,7 @@ import secrets
 from pathlib import Path
 
 from pipeweave.errors import InvalidInput, NotFound
+from pipeweave.storage.base import checked_path
 
 
 class LocalStorage:
@@ -41,8 +42,8 @@ class LocalStorage:
             self._file(path).unlink()
 
     def _file(self, path: str) -> Path:
-        found = (self.root / path).resolve()
-        if "\0" in path or self.root not in found.parents:
+        found = (self.root / checked_path(path)).resolve()
+        if self.root not in found.parents:
             raise InvalidInput(f"{path!r} is not a path inside the storage")
         return found
 

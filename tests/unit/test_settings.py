@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -120,7 +121,8 @@ def test_old_storage_names_are_refused_next_to_the_old_provider_name() -> None:
         ("STORAGE_BACKENDS", "[1]"),
         ("STORAGE_BACKENDS", '[{"provider": "local"}]'),
         ("STORAGE_BACKENDS", '[{"id": "a", "provider": "ftp"}]'),
-        ("STORAGE_BACKENDS", '[{"id": "a", "provider": "aws-s3"}]'),
+        ("STORAGE_BACKENDS", '[{"id": "a", "provider": "gcs"}]'),
+        ("STORAGE_BACKENDS", '[{"id": "a", "provider": ["local"]}]'),
         ("STORAGE_BACKENDS", '[{"id": "a", "provider": "local"}]'),
         ("STORAGE_BACKENDS", f"[{BACKEND}, {BACKEND}]"),
         ("DEFAULT_STORAGE_BACKEND_ID", "nowhere"),
@@ -129,6 +131,54 @@ def test_old_storage_names_are_refused_next_to_the_old_provider_name() -> None:
 )
 def test_a_value_out_of_its_range_is_refused_by_name(name: str, text: str) -> None:
     assert set(refused({name: text})) == {name}
+
+
+AMAZON = {
+    "id": "a",
+    "provider": "aws-s3",
+    "bucket": "b",
+    "credentials": {"accessKeyId": "k", "secretAccessKey": "hunter2"},
+}
+COMPATIBLE = {
+    "id": "a",
+    "provider": "minio",
+    "endpoint": "http://s3:7070",
+    "bucket": "b",
+    "credentials": {"accessKey": "k", "secretKey": "hunter2"},
+}
+
+
+@pytest.mark.parametrize("backend", [AMAZON, COMPATIBLE], ids=lambda each: each["provider"])
+def test_a_bucket_may_be_a_storage_backend(backend: dict[str, Any]) -> None:
+    assert load({"STORAGE_BACKENDS": json.dumps([backend])}).storage_backends == (backend,)
+
+
+@pytest.mark.parametrize(
+    ("backend", "changes", "named"),
+    [
+        (AMAZON, {"bucket": None}, "bucket"),
+        (AMAZON, {"region": 1}, "region"),
+        (AMAZON, {"endpoint": "s3.example.com"}, "endpoint"),
+        (AMAZON, {"credentials": {"accessKeyId": "hunter2"}}, "secretAccessKey"),
+        (AMAZON, {"credentials": {**AMAZON["credentials"], "sessionToken": 1}}, "sessionToken"),
+        (AMAZON, {"credentials": COMPATIBLE["credentials"]}, "accessKeyId"),
+        (COMPATIBLE, {"endpoint": None}, "endpoint"),
+        (COMPATIBLE, {"endpoint": "http://[::1"}, "endpoint"),
+        (COMPATIBLE, {"endpoint": "http://me:hunter2@s3:7070"}, "endpoint"),
+        (COMPATIBLE, {"credentials": {"secretKey": "hunter2"}}, "accessKey"),
+    ],
+)
+def test_a_bucket_that_lacks_something_is_refused_by_the_name_of_that(
+    backend: dict[str, Any], changes: dict[str, Any], named: str
+) -> None:
+    error = refused({"STORAGE_BACKENDS": json.dumps([{**backend, **changes}])})["STORAGE_BACKENDS"]
+    assert named in error.message
+    assert "hunter2" not in error.message
+
+
+def test_google_storage_is_refused_with_what_there_is_instead() -> None:
+    error = refused({"STORAGE_BACKENDS": '[{"id": "a", "provider": "gcs"}]'})["STORAGE_BACKENDS"]
+    assert "does not exist yet; use one of local, aws-s3, minio" in error.message
 
 
 def test_all_problems_are_reported_at_once() -> None:

@@ -1,0 +1,206 @@
+"""Objects in a bucket of Amazon S3, or of another store that speaks its protocol.
+
+boto3 is an extra (`pip install 'pipeweave[s3]'`) and slow to import: only who uses a bucket pays for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+from pipeweave.errors import FieldError, InvalidSetting, NotFound, PipeWeaveError, Unavailable
+from pipeweave.storage.base import checked_path
+
+DEFAULT_REGION = "us-east-1"
+AMAZON = "https://s3.amazonaws.com"
+CONNECT_TIMEOUT_S = 2.0
+# Between two pieces of an answer, not for the whole of it.
+READ_TIMEOUT_S = 10.0
+# The first one included.
+MAX_ATTEMPTS = 3
+
+_MISSING = {"NoSuchKey", "NotFound", "404"}
+# Sent with a status of 400, though another attempt may well succeed.
+_PASSING = {"RequestTimeout", "SlowDown"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket and how it is reached; its repr shows no credentials.
+
+    Args:
+        backend: the id in STORAGE_BACKENDS.
+        endpoint: None means Amazon's own for the region.
+        is_path_style: the bucket stands in the path of a URL instead of in its host.
+    """
+
+    backend: str
+    name: str
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    region: str = DEFAULT_REGION
+    endpoint: str | None = None
+    is_path_style: bool = False
+
+    @classmethod
+    def of(cls, backend: Mapping[str, Any]) -> Bucket:
+        """The bucket that an entry of STORAGE_BACKENDS with provider `aws-s3` or `minio` names."""
+        is_amazon, given = backend["provider"] == "aws-s3", backend["credentials"]
+        endpoint = backend.get("endpoint")
+        return cls(
+            backend=backend["id"],
+            name=backend["bucket"],
+            access_key=given["accessKeyId" if is_amazon else "accessKey"],
+            secret_key=given["secretAccessKey" if is_amazon else "secretKey"],
+            session_token=given.get("sessionToken") if is_amazon else None,
+            region=backend.get("region") or DEFAULT_REGION,
+            endpoint=None if endpoint == AMAZON else endpoint,
+            is_path_style=not is_amazon,
+        )
+
+
+class S3Storage:
+    """Objects of one bucket, by key.
+
+    Raises:
+        InvalidSetting: boto3 is not installed.
+    """
+
+    def __init__(self, bucket: Bucket) -> None:
+        if find_spec("boto3") is None:
+            raise InvalidSetting(
+                f"storage backend {bucket.backend!r} needs boto3, which is not installed",
+                errors=[FieldError("STORAGE_BACKENDS", "needs boto3")],
+                hint="install it with the extra s3: pip install 'pipeweave[s3]'",
+            )
+        self.bucket = bucket
+        self._connected: tuple[int, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"S3Storage({self.bucket!r})"
+
+    def put(self, path: str, content: bytes) -> None:
+        key = checked_path(path)
+        with self._client(path) as client:
+            client.put_object(Bucket=self.bucket.name, Key=key, Body=content)
+
+    def get(self, path: str) -> bytes:
+        key = checked_path(path)
+        with self._client(path) as client:
+            answer = client.get_object(Bucket=self.bucket.name, Key=key)
+            with closing(answer["Body"]) as body:
+                return bytes(body.read())
+
+    def exists(self, path: str) -> bool:
+        key = checked_path(path)
+        try:
+            with self._client(path) as client:
+                client.head_object(Bucket=self.bucket.name, Key=key)
+        except NotFound:
+            # Also without a bucket: an answer to HEAD does not say which of the two is missing.
+            return False
+        return True
+
+    def delete(self, path: str) -> None:
+        key = checked_path(path)
+        with self._client(path) as client:
+            client.delete_object(Bucket=self.bucket.name, Key=key)
+
+    def make_bucket(self) -> bool:
+        """Create the bucket unless it exists; whether it was created."""
+        try:
+            with self._client() as client:
+                client.head_bucket(Bucket=self.bucket.name)
+                return False
+        except NotFound:
+            pass
+        # Amazon takes every region here but its first.
+        place = {"CreateBucketConfiguration": {"LocationConstraint": self.bucket.region}}
+        with self._client() as client:
+            options = {} if self.bucket.region == DEFAULT_REGION else place
+            client.create_bucket(Bucket=self.bucket.name, **options)
+        return True
+
+    @contextmanager
+    def _client(self, path: str = "") -> Iterator[Any]:
+        """A client of this process, whose errors become ours.
+
+        Never shown with their cause: what a store answers may quote the request, and with it a session token.
+        """
+        from botocore import exceptions as theirs
+
+        problem: PipeWeaveError
+        try:
+            # Connections must not be shared with a child that was forked.
+            if self._connected is None or self._connected[0] != os.getpid():
+                self._connected = os.getpid(), _connect(self.bucket)
+            yield self._connected[1]
+            return
+        except (theirs.HTTPClientError, theirs.ConnectionError, theirs.IncompleteReadError) as error:
+            problem = self._unreachable(type(error).__name__)
+        except theirs.ClientError as error:
+            problem = self._refused(path, error.response)
+        except theirs.BotoCoreError as error:
+            problem = self._unusable(type(error).__name__)
+        raise problem from None
+
+    def _refused(self, path: str, answer: Mapping[str, Any]) -> PipeWeaveError:
+        code = str(answer.get("Error", {}).get("Code", ""))
+        status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        word = code if code.isalnum() else str(status)
+        if code in _MISSING:
+            return NotFound(f"there is no stored object {path!r}", path=path)
+        if status >= 500 or status == 429 or code in _PASSING:
+            return self._unreachable(word)
+        return self._unusable(word)
+
+    def _unreachable(self, word: str) -> Unavailable:
+        return Unavailable(
+            f"storage backend {self.bucket.backend!r} did not answer as it should ({word})",
+            hint=f"check that {self.bucket.endpoint or AMAZON} is up and can be reached from this host",
+        )
+
+    def _unusable(self, word: str) -> InvalidSetting:
+        bucket = self.bucket
+        if word == "NoSuchBucket":
+            detail = f"storage backend {bucket.backend!r}: there is no bucket {bucket.name!r}"
+            hint = "create it (`python -m pipeweave.storage` does), or correct bucket, region or endpoint"
+        else:
+            detail = f"storage backend {bucket.backend!r}: bucket {bucket.name!r} refuses us ({word})"
+            hint = (
+                "check credentials, bucket, region and endpoint; the credentials need s3:GetObject, "
+                "s3:PutObject and s3:DeleteObject on its objects and s3:ListBucket on the bucket"
+            )
+        return InvalidSetting(detail, errors=[FieldError("STORAGE_BACKENDS", detail, "refused")], hint=hint)
+
+
+def _connect(bucket: Bucket) -> Any:
+    """A client with nothing in it from the machine's own AWS configuration but proxies and certificates."""
+    from boto3.session import Session
+    from botocore.config import Config
+
+    config = Config(
+        signature_version="s3v4",
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
+        retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS},
+        s3={"addressing_style": "path" if bucket.is_path_style else "virtual"},
+        ignore_configured_endpoint_urls=True,
+        # Other stores do not know Amazon's newer checksums; the signature covers the content already.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    return Session().client(
+        "s3",
+        region_name=bucket.region,
+        endpoint_url=bucket.endpoint,
+        aws_access_key_id=bucket.access_key,
+        aws_secret_access_key=bucket.secret_key,
+        aws_session_token=bucket.session_token,
+        config=config,
+    )
