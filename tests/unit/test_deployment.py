@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from pipeweave.cli import COMMANDS
-from pipeweave.settings import load
+from pipeweave.settings import Settings, load
+from pipeweave.storage import S3Storage, open_storage
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-OURS = ("migrate", "api", "worker", "beat", "flower")
+ONCE = ("migrate", "bucket")
+OURS = (*ONCE, "api", "worker", "beat", "flower")
 PROCFILE = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())
 
 every_service = pytest.mark.parametrize("name", SERVICES)
@@ -33,7 +36,7 @@ def test_the_compose_file_has_every_part() -> None:
 @every_service
 def test_every_service_says_whether_it_is_healthy(name: str) -> None:
     check = SERVICES[name]["healthcheck"]
-    assert check == {"disable": True} if name == "migrate" else check["test"][0] in {"CMD", "CMD-SHELL"}
+    assert check == {"disable": True} if name in ONCE else check["test"][0] in {"CMD", "CMD-SHELL"}
 
 
 @every_service
@@ -49,14 +52,19 @@ def test_every_command_exists(command: str | list[str]) -> None:
     program, *words = shlex.split(command) if isinstance(command, str) else command
     if program == "pipeweave":
         assert words[0] in COMMANDS
+    elif program == "python":
+        assert words[0] == "-m"
+        assert find_spec(f"{words[1]}.__main__")
     else:
         assert (program, words[:2]) == ("celery", ["--app", "pipeweave.workers.app"])
 
 
-def test_our_services_wait_for_the_migration() -> None:
-    for name in set(OURS) - {"migrate"}:
-        assert SERVICES[name]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
+def test_our_services_wait_for_the_migration_and_the_bucket() -> None:
+    for name in set(OURS) - set(ONCE):
+        for once in ONCE:
+            assert SERVICES[name]["depends_on"][once] == {"condition": "service_completed_successfully"}
     assert SERVICES["migrate"]["depends_on"]["postgres"] == {"condition": "service_healthy"}
+    assert SERVICES["bucket"]["depends_on"]["s3"] == {"condition": "service_healthy"}
 
 
 def test_no_secret_has_a_default() -> None:
@@ -68,8 +76,21 @@ def test_no_secret_has_a_default() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_the_settings_of_our_services_are_valid(name: str) -> None:
-    environ = {key: _filled(str(value)) for key, value in SERVICES[name]["environment"].items()}
-    assert load(environ).database_url
+    assert settings_of(name).database_url
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_our_services_keep_large_values_in_the_store_of_the_compose_file(name: str) -> None:
+    storage = open_storage(settings_of(name))
+    assert isinstance(storage, S3Storage)
+    bucket, store = storage.bucket, {k: _filled(v) for k, v in SERVICES["s3"]["environment"].items()}
+    assert (bucket.access_key, bucket.secret_key) == (store["ROOT_ACCESS_KEY"], store["ROOT_SECRET_KEY"])
+    port = SERVICES["s3"]["command"][SERVICES["s3"]["command"].index("--port") + 1]
+    assert (bucket.endpoint, bucket.is_path_style) == (f"http://s3{port}", True)
+
+
+def settings_of(name: str) -> Settings:
+    return load({key: _filled(str(value)) for key, value in SERVICES[name]["environment"].items()})
 
 
 def _filled(text: str) -> str:
