@@ -85,7 +85,7 @@ def cursor_of(name: str, *key: Any) -> str:
 
 
 def _read(part: Any, kind: type[str] | type[int] | type[UUID]) -> Any:
-    if kind is UUID:
+    if kind is UUID and isinstance(part, str):
         return UUID(part)
     if not isinstance(part, kind) or isinstance(part, bool):
         raise ValueError(part)

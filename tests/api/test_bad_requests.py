@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -196,6 +197,16 @@ def test_a_wrong_query_parameter_is_named(api: Api, query: str, field: str) -> N
     answer = api.get(f"/api/runs?{query}")
     problem(answer, 400, "INVALID_INPUT")
     assert list(fields(answer)) == [field]
+
+
+@pytest.mark.parametrize(
+    "content", [b'["runs",1]', b'["runs",{}]', b'["runs",null]', b'["runs","x"]', b"[]", b"{}"]
+)
+def test_a_cursor_with_a_key_of_another_type_is_refused(api: Api, content: bytes) -> None:
+    cursor = base64.urlsafe_b64encode(content).decode().rstrip("=")
+    answer = api.get(f"/api/runs?cursor={cursor}")
+    problem(answer, 400, "INVALID_INPUT")
+    assert list(fields(answer)) == ["cursor"]
 
 
 def test_a_path_that_takes_no_parameters_refuses_them(api: Api, run_id: str) -> None:
