@@ -12,6 +12,7 @@ from typing import Any, TypeVar, get_origin
 from flask import Request
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
+from werkzeug.exceptions import RequestEntityTooLarge
 
 from pipeweave.api.problems import MAX_FIELD_ERRORS, field_errors
 from pipeweave.errors import FieldError, InvalidInput, MalformedJson, UnsupportedMediaType
@@ -41,7 +42,7 @@ def read_body(request: Request, model: type[Model], *, is_optional: bool = False
         raise UnsupportedMediaType(
             f"the body is {given[:100]}, not application/json", hint="send Content-Type: application/json"
         )
-    content = request.get_data(cache=False)
+    content = _content(request)
     if is_optional and not content:
         content = b"{}"
     try:
@@ -80,6 +81,15 @@ def read_query(request: Request, model: type[Model] | None) -> Model | None:
         return model.model_validate(given)
     except ValidationError as error:
         raise InvalidInput("a query parameter is not valid", errors=field_errors(error, model)) from None
+
+
+def _content(request: Request) -> bytes:
+    """The bytes of the body. Without a Content-Length, werkzeug ends one that is too large at the limit."""
+    content = request.get_data(cache=False)
+    is_at_limit = request.content_length is None and len(content) == request.max_content_length
+    if is_at_limit and request.environ["wsgi.input"].read(1):
+        raise RequestEntityTooLarge
+    return content
 
 
 def _has_body(request: Request) -> bool:

@@ -6,18 +6,25 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import orjson
 import pytest
 import urllib3
+from api_samples import TENANT
 from api_server import Server, running_api
 from gunicorn.http.errors import InvalidRequestLine, LimitRequestHeaders, LimitRequestLine
 from services import wait_until
 
 from pipeweave.api.serve import GRACEFUL_TIMEOUT_S, options, redacted, unreadable
+from pipeweave.limits import MAX_BODY_BYTES
+from pipeweave.orchestrator.access import WRITE
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.settings import Settings
+
+if TYPE_CHECKING:
+    from conftest import Tokens
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +57,19 @@ def test_a_line_that_is_too_long_is_refused_as_such(server: Server) -> None:
     assert (answer.status, answer.json()["status"]) == (414, 414)
 
 
-def test_a_chunked_body_over_the_limit_is_refused(server: Server) -> None:
-    chunks = (b" " * 1_000_000 for _ in range(11))
-    headers = {"Content-Type": "application/json"}
-    answer = urllib3.request("POST", f"{server.url}/health", body=chunks, headers=headers, retries=False)
-    assert answer.status == 405
+def test_a_chunked_body_over_the_limit_is_refused_and_one_of_just_the_limit_is_not(
+    server: Server, tokens: Tokens
+) -> None:
+    token = tokens.make(WRITE)
+    headers = {"Content-Type": "application/json", "X-Tenant": TENANT, "Authorization": f"Bearer {token}"}
+    codes = []
+    for size in (MAX_BODY_BYTES, MAX_BODY_BYTES + 1):
+        content = b'{"taskId": "nobody"}'.ljust(size)
+        chunks = (content[at : at + 1_000_000] for at in range(0, size, 1_000_000))
+        url = f"{server.url}/api/queue/task"
+        answer = urllib3.request("POST", url, body=chunks, headers=headers, retries=False)
+        codes.append((answer.status, answer.json()["code"]))
+    assert codes == [(404, "NOT_FOUND"), (413, "PAYLOAD_TOO_LARGE")]
 
 
 def test_the_access_log_has_neither_tokens_nor_broken_lines(server: Server) -> None:
