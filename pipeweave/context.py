@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from pipeweave.errors import InvalidInput
+from pipeweave.json_values import json_faults
 
 Progress = Callable[[float, str | None], None]
 
@@ -77,10 +78,12 @@ class Context:
             message: what it is doing.
 
         Raises:
-            InvalidInput: percent is not a number from 0 to 100.
+            InvalidInput: percent is not a number from 0 to 100, or the message no text that can be stored.
         """
         if isinstance(percent, bool) or not isinstance(percent, (int, float)) or not 0 <= percent <= 100:
             raise InvalidInput(f"progress is a number from 0 to 100, not {percent!r}")
+        if message is not None and (not isinstance(message, str) or json_faults(message)):
+            raise InvalidInput(f"the message of a progress is text without U+0000, not {message!r:.200}")
         if self.on_progress is not None:
             self.on_progress(float(percent), message)
 

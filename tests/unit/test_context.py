@@ -25,6 +25,12 @@ def test_progress_outside_0_to_100_is_refused(percent: object) -> None:
         Context().progress(percent)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("message", ["a\0b", "\ud800", 5])
+def test_a_progress_message_that_cannot_be_stored_is_refused(message: object) -> None:
+    with pytest.raises(InvalidInput, match="message"):
+        Context().progress(50, message)  # type: ignore[arg-type]
+
+
 def test_log_lines_carry_the_ids(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     Context(run_id="prun_1", task_run_id="trun_2", task_id="count", step_id="s", attempt=3).log.info(
