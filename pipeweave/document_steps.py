@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeweave.field_errors import FieldErrors
 from pipeweave.graph import GraphError
-from pipeweave.limits import MAX_EDGES, MAX_STEPS
+from pipeweave.limits import MAX_EDGES, MAX_MAP_ITEMS, MAX_STEPS
 from pipeweave.references import Reference, find_references, json_type
 from pipeweave.spec import MapSpec, StepSpec
 
@@ -188,6 +188,10 @@ class StepReader(FieldErrors):
         return self.map_over(written["over"], name, f"{path}.over")
 
     def map_over(self, over: Any, name: str | None, path: str) -> MapSpec | None:
+        if isinstance(over, (list, tuple)) and len(over) > MAX_MAP_ITEMS:
+            why = f"has {len(over):,} items, a map takes at most {MAX_MAP_ITEMS:,}"
+            self.wrong(path, why, "too_large")
+            return None
         if isinstance(over, (list, tuple)) or (isinstance(over, str) and "${" in over):
             return MapSpec(list(over) if isinstance(over, tuple) else over, name)
         found = repr(over) if isinstance(over, str) else json_type(over)

@@ -8,7 +8,7 @@ import pytest
 
 from pipeweave.document import parse_spec
 from pipeweave.errors import InvalidSpec
-from pipeweave.limits import MAX_SPEC_BYTES
+from pipeweave.limits import MAX_MAP_ITEMS, MAX_SPEC_BYTES
 
 
 def needs_of(*steps: dict[str, Any]) -> dict[str, list[str]]:
@@ -252,3 +252,10 @@ def test_mistakes_in_the_graph_name_their_steps_for_machines(
         parse_spec({"id": "p", "steps": steps})
     (found,) = refused.value.to_problem()["graphErrors"]
     assert (found["code"], found["steps"]) == (code, named)
+
+
+def test_a_written_list_with_more_items_than_a_map_takes_is_refused() -> None:
+    items = [0] * (MAX_MAP_ITEMS + 1)
+    why = "has 100,001 items, a map takes at most 100,000"
+    assert step_mistakes({"task": "a", "map": items}) == {"steps[0].map": why}
+    assert step_mistakes({"task": "a", "map": {"over": items}}) == {"steps[0].map.over": why}
