@@ -114,7 +114,7 @@ def register(tx: Transaction, tenant: str, registration: Registration) -> Regist
 
     Raises:
         InvalidTask: a field is wrong; nothing is stored.
-        TaskOwnedElsewhere: a task belongs to another active service.
+        TaskOwnedElsewhere: a task belongs to another active service, or the id to one of another kind.
     """
     check(registration)
     ensure_tenant(tx, tenant)
@@ -148,7 +148,9 @@ def _logged(change: CodeChange) -> dict[str, Any]:
 
 # --- the service ------------------------------------------------------------------------------------------
 
-_SERVICE_VERSION = "SELECT version FROM services WHERE tenant_id = :tenant AND id = :id FOR NO KEY UPDATE"
+_PREVIOUS = (
+    "SELECT version, kind, status FROM services WHERE tenant_id = :tenant AND id = :id FOR NO KEY UPDATE"
+)
 
 _STORE_SERVICE = """
 INSERT INTO services (tenant_id, id, kind, version, base_url, queue, status, registered_at, last_heartbeat)
@@ -162,7 +164,10 @@ ON CONFLICT (tenant_id, id) DO UPDATE SET kind = excluded.kind, version = exclud
 
 
 def _store_service(tx: Transaction, tenant: str, registration: Registration) -> str | None:
-    """Write the service; returns the version it had, None when it is new."""
+    """Write the service; returns the version it had, None when it is new.
+
+    Were a service with live Celery workers made an HTTP one, its tasks would be orphaned under them.
+    """
     parameters = {
         "tenant": tenant,
         "id": registration.service_id,
@@ -172,9 +177,22 @@ def _store_service(tx: Transaction, tenant: str, registration: Registration) -> 
         "queue": queue_name(tenant, registration.service_id),
         "now": tx.now,
     }
-    previous: str | None = tx.execute(_SERVICE_VERSION, parameters).scalar_one_or_none()
+    previous = tx.execute(_PREVIOUS, parameters).one_or_none()
+    if previous is not None and (previous.kind, previous.status) == ("python", "active"):
+        _check_kind(registration)
     tx.execute(_STORE_SERVICE, parameters)
-    return previous
+    return None if previous is None else str(previous.version)
+
+
+def _check_kind(registration: Registration) -> None:
+    if registration.kind == "python":
+        return
+    fault = FieldError(
+        "serviceId", f"{registration.service_id!r} has Celery workers that run its tasks", "owned"
+    )
+    raise TaskOwnedElsewhere(
+        f"service {fault.message}", errors=[fault], hint="give the service another id, or stop the workers"
+    )
 
 
 # --- owners -----------------------------------------------------------------------------------------------

@@ -142,6 +142,16 @@ def test_a_task_of_an_active_service_cannot_be_taken(tx: Transaction) -> None:
     assert [error.field for error in refused.value.errors] == ["tasks[1].id"]
 
 
+def test_a_service_with_live_workers_cannot_become_an_http_service(tx: Transaction) -> None:
+    register(tx, TENANT, "count", id="one")
+    http = Registration("one", "2", kind="http", base_url="http://localhost:9")
+    with pytest.raises(TaskOwnedElsewhere, match="Celery workers") as refused:
+        registry.register(tx, TENANT, http)
+    assert [error.field for error in refused.value.errors] == ["serviceId"]
+    tx.execute("UPDATE services SET status = 'inactive' WHERE tenant_id = :t", {"t": TENANT})
+    assert registry.register(tx, TENANT, http).orphaned_tasks == ["count"]
+
+
 def test_the_same_task_id_in_another_tenant_is_another_task(tx: Transaction) -> None:
     register(tx, TENANT, "count", id="one")
     register(tx, f"{TENANT}-2", "count", id="two")
