@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator import maintenance
 from pipeweave.orchestrator.access import READ
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.deployment import Deployment
@@ -50,19 +49,6 @@ class Call:
     def change(self, verb: Callable[[Transaction], Result]) -> Result:
         """Do a verb in a transaction; again, when PostgreSQL broke a deadlock at its cost."""
         return self.deployment.database.run(verb)
-
-    def accept(self, verb: Callable[[Transaction], Result]) -> Result:
-        """Do a verb that brings new work.
-
-        Raises:
-            Unavailable: nothing new is accepted during maintenance.
-        """
-
-        def guarded(tx: Transaction) -> Result:
-            maintenance.require_running(tx)
-            return verb(tx)
-
-        return self.change(guarded)
 
     def reading(self) -> AbstractContextManager[Transaction]:
         """For lists and pages: a pool of its own and a statement timeout."""

@@ -196,18 +196,20 @@ class Database:
             tx.after_commit(lambda: sender(outbox))
         tx.run_after_commit()
 
-    def run(self, work: Callable[[Transaction], R]) -> R:
+    def run(self, work: Callable[[Transaction], R], *, is_one: bool = True) -> R:
         """Do `work` in a transaction, and again when PostgreSQL broke a deadlock at its cost.
 
         A cancel locks all rows of a run while its steps complete; one of the two is asked to start over.
+        Without `is_one`, each of its statements commits by itself.
         """
+        begin = self.transaction if is_one else self.statements
         for _ in range(DEADLOCK_TRIES - 1):
             try:
-                with self.transaction() as tx:
+                with begin() as tx:
                     return work(tx)
             except Deadlocked:
                 log.info("transaction.again")
-        with self.transaction() as tx:
+        with begin() as tx:
             return work(tx)
 
     @property

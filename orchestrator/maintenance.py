@@ -36,14 +36,9 @@ def state(tx: Transaction) -> Document:
     }
 
 
-def require_running(tx: Transaction) -> None:
-    """Let new work in only while the mode is `running`.
-
-    Raises:
-        Unavailable: the orchestrator is in maintenance or on its way there.
-    """
+def refused(tx: Transaction) -> Unavailable:
+    """The answer to new work while the mode is not `running`."""
     mode = str(tx.execute("SELECT mode FROM orchestrator_state").scalar_one())
-    if mode != RUNNING:
-        raise Unavailable(
-            "nothing new is accepted during maintenance", hint="try again later", maintenanceMode=mode
-        )
+    return Unavailable(
+        "nothing new is accepted during maintenance", hint="try again later", maintenanceMode=mode
+    )

@@ -43,7 +43,7 @@ def enqueue(tx: Transaction, tenant: str, requests: Sequence[QueueRequest]) -> l
     Raises:
         NotFound: a task is not known to the tenant; `errors` names the entry.
         LimitExceeded: more than MAX_BATCH requests at once.
-        Conflict: a task cannot be run now (see `runs.runnable_tasks`).
+        Conflict: a task cannot be run now (see `runs.runnable`).
     """
     if len(requests) > MAX_BATCH:
         raise LimitExceeded(
@@ -62,7 +62,7 @@ def enqueue(tx: Transaction, tenant: str, requests: Sequence[QueueRequest]) -> l
             ],
             hint="`pipeweave tasks` lists the registered ones",
         )
-    tasks = runs.runnable_tasks(tx, tenant, set(known))
+    tasks = runs.runnable(known, known)
     new_runs = [_new_run(tx, tenant, each, tasks) for each in requests]
     written = run_rows.write(tx, new_runs) if new_runs else []
     return [

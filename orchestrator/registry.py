@@ -71,11 +71,14 @@ def queue_name(tenant: str, service_id: str) -> str:
     return f"pipeweave.{tenant}.{service_id}"
 
 
-_TASKS = """
-SELECT t.id, t.service_id, s.kind AS service_kind, s.base_url, s.queue, t.code_hash, t.code_version,
-       t.allowed_next, t.timeout_seconds, t.max_attempts, t.retry_backoff, t.retry_delay_ms,
-       t.max_retry_delay_ms, t.heartbeat_interval_ms, t.concurrency, t.priority, t.idempotency_ttl_seconds,
-       t.description, t.input_schema, t.orphaned_at
+# The columns of a TaskRow, in its order.
+TASK_COLUMNS = """t.id, t.service_id, s.kind AS service_kind, s.base_url, s.queue, t.code_hash,
+    t.code_version, t.allowed_next, t.timeout_seconds, t.max_attempts, t.retry_backoff, t.retry_delay_ms,
+    t.max_retry_delay_ms, t.heartbeat_interval_ms, t.concurrency, t.priority, t.idempotency_ttl_seconds,
+    t.description, t.input_schema, t.orphaned_at"""
+
+_TASKS = f"""
+SELECT {TASK_COLUMNS}
 FROM tasks AS t JOIN services AS s ON s.tenant_id = t.tenant_id AND s.id = t.service_id
 WHERE t.tenant_id = :tenant AND t.id = ANY(CAST(:ids AS text[]))
 """
@@ -87,7 +90,12 @@ def tasks(tx: Transaction, tenant: str, task_ids: Iterable[str]) -> dict[str, Ta
     if not wanted:
         return {}
     rows = tx.execute(_TASKS, {"tenant": tenant, "ids": wanted})
-    return {row.id: TaskRow(**row._mapping) for row in rows}
+    return {row.id: task_row(row) for row in rows}
+
+
+def task_row(row: Iterable[Any]) -> TaskRow:
+    """The TaskRow of a row of TASK_COLUMNS."""
+    return TaskRow(*row)
 
 
 def ensure_tenant(tx: Transaction, tenant: str) -> None:

@@ -10,27 +10,30 @@ import orjson
 from pipeweave import ids, rules
 from pipeweave.orchestrator import states
 from pipeweave.orchestrator.database import Transaction
-from pipeweave.orchestrator.events import Event, append
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.states import RunStatus
 from pipeweave.orchestrator.task_runs import TaskRun
 
 
 def _move(tx: Transaction, run_id: UUID, to: RunStatus, error: dict[str, Any] | None = None) -> bool:
-    """The only UPDATE of a run's status after its creation."""
+    """The only UPDATE of a run's status after its creation, with its event in the same statement."""
     finished = ", finished_at = :now" if to.is_final else ""
-    failed = ", error = CAST(:error AS jsonb), error_code = :code" if error is not None else ""
-    statement = f"""
-        UPDATE runs SET status = '{to.value}'{finished}{failed}
-        WHERE id = :id AND status = ANY(CAST(:before AS text[])) RETURNING id"""
+    failed, data = "", "NULL"
     parameters: dict[str, Any] = {"id": run_id, "before": list(states.run_before(to)), "now": tx.now}
     if error is not None:
+        failed = ", error = CAST(:error AS jsonb), error_code = :code"
+        data = "jsonb_build_object('error', m.error ->> 'message', 'errorCode', m.error_code)"
         parameters |= {"error": orjson.dumps(error).decode(), "code": error["code"]}
-    if tx.execute(statement, parameters).one_or_none() is None:
-        return False
-    data = {} if error is None else {"error": error["message"], "errorCode": error["code"]}
-    append(tx, [Event(run_id, f"run.{to.value}", data=data)])
-    return True
+    statement = f"""
+        WITH moved AS (
+            UPDATE runs SET status = '{to.value}'{finished}{failed}
+            WHERE id = :id AND status = ANY(CAST(:before AS text[])) RETURNING id, error, error_code
+        ), logged AS (
+            INSERT INTO events (run_id, at, type, data)
+            SELECT m.id, :now, 'run.{to.value}', {data} FROM moved AS m
+        )
+        SELECT id FROM moved"""
+    return tx.execute(statement, parameters).one_or_none() is not None
 
 
 def lock(tx: Transaction, run_id: UUID) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from pipeweave import ids
-from pipeweave.orchestrator import task_runs
+from pipeweave.orchestrator import maintenance, task_runs
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.events import Event
@@ -31,13 +31,16 @@ class NewRun:
     run_token: str | None = None
 
 
+# The guard against maintenance is in the statement: nothing slips in between a look and the write.
 _WRITE = """
-WITH new_runs AS (
+WITH accepting AS MATERIALIZED (
+    SELECT 1 FROM orchestrator_state WHERE mode = 'running'
+), new_runs AS (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
         input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at)
     SELECT r.id, :tenant, r.pipeline_id, r.version, 'running', r.failure_mode, r.priority, r.input,
         r.path, r.size, r.hash, r.run_token, r.metadata, r.steps, :now, :now
-    FROM jsonb_to_recordset(CAST(:runs AS jsonb)) AS r(id uuid, pipeline_id text, version integer,
+    FROM accepting, jsonb_to_recordset(CAST(:runs AS jsonb)) AS r(id uuid, pipeline_id text, version integer,
         failure_mode text, priority integer, input jsonb, path text, size integer, hash text, run_token text,
         metadata jsonb, steps integer)
 ), new_task_runs AS (
@@ -46,13 +49,13 @@ WITH new_runs AS (
     SELECT s.run_id, s.id, :tenant, s.step_id, s.task_id, s.kind, s.status, s.max_attempts, s.priority,
         s.queue, s.is_limited, s.code_version, s.code_hash, :now,
         CASE WHEN s.status <> 'pending' THEN :now END
-    FROM jsonb_to_recordset(CAST(:task_runs AS jsonb)) AS s(run_id uuid, id uuid, step_id text, task_id text,
-        kind text, status text, max_attempts integer, priority integer, queue text, is_limited boolean,
+    FROM accepting, jsonb_to_recordset(CAST(:task_runs AS jsonb)) AS s(run_id uuid, id uuid, step_id text,
+        task_id text, kind text, status text, max_attempts integer, priority integer, queue text, is_limited boolean,
         code_version integer, code_hash text)
 )
 INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
 SELECT e.run_id, :now, e.type, NULL, NULL, e.data
-FROM jsonb_to_recordset(CAST(:events AS jsonb)) AS e(run_id uuid, type text, data jsonb)
+FROM accepting, jsonb_to_recordset(CAST(:events AS jsonb)) AS e(run_id uuid, type text, data jsonb)
 """
 
 
@@ -60,6 +63,9 @@ def write(tx: Transaction, new_runs: Sequence[NewRun]) -> list[list[TaskRun]]:
     """Write runs of one tenant with a task run for each step, and send their entry steps.
 
     Returns the task runs of each run, in the order of its steps.
+
+    Raises:
+        Unavailable: nothing new is accepted during maintenance; nothing was written.
     """
     written = [_task_runs(each) for each in new_runs]
     events = [event for new, rows in zip(new_runs, written, strict=True) for event in _events(new, rows)]
@@ -75,7 +81,8 @@ def write(tx: Transaction, new_runs: Sequence[NewRun]) -> list[list[TaskRun]]:
         "events": orjson.dumps([each.to_row() for each in events]).decode(),
         "now": tx.now,
     }
-    tx.execute(_WRITE, parameters)
+    if not tx.execute(_WRITE, parameters).rowcount:
+        raise maintenance.refused(tx)
     for new, rows in zip(new_runs, written, strict=True):
         _begin(tx, new.header, rows)
     return written

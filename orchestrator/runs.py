@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound
-from pipeweave.orchestrator import limits, pipelines, registry, run_header, run_moves, run_rows, task_runs
+from pipeweave.orchestrator import catalog, limits, run_header, run_moves, run_rows, task_runs
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.pipelines import StoredPipeline
 from pipeweave.orchestrator.plan import Plan
@@ -75,9 +75,9 @@ def trigger_many(
     check: Check | None = None,
 ) -> list[CreatedRun]:
     """Write runs of one pipeline: all of them or, when one is wrong, none. See `trigger`."""
-    stored = pipelines.get(tx, tenant, pipeline_id)
+    stored, registered = catalog.look(tx, tenant, pipeline_id)
     plan = run_header.plan_of(tenant, stored.version, stored.spec)
-    tasks = runnable_tasks(tx, tenant, {each.step.task for each in plan.steps})
+    tasks = runnable(registered, {each.step.task for each in plan.steps})
     if check is not None:
         check(stored.spec, tasks)
     created: dict[UUID, CreatedRun] = {}
@@ -133,13 +133,12 @@ def _accepted(new: NewRun) -> CreatedRun:
     )
 
 
-def runnable_tasks(tx: Transaction, tenant: str, task_ids: set[str]) -> dict[str, TaskRow]:
-    """These tasks, if every one is registered and has workers that can run it.
+def runnable(tasks: Mapping[str, TaskRow], task_ids: Collection[str]) -> Mapping[str, TaskRow]:
+    """The registered tasks, if each of these ids is among them and has workers that can run it.
 
     Raises:
         Conflict: one is not.
     """
-    tasks = registry.tasks(tx, tenant, sorted(task_ids))
     gone = sorted(each for each in task_ids if each not in tasks or tasks[each].orphaned_at is not None)
     if gone:
         raise Conflict(

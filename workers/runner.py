@@ -75,7 +75,8 @@ class Runner:
             work = Work(run, attempt, deque(ordinals), part, tuple(joins))
             return work, self._claim(tx, work)
 
-        work, claimed = self._transact(begin)
+        # A look and a claim: each is whole in its one statement.
+        work, claimed = self.deployment.database.run(begin, is_one=False)
         if work is None:
             log.warning("message.dropped", extra={"run_id": str(run_id), "reason": "no such run"})
             return
@@ -93,7 +94,7 @@ class Runner:
             advance.check(join)
             return run, advance.close()
 
-        run, claimed = self._transact(check)
+        run, claimed = self.deployment.database.run(check)
         if run is not None:
             self._work_off(Work(run), claimed)
 
@@ -168,13 +169,12 @@ class Runner:
         except Exception:
             log.exception("chord.part_lost")
 
-    def _transact(self, step: Callable[[Transaction], R], work: Work | None = None) -> R:
+    def _transact(self, step: Callable[[Transaction], R], work: Work) -> R:
         """Do a step in a transaction. One that must start over (a deadlock) finds the message as it was."""
-        left = [] if work is None else list(work.left)
+        left = list(work.left)
 
         def from_the_start(tx: Transaction) -> R:
-            if work is not None:
-                work.left = deque(left)
+            work.left = deque(left)
             return step(tx)
 
         return self.deployment.database.run(from_the_start)
