@@ -53,8 +53,8 @@ check: setup links ## Format, lint, types, architecture and docs
 	$(BIN)/mypy
 	$(PYTEST) tests/unit/test_architecture.py tests/unit/test_docs*.py
 
-bench: setup ## Measure against plain Celery on the same machine (benchmarks/RESULTS.md)
-	$(BIN)/python -m benchmarks
+bench: setup ## Measure against plain Celery on the same machine (HISTORY=1000000: with that many finished runs, too)
+	$(BIN)/python -m benchmarks $(if $(HISTORY),--history $(HISTORY))
 
 lock: ## Resolve the dependencies anew and write both lock files
 	rm -rf .venv/lock && $(BIN)/python -m venv .venv/lock

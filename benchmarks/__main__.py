@@ -10,9 +10,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import report
-from benchmarks.measure import Benchmark, Figures, benchmarks, warm_up
-from benchmarks.rig import rig
+from benchmarks import history, report
+from benchmarks.figures import Benchmark
+from benchmarks.measure import benchmarks, warm_up
+from benchmarks.report import Measured
+from benchmarks.rig import Rig, rig
 from benchmarks.sizes import FULL, QUICK, SMOKE, Sizes
 from benchmarks.systems import BenchmarkFailed
 from pipeweave.errors import PipeWeaveError
@@ -33,22 +35,28 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"no such benchmark; there are {names}", file=sys.stderr)
         return 2
     try:
-        figures = measure(chosen, sizes)
+        figures, again = measure(chosen, sizes, options.history)
     except (BenchmarkFailed, PipeWeaveError) as error:
         print(f"not measured: {error}", file=sys.stderr)
         return 1
-    print("\n" + report.table(figures))
+    print("\n" + report.table(figures, again))
     is_whole = not options.only and not options.smoke
     file = options.out or (report.LATEST if is_whole else report.LATEST.with_name("partial.json"))
-    report.write_json(figures, file)
+    report.write_json(figures, file, again)
     print(f"\nwritten to {file}")
     if options.results:
-        report.write_results(report.markdown(figures))
+        report.write_results(report.markdown(figures, again))
     return 0
 
 
-def measure(chosen: list[Benchmark], sizes: Sizes) -> dict[str, Figures]:
+def measure(chosen: list[Benchmark], sizes: Sizes, finished: int = 0) -> tuple[Measured, Measured]:
     """Start everything in a folder of its own, measure, stop everything.
+
+    Args:
+        finished: runs to put into the tables afterwards, to measure ours again.
+
+    Returns:
+        The figures, and ours again with that history.
 
     Raises:
         BenchmarkFailed: with the logs kept where it says.
@@ -57,7 +65,6 @@ def measure(chosen: list[Benchmark], sizes: Sizes) -> dict[str, Figures]:
     parent = report.LATEST.parent
     parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="rig-", dir=parent))
-    figures = {}
     try:
         began = time.monotonic()
         with rig(folder) as up:
@@ -65,19 +72,34 @@ def measure(chosen: list[Benchmark], sizes: Sizes) -> dict[str, Figures]:
             print(
                 f"up and warm after {time.monotonic() - began:.0f} s; medians of {sizes.rounds}", flush=True
             )
-            for each in chosen:
-                began = time.monotonic()
-                figures[each.name] = each.measure(up.systems)
-                shown = ", ".join(f"{k} {v:.2f}" for k, v in figures[each.name].values.items())
-                for system in up.systems:
-                    system.verify()
-                print(f"{each.name}: {shown} ({time.monotonic() - began:.0f} s)", flush=True)
+            figures = _measure(chosen, up)
+            return figures, _with_history(chosen, up, finished) if finished else {}
     except BenchmarkFailed as error:
         kept = shutil.copytree(folder / "logs", parent / "failed-logs", dirs_exist_ok=True)
         raise BenchmarkFailed(f"{error} (logs: {kept})") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _measure(chosen: list[Benchmark], up: Rig) -> Measured:
+    figures = {}
+    for each in chosen:
+        began = time.monotonic()
+        figures[each.name] = each.measure(up)
+        shown = ", ".join(f"{k} {v:.2f}" for k, v in figures[each.name].values.items())
+        for system in up.systems:
+            system.verify()
+        print(f"{each.name}: {shown} ({time.monotonic() - began:.0f} s)", flush=True)
     return figures
+
+
+def _with_history(chosen: list[Benchmark], up: Rig, count: int) -> Measured:
+    """Fill the tables, and measure ours again."""
+    began = time.monotonic()
+    assert up.settings.database_url is not None
+    history.fill(up.settings.database_url, count, "single")
+    print(f"{count:,} finished runs put there in {time.monotonic() - began:.0f} s; ours again", flush=True)
+    return _measure(chosen, up.alone)
 
 
 def _whole(text: str) -> int:
@@ -100,6 +122,12 @@ def _parser() -> argparse.ArgumentParser:
         "--only", action="append", default=[], metavar="NAME", help="e.g. chain; may be repeated"
     )
     parser.add_argument("--rounds", type=_whole, metavar="N", help="samples of every figure")
+    parser.add_argument(
+        "--history",
+        type=_whole,
+        metavar="N",
+        help="afterwards, put N finished runs into the tables and measure ours again",
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON document here instead")
     parser.add_argument("--results", action="store_true", help="put the figures into benchmarks/RESULTS.md")
     return parser

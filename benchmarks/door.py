@@ -31,12 +31,13 @@ class Door:
 
     def send(self, connection: http.client.HTTPConnection, method: str, path: str, body: Any) -> Any:
         """One request and its JSON."""
-        connection.request(method, path, json.dumps(body).encode(), self._headers)
+        content = None if body is None else json.dumps(body).encode()
+        connection.request(method, path, content, self._headers)
         answer = connection.getresponse()
-        content = answer.read()
+        said = answer.read()
         if not 200 <= answer.status < 300:
-            raise BenchmarkFailed(f"{method} {path} answered {answer.status}: {content[:500].decode()}")
-        return json.loads(content)
+            raise BenchmarkFailed(f"{method} {path} answered {answer.status}: {said[:500].decode()}")
+        return json.loads(said)
 
     def send_all(self, path: str, bodies: Sequence[Any], clients: int) -> list[Any]:
         """POST every body, from so many threads with a connection each; the answers."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from statistics import median, quantiles
 from typing import Any
 
+from benchmarks import alone
+from benchmarks.figures import Benchmark, Figures
 from benchmarks.sizes import Sizes
 from benchmarks.systems import System
 from benchmarks.usage import idle
@@ -15,37 +16,16 @@ from benchmarks.usage import idle
 Sample = Callable[[System], float]
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """One benchmark's result: a figure in `unit` for `ours`, `celery` and `celery_tuned`."""
-
-    unit: str
-    values: Mapping[str, float]
-    # More members of the benchmark's entry in the JSON document.
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-    def ratio(self, to: str) -> float | None:
-        """Ours / theirs; None where theirs was too small to see."""
-        return self.values["ours"] / self.values[to] if self.values[to] else None
-
-
-@dataclass(frozen=True, slots=True)
-class Benchmark:
-    """A name, which says the size, and how to measure it."""
-
-    name: str
-    measure: Callable[[Sequence[System]], Figures]
-
-
 def benchmarks(sizes: Sizes) -> list[Benchmark]:
     """All of them, in these sizes."""
     return [
-        Benchmark(f"chain_{sizes.chain}", lambda systems: _chain(systems, sizes)),
-        Benchmark(f"fan_{sizes.fan}", lambda systems: _fan(systems, sizes)),
-        Benchmark(f"map_{sizes.mapped}", lambda systems: _mapped(systems, sizes)),
-        Benchmark(f"diamonds_{sizes.diamonds}", lambda systems: _diamonds(systems, sizes)),
-        Benchmark("single_run", lambda systems: _singles(systems, sizes)),
-        Benchmark("idle", lambda systems: _idle(systems, sizes)),
+        Benchmark(f"chain_{sizes.chain}", lambda rig: _chain(rig.systems, sizes)),
+        Benchmark(f"fan_{sizes.fan}", lambda rig: _fan(rig.systems, sizes)),
+        Benchmark(f"map_{sizes.mapped}", lambda rig: _mapped(rig.systems, sizes)),
+        Benchmark(f"diamonds_{sizes.diamonds}", lambda rig: _diamonds(rig.systems, sizes)),
+        Benchmark("single_run", lambda rig: _singles(rig.systems, sizes)),
+        Benchmark("idle", lambda rig: _idle(rig.systems, sizes)),
+        *alone.benchmarks(sizes),
     ]
 
 
@@ -65,14 +45,16 @@ def _chain(systems: Sequence[System], sizes: Sizes) -> Figures:
         return 1000 * _seconds(lambda: system.chain(sizes.chain)) / sizes.chain
 
     # A chain is over in a blink, so that three times as many samples cost nothing and say more.
-    return _medians("ms per hop", _alternate(systems, 3 * sizes.rounds, sample))
+    samples = _alternate(systems, 3 * sizes.rounds, sample)
+    return _medians("ms per hop", samples, {"goal": "<= 1.0 x tuned"})
 
 
 def _fan(systems: Sequence[System], sizes: Sizes) -> Figures:
     def sample(system: System) -> float:
         return (sizes.fan + 2) / _seconds(lambda: system.fan(sizes.fan))
 
-    return _medians("steps/s", _alternate(systems, sizes.rounds, sample))
+    goal = ">= 2 x tuned, >= 5 x celery"
+    return _medians("steps/s", _alternate(systems, sizes.rounds, sample), {"goal": goal})
 
 
 def _mapped(systems: Sequence[System], sizes: Sizes) -> Figures:
@@ -85,16 +67,19 @@ def _mapped(systems: Sequence[System], sizes: Sizes) -> Figures:
     samples = _alternate(
         [each for each in systems if each not in once], sizes.rounds, sample_of(sizes.mapped)
     )
+    goal = {"goal": ">= 2.5 x tuned, >= 20 x celery"}
+    if not once:
+        return _medians("steps/s", samples, goal)
     samples |= _alternate(once, 1, sample_of(sizes.mapped_written))
     note = f"celery: measured once, with {sizes.mapped_written:,} items"
-    return _medians("steps/s", samples, {"note": note, "celery_items": sizes.mapped_written})
+    return _medians("steps/s", samples, {"note": note, "celery_items": sizes.mapped_written, **goal})
 
 
 def _diamonds(systems: Sequence[System], sizes: Sizes) -> Figures:
     def sample(system: System) -> float:
         return sizes.diamonds / _seconds(lambda: system.diamonds(sizes.diamonds, sizes.clients))
 
-    return _medians("runs/s", _alternate(systems, sizes.rounds, sample))
+    return _medians("runs/s", _alternate(systems, sizes.rounds, sample), {"goal": ">= 1.0 x tuned"})
 
 
 def _singles(systems: Sequence[System], sizes: Sizes) -> Figures:
@@ -112,8 +97,13 @@ def _singles(systems: Sequence[System], sizes: Sizes) -> Figures:
     p95 = {name: quantiles(seen, n=20)[-1] for name, seen in completed.items()}
     more = {
         "p95": {name: round(value, 3) for name, value in p95.items()},
-        "p95_ratio": round(p95["ours"] / p95["celery"], 3),
-        "p95_ratio_tuned": round(p95["ours"] / p95["celery_tuned"], 3),
+        **{
+            name: round(p95["ours"] / p95[to], 3)
+            for name, to in (("p95_ratio", "celery"), ("p95_ratio_tuned", "celery_tuned"))
+            if to in p95
+        },
+        "goal": "<= 1.7 x tuned",
+        "goal_p95": "<= 2 x tuned",
         "answered_p50": {name: round(median(seen), 3) for name, seen in answered.items()},
     }
     return _medians("ms to completion, p50", samples, more)
@@ -124,11 +114,17 @@ def _idle(systems: Sequence[System], sizes: Sizes) -> Figures:
     found = idle(systems, sizes.idle_s)
     more = {
         "seconds": sizes.idle_s,
+        "goal": "<= 1",
+        "goal_pss": "<= 100",
         "cpu_by_process": {
             name: {process: round(percent, 3) for process, percent in usage.cpu_percent.items()}
             for name, usage in found.items()
         },
         "largest_process_pss_mb": {name: round(usage.largest_pss_mb, 1) for name, usage in found.items()},
+        "pss_mb_by_process": {
+            name: {process: round(size, 1) for process, size in usage.pss_mb.items()}
+            for name, usage in found.items()
+        },
         "total_pss_mb": {name: round(usage.total_pss_mb, 1) for name, usage in found.items()},
     }
     values = {name: sum(usage.cpu_percent.values()) for name, usage in found.items()}

@@ -21,13 +21,19 @@ from pipeweave import ids
 SHORT_S, LONG_S = 0.001, 0.005
 # No run here takes a tenth of it.
 LATE_S = 60.0
+# Between two looks at runs whose end is not measured.
+DRAIN_S = 0.05
 
 _LOOK = """
 SELECT count(*) FILTER (WHERE status = 'completed'), min(status) FILTER (WHERE finished_at IS NOT NULL
        AND status <> 'completed') FROM runs WHERE id = ANY(%s::uuid[])
 """
 
-_COUNT = "SELECT count(*), count(*) FILTER (WHERE status <> 'completed' OR attempt <> 1) FROM task_runs"
+# Only what this rig did: finished runs that were put there are older.
+_COUNT = """
+SELECT count(*), count(*) FILTER (WHERE status <> 'completed' OR attempt <> 1) FROM task_runs
+WHERE run_id >= %s::uuid
+"""
 
 
 class Ours:
@@ -48,6 +54,7 @@ class Ours:
         self._looking.autocommit = True
         self._stored: set[str] = set()
         self._expected = 0
+        self._first_id = str(ids.first_id_at(time.time_ns() // 1_000_000))
 
     def close(self) -> None:
         """Close the connection that looks."""
@@ -64,6 +71,48 @@ class Ours:
     def mapped(self, count: int) -> None:
         self._expected += count + 3
         self._run("mapped", shapes.mapped(), LONG_S, {"count": count})
+
+    def worked(self, length: int) -> None:
+        """Run a chain of steps that take 10 ms each."""
+        self._expected += length
+        self._run(f"work-{length}", shapes.chain(length, "work"), SHORT_S)
+
+    def triggered(self, count: int, clients: int) -> float:
+        """Start runs of one step from `clients` threads: the seconds until the last was accepted."""
+        self._expected += count
+        path = self._path("single", shapes.chain(1))
+        began = time.perf_counter()
+        answers = self._door.send_all(path, [{}] * count, clients)
+        took = time.perf_counter() - began
+        self._wait([each["pipelineRunId"] for each in answers], DRAIN_S)
+        return took
+
+    def triggered_batch(self, count: int) -> float:
+        """Start runs of one step with one request: the seconds until all were accepted."""
+        self._expected += count
+        path = self._path("single", shapes.chain(1)) + "/batch"
+        with self._door.connect() as connection:
+            began = time.perf_counter()
+            answer = self._door.send(connection, "POST", path, {"runs": [{}] * count})
+            took = time.perf_counter() - began
+        self._wait([each["pipelineRunId"] for each in answer["runs"]], DRAIN_S)
+        return took
+
+    def looked(self, path: str, count: int) -> list[float]:
+        """GET a path so often: the seconds of each."""
+        seen = []
+        with self._door.connect() as connection:
+            for _ in range(count):
+                began = time.perf_counter()
+                self._door.send(connection, "GET", path, None)
+                seen.append(time.perf_counter() - began)
+        return seen
+
+    def newest(self) -> str:
+        """The id of the run that was triggered last."""
+        with self._door.connect() as connection:
+            answer = self._door.send(connection, "GET", "/api/runs?limit=1", None)
+        return str(answer["runs"][0]["id"])
 
     def diamonds(self, count: int, clients: int) -> None:
         self._expected += 4 * count
@@ -87,7 +136,7 @@ class Ours:
     def verify(self) -> None:
         """Every step and item that was asked for has its row, completed at its first attempt."""
         with self._looking.cursor() as cursor:
-            cursor.execute(_COUNT)
+            cursor.execute(_COUNT, (self._first_id,))
             row = cursor.fetchone()
         assert row is not None
         if row != (self._expected, 0):

@@ -7,48 +7,68 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Figures
+from benchmarks.figures import Figures
 
 FOLDER = Path(__file__).parent
 LATEST = FOLDER / "out" / "latest.json"
 RESULTS = FOLDER / "RESULTS.md"
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
-_HEADER = ("benchmark", "unit", "ours", "celery", "celery tuned", "ours / celery", "ours / tuned")
+_HEADER = ("benchmark", "unit", "ours", "celery", "celery tuned", "ours / celery", "ours / tuned", "goal")
+_HISTORY_HEADER = ("with history", "with / without")
+# Columns of text stand to the left, those of numbers to the right.
+_TEXTS = ("benchmark", "unit", "goal")
 
 Row = tuple[str, ...]
+Measured = Mapping[str, Figures]
 
 
-def to_json(figures: Mapping[str, Figures]) -> dict[str, Any]:
-    """By benchmark: the unit, the three figures, ours / theirs, and what more there is."""
+def to_json(figures: Measured, again: Measured | None = None) -> dict[str, Any]:
+    """By benchmark: the unit, the figures, ours / theirs where they take part, and what more there is.
+
+    Args:
+        figures: of all systems.
+        again: ours, measured with history: shown below `with_history`, with the ratio to those without.
+    """
+    again = again or {}
+    return {name: {**_entry(each), **_history_entry(each, again.get(name))} for name, each in figures.items()}
+
+
+def _entry(figures: Figures) -> dict[str, Any]:
+    ratios = {"ratio": "celery", "ratio_tuned": "celery_tuned"}
     return {
-        name: {
-            "unit": each.unit,
-            **{system: round(value, 3) for system, value in each.values.items()},
-            "ratio": _rounded(each.ratio("celery")),
-            "ratio_tuned": _rounded(each.ratio("celery_tuned")),
-            **each.more,
-        }
-        for name, each in figures.items()
+        "unit": figures.unit,
+        **{system: round(value, 3) for system, value in figures.values.items()},
+        **{name: _rounded(figures.ratio(to)) for name, to in ratios.items() if to in figures.values},
+        **figures.more,
     }
 
 
-def write_json(figures: Mapping[str, Figures], file: Path) -> None:
+def _history_entry(figures: Figures, again: Figures | None) -> dict[str, Any]:
+    if again is None:
+        return {}
+    shown = {name: value for name, value in _entry(again).items() if name != "goal"}
+    without = figures.values["ours"]
+    return {"with_history": {**shown, "ratio": _rounded(again.values["ours"] / without if without else None)}}
+
+
+def write_json(figures: Measured, file: Path, again: Measured | None = None) -> None:
     """Write the document, making its folder."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(to_json(figures), indent=2) + "\n")
+    file.write_text(json.dumps(to_json(figures, again), indent=2) + "\n")
 
 
-def table(figures: Mapping[str, Figures]) -> str:
+def table(figures: Measured, again: Measured | None = None) -> str:
     """For a terminal."""
-    rows = [_HEADER, *_rows(figures)]
-    widths = [max(len(row[n]) for row in rows) for n in range(len(_HEADER))]
-    return "\n".join(_aligned(row, widths) for row in rows)
+    rows = _rows(figures, again)
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+    return "\n".join(_aligned(row, widths, rows[0]) for row in rows)
 
 
-def markdown(figures: Mapping[str, Figures]) -> str:
+def markdown(figures: Measured, again: Measured | None = None) -> str:
     """For RESULTS.md, notes below."""
-    lines = [_HEADER, ("---", "---", *["---:"] * 5), *_rows(figures)]
+    header, *rows = _rows(figures, again)
+    lines = [header, tuple("---" if name in _TEXTS else "---:" for name in header), *rows]
     notes = [f"{name}: {each.more['note']}." for name, each in figures.items() if "note" in each.more]
     return "\n".join(["| " + " | ".join(row) + " |" for row in lines] + ["", *notes])
 
@@ -60,30 +80,44 @@ def write_results(text: str, file: Path = RESULTS) -> None:
     file.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
 
 
-def _rows(figures: Mapping[str, Figures]) -> list[Row]:
-    rows = []
+def _rows(figures: Measured, again: Measured | None) -> list[Row]:
+    """The header, and the lines of every benchmark."""
+    rows: list[Row] = [(*_HEADER, *_HISTORY_HEADER) if again else _HEADER]
     for name, each in figures.items():
-        rows.append(_row(name, each.unit, each.values))
-        if (p95 := each.more.get("p95")) is not None:
-            rows.append(_row(name, "ms to completion, p95", p95))
-            rows.append(_row(name, "ms to the answer, p50", each.more["answered_p50"]))
-        if (memory := each.more.get("largest_process_pss_mb")) is not None:
-            rows.append(_row(name, "MB PSS, largest process", memory))
+        later = _lines(again[name]) if again and name in again else {}
+        for unit, (values, goal) in _lines(each).items():
+            row = _row(name, unit, values, goal)
+            rows.append((*row, *_history_cells(values, later.get(unit))) if again else row)
     return rows
 
 
-def _row(name: str, unit: str, values: Mapping[str, float]) -> Row:
+Line = tuple[Mapping[str, float], str]
+
+
+def _lines(figures: Figures) -> dict[str, Line]:
+    """What is shown of one benchmark: unit -> the figures and their goal."""
+    more = figures.more
+    lines: dict[str, Line] = {figures.unit: (figures.values, more.get("goal", ""))}
+    if "p95" in more:
+        lines["ms to completion, p95"] = (more["p95"], more.get("goal_p95", ""))
+        lines["ms to the answer, p50"] = (more["answered_p50"], "")
+    if "largest_process_pss_mb" in more:
+        lines["MB PSS, largest process"] = (more["largest_process_pss_mb"], more.get("goal_pss", ""))
+    return lines
+
+
+def _row(name: str, unit: str, values: Mapping[str, float], goal: str) -> Row:
     figures = Figures(unit, values)
-    ours, written, tuned = (_number(values[each]) for each in ("ours", "celery", "celery_tuned"))
-    return (
-        name,
-        unit,
-        ours,
-        written,
-        tuned,
-        _times(figures.ratio("celery")),
-        _times(figures.ratio("celery_tuned")),
-    )
+    shown = (_number(values[each]) if each in values else "" for each in ("ours", "celery", "celery_tuned"))
+    ratios = (_times(figures.ratio(to)) for to in ("celery", "celery_tuned"))
+    return (name, unit, *shown, *ratios, goal)
+
+
+def _history_cells(values: Mapping[str, float], later: Line | None) -> Row:
+    if later is None:
+        return ("", "")
+    ours = later[0]["ours"]
+    return (_number(ours), _times(ours / values["ours"] if values["ours"] else None))
 
 
 def _number(value: float) -> str:
@@ -98,7 +132,8 @@ def _rounded(ratio: float | None) -> float | None:
     return None if ratio is None else round(ratio, 3)
 
 
-def _aligned(row: Row, widths: list[int]) -> str:
-    texts = [text.ljust(width) for text, width in zip(row[:2], widths[:2], strict=True)]
-    numbers = [text.rjust(width) for text, width in zip(row[2:], widths[2:], strict=True)]
-    return "  ".join([*texts, *numbers])
+def _aligned(row: Row, widths: list[int], header: Row) -> str:
+    cells = zip(row, widths, header, strict=True)
+    return "  ".join(
+        text.ljust(width) if name in _TEXTS else text.rjust(width) for text, width, name in cells
+    )

@@ -7,14 +7,16 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.door import Door
 from benchmarks.ours import Ours
 from benchmarks.plain.systems import Plain, Tuned, Written
 from benchmarks.processes import python, running
+from benchmarks.statement_log import StatementLog
 from benchmarks.systems import System
+from pipeweave.settings import Settings
 from pipeweave.up import postgres, valkey
 from pipeweave.up.ports import free_port
 from pipeweave.up.postgres import Postgres
@@ -33,9 +35,20 @@ class Rig:
 
     Args:
         systems: ours first, then Celery as written, then tuned.
+        ours: PipeWeave, for what only it does.
+        settings: with which a process of PipeWeave finds its servers.
+        log: of PostgreSQL.
     """
 
     systems: tuple[System, ...]
+    ours: Ours
+    settings: Settings
+    log: StatementLog
+
+    @property
+    def alone(self) -> Rig:
+        """The same, with nobody to compare with."""
+        return replace(self, systems=(self.ours,))
 
 
 @contextmanager
@@ -50,8 +63,8 @@ def rig(folder: Path) -> Iterator[Rig]:
     with ExitStack() as stack:
         database = Postgres(folder / "postgres", free_port(), secrets.token_hex(16), secrets.token_hex(16))
         database.prepare()
-        log = folder / "logs" / "postgres.log"
-        stack.enter_context(running(database.launch(), log, database.is_ready, postgres.STOP_SIGNAL))
+        postgres_log = folder / "logs" / "postgres.log"
+        stack.enter_context(running(database.launch(), postgres_log, database.is_ready, postgres.STOP_SIGNAL))
         broker = Valkey(folder / "valkey", free_port(), secrets.token_hex(16))
         broker.prepare()
         log = folder / "logs" / "valkey.log"
@@ -59,7 +72,11 @@ def rig(folder: Path) -> Iterator[Rig]:
         ours = stack.enter_context(_ours(folder, database.url, broker.url_of(_OURS)))
         written = stack.enter_context(_plain(folder, Written, broker.url_of(_WRITTEN)))
         tuned = stack.enter_context(_plain(folder, Tuned, broker.url_of(_TUNED)))
-        yield Rig((ours, written, tuned))
+        settings = Settings(
+            database_url=database.url, broker_url=broker.url_of(_OURS), data_dir=str(folder / "data")
+        )
+        log_of = StatementLog(database.admin_url, postgres_log)
+        yield Rig((ours, written, tuned), ours, settings, log_of)
 
 
 @contextmanager

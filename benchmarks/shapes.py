@@ -7,9 +7,9 @@ from typing import Any
 Document = dict[str, Any]
 
 
-def chain(length: int) -> Document:
+def chain(length: int, task: str = "noop") -> Document:
     """One step after the other."""
-    return {"steps": [_noop(f"step_{n}", [f"step_{n - 1}"] if n else []) for n in range(length)]}
+    return {"steps": [_step(f"step_{n}", [f"step_{n - 1}"] if n else [], task) for n in range(length)]}
 
 
 def fan(width: int) -> Document:
@@ -17,9 +17,9 @@ def fan(width: int) -> Document:
     middle = [f"middle_{n}" for n in range(width)]
     return {
         "steps": [
-            _noop("first", []),
-            *(_noop(each, ["first"]) for each in middle),
-            _noop("last", middle),
+            _step("first", []),
+            *(_step(each, ["first"]) for each in middle),
+            _step("last", middle),
         ]
     }
 
@@ -45,5 +45,5 @@ def mapped() -> Document:
     }
 
 
-def _noop(step_id: str, needs: list[str]) -> Document:
-    return {"id": step_id, "task": "noop", "needs": needs}
+def _step(step_id: str, needs: list[str], task: str = "noop") -> Document:
+    return {"id": step_id, "task": task, "needs": needs}

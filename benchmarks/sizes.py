@@ -17,6 +17,10 @@ class Sizes:
             more per item than fewer do.
         diamonds: runs of four steps, sent by `clients` threads.
         singles: runs of one step, one after the other.
+        triggered: runs of one step, sent by `clients` threads; their completion does not count.
+        batch: runs of one step, sent with one request; their completion does not count.
+        worked: steps of 10 ms in a chain.
+        looked: requests of a list and of a page, and ticks.
         idle_s: seconds to look at idle processes.
         rounds: samples of every figure; the median counts.
     """
@@ -28,6 +32,10 @@ class Sizes:
     diamonds: int = 200
     clients: int = 8
     singles: int = 30
+    triggered: int = 400
+    batch: int = 1_000
+    worked: int = 40
+    looked: int = 20
     idle_s: float = 20
     rounds: int = 5
 
@@ -35,5 +43,17 @@ class Sizes:
 FULL = Sizes()
 QUICK = Sizes(mapped_written=1_000, idle_s=5, rounds=2)
 SMOKE = Sizes(
-    chain=3, fan=8, mapped=20, mapped_written=20, diamonds=4, clients=2, singles=2, idle_s=0.5, rounds=1
+    chain=3,
+    fan=8,
+    mapped=20,
+    mapped_written=20,
+    diamonds=4,
+    clients=2,
+    singles=2,
+    triggered=4,
+    batch=4,
+    worked=3,
+    looked=2,
+    idle_s=0.5,
+    rounds=1,
 )

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import time
+
 from pipeweave import task
+
+WORK_S = 0.01
 
 
 @task
 def noop() -> None:
     """Do nothing."""
+
+
+@task
+def work() -> None:
+    """Take WORK_S without using the processor, as most steps do."""
+    time.sleep(WORK_S)
 
 
 @task

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psutil
@@ -21,11 +23,13 @@ class Usage:
         cpu_percent: of one core, of each process with its children.
         largest_pss_mb: proportional share of memory of the largest single process, in MB (10^6 bytes).
         total_pss_mb: of all of them.
+        pss_mb: of the largest process of each family, by name.
     """
 
     cpu_percent: Mapping[str, float]
     largest_pss_mb: float
     total_pss_mb: float
+    pss_mb: Mapping[str, float]
 
 
 def idle(systems: Sequence[System], seconds: float) -> dict[str, Usage]:
@@ -39,9 +43,33 @@ def idle(systems: Sequence[System], seconds: float) -> dict[str, Usage]:
     for each, processes in families.items():
         after = _cpu_seconds(processes)
         percent = {name: 100 * (after[name] - before[each][name]) / took for name in processes}
-        sizes = [_pss_mb(process) for family in processes.values() for process in family]
-        found[each] = Usage(percent, max(sizes), sum(sizes))
+        sizes = {name: [_pss_mb(process) for process in family] for name, family in processes.items()}
+        largest = {name: max(seen) for name, seen in sizes.items()}
+        found[each] = Usage(percent, max(largest.values()), sum(map(sum, sizes.values())), largest)
     return found
+
+
+@contextmanager
+def largest_during(system: System, every_s: float = 0.05) -> Iterator[dict[str, float]]:
+    """Watch a system's memory while the block works: the largest PSS seen of a process, in MB, by name."""
+    families = {name: _family(pid) for name, pid in system.processes.items()}
+    seen = dict.fromkeys(families, 0.0)
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while True:
+            for name, family in families.items():
+                seen[name] = max(seen[name], *map(_pss_mb, family))
+            if is_over.wait(every_s):
+                return
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield seen
+    finally:
+        is_over.set()
+        watching.join()
 
 
 def _family(process_id: int) -> list[psutil.Process]:

@@ -13,6 +13,8 @@ from pipeweave.settings import environment
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 90
+COMPARED = ["chain_3", "fan_8", "map_20", "diamonds_4", "single_run", "idle"]
+ALONE = ["trigger", "trigger_batch", "chain_10ms", "claim", "memory", "run_list", "run_page", "tick"]
 SYSTEMS = {"ours", "celery", "celery_tuned"}
 
 
@@ -21,7 +23,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, obj
     """The document that a try in tiny sizes writes."""
     file = tmp_path_factory.mktemp("benchmarks") / "figures.json"
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "--smoke", "--out", str(file)],
+        [sys.executable, "-m", "benchmarks", "--smoke", "--history", "300", "--out", str(file)],
         cwd=ROOT,
         env=environment(),
         capture_output=True,
@@ -36,9 +38,21 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, obj
 def test_every_benchmark_has_a_figure_of_ours_and_of_both_baselines(
     figures: dict[str, dict[str, object]],
 ) -> None:
-    assert list(figures) == ["chain_3", "fan_8", "map_20", "diamonds_4", "single_run", "idle"]
+    assert list(figures) == COMPARED + ALONE
+    for name in COMPARED:
+        assert {"unit", "ratio", "ratio_tuned", *SYSTEMS} <= figures[name].keys(), name
+
+
+def test_what_only_ours_does_has_a_figure_and_a_goal(figures: dict[str, dict[str, object]]) -> None:
+    for name in ALONE:
+        assert {"unit", "ours", "goal"} <= figures[name].keys(), name
+
+
+def test_ours_is_measured_again_with_finished_runs_in_the_tables(
+    figures: dict[str, dict[str, dict[str, float]]],
+) -> None:
     for name, entry in figures.items():
-        assert {"unit", "ratio", "ratio_tuned", *SYSTEMS} <= entry.keys(), name
+        assert {"ours", "ratio"} <= entry["with_history"].keys(), name
 
 
 def test_ratios_are_ours_over_theirs(figures: dict[str, dict[str, float]]) -> None:

@@ -1,0 +1,130 @@
+"""The benchmarks of what plain Celery does not have, or is not measured for: PipeWeave's alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from statistics import median, quantiles
+
+from benchmarks.figures import Benchmark, Figures
+from benchmarks.rig import Rig
+from benchmarks.sizes import Sizes
+from benchmarks.tasks import WORK_S
+from benchmarks.usage import largest_during
+
+# The statement of a worker that makes task runs its own: it moves them from queued to running.
+CLAIM = r"SET status = 'running'.*t\.status = 'queued'"
+
+
+def benchmarks(sizes: Sizes) -> list[Benchmark]:
+    """All of them, in these sizes."""
+    return [
+        Benchmark("trigger", lambda rig: _trigger(rig, sizes)),
+        Benchmark("trigger_batch", lambda rig: _trigger_batch(rig, sizes)),
+        Benchmark("chain_10ms", lambda rig: _worked(rig, sizes)),
+        Benchmark("claim", lambda rig: _claim(rig, sizes)),
+        Benchmark("memory", lambda rig: _memory(rig, sizes)),
+        Benchmark("run_list", lambda rig: _run_list(rig, sizes)),
+        Benchmark("run_page", lambda rig: _run_page(rig, sizes)),
+        Benchmark("tick", lambda rig: _tick(rig, sizes)),
+    ]
+
+
+def _trigger(rig: Rig, sizes: Sizes) -> Figures:
+    """Runs that one API process accepts while the worker does them, too."""
+    count = sizes.triggered
+    rates = [count / rig.ours.triggered(count, sizes.clients) for _ in range(sizes.rounds)]
+    return _median("runs/s accepted", rates, ">= 300")
+
+
+def _trigger_batch(rig: Rig, sizes: Sizes) -> Figures:
+    rates = [sizes.batch / rig.ours.triggered_batch(sizes.batch) for _ in range(sizes.rounds)]
+    return _median("runs/s accepted", rates, ">= 2,000")
+
+
+def _worked(rig: Rig, sizes: Sizes) -> Figures:
+    """Steps that work: the wall time over what the steps take themselves."""
+    times = []
+    for _ in range(sizes.rounds):
+        began = time.perf_counter()
+        rig.ours.worked(sizes.worked)
+        times.append((time.perf_counter() - began) / (sizes.worked * WORK_S))
+    return _median(f"wall / work, {sizes.worked} steps", times, "<= 1.15")
+
+
+def _claim(rig: Rig, sizes: Sizes) -> Figures:
+    """PostgreSQL's time for the statement by which a worker takes task runs, while everything is busy."""
+    with rig.log.recording() as recorded:
+        for _ in range(min(sizes.rounds, 2)):
+            rig.ours.diamonds(sizes.diamonds, sizes.clients)
+            rig.ours.fan(sizes.fan)
+        rig.ours.mapped(sizes.mapped)
+        rig.ours.triggered(sizes.triggered, sizes.clients)
+    took = recorded.of(CLAIM)
+    more = {"claims": len(took), "p50": round(median(took), 3), "max": round(max(took), 3), "goal": "< 50"}
+    return Figures("ms, p99", {"ours": _percentile(took, 99)}, more)
+
+
+def _memory(rig: Rig, sizes: Sizes) -> Figures:
+    """The largest process, while a wide map goes through it."""
+    with largest_during(rig.ours) as seen:
+        rig.ours.mapped(sizes.mapped)
+    by_process = {name: round(size, 1) for name, size in seen.items()}
+    return Figures(
+        f"MB PSS, largest process in map_{sizes.mapped}",
+        {"ours": max(seen.values())},
+        {"pss_mb": by_process, "goal": "<= 200"},
+    )
+
+
+def _run_list(rig: Rig, sizes: Sizes) -> Figures:
+    """The newest runs, the failed ones, and those of a pipeline that has nearly all: the slowest of them."""
+    lists = {
+        "newest": "/api/runs?limit=50",
+        "failed": "/api/runs?limit=50&status=failed",
+        "of a pipeline": "/api/runs?limit=50&pipelineId=single",
+        "of a pipeline, failed": "/api/runs?limit=50&pipelineId=single&status=failed",
+    }
+    p95 = {name: _p95_ms(rig.ours.looked(path, sizes.looked)) for name, path in lists.items()}
+    more = {"lists": {name: round(each, 3) for name, each in p95.items()}, "goal": "<= 100"}
+    return Figures("ms, p95, the slowest list", {"ours": max(p95.values())}, more)
+
+
+def _run_page(rig: Rig, sizes: Sizes) -> Figures:
+    """A run, its task runs and its events."""
+    path = f"/api/runs/{rig.ours.newest()}"
+    paths = (path, f"{path}/task-runs", f"{path}/events")
+    p95 = {each: _p95_ms(rig.ours.looked(each, sizes.looked)) for each in paths}
+    return Figures("ms, p95, the slowest part", {"ours": max(p95.values())}, {"goal": "<= 100"})
+
+
+def _tick(rig: Rig, sizes: Sizes) -> Figures:
+    """Ticks that find nothing to do, in a process of their own beside the beat."""
+    from pipeweave.orchestrator import tick
+    from pipeweave.orchestrator.deployment import Deployment
+
+    deployment = Deployment.open(rig.settings, pool_size=1)
+    try:
+        tick.run_once(deployment)
+        times = []
+        for _ in range(sizes.looked):
+            began = time.perf_counter()
+            tick.run_once(deployment)
+            times.append(time.perf_counter() - began)
+    finally:
+        deployment.close()
+    more = {"p50": round(1000 * median(times), 3), "goal": "<= 50"}
+    return Figures("ms, p95", {"ours": _p95_ms(times)}, more)
+
+
+def _median(unit: str, samples: Sequence[float], goal: str) -> Figures:
+    shown = [round(each, 3) for each in samples]
+    return Figures(unit, {"ours": median(samples)}, {"samples": {"ours": shown}, "goal": goal})
+
+
+def _p95_ms(seconds: Sequence[float]) -> float:
+    return 1000 * _percentile(seconds, 95)
+
+
+def _percentile(samples: Sequence[float], percent: int) -> float:
+    return quantiles(samples, n=100, method="inclusive")[percent - 1] if samples[1:] else samples[0]

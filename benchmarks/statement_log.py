@@ -1,0 +1,79 @@
+"""How long statements take, from PostgreSQL's own log: its time, without the network and the client.
+
+The wheel's PostgreSQL has no pg_stat_statements, and that would keep no percentiles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg2
+
+# "LOG:  duration: 0.071 ms  statement: EXECUTE ..." and, after it, what was prepared under that name.
+_ENTRY = re.compile(r"^\S+ \S+ \S+ \[\d+\] (LOG|DETAIL|STATEMENT|ERROR|FATAL|WARNING|HINT|CONTEXT):  ", re.M)
+_DURATION = re.compile(r"duration: ([\d.]+) ms  (?:statement|execute [^:]*): ")
+
+
+@dataclass(slots=True)
+class Recorded:
+    """Statements that ran: each with its milliseconds. Empty until the recording is over."""
+
+    statements: list[tuple[str, float]] = field(default_factory=list)
+
+    def of(self, pattern: str) -> list[float]:
+        """The milliseconds of statements in which this is found, in no order."""
+        wanted = re.compile(pattern, re.S)
+        return [took for text, took in self.statements if wanted.search(text)]
+
+
+@dataclass(frozen=True, slots=True)
+class StatementLog:
+    """A server that logs to a file.
+
+    Args:
+        admin_url: of its superuser.
+        file: where its standard error goes.
+    """
+
+    admin_url: str
+    file: Path
+
+    @contextmanager
+    def recording(self) -> Iterator[Recorded]:
+        """Log every statement while the block works, in all sessions."""
+        recorded = Recorded()
+        self._set("0")
+        start = self.file.stat().st_size
+        try:
+            yield recorded
+        finally:
+            self._set("-1")
+        with self.file.open("rb") as log:
+            log.seek(start)
+            recorded.statements = list(_statements(log.read().decode(errors="replace")))
+
+    def _set(self, least_ms: str) -> None:
+        with closing(psycopg2.connect(self.admin_url)) as connection:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(f"ALTER SYSTEM SET log_min_duration_statement = {least_ms}")
+                cursor.execute("SELECT pg_reload_conf()")
+
+
+def _statements(text: str) -> Iterator[tuple[str, float]]:
+    """Every logged statement; one that was prepared, with its text."""
+    parts = _ENTRY.split(text)
+    last: tuple[str, float] | None = None
+    for kind, said in zip(parts[1::2], parts[2::2], strict=True):
+        if kind == "DETAIL" and last is not None:
+            last = (f"{last[0]}\n{said}", last[1])
+        elif kind == "LOG" and (found := _DURATION.match(said)):
+            if last is not None:
+                yield last
+            last = (said[found.end() :], float(found[1]))
+    if last is not None:
+        yield last
