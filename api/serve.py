@@ -22,6 +22,7 @@ from pipeweave.api import create_app
 from pipeweave.api.errors import PROBLEM_TYPE, InternalError
 from pipeweave.errors import InvalidInput, PipeWeaveError
 from pipeweave.orchestrator import logs
+from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.settings import Settings
 
 THREADS = 8
@@ -49,7 +50,11 @@ def serve(
         host: address to listen on; the settings' when None.
         port: port to listen on; the settings' when None.
         processes: server processes, each with THREADS threads and its own connections.
+
+    Raises:
+        InvalidSetting: a URL is missing; told here, before gunicorn starts processes that end at once.
     """
+    Deployment.open(settings).close()
     logs.configure(settings.log_level)
     _Server(settings, options(settings, host, port, processes)).run()
 

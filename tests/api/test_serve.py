@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -17,11 +18,13 @@ from api_server import Server, running_api
 from gunicorn.http.errors import InvalidRequestLine, LimitRequestHeaders, LimitRequestLine
 from services import wait_until
 
-from pipeweave.api.serve import GRACEFUL_TIMEOUT_S, options, redacted, unreadable
+from pipeweave.api.serve import GRACEFUL_TIMEOUT_S, options, redacted, serve, unreadable
+from pipeweave.errors import InvalidSetting
 from pipeweave.limits import MAX_BODY_BYTES
 from pipeweave.orchestrator.access import WRITE
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.settings import Settings
+from pipeweave.up.ports import free_port
 
 if TYPE_CHECKING:
     from conftest import Tokens
@@ -39,6 +42,12 @@ def test_the_process_serves_and_stops_when_told(deployment: Deployment, tmp_path
         assert answer.status == 200
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(GRACEFUL_TIMEOUT_S + 10) == 0
+
+
+@pytest.mark.parametrize("url", ["database_url", "broker_url"])
+def test_without_its_urls_the_process_says_so_and_does_not_start(deployment: Deployment, url: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"{url.upper()} is not set"):
+        serve(replace(deployment.settings, **{url: None}), port=free_port())
 
 
 def test_what_is_not_http_gets_a_problem_document_too(server: Server) -> None:
