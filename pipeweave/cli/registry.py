@@ -126,10 +126,10 @@ def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> N
 @connected
 def put(client: Client, file: Path, as_json: bool) -> None:
     """Store every pipeline of a YAML or JSON document; an unchanged one keeps its version."""
+    from pipeweave.cli.documents import read_documents
     from pipeweave.cli.rendering import field, show_list
-    from pipeweave.pipeline import load_documents
 
-    stored = [client.put_pipeline(spec.id, spec.to_json()) for spec in load_documents(file)]
+    stored = [client.put_pipeline(spec.id, spec.to_json()) for spec in read_documents(file)]
     cells = {
         "pipeline": field("pipelineId"),
         "version": field("version"),

@@ -121,9 +121,9 @@ def dry_run(
 def _named(pipeline: str) -> dict[str, Document | None]:
     if not pipeline.endswith((".yaml", ".yml", ".json")):
         return {pipeline: None}
-    from pipeweave.pipeline import load_documents
+    from pipeweave.cli.documents import read_documents
 
-    return {spec.id: spec.to_json() for spec in load_documents(Path(pipeline))}
+    return {spec.id: spec.to_json() for spec in read_documents(Path(pipeline))}
 
 
 def _show_plan(pipeline: str, plan: Document) -> None:
@@ -197,7 +197,7 @@ def runs(
 @json_option
 @connected
 def cancel(client: Client, run: str, reason: str | None, as_json: bool) -> None:
-    """Cancel RUN: what runs is stopped, what waits is never started."""
+    """Cancel RUN: what waits is never started, what runs may end, and its result is dropped."""
     from pipeweave.cli.rendering import show_json
 
     found = client.cancel(run, reason)

@@ -225,6 +225,14 @@ def test_a_document_is_stored_under_its_own_id(served: Served, call: Call) -> No
     assert [each["needs"] for each in sent["steps"]] == [[], ["list_files"]]
 
 
+@pytest.mark.parametrize("command", [("pipelines", "put"), ("dry-run",)])
+def test_a_document_without_a_pipeline_is_refused(command: tuple[str, ...], call: Call) -> None:
+    Path("empty.yaml").write_text("# nothing yet\n")
+    result = call(*command, "empty.yaml")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "pipeweave: INVALID_SPEC: empty.yaml holds no pipeline\n"
+
+
 def test_a_dry_run_of_a_document_sends_it_along_and_its_verdict_is_the_exit_code(
     served: Served, call: Call
 ) -> None:
