@@ -81,13 +81,14 @@ def create(
     """Make a token and print it: the only time it can be seen."""
     from pipeweave.cli.rendering import show_json
     from pipeweave.orchestrator import access
+    from pipeweave.orchestrator.queries_shape import iso
 
     full = [SCOPE_PREFIX + scope for scope in scopes]
     expires_at = datetime.now(UTC) + expires if isinstance(expires, timedelta) else expires
     with _transaction(database_url) as tx:
         made = access.create_token(tx, name=name, tenants=tenants, scopes=full, expires_at=expires_at)
     if as_json:
-        ends = expires_at.isoformat() if expires_at else None
+        ends = iso(expires_at)
         show_json({"name": name, "token": made, "tenants": tenants, "scopes": full, "expiresAt": ends})
         return
     click.echo(made)

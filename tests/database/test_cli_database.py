@@ -85,3 +85,9 @@ def test_a_database_without_the_schema_says_so(postgres_server: Postgres) -> Non
         result = call(url, "token", "list")
     assert result.exit_code == 1
     assert "pipeweave db migrate" in result.stderr
+
+
+def test_a_new_token_says_in_utc_when_it_ends(fresh_database_url: str) -> None:
+    until = ("--expires", "2999-01-01T01:00:00+01:00", "--json")
+    made = json.loads(call(fresh_database_url, "token", "create", "x", *until).stdout)
+    assert made["expiresAt"] == "2999-01-01T00:00:00.000Z" == tokens(fresh_database_url)[0]["expiresAt"]
