@@ -46,9 +46,12 @@ class Call:
     deployment: Deployment
     tenant: str
 
-    def change(self, verb: Callable[[Transaction], Result]) -> Result:
-        """Do a verb in a transaction; again, when PostgreSQL broke a deadlock at its cost."""
-        return self.deployment.database.run(verb)
+    def change(self, verb: Callable[[Transaction], Result], *, is_one: bool = True) -> Result:
+        """Do a verb in a transaction; again, when PostgreSQL broke a deadlock at its cost.
+
+        Without `is_one`, the verb holds together itself what must commit together (`Database.statements`).
+        """
+        return self.deployment.database.run(verb, is_one=is_one)
 
     def reading(self) -> AbstractContextManager[Transaction]:
         """For lists and pages: a pool of its own and a statement timeout."""

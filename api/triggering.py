@@ -32,7 +32,7 @@ def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
             is_unchecked = body.validation_mode == "none"
             return runs.trigger(tx, call.tenant, wish, check=None if is_unchecked else check)
 
-    return _answer(call.change(verb), faults)
+    return _answer(call.change(verb, is_one=False), faults)
 
 
 def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[dict[str, Any]]:
@@ -52,7 +52,7 @@ def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[
                 tx, call.tenant, pipeline_id, wishes, check=None if is_unchecked else check
             )
 
-    return [_answer(run, found) for run, found in zip(call.change(verb), faults, strict=True)]
+    return [_answer(run, found) for run, found in zip(call.change(verb, is_one=False), faults, strict=True)]
 
 
 @contextmanager

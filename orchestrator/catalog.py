@@ -1,4 +1,4 @@
-"""What a trigger has to know, in one look: the number of the latest version, and its tasks as they are now."""
+"""What a trigger has to know, in one look: the latest version of a pipeline, and its tasks as they are."""
 
 from __future__ import annotations
 

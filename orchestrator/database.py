@@ -54,9 +54,10 @@ class Transaction:
         is_one: bool = True,
     ) -> None:
         self._connection = connection
-        # BEGIN travels with the first statement: a round trip less, and none at all for nothing.
-        self._opening = "BEGIN; " if is_one else ""
+        self._opening = ""
         self._is_open = False
+        if is_one:
+            self.hold()
         self.now = clock()
         self._clock = clock
         self.outbox: list[Outgoing] = []
@@ -69,6 +70,12 @@ class Transaction:
         if self._values is None:
             raise Unavailable("this process was started without storage", hint="set STORAGE_BACKENDS")
         return self._values
+
+    def hold(self) -> None:
+        """From the next statement on, everything commits together, as it always does in `transaction()`."""
+        if not self._is_open:
+            # BEGIN travels with that statement: a round trip less, and none at all for nothing.
+            self._opening = "BEGIN; "
 
     @property
     def connection(self) -> Connection:
@@ -172,25 +179,28 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Commit what the block did, then run its after-commit actions; roll back when it raises."""
+        with self._begin(is_one=True) as tx:
+            yield tx
+
+    @contextmanager
+    def statements(self) -> Iterator[Transaction]:
+        """Statements that each commit by themselves, until one asks to `hold` the rest together.
+
+        For verbs that often are a look and one write: they pay no BEGIN and no COMMIT.
+        """
+        with self._begin(is_one=False) as tx:
+            yield tx
+
+    @contextmanager
+    def _begin(self, *, is_one: bool) -> Iterator[Transaction]:
         with _reachable(), self._engine.connect() as connection:
-            tx = Transaction(connection, self._now, self.values)
+            tx = Transaction(connection, self._now, self.values, is_one=is_one)
             try:
                 yield tx
                 tx.commit()
             except BaseException:
                 tx.roll_back()
                 raise
-        self._send(tx)
-
-    @contextmanager
-    def statements(self) -> Iterator[Transaction]:
-        """Statements that each commit by themselves: for a step whose every statement is whole."""
-        with _reachable(), self._engine.connect() as connection:
-            tx = Transaction(connection, self._now, self.values, is_one=False)
-            yield tx
-        self._send(tx)
-
-    def _send(self, tx: Transaction) -> None:
         if tx.outbox and self.sender is not None:
             sender, outbox = self.sender, tx.outbox
             tx.after_commit(lambda: sender(outbox))
@@ -200,7 +210,7 @@ class Database:
         """Do `work` in a transaction, and again when PostgreSQL broke a deadlock at its cost.
 
         A cancel locks all rows of a run while its steps complete; one of the two is asked to start over.
-        Without `is_one`, each of its statements commits by itself.
+        Without `is_one`, see `statements`.
         """
         begin = self.transaction if is_one else self.statements
         for _ in range(DEADLOCK_TRIES - 1):

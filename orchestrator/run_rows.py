@@ -50,8 +50,8 @@ WITH accepting AS MATERIALIZED (
         s.queue, s.is_limited, s.code_version, s.code_hash, :now,
         CASE WHEN s.status <> 'pending' THEN :now END
     FROM accepting, jsonb_to_recordset(CAST(:task_runs AS jsonb)) AS s(run_id uuid, id uuid, step_id text,
-        task_id text, kind text, status text, max_attempts integer, priority integer, queue text, is_limited boolean,
-        code_version integer, code_hash text)
+        task_id text, kind text, status text, max_attempts integer, priority integer, queue text,
+        is_limited boolean, code_version integer, code_hash text)
 )
 INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
 SELECT e.run_id, :now, e.type, NULL, NULL, e.data
@@ -68,6 +68,8 @@ def write(tx: Transaction, new_runs: Sequence[NewRun]) -> list[list[TaskRun]]:
         Unavailable: nothing new is accepted during maintenance; nothing was written.
     """
     written = [_task_runs(each) for each in new_runs]
+    if any(map(_needs_more, written)):
+        tx.hold()
     events = [event for new, rows in zip(new_runs, written, strict=True) for event in _events(new, rows)]
     shown = [
         _task_run_row(each, new.tasks[each.task_id])
@@ -86,6 +88,11 @@ def write(tx: Transaction, new_runs: Sequence[NewRun]) -> list[list[TaskRun]]:
     for new, rows in zip(new_runs, written, strict=True):
         _begin(tx, new.header, rows)
     return written
+
+
+def _needs_more(rows: Sequence[TaskRun]) -> bool:
+    """Whether beginning the run takes statements beyond the one that writes it: a limit, a map to lay out."""
+    return any(each.status is TaskStatus.READY or each.kind == "map" for each in rows)
 
 
 def _begin(tx: Transaction, run: RunHeader, rows: Sequence[TaskRun]) -> None:

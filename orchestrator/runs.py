@@ -80,6 +80,8 @@ def trigger_many(
     tasks = runnable(registered, {each.step.task for each in plan.steps})
     if check is not None:
         check(stored.spec, tasks)
+    if any(each.run_token is not None for each in wishes):
+        tx.hold()
     created: dict[UUID, CreatedRun] = {}
     answers: list[CreatedRun] = []
     new_runs: list[NewRun] = []

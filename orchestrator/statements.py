@@ -1,7 +1,7 @@
 """SQL text with named parameters as PostgreSQL likes it best: parsed and planned once per connection.
 
-Planning a statement on a partitioned table costs more than executing it. What a process sends often is prepared
-on the server, and such a plan looks at the partitions only when it runs.
+Planning a statement on a partitioned table costs more than executing it. What a process sends often is
+prepared on the server, and such a plan looks at the partitions only when it runs.
 """
 
 from __future__ import annotations

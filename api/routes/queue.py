@@ -64,7 +64,7 @@ def queue_items(call: Call, query: QueueItemsQuery) -> dict[str, Any]:
 
 def _enqueued(call: Call, wishes: list[QueueTaskRequest]) -> list[dict[str, Any]]:
     requests = [queue.QueueRequest(each.task_id, each.input, each.priority, each.metadata) for each in wishes]
-    accepted = call.change(lambda tx: queue.enqueue(tx, call.tenant, requests))
+    accepted = call.change(lambda tx: queue.enqueue(tx, call.tenant, requests), is_one=False)
     return [
         {
             "runId": ids.show(ids.TASK_RUN, each.task_run_id),
