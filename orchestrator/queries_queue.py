@@ -121,8 +121,10 @@ def queue_items(
         if status in (None, each)
     )
     # Not a join: the planner may read all runs for one, and prunes no partition.
-    statement = f"""SELECT q.*, (SELECT r.pipeline_id FROM runs AS r WHERE r.id = q.run_id) AS pipeline_id FROM (
-        SELECT * FROM ({branches}) AS o ORDER BY o.priority, o.id LIMIT :limit) AS q ORDER BY q.priority, q.id"""
+    statement = f"""
+        SELECT q.*, (SELECT r.pipeline_id FROM runs AS r WHERE r.id = q.run_id) AS pipeline_id
+        FROM (SELECT * FROM ({branches}) AS o ORDER BY o.priority, o.id LIMIT :limit) AS q
+        ORDER BY q.priority, q.id"""
     rows = tx.execute(statement, parameters).all()
     return page.cut(rows, "queue", lambda row: (row.priority, row.id), lambda row: _item(row, tx.now))
 

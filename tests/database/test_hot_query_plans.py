@@ -1,0 +1,294 @@
+"""What runs cost must not grow with what is over: verbs, ticks and pages leave finished history alone.
+
+PostgreSQL's own counters say which partitions were looked at and how many rows were fetched there, however
+the statements are written. The history: finished runs over the partitions of several months.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from driving import BOOM, Driver, finish_task_run
+from services import new_database
+
+from benchmarks import history
+from pipeweave import ids
+from pipeweave.orchestrator import limits, maintenance, queries, queue, runs, tick
+from pipeweave.orchestrator.broker import make_celery
+from pipeweave.orchestrator.canvas import Canvas
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.paging import Page, cursor_of
+from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.values import Values
+from pipeweave.settings import Settings
+from pipeweave.storage.local import LocalStorage
+from pipeweave.up.postgres import Postgres
+
+TENANT = "default"
+RUNS = 14_000
+# Partitions with fewer rows than this may be read whole.
+SMALL = 500
+# Often enough that every statement is sent as a prepared one, too.
+TIMES = 6
+# Rows of this month that one verb may fetch, its own and those of the runs of earlier tests included.
+FEW = 300
+
+DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
+
+
+class EmptyQueues(Canvas):
+    """A broker that lost every message."""
+
+    def depth(self, queue: str) -> int:
+        return 0
+
+
+@dataclass(slots=True)
+class Clock:
+    """A clock the test moves on."""
+
+    ahead: timedelta = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was done to one partition: scans from end to end, looks into an index, rows fetched."""
+
+    whole: int
+    looks: int
+    rows: int
+
+    def __sub__(self, before: Read) -> Read:
+        return Read(self.whole - before.whole, self.looks - before.looks, self.rows - before.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """A database with history, and what is done there."""
+
+    driver: Driver
+    deployment: Deployment
+    clock: Clock
+    tail: str
+
+    def reads(self, work: Callable[[Stand], object], times: int = TIMES) -> dict[str, Read]:
+        """What the work reads of each partition that has many rows."""
+        before = self._counted()
+        for _ in range(times):
+            work(self)
+        after = self._counted()
+        return {name: after[name] - before[name] for name in before}
+
+    def is_past(self, partition: str) -> bool:
+        """Whether the partition is of a month that is over."""
+        return not partition.endswith(self.tail)
+
+    def _counted(self) -> dict[str, Read]:
+        database = self.driver.database
+        for opened in (database.transaction, database.reading):
+            with opened() as tx:
+                tx.execute("SELECT pg_stat_force_next_flush()")
+        with database.transaction() as tx:
+            return {row.relname: Read(*row[1:]) for row in tx.execute(_COUNTERS, {"small": SMALL})}
+
+
+_COUNTERS = """
+SELECT s.relname, s.seq_scan, COALESCE(s.idx_scan, 0), s.seq_tup_read + COALESCE(s.idx_tup_fetch, 0)
+FROM pg_stat_user_tables AS s JOIN pg_class AS c ON c.oid = s.relid
+WHERE c.relispartition AND c.reltuples > :small
+"""
+
+
+@pytest.fixture(scope="module")
+def stand(
+    postgres_server: Postgres, database_template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stand]:
+    """History of months. One connection writes and one reads, so that no other has counters to give."""
+    folder: Path = tmp_path_factory.mktemp("hot-plans")
+    with new_database(postgres_server, "hot-plans", database_template) as url:
+        history.fill(url, RUNS, "diamond")
+        clock = Clock()
+        database = Database(url, pool_size=1, values=Values(LocalStorage(folder)), now=clock)
+        driver = Driver(database, TENANT)
+        driver.store(DIAMOND, id="diamond")
+        driver.store({"a": []}, id="limited", tasks={"a": "limited"})
+        driver.store({"a": [], "m": ["a"]}, id="mapped", maps={"m": "${steps.a}"})
+        settings = Settings(database_url=url, broker_url="redis://127.0.0.1:1/0")
+        deployment = Deployment(
+            settings, database, database.values_or_raise, EmptyQueues(make_celery(settings))
+        )
+        tail = f"{datetime.now(UTC) - history.NEWEST_AGE:%Y_%m}"
+        yield Stand(driver, deployment, clock, tail)
+        database.dispose()
+
+
+# --- verbs that know their run ----------------------------------------------------------------------------
+
+
+def trigger(stand: Stand) -> UUID:
+    return stand.driver.trigger("diamond")
+
+
+def trigger_many(stand: Stand) -> None:
+    with stand.driver.database.transaction() as tx:
+        runs.trigger_many(tx, TENANT, "diamond", [runs.Trigger("diamond", n) for n in range(5)])
+
+
+def trigger_again(stand: Stand) -> None:
+    stand.driver.trigger("diamond", run_token="once")
+
+
+def enqueue(stand: Stand) -> None:
+    with stand.driver.database.transaction() as tx:
+        queue.enqueue(tx, TENANT, [QueueRequest("noop", 1)])
+
+
+def complete(stand: Stand) -> None:
+    """Claims, completions and releases, to the end of a run."""
+    stand.driver.finish(trigger(stand), "a", "b", "c", "d")
+
+
+def complete_map(stand: Stand) -> None:
+    """A list of three, its items and the end."""
+    run_id = stand.driver.trigger("mapped")
+    stand.driver.finish(run_id, "a", output=[1, 2, 3])
+    for row in stand.driver.task_runs(run_id)[2:]:
+        with stand.driver.database.transaction() as tx:
+            finish_task_run(tx, run_id, ids.ordinal_of(row.id))
+
+
+def fail(stand: Stand) -> None:
+    stand.driver.finish(trigger(stand), "a", failure=BOOM)
+
+
+def cancel(stand: Stand) -> None:
+    run_id = trigger(stand)
+    with stand.driver.database.transaction() as tx:
+        runs.cancel(tx, TENANT, run_id)
+
+
+def check_join(stand: Stand) -> None:
+    run_id = trigger(stand)
+    stand.driver.finish(run_id, "a")
+    stand.driver.check(run_id, 4)
+
+
+KEYED = [trigger, trigger_many, trigger_again, enqueue, complete, complete_map, fail, cancel, check_join]
+
+
+@pytest.mark.parametrize("verb", KEYED)
+def test_a_verb_looks_only_into_the_partition_of_its_run(
+    stand: Stand, verb: Callable[[Stand], object]
+) -> None:
+    found = stand.reads(verb)
+    assert {name: read for name, read in found.items() if stand.is_past(name)} == {
+        name: Read(0, 0, 0) for name in found if stand.is_past(name)
+    }
+    assert {name: read.whole for name, read in found.items() if read.whole} == {}
+    assert max(read.rows for read in found.values()) <= TIMES * FEW
+
+
+# --- what goes over all that is open ----------------------------------------------------------------------
+
+
+def fill_limits(stand: Stand) -> None:
+    runs_ = [stand.driver.trigger("limited") for _ in range(3)]
+    with stand.driver.database.transaction() as tx:
+        limits.fill(tx, TENANT, ["limited"])
+    for run_id in runs_:
+        stand.driver.finish(run_id, "a")
+
+
+def tick_in_vain(stand: Stand) -> None:
+    tick.run_once(stand.deployment)
+
+
+def tick_that_heals(stand: Stand) -> None:
+    """Every message is lost, and late."""
+    trigger(stand)
+    stand.clock.ahead += 2 * tick.LATE
+    tick.run_once(stand.deployment)
+
+
+def say_the_mode(stand: Stand) -> None:
+    with stand.driver.database.reading() as tx:
+        maintenance.state(tx)
+
+
+@pytest.mark.parametrize("work", [fill_limits, tick_in_vain, tick_that_heals, say_the_mode])
+def test_what_looks_for_open_rows_everywhere_fetches_none_that_are_over(
+    stand: Stand, work: Callable[[Stand], object]
+) -> None:
+    found = stand.reads(work)
+    assert {name: (read.whole, read.rows) for name, read in found.items() if stand.is_past(name)} == {
+        name: (0, 0) for name in found if stand.is_past(name)
+    }
+    assert {name: read.whole for name, read in found.items() if read.whole} == {}
+    assert max(read.rows for read in found.values()) <= TIMES * FEW
+
+
+# --- lists and pages --------------------------------------------------------------------------------------
+
+
+def newest(tx: Transaction) -> UUID:
+    return ids.read(ids.RUN, queries.run_list(tx, TENANT, Page(1))["items"][0]["id"])
+
+
+def months_ago(tx: Transaction, months: int) -> Page:
+    """A page of the list that begins deep in the history."""
+    then = tx.now - timedelta(days=30 * months)
+    return Page(50, cursor_of("runs", ids.first_id_at(int(then.timestamp() * 1000))))
+
+
+# A list in the order of ids begins with a look at the first row of every partition. On the first of a month
+# even the newest runs are those of the last one.
+FIRST = history.MONTHS
+LISTED = 50 + 1 + FIRST
+
+# What is read -> the read, and the rows it may fetch of the partitions of past months.
+READS: dict[str, tuple[Callable[[Transaction], Any], int]] = {
+    "runs": (lambda tx: queries.run_list(tx, TENANT, Page()), LISTED),
+    "runs of a pipeline": (lambda tx: queries.run_list(tx, TENANT, Page(), pipeline_id="diamond"), LISTED),
+    "runs that run": (lambda tx: queries.run_list(tx, TENANT, Page(), status="running"), LISTED),
+    # One of a hundred failed: fifty of them reach months back.
+    "runs that failed": (lambda tx: queries.run_list(tx, TENANT, Page(), status="failed"), 200),
+    "a page deep in the runs": (lambda tx: queries.run_list(tx, TENANT, months_ago(tx, 3)), 200),
+    "one run": (lambda tx: queries.run(tx, TENANT, newest(tx)), FIRST),
+    "its task runs": (lambda tx: queries.run_task_runs(tx, TENANT, newest(tx), Page()), FIRST),
+    "its events": (lambda tx: queries.run_events(tx, TENANT, newest(tx), Page()), FIRST),
+    "a task run": (lambda tx: queries.task_run(tx, TENANT, ids.task_run_id(newest(tx), 1)), FIRST),
+    "queue items": (lambda tx: queries.queue_items(tx, TENANT, Page()), 0),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_page_fetches_little_more_than_it_shows_of_however_many_months(stand: Stand, name: str) -> None:
+    read, most = READS[name]
+
+    def look(stand: Stand) -> None:
+        with stand.driver.database.reading() as tx:
+            read(tx)
+
+    found = stand.reads(look, times=2)
+    assert {name: seen.whole for name, seen in found.items() if seen.whole} == {}
+    assert sum(seen.rows for name, seen in found.items() if stand.is_past(name)) <= 2 * most
+    assert max(seen.rows for seen in found.values()) <= 2 * FEW
+
+
+def test_history_lies_in_the_partitions_of_its_months(stand: Stand) -> None:
+    """What the tests above rely upon."""
+    found = stand.reads(lambda _: None)
+    months = {name.removeprefix("runs_") for name in found if name.startswith("runs_")}
+    assert len(months) >= history.MONTHS - 1
+    for table in ("runs", "task_runs", "events"):
+        assert {f"{table}_{month}" for month in months} <= found.keys()
