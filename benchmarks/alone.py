@@ -91,11 +91,15 @@ def _run_list(rig: Rig, sizes: Sizes) -> Figures:
 
 
 def _run_page(rig: Rig, sizes: Sizes) -> Figures:
-    """A run, its task runs and its events."""
-    path = f"/api/runs/{rig.ours.newest()}"
-    paths = (path, f"{path}/task-runs", f"{path}/events")
-    p95 = {each: _p95_ms(rig.ours.looked(each, sizes.looked)) for each in paths}
-    return Figures("ms, p95, the slowest part", {"ours": max(p95.values())}, {"goal": "<= 100"})
+    """A run, its task runs and its events: of a run of one step, and of a wide map."""
+    parts = {}
+    for name, run_id in (("one step", rig.ours.single()), ("map", rig.ours.wide(sizes.mapped))):
+        for part in ("", "/task-runs", "/events"):
+            path = f"/api/runs/{run_id}{part}"
+            parts[f"{name}{part}"] = round(_p95_ms(rig.ours.looked(path, sizes.looked)), 3)
+    return Figures(
+        "ms, p95, the slowest part", {"ours": max(parts.values())}, {"parts": parts, "goal": "<= 100"}
+    )
 
 
 def _tick(rig: Rig, sizes: Sizes) -> Figures:

@@ -69,8 +69,7 @@ class Ours:
         self._run(f"fan-{width}", shapes.fan(width), LONG_S)
 
     def mapped(self, count: int) -> None:
-        self._expected += count + 3
-        self._run("mapped", shapes.mapped(), LONG_S, {"count": count})
+        self.wide(count)
 
     def worked(self, length: int) -> None:
         """Run a chain of steps that take 10 ms each."""
@@ -108,11 +107,15 @@ class Ours:
                 seen.append(time.perf_counter() - began)
         return seen
 
-    def newest(self) -> str:
-        """The id of the run that was triggered last."""
-        with self._door.connect() as connection:
-            answer = self._door.send(connection, "GET", "/api/runs?limit=1", None)
-        return str(answer["runs"][0]["id"])
+    def single(self) -> str:
+        """Run one step; the run's id."""
+        self._expected += 1
+        return self._run("single", shapes.chain(1), SHORT_S)
+
+    def wide(self, count: int) -> str:
+        """Run a map; the run's id."""
+        self._expected += count + 3
+        return self._run("mapped", shapes.mapped(), LONG_S, {"count": count})
 
     def diamonds(self, count: int, clients: int) -> None:
         self._expected += 4 * count
@@ -159,10 +162,11 @@ class Ours:
         document: shapes.Document,
         look_every_s: float,
         given: Mapping[str, Any] | None = None,
-    ) -> None:
+    ) -> str:
         with self._door.connect() as connection:
             answer = self._door.send(connection, "POST", self._path(name, document), {"input": given})
         self._wait([answer["pipelineRunId"]], look_every_s)
+        return str(answer["pipelineRunId"])
 
     def _wait(self, run_ids: Sequence[str], look_every_s: float) -> None:
         wanted = [str(ids.read(ids.RUN, each)) for each in run_ids]
