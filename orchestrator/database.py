@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import orjson
 from sqlalchemy import Connection, CursorResult, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError, DisconnectionError, InterfaceError, OperationalError
+from sqlalchemy.exc import DisconnectionError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
@@ -114,7 +114,8 @@ class Transaction:
             self._is_open = False
             try:
                 self._connection.exec_driver_sql("ROLLBACK")
-            except DBAPIError:
+            except SQLAlchemyError:
+                # Most likely the server is gone, and what ended the transaction says so better.
                 self._connection.invalidate()
 
     def catch_up(self) -> None:

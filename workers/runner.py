@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from uuid import UUID
 
+from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import run_header, task_runs
 from pipeweave.orchestrator.advance import Advance, Going, as_released
 from pipeweave.orchestrator.database import Transaction
@@ -32,6 +33,9 @@ log = logging.getLogger(__name__)
 MESSAGE_S = 1.0
 # Results wait at most this long before they are stored, however many calls a turn has.
 TURN_S = 0.1
+
+# Between tries to store a result while PostgreSQL is away (s): five minutes in all.
+_PAUSES = (0.1, 0.2, 0.5, 1, *[2.0] * 150)
 
 Outcome = Completion | tuple[TaskRun, Failure]
 R = TypeVar("R")
@@ -102,7 +106,7 @@ class Runner:
         while claimed:
             outcomes = self._call(work, claimed)
             rest = claimed[len(outcomes) :]
-            claimed = self._transact(functools.partial(self._turn, work, outcomes, rest), work)
+            claimed = self._report(functools.partial(self._turn, work, outcomes, rest), work)
 
     def _call(self, work: Work, claimed: Sequence[TaskRun]) -> list[Outcome]:
         """Call the functions of claimed task runs, for as long as a turn may take."""
@@ -168,6 +172,16 @@ class Runner:
             self.deployment.canvas.publish(outgoing)
         except Exception:
             log.exception("chord.part_lost")
+
+    def _report(self, turn: Callable[[Transaction], R], work: Work) -> R:
+        """Store what was done, however long PostgreSQL is away: the work itself must not be lost."""
+        for pause in _PAUSES:
+            try:
+                return self._transact(turn, work)
+            except Unavailable as error:
+                log.warning("turn.delayed", extra={"run_id": str(work.run.id), "reason": error.detail})
+                time.sleep(pause)
+        return self._transact(turn, work)
 
     def _transact(self, step: Callable[[Transaction], R], work: Work) -> R:
         """Do a step in a transaction. One that must start over (a deadlock) finds the message as it was."""

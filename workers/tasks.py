@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 from celery import Celery
 
+from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.canvas import JOIN_TASK, RUN_TASK
 from pipeweave.workers.runner import Runner
+
+log = logging.getLogger(__name__)
 
 # Flower learns of a step from our tables; Celery's own events would cost more than the step (docs/celery.md).
 _OPTIONS: dict[str, Any] = {"send_events": False, "typing": False, "ignore_result": True, "acks_late": True}
@@ -20,8 +25,19 @@ def define(app: Celery, runner: Callable[[], Runner]) -> None:
 
     @app.task(name=RUN_TASK, **_OPTIONS)
     def run(run_id: str, ordinals: Sequence[int], attempt: int, part: int, joins: Sequence[int]) -> None:
-        runner().run(UUID(hex=run_id), ordinals, attempt, part, joins)
+        with _left_to_the_tick():
+            runner().run(UUID(hex=run_id), ordinals, attempt, part, joins)
 
     @app.task(name=JOIN_TASK, **_OPTIONS)
     def join(run_id: str, ordinal: int) -> None:
-        runner().join(UUID(hex=run_id), ordinal)
+        with _left_to_the_tick():
+            runner().join(UUID(hex=run_id), ordinal)
+
+
+@contextmanager
+def _left_to_the_tick() -> Iterator[None]:
+    """A message that finds no PostgreSQL is let go: its rows are as they were, the tick sends it again."""
+    try:
+        yield
+    except Unavailable as error:
+        log.warning("message.dropped", extra={"reason": error.detail})

@@ -201,3 +201,19 @@ def test_beat_heals_a_wiped_broker_by_itself(stage: Stage, gate: Path) -> None:
         assert stage.called(run_id)["join"] == 1
     finally:
         stage.stop(beat)
+
+
+def test_a_step_that_ends_while_its_connection_is_cut_is_stored_all_the_same(
+    stage: Stage, gate: Path
+) -> None:
+    stage.store({"id": "cut", "steps": [{"id": "only", "task": "hold"}, {"id": "then", "task": "noop"}]})
+    run_id = stage.trigger("cut", {"path": str(gate)})
+    stage.until(Path(f"{gate}.held").exists, "no step runs")
+    cut = stage.rows(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    assert cut
+    gate.touch()
+    assert stage.finished(run_id).status == "completed"
+    assert stage.called(run_id) == {"only": 1, "then": 1}
