@@ -23,7 +23,8 @@ from pipeweave.orchestrator.outbox import Chord, JoinCheck, Part, Released
 from pipeweave.orchestrator.plan import END, WIDE, JoinKind
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.states import TaskStatus
-from pipeweave.orchestrator.task_runs import PREDECESSOR_FAILED, TaskRun
+from pipeweave.orchestrator.task_run import TaskRun
+from pipeweave.orchestrator.task_runs import PREDECESSOR_FAILED
 from pipeweave.rules import Decision, Predecessor
 
 T = TaskStatus

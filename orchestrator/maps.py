@@ -15,14 +15,14 @@ from uuid import UUID
 from pipeweave import ids, references, rules
 from pipeweave.errors import MapSourceInvalid
 from pipeweave.limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS, MAX_TASK_RUNS_PER_RUN
-from pipeweave.orchestrator import outputs, task_runs
+from pipeweave.orchestrator import outputs, task_run, task_runs
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.events import Event, append
 from pipeweave.orchestrator.failure import Failure
 from pipeweave.orchestrator.plan import WIDE
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.states import TaskStatus
-from pipeweave.orchestrator.task_runs import TaskRun
+from pipeweave.orchestrator.task_run import TaskRun
 from pipeweave.orchestrator.values import canonical
 
 
@@ -156,7 +156,7 @@ _counts: OrderedDict[tuple[UUID, int], int] = OrderedDict()
 CACHED_COUNTS = 1_000
 
 _PARENT = f"""
-SELECT {task_runs.COLUMNS}, t.map_first, t.map_count FROM task_runs AS t
+SELECT {task_run.COLUMNS}, t.map_first, t.map_count FROM task_runs AS t
 WHERE t.run_id = :run_id AND t.id = :id
 """
 
@@ -187,7 +187,7 @@ def lock(tx: Transaction, run_id: UUID, ordinal: int) -> TaskStatus | None:
 def as_task_run(tx: Transaction, run_id: UUID, ordinal: int) -> TaskRun:
     """A map's own task run."""
     row = _parent(tx, run_id, ordinal)
-    return task_runs.of_row(row)
+    return task_run.of_row(row)
 
 
 _OPEN = """

@@ -12,28 +12,36 @@ from pipeweave.orchestrator import states
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.states import RunStatus
-from pipeweave.orchestrator.task_runs import TaskRun
+from pipeweave.orchestrator.task_run import TaskRun
 
 
 def _move(tx: Transaction, run_id: UUID, to: RunStatus, error: dict[str, Any] | None = None) -> bool:
-    """The only UPDATE of a run's status after its creation, with its event in the same statement."""
-    finished = ", finished_at = :now" if to.is_final else ""
-    failed, data = "", "NULL"
-    parameters: dict[str, Any] = {"id": run_id, "before": list(states.run_before(to)), "now": tx.now}
+    parameters: dict[str, Any] = {"run_id": run_id, "now": tx.now}
     if error is not None:
+        parameters |= {"error": orjson.dumps(error).decode(), "code": error["code"]}
+    moving = _move_sql(to, has_error=error is not None)
+    return tx.execute(f"WITH {moving} SELECT id FROM run", parameters).one_or_none() is not None
+
+
+def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true") -> str:
+    """The only UPDATE of a run's status after its creation, with its event, as common table expressions."""
+    finished = ", finished_at = :now" if to.is_final else ""
+    failed, data = "", "CAST(NULL AS jsonb)"
+    if has_error:
         failed = ", error = CAST(:error AS jsonb), error_code = :code"
         data = "jsonb_build_object('error', m.error ->> 'message', 'errorCode', m.error_code)"
-        parameters |= {"error": orjson.dumps(error).decode(), "code": error["code"]}
-    statement = f"""
-        WITH moved AS (
+    guard = ", ".join(f"'{each}'" for each in states.run_before(to))
+    return f"""run AS (
             UPDATE runs SET status = '{to.value}'{finished}{failed}
-            WHERE id = :id AND status = ANY(CAST(:before AS text[])) RETURNING id, error, error_code
-        ), logged AS (
+            WHERE id = :run_id AND status IN ({guard}) AND {where} RETURNING id, error, error_code
+        ), run_logged AS (
             INSERT INTO events (run_id, at, type, data)
-            SELECT m.id, :now, 'run.{to.value}', {data} FROM moved AS m
-        )
-        SELECT id FROM moved"""
-    return tx.execute(statement, parameters).one_or_none() is not None
+            SELECT m.id, :now, 'run.{to.value}', {data} FROM run AS m
+        )"""
+
+
+# For `task_runs.complete_last`: the run ends well with the task run that just did.
+COMPLETED_WITH_ITS_END = _move_sql(RunStatus.COMPLETED, where="EXISTS (SELECT 1 FROM moved)")
 
 
 def lock(tx: Transaction, run_id: UUID) -> None:

@@ -9,14 +9,15 @@ from typing import Any
 import orjson
 
 from pipeweave import ids
-from pipeweave.orchestrator import maintenance, task_runs
+from pipeweave.orchestrator import maintenance
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.events import Event
+from pipeweave.orchestrator.moving import together
 from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.states import TaskStatus
-from pipeweave.orchestrator.task_runs import TaskRun
+from pipeweave.orchestrator.task_run import TaskRun
 from pipeweave.orchestrator.values import Kept
 
 
@@ -185,5 +186,5 @@ def _events(new: NewRun, rows: Sequence[TaskRun]) -> list[Event]:
     events = [Event(run.id, "run.created", data=data)]
     for status in (TaskStatus.QUEUED, TaskStatus.READY):
         moved = [each for each in rows if each.status is status]
-        events += task_runs.together(f"task_runs.{status.value}", moved)
+        events += together(f"task_runs.{status.value}", moved)
     return events

@@ -8,105 +8,20 @@ writes a status. Verbs take many rows of one run at once, because work is small 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import orjson
 
 from pipeweave import ids
-from pipeweave.orchestrator import states
 from pipeweave.orchestrator.database import Transaction
-from pipeweave.orchestrator.events import Event, append
+from pipeweave.orchestrator.events import append
 from pipeweave.orchestrator.failure import Failure
+from pipeweave.orchestrator.moving import move, move_sql, together
 from pipeweave.orchestrator.states import TaskStatus
-from pipeweave.orchestrator.values import Kept
+from pipeweave.orchestrator.task_run import COLUMNS, Completion, TaskRun, read
 
 T = TaskStatus
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRun:
-    """A task run as the verbs return it."""
-
-    id: UUID
-    run_id: UUID
-    step_id: str
-    task_id: str
-    kind: str
-    status: TaskStatus
-    attempt: int
-    map_index: int | None
-    map_parent: int | None
-    item: Any
-    priority: int
-    queue: str
-    is_limited: bool
-    code_version: int
-    code_hash: str
-
-    @property
-    def ordinal(self) -> int:
-        return ids.ordinal_of(self.id)
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """A task run's result, put away: `selected_next` None means every successor."""
-
-    task_run: TaskRun
-    output: Kept
-    selected_next: tuple[str, ...] | None = None
-
-
-COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.map_index, t.map_parent,
-t.item, t.priority, t.queue, t.is_limited, t.code_version, t.code_hash"""
-
-
-def _read(rows: Iterable[Any]) -> list[TaskRun]:
-    return sorted(map(of_row, rows), key=lambda each: each.id)
-
-
-def of_row(row: Any) -> TaskRun:
-    """The task run of a row that starts with COLUMNS."""
-    values = list(row[:15])
-    values[5] = TaskStatus(values[5])
-    return TaskRun(*values)
-
-
-def _move(
-    tx: Transaction,
-    run_id: UUID,
-    to: TaskStatus,
-    changes: str,
-    where: str,
-    parameters: dict[str, Any],
-    *,
-    source: str = "",
-    event: str | None = None,
-    data: str = "CAST(NULL AS jsonb)",
-) -> list[TaskRun]:
-    """The only UPDATE of a task run's status. `to` decides which statuses may be left.
-
-    Args:
-        changes: more columns to set.
-        where: which rows, beside the guard.
-        source: a FROM clause.
-        event: written for each row that moved, in the same statement; None where one tells of all of them.
-        data: SQL of the event's data, in terms of the moved row `m`.
-    """
-    statement = f"""
-        UPDATE task_runs AS t SET status = '{to.value}'{changes} {source}
-        WHERE t.run_id = :run_id AND t.status = ANY(CAST(:before AS text[])) AND {where}
-        RETURNING {COLUMNS}, t.output_hash, t.selected_next"""
-    if event is not None:
-        statement = f"""
-        WITH moved AS ({statement}), logged AS (
-            INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
-            SELECT m.run_id, :now, '{event}', m.id, m.attempt, {data} FROM moved AS m)
-        SELECT * FROM moved"""
-    guard = {"run_id": run_id, "before": list(states.task_before(to)), "now": tx.now}
-    return _read(tx.execute(statement, guard | parameters))
 
 
 def _ids(run_id: UUID, ordinals: Iterable[int]) -> list[UUID]:
@@ -116,7 +31,7 @@ def _ids(run_id: UUID, ordinals: Iterable[int]) -> list[UUID]:
 # --- on the way to a worker -------------------------------------------------------------------------------
 
 
-STARTED = {"event": "task_run.started", "data": "jsonb_build_object('worker', CAST(:worker AS text))"}
+STARTED = {"event": "'task_run.started'", "data": "jsonb_build_object('worker', CAST(:worker AS text))"}
 
 
 def release(
@@ -163,7 +78,7 @@ def _release(
     if not which:
         return []
     where = f"t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'pending' AND {where}"
-    return _move(tx, run_id, to, changes, where, {"ids": list(which)} | parameters, **event)
+    return move(tx, run_id, to, changes, where, {"ids": list(which)} | parameters, **event)
 
 
 def dispatch_ready(tx: Transaction, which: Sequence[tuple[UUID, UUID]]) -> list[TaskRun]:
@@ -172,7 +87,7 @@ def dispatch_ready(tx: Transaction, which: Sequence[tuple[UUID, UUID]]) -> list[
     for run_id in dict.fromkeys(run for run, _ in which):
         mine = [each for run, each in which if run == run_id]
         where = "t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'ready'"
-        queued = _move(tx, run_id, T.QUEUED, ", queued_at = :now", where, {"ids": mine})
+        queued = move(tx, run_id, T.QUEUED, ", queued_at = :now", where, {"ids": mine})
         append(tx, together("task_runs.queued", queued))
         moved += queued
     return moved
@@ -186,7 +101,7 @@ def start(
     """
     if not ordinals:
         return []
-    return _move(
+    return move(
         tx,
         run_id,
         T.RUNNING,
@@ -203,7 +118,7 @@ def give_back(tx: Transaction, task_runs: Sequence[TaskRun]) -> list[TaskRun]:
     """Return claimed task runs whose function was never called: others take them, no attempt is used up."""
     if not task_runs:
         return []
-    returned = _move(
+    returned = move(
         tx,
         task_runs[0].run_id,
         T.QUEUED,
@@ -225,7 +140,7 @@ def queued(tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int)
     """Those of these task runs that still wait in a message."""
     if not ordinals:
         return []
-    return _read(tx.execute(_QUEUED, {"run_id": run_id, "ids": _ids(run_id, ordinals), "attempt": attempt}))
+    return read(tx.execute(_QUEUED, {"run_id": run_id, "ids": _ids(run_id, ordinals), "attempt": attempt}))
 
 
 _PROGRESS = """
@@ -253,25 +168,33 @@ _OUTPUTS = """FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attemp
     path text, size integer, hash text, next jsonb)"""
 
 
+# What a completion sets, from a row `o` of _OUTPUTS.
+COMPLETE = move_sql(
+    "moved",
+    f"'{T.COMPLETED.value}'",
+    [T.COMPLETED],
+    """, finished_at = :now, output = o.output, output_path = o.path, output_size = o.size,
+    output_hash = o.hash, selected_next = CASE WHEN o.next IS NOT NULL THEN
+        ARRAY(SELECT jsonb_array_elements_text(o.next)) END""",
+    "t.id = o.id AND t.attempt = o.attempt AND t.status = 'running'",
+    source=_OUTPUTS,
+    event="'task_run.completed'",
+    data="""jsonb_strip_nulls(jsonb_build_object(
+        'outputHash', m.output_hash, 'selectedNext', to_jsonb(m.selected_next)))""",
+)
+
+
 def complete(tx: Transaction, completions: Sequence[Completion]) -> list[TaskRun]:
     """Store results and end the attempts well."""
     if not completions:
         return []
+    return read(tx.execute(f"WITH {COMPLETE} SELECT * FROM moved", completed(tx, completions)))
+
+
+def completed(tx: Transaction, completions: Sequence[Completion]) -> dict[str, Any]:
+    """The parameters of COMPLETE."""
     rows = ",".join(map(_completion_row, completions))
-    return _move(
-        tx,
-        completions[0].task_run.run_id,
-        T.COMPLETED,
-        """, finished_at = :now, output = o.output, output_path = o.path, output_size = o.size,
-        output_hash = o.hash, selected_next = CASE WHEN o.next IS NOT NULL THEN
-            ARRAY(SELECT jsonb_array_elements_text(o.next)) END""",
-        "t.id = o.id AND t.attempt = o.attempt AND t.status = 'running'",
-        {"rows": f"[{rows}]"},
-        source=_OUTPUTS,
-        event="task_run.completed",
-        data="""jsonb_strip_nulls(jsonb_build_object(
-            'outputHash', m.output_hash, 'selectedNext', to_jsonb(m.selected_next)))""",
-    )
+    return {"run_id": completions[0].task_run.run_id, "rows": f"[{rows}]", "now": tx.now}
 
 
 def _completion_row(each: Completion) -> str:
@@ -303,7 +226,7 @@ def fail(tx: Transaction, task_run: TaskRun, failure: Failure) -> TaskRun | None
 
     The failure is final: whether `failure.retryable` and `max_attempts` earn another attempt belongs here.
     """
-    failed = _move(
+    failed = move(
         tx,
         task_run.run_id,
         T.FAILED,
@@ -317,7 +240,7 @@ def fail(tx: Transaction, task_run: TaskRun, failure: Failure) -> TaskRun | None
             "error": orjson.dumps(failure.to_json()).decode(),
             "code": failure.code,
         },
-        event="task_run.failed",
+        event="'task_run.failed'",
         data="jsonb_build_object('error', CAST(:message AS text), 'errorCode', CAST(:code AS text))",
     )
     if not failed:
@@ -338,7 +261,7 @@ def skip(tx: Transaction, run_id: UUID, ordinals: Sequence[int], *, code: str | 
     """Mark steps that nobody chose (no code), or that wait for what failed (PREDECESSOR_FAILED)."""
     if not ordinals:
         return []
-    skipped = _move(
+    skipped = move(
         tx,
         run_id,
         T.SKIPPED,
@@ -370,7 +293,7 @@ def _cancel(
     # A row that was being claimed when this transaction began may have started after that moment.
     changes = """, finished_at = greatest(:now, t.started_at), error = CAST(:error AS jsonb),
         error_code = :code"""
-    cancelled = _move(tx, run_id, T.CANCELLED, changes, where, {"error": error, "code": code} | which)
+    cancelled = move(tx, run_id, T.CANCELLED, changes, where, {"error": error, "code": code} | which)
     append(tx, together("task_runs.cancelled", cancelled, errorCode=code))
     return cancelled
 
@@ -380,14 +303,14 @@ def _cancel(
 
 def lay_out(tx: Transaction, run_id: UUID, ordinal: int, *, first: int, count: int) -> TaskRun | None:
     """A map's items exist now: the map itself waits for them."""
-    moved = _move(
+    moved = move(
         tx,
         run_id,
         T.WAITING,
         ", started_at = :now, queued_at = :now, map_first = :first, map_count = :count",
         "t.id = :id AND t.status = 'pending' AND t.kind = 'map'",
         {"id": ids.task_run_id(run_id, ordinal), "first": first, "count": count},
-        event="task_run.mapped",
+        event="'task_run.mapped'",
         data="jsonb_build_object('first', CAST(:first AS integer), 'count', CAST(:count AS integer))",
     )
     return moved[0] if moved else None
@@ -398,32 +321,14 @@ def finish_map(tx: Transaction, run_id: UUID, ordinal: int, *, count: int) -> Ta
 
     The map's output is its items' outputs in order; they stay in the items' rows and are read from there.
     """
-    moved = _move(
+    moved = move(
         tx,
         run_id,
         T.COMPLETED,
         ", started_at = coalesce(t.started_at, :now), finished_at = :now, map_count = :count",
         "t.id = :id AND t.kind = 'map'",
         {"id": ids.task_run_id(run_id, ordinal), "count": count},
-        event="task_run.completed",
+        event="'task_run.completed'",
         data="jsonb_build_object('count', CAST(:count AS integer))",
     )
     return moved[0] if moved else None
-
-
-def together(type_: str, moved: Sequence[TaskRun], **data: Any) -> list[Event]:
-    """One event for task runs that moved for one cause: a wide step has thousands of them."""
-    if not moved:
-        return []
-    return [Event(moved[0].run_id, type_, data={"ordinals": _ranges(each.ordinal for each in moved), **data})]
-
-
-def _ranges(ordinals: Iterable[int]) -> list[list[int]]:
-    """Ordinals as closed ranges: a thousand neighbours are one pair."""
-    ranges: list[list[int]] = []
-    for each in sorted(ordinals):
-        if ranges and ranges[-1][1] == each - 1:
-            ranges[-1][1] = each
-        else:
-            ranges.append([each, each])
-    return ranges

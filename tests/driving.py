@@ -23,7 +23,7 @@ from pipeweave.orchestrator.failure import Failure
 from pipeweave.orchestrator.outbox import Outgoing, Released
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.runs import Trigger
-from pipeweave.orchestrator.task_runs import Completion, TaskRun
+from pipeweave.orchestrator.task_run import Completion, TaskRun
 
 R = TypeVar("R")
 

@@ -15,7 +15,7 @@ from pipeweave.orchestrator import task_runs
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.failure import Failure, failure_of
 from pipeweave.orchestrator.run_header import RunHeader
-from pipeweave.orchestrator.task_runs import Completion, TaskRun
+from pipeweave.orchestrator.task_run import Completion, TaskRun
 from pipeweave.task import Task
 from pipeweave.workers.inputs import Inputs, Upstream
 

@@ -16,14 +16,14 @@ from typing import TypeVar
 from uuid import UUID
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import run_header, task_runs
+from pipeweave.orchestrator import run_header, straight, task_runs
 from pipeweave.orchestrator.advance import Advance, Going, as_released
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.failure import Failure
 from pipeweave.orchestrator.outbox import UNCOUNTED, JoinCheck, Part
 from pipeweave.orchestrator.run_header import RunHeader
-from pipeweave.orchestrator.task_runs import Completion, TaskRun
+from pipeweave.orchestrator.task_run import Completion, TaskRun
 from pipeweave.workers.calls import Calls
 from pipeweave.workers.pace import Pace
 
@@ -106,7 +106,11 @@ class Runner:
         while claimed:
             outcomes = self._call(work, claimed)
             rest = claimed[len(outcomes) :]
-            claimed = self._report(functools.partial(self._turn, work, outcomes, rest), work)
+            is_straight = self._is_straight(work, outcomes, rest)
+            turn = self._straight_turn if is_straight else self._turn
+            claimed = self._report(
+                functools.partial(turn, work, outcomes, rest), work, is_one=not is_straight
+            )
 
     def _call(self, work: Work, claimed: Sequence[TaskRun]) -> list[Outcome]:
         """Call the functions of claimed task runs, for as long as a turn may take."""
@@ -120,6 +124,21 @@ class Runner:
             if ended > until:
                 break
         return outcomes
+
+    @staticmethod
+    def _is_straight(work: Work, outcomes: Sequence[Outcome], rest: Sequence[TaskRun]) -> bool:
+        if len(outcomes) > 1 or rest or work.is_long:
+            return False
+        return isinstance(outcomes[0], Completion) and straight.is_straight(work.run, outcomes[0])
+
+    def _straight_turn(
+        self, work: Work, outcomes: Sequence[Outcome], rest: list[TaskRun], tx: Transaction
+    ) -> list[TaskRun]:
+        """A turn of one statement: see straight.py."""
+        completion = outcomes[0]
+        assert isinstance(completion, Completion)
+        going = Going(self.worker, self.queue)
+        return straight.go_on(tx, work.run, completion, going) or self._claim(tx, work)
 
     def _turn(
         self, work: Work, outcomes: Sequence[Outcome], rest: list[TaskRun], tx: Transaction
@@ -173,17 +192,17 @@ class Runner:
         except Exception:
             log.exception("chord.part_lost")
 
-    def _report(self, turn: Callable[[Transaction], R], work: Work) -> R:
+    def _report(self, turn: Callable[[Transaction], R], work: Work, *, is_one: bool) -> R:
         """Store what was done, however long PostgreSQL is away: the work itself must not be lost."""
         for pause in _PAUSES:
             try:
-                return self._transact(turn, work)
+                return self._transact(turn, work, is_one=is_one)
             except Unavailable as error:
                 log.warning("turn.delayed", extra={"run_id": str(work.run.id), "reason": error.detail})
                 time.sleep(pause)
-        return self._transact(turn, work)
+        return self._transact(turn, work, is_one=is_one)
 
-    def _transact(self, step: Callable[[Transaction], R], work: Work) -> R:
+    def _transact(self, step: Callable[[Transaction], R], work: Work, *, is_one: bool) -> R:
         """Do a step in a transaction. One that must start over (a deadlock) finds the message as it was."""
         left = list(work.left)
 
@@ -191,4 +210,4 @@ class Runner:
             work.left = deque(left)
             return step(tx)
 
-        return self.deployment.database.run(from_the_start)
+        return self.deployment.database.run(from_the_start, is_one=is_one)

@@ -25,7 +25,7 @@ from pipeweave.orchestrator.failure import Failure
 from pipeweave.orchestrator.outbox import Chord, JoinCheck, Part, Released
 from pipeweave.orchestrator.plan import END
 from pipeweave.orchestrator.states import TaskStatus
-from pipeweave.orchestrator.task_runs import Completion, TaskRun
+from pipeweave.orchestrator.task_run import Completion, TaskRun
 
 JOIN = {"a": [], "b": [], "c": ["a", "b"]}
 ENDS: dict[str, list[str]] = {"a": [], "b": []}

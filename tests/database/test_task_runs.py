@@ -11,10 +11,10 @@ import pytest
 from driving import BOOM, Beside, Driver, at_once, claim, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.orchestrator import runs, states, task_runs
+from pipeweave.orchestrator import runs, states, task_run, task_runs
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.states import TaskStatus
-from pipeweave.orchestrator.task_runs import Completion, TaskRun
+from pipeweave.orchestrator.task_run import Completion, TaskRun
 
 T = TaskStatus
 
@@ -50,9 +50,9 @@ def read(tx: Transaction, run_id: UUID, ordinal: int) -> Any:
 
 def as_task_run(tx: Transaction, run_id: UUID, ordinal: int, attempt: int = 1) -> TaskRun:
     """A task run as a worker that claimed it knows it."""
-    statement = f"SELECT {task_runs.COLUMNS} FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id"
+    statement = f"SELECT {task_run.COLUMNS} FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id"
     row = tx.execute(statement, {"run_id": run_id, "id": ids.task_run_id(run_id, ordinal)}).one()
-    return replace(task_runs.of_row(row), attempt=attempt)
+    return replace(task_run.of_row(row), attempt=attempt)
 
 
 def completion(tx: Transaction, run_id: UUID, ordinal: int, attempt: int = 1) -> Completion:

@@ -1,0 +1,91 @@
+"""The one way in which a task run's status changes: a guarded UPDATE with its event in the same statement.
+
+A late worker, a doubled message and a racing cancel all end the same way: the row does not change and is not
+in the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from pipeweave.orchestrator import states
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.events import Event
+from pipeweave.orchestrator.states import TaskStatus
+from pipeweave.orchestrator.task_run import COLUMNS, TaskRun, read
+
+NO_DATA = "CAST(NULL AS jsonb)"
+
+
+def move(
+    tx: Transaction,
+    run_id: UUID,
+    to: TaskStatus,
+    changes: str,
+    where: str,
+    parameters: dict[str, Any],
+    *,
+    source: str = "",
+    event: str | None = None,
+    data: str = NO_DATA,
+) -> list[TaskRun]:
+    """Move rows and return those that moved; see `move_sql`."""
+    moving = move_sql("moved", f"'{to.value}'", [to], changes, where, source=source, event=event, data=data)
+    guard = {"run_id": run_id, "now": tx.now}
+    return read(tx.execute(f"WITH {moving} SELECT * FROM moved", guard | parameters))
+
+
+def move_sql(
+    name: str,
+    to: str,
+    outcomes: Sequence[TaskStatus],
+    changes: str,
+    where: str,
+    *,
+    source: str = "",
+    event: str | None = None,
+    data: str = NO_DATA,
+) -> str:
+    """The only UPDATE of a task run's status, as a common table expression.
+
+    Args:
+        name: of the expression, for what follows.
+        to: SQL of the new status.
+        outcomes: what `to` can be; the state machine decides which statuses may be left for all of them.
+        changes: more columns to set.
+        where: which rows of the run `:run_id`, beside the guard.
+        source: a FROM clause.
+        event: SQL-quoted type of the event written for each row that moved; None where one tells of all.
+        data: SQL of the event's data, in terms of the moved row `m`.
+    """
+    before = set.intersection(*(set(states.task_before(each)) for each in outcomes))
+    guard = ", ".join(f"'{each}'" for each in sorted(before))
+    moving = f"""{name} AS (
+        UPDATE task_runs AS t SET status = {to}{changes} {source}
+        WHERE t.run_id = :run_id AND t.status IN ({guard}) AND {where}
+        RETURNING {COLUMNS}, t.output_hash, t.selected_next)"""
+    if event is None:
+        return moving
+    return f"""{moving}, {name}_logged AS (
+        INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
+        SELECT m.run_id, :now, {event}, m.id, m.attempt, {data} FROM {name} AS m)"""
+
+
+def together(type_: str, moved: Sequence[TaskRun], **data: Any) -> list[Event]:
+    """One event for task runs that moved for one cause: a wide step has thousands of them."""
+    if not moved:
+        return []
+    return [Event(moved[0].run_id, type_, data={"ordinals": _ranges(each.ordinal for each in moved), **data})]
+
+
+def _ranges(ordinals: Iterable[int]) -> list[list[int]]:
+    """Ordinals as closed ranges: a thousand neighbours are one pair."""
+    ranges: list[list[int]] = []
+    for each in sorted(ordinals):
+        if ranges and ranges[-1][1] == each - 1:
+            ranges[-1][1] = each
+        else:
+            ranges.append([each, each])
+    return ranges

@@ -1,0 +1,121 @@
+"""The straight way: one statement stores a result and takes the next step, as the long way would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+from driving import Driver, claim, header
+
+from pipeweave.orchestrator import runs, straight
+from pipeweave.orchestrator.advance import Going
+from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.task_run import Completion, TaskRun
+
+CHAIN = {"a": [], "b": ["a"]}
+
+
+@pytest.fixture
+def driver(database: Database) -> Iterator[Driver]:
+    yield Driver(database)
+
+
+def started(driver: Driver, run_id: UUID, ordinal: int) -> TaskRun:
+    with driver.database.transaction() as tx:
+        claimed = claim(tx, run_id, ordinal)
+    assert claimed is not None
+    return claimed
+
+
+def go_on(driver: Driver, run_id: UUID, task_run: TaskRun, *, queue: str | None = None) -> list[TaskRun]:
+    with driver.database.statements() as tx:
+        run = header(tx, run_id)
+        completion = Completion(task_run, tx.values.keep({"rows": 3}))
+        assert straight.is_straight(run, completion)
+        return straight.go_on(tx, run, completion, Going("w1", queue or task_run.queue))
+
+
+def test_the_only_successor_goes_on_with_the_worker_that_completed_its_predecessor(driver: Driver) -> None:
+    run_id = driver.begin(CHAIN)
+    [second] = go_on(driver, run_id, started(driver, run_id, 1))
+    assert (second.step_id, second.status.value) == ("b", "running")
+    first, then = driver.task_runs(run_id)
+    assert (first.status, first.output, first.output_hash is not None) == ("completed", {"rows": 3}, True)
+    assert (then.worker, then.started_at, then.heartbeat_at) == ("w1", first.finished_at, first.finished_at)
+    assert [each.data["worker"] for each in driver.events(run_id, "task_run.started")] == ["w1", "w1"]
+    assert len(driver.events(run_id, "task_run.completed")) == 1
+
+
+def test_a_run_ends_with_its_only_end_step(driver: Driver) -> None:
+    run_id = driver.begin({"a": []})
+    assert go_on(driver, run_id, started(driver, run_id, 1)) == []
+    assert driver.run(run_id).status == "completed"
+    assert driver.run(run_id).finished_at == driver.task_runs(run_id)[0].finished_at
+    assert len(driver.events(run_id, "run.completed")) == 1
+
+
+def test_a_successor_of_another_queue_is_sent_there(driver: Driver) -> None:
+    run_id = driver.begin(CHAIN)
+    driver.sent.clear()
+    assert go_on(driver, run_id, started(driver, run_id, 1), queue="pipeweave.elsewhere") == []
+    assert driver.statuses(run_id) == {"a": "completed", "b": "queued"}
+    assert driver.task_runs(run_id)[1].worker is None
+    assert driver.released(run_id) == [2]
+    assert driver.events(run_id, "task_runs.queued")[-1].data == {"ordinals": [[2, 2]]}
+
+
+def test_a_limited_successor_waits_for_its_limit(driver: Driver) -> None:
+    driver.store(CHAIN, tasks={"b": "single"})
+    run_ids = [driver.trigger(), driver.trigger()]
+    for run_id in run_ids:
+        assert go_on(driver, run_id, started(driver, run_id, 1)) == []
+    assert [driver.statuses(run_id)["b"] for run_id in run_ids] == ["queued", "ready"]
+
+
+def test_a_late_result_moves_neither_its_row_nor_its_successor_nor_its_run(driver: Driver) -> None:
+    for needs in (CHAIN, {"a": []}):
+        run_id = driver.begin(needs)
+        late = started(driver, run_id, 1)
+        with driver.database.transaction() as tx:
+            runs.cancel(tx, driver.tenant, run_id)
+        assert go_on(driver, run_id, late) == []
+        assert set(driver.statuses(run_id).values()) == {"cancelled"}
+        assert driver.run(run_id).status == "cancelled"
+        assert driver.events(run_id, "task_run.completed") == []
+
+
+def test_a_doubled_result_counts_once(driver: Driver) -> None:
+    run_id = driver.begin(CHAIN)
+    first = started(driver, run_id, 1)
+    assert len(go_on(driver, run_id, first)) == 1
+    assert go_on(driver, run_id, first) == []
+    assert len(driver.events(run_id, "task_run.completed")) == 1
+
+
+@pytest.mark.parametrize(
+    ("needs", "members"),
+    [
+        ({"a": [], "b": ["a"], "c": ["a"]}, {}),
+        ({"a": [], "b": [], "c": ["a", "b"]}, {}),
+        ({"a": [], "b": ["a"]}, {"maps": {"b": "${steps.a}"}}),
+        ({"a": []}, {"failureMode": "continue"}),
+        ({"a": [], "b": ["a"]}, {"tasks": {"a": "single"}}),
+    ],
+    ids=["two successors", "a join", "a map", "an end that must look at all", "a limited task"],
+)
+def test_what_takes_more_than_this_completion_to_decide_is_not_straight(
+    driver: Driver, needs: dict[str, list[str]], members: dict[str, object]
+) -> None:
+    run_id = driver.begin(needs, **members)
+    first = started(driver, run_id, 1)
+    with driver.database.transaction() as tx:
+        assert not straight.is_straight(header(tx, run_id), Completion(first, tx.values.keep(None)))
+
+
+def test_a_choice_is_not_straight(driver: Driver) -> None:
+    run_id = driver.begin(CHAIN)
+    first = started(driver, run_id, 1)
+    with driver.database.transaction() as tx:
+        chosen = Completion(first, tx.values.keep(None), ())
+        assert not straight.is_straight(header(tx, run_id), chosen)
