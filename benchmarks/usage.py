@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import psutil
@@ -52,14 +52,13 @@ def idle(systems: Sequence[System], seconds: float) -> dict[str, Usage]:
 @contextmanager
 def largest_during(system: System, every_s: float = 0.05) -> Iterator[dict[str, float]]:
     """Watch a system's memory while the block works: the largest PSS seen of a process, in MB, by name."""
-    families = {name: _family(pid) for name, pid in system.processes.items()}
-    seen = dict.fromkeys(families, 0.0)
+    seen = dict.fromkeys(system.processes, 0.0)
     is_over = threading.Event()
 
     def watch() -> None:
         while True:
-            for name, family in families.items():
-                seen[name] = max(seen[name], *map(_pss_mb, family))
+            for name, pid in system.processes.items():
+                seen[name] = max(seen[name], _largest_pss_mb(pid))
             if is_over.wait(every_s):
                 return
 
@@ -75,6 +74,16 @@ def largest_during(system: System, every_s: float = 0.05) -> Iterator[dict[str, 
 def _family(process_id: int) -> list[psutil.Process]:
     process = psutil.Process(process_id)
     return [process, *process.children(recursive=True)]
+
+
+def _largest_pss_mb(process_id: int) -> float:
+    """Of a process and its children, as many as are still there when they are asked."""
+    largest = 0.0
+    for process in _family(process_id):
+        # Pools replace their children.
+        with suppress(psutil.NoSuchProcess):
+            largest = max(largest, _pss_mb(process))
+    return largest
 
 
 def _cpu_seconds(families: Mapping[str, Sequence[psutil.Process]]) -> dict[str, float]:
