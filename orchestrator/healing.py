@@ -5,6 +5,7 @@ never fired.
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator import run_header
@@ -13,6 +14,7 @@ from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.outbox import JoinCheck, Released
 from pipeweave.orchestrator.plan import END
 from pipeweave.orchestrator.registry import queue_name
+from pipeweave.orchestrator.run_header import RunHeader
 
 # One tick sends at most this much again; the next one goes on.
 BATCH = 1_000
@@ -48,33 +50,55 @@ def republish(tx: Transaction, canvas: Canvas, late: timedelta) -> int:
     return count
 
 
-# Runs that nothing moves: whatever is open only waits. Bounded by the number of active runs, not by history.
-_STALLED = """
+# One tick looks at this many active runs; the next one goes on where it stopped.
+RUNS_PER_TICK = 100
+
+_ACTIVE = """
 SELECT r.id, r.tenant_id FROM runs AS r
-WHERE r.status IN ('running', 'error_handling') AND r.created_at < :late
-  AND NOT EXISTS (SELECT 1 FROM task_runs AS t
-                  WHERE t.run_id = r.id AND t.status IN ('ready', 'queued', 'running'))
+WHERE r.status IN ('running', 'error_handling') AND r.created_at < :late AND r.id > :after
 ORDER BY r.id LIMIT :batch
 """
 
-_WAITING = """
-SELECT t.id, t.queue FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.status IN ('pending', 'waiting') AND t.kind <> 'item' ORDER BY t.id
+_OPEN_STEPS = """
+SELECT t.id, t.queue, t.status FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.kind <> 'item' AND t.finished_at IS NULL ORDER BY t.id
 """
 
+_OPEN_MAPS = """
+SELECT DISTINCT t.map_parent FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.kind = 'item' AND t.finished_at IS NULL
+"""
 
-def check_stalled(tx: Transaction, late: timedelta) -> int:
-    """Ask for every join of a run in which nothing moves: a chord that never fired is released by its
-    check.
-    """
+_BEFORE_ALL = UUID(int=0)
+_looked_at = _BEFORE_ALL
+
+
+def check_joins(tx: Transaction, late: timedelta) -> int:
+    """Ask for every join that is still closed though all it waits for is final: its chord never fired."""
+    global _looked_at
+    parameters = {"late": tx.now - late, "after": _looked_at, "batch": RUNS_PER_TICK}
+    active = tx.execute(_ACTIVE, parameters).all()
+    _looked_at = active[-1].id if len(active) == RUNS_PER_TICK else _BEFORE_ALL
     count = 0
-    for row in tx.execute(_STALLED, {"late": tx.now - late, "batch": BATCH}).all():
+    for row in active:
         run = run_header.load(tx, row.id)
-        if run is None:
-            continue
-        waiting = tx.execute(_WAITING, {"run_id": row.id}).all()
-        queue = waiting[0].queue if waiting else queue_name(row.tenant_id, "python")
-        checks = [JoinCheck(row.id, ids.ordinal_of(each.id), each.queue) for each in waiting]
-        tx.send(*checks, JoinCheck(row.id, END, queue))
-        count += len(checks) + 1
+        checks = [] if run is None else _closed_joins(tx, run)
+        tx.send(*checks)
+        count += len(checks)
     return count
+
+
+def _closed_joins(tx: Transaction, run: RunHeader) -> list[JoinCheck]:
+    steps = {ids.ordinal_of(row.id): row for row in tx.execute(_OPEN_STEPS, {"run_id": run.id}).all()}
+    if not steps:
+        return [JoinCheck(run.id, END, queue_name(run.tenant, "python"))]
+    maps = set(tx.execute(_OPEN_MAPS, {"run_id": run.id}).scalars())
+    due = []
+    for ordinal, row in steps.items():
+        if row.status == "waiting":
+            is_due = run.plan[ordinal].step.map is not None and ordinal not in maps
+        else:
+            is_due = row.status == "pending" and steps.keys().isdisjoint(run.plan[ordinal].predecessors)
+        if is_due:
+            due.append(JoinCheck(run.id, ordinal, row.queue))
+    return due

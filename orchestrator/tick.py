@@ -47,7 +47,7 @@ def run_once(deployment: Deployment) -> Ticked:
         lost = workers.reap(tx)
         return Ticked(
             republished=healing.republish(tx, deployment.canvas, LATE),
-            joins_checked=healing.check_stalled(tx, LATE),
+            joins_checked=healing.check_joins(tx, LATE),
             limits_filled=_fill_limits(tx),
             workers_lost=len(lost),
         )
