@@ -98,6 +98,7 @@ def _with_history(chosen: list[Benchmark], up: Rig, count: int) -> Measured:
     began = time.monotonic()
     assert up.settings.database_url is not None
     history.fill(up.settings.database_url, count, "single")
+    history.settle(up.log.admin_url)
     print(f"{count:,} finished runs put there in {time.monotonic() - began:.0f} s; ours again", flush=True)
     return _measure(chosen, up.alone)
 

@@ -88,3 +88,11 @@ def fill(database_url: str, count: int, pipeline: str) -> None:
             connection.commit()
         connection.autocommit = True
         cursor.execute("VACUUM ANALYZE")
+
+
+def settle(admin_url: str) -> None:
+    """Write everything out now: a checkpoint in the background makes commits wait for minutes."""
+    with closing(psycopg2.connect(admin_url)) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute("CHECKPOINT")
