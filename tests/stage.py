@@ -97,6 +97,7 @@ class Stage:
             "BROKER_URL": self.settings.broker_url or "",
             "PIPEWEAVE_TENANT": tenant,
             "PIPEWEAVE_DATA_DIR": self.settings.data_dir,
+            "STORAGE_BACKENDS": json.dumps(self.settings.storage_backends),
             "PIPEWEAVE_TEST_CALLS": str(self.folder / "calls.jsonl"),
         }
         with (self.folder / f"{name}.log").open("wb") as output:
@@ -283,7 +284,9 @@ _ALIVE = "SELECT name FROM workers WHERE stopped_at IS NULL"
 
 
 @contextmanager
-def new_stage(postgres: Postgres, template: str, valkey: Valkey, folder: Path) -> Iterator[Stage]:
+def new_stage(
+    postgres: Postgres, template: str, valkey: Valkey, folder: Path, backends: tuple[dict[str, Any], ...] = ()
+) -> Iterator[Stage]:
     """A stage with an empty database and an empty broker, without any worker yet."""
     number = next(_numbers)
     with new_database(postgres, f"stage_{number}", template) as database_url:
@@ -292,6 +295,7 @@ def new_stage(postgres: Postgres, template: str, valkey: Valkey, folder: Path) -
             broker_url=valkey.url_of(_FIRST_BROKER_DATABASE + number % 100),
             tenant=f"stage-{number}",
             data_dir=str(folder / "data"),
+            storage_backends=backends,
         )
         stage = Stage(settings, Deployment.open(settings, pool_size=2), folder)
         try:

@@ -1,0 +1,57 @@
+"""Real workers with a bucket for storage: no process shares a file with another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from s3_server import a_backend, running_s3
+from stage import Stage, new_stage
+
+from pipeweave.storage import S3Storage, open_storage
+from pipeweave.up.postgres import Postgres
+from pipeweave.up.valkey import Valkey
+
+HUGE: dict[str, Any] = {
+    "id": "huge",
+    "steps": [
+        {"id": "make", "task": "misbehave", "params": {"how": "huge"}},
+        {"id": "measure", "task": "measure", "params": {"text": "${steps.make}"}},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def s3_stage(
+    postgres_server: Postgres,
+    database_template: str,
+    valkey_server: Valkey,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Stage]:
+    """A stage whose storage is a bucket that does not exist yet, with a worker of two children."""
+    folder = tmp_path_factory.mktemp("s3-stage")
+    with (
+        running_s3(folder) as url,
+        new_stage(postgres_server, database_template, valkey_server, folder, (a_backend(url),)) as stage,
+    ):
+        stage.start_worker("steps.py", concurrency=2)
+        yield stage
+
+
+def test_a_huge_result_goes_through_the_bucket_once_there_is_one(s3_stage: Stage) -> None:
+    run = s3_stage.ran(HUGE)
+    failed = s3_stage.steps(run.id)["make"]
+    assert (run.status, failed.error_code) == ("failed", "INVALID_SETTING")
+    storage = open_storage(s3_stage.settings)
+    assert isinstance(storage, S3Storage)
+    assert storage.bucket.name in failed.error["message"]
+
+    storage.make_bucket()
+    run = s3_stage.ran(HUGE)
+    steps = s3_stage.steps(run.id)
+    assert (run.status, steps["measure"].output) == ("completed", 3_000_000)
+    assert len(storage.get(steps["make"].output_path)) == steps["make"].output_size == 3_000_002
+    assert not Path(s3_stage.settings.data_dir).exists()
+    assert "hunter2" not in s3_stage.logs()
