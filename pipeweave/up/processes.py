@@ -56,7 +56,9 @@ class ProcessRow:
         """What `pipeweave ps` shows; uptime in seconds."""
         uptime = None if self.started_at is None else round(max(now.timestamp() - self.started_at, 0), 1)
         started = (
-            None if self.started_at is None else datetime.fromtimestamp(self.started_at, UTC).isoformat()
+            None
+            if self.started_at is None
+            else datetime.fromtimestamp(self.started_at, UTC).isoformat().replace("+00:00", "Z")
         )
         return {
             "name": self.name,
