@@ -8,7 +8,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator import run_header
+from pipeweave.orchestrator import maps, run_header
 from pipeweave.orchestrator.canvas import Canvas
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.outbox import JoinCheck, Released
@@ -59,14 +59,10 @@ WHERE r.status IN ('running', 'error_handling') AND r.created_at < :late AND r.i
 ORDER BY r.id LIMIT :batch
 """
 
+# The steps' own rows come first in a run; those of items, which may be many, are not touched.
 _OPEN_STEPS = """
 SELECT t.id, t.queue, t.status FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.kind <> 'item' AND t.finished_at IS NULL ORDER BY t.id
-"""
-
-_OPEN_MAPS = """
-SELECT DISTINCT t.map_parent FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.kind = 'item' AND t.finished_at IS NULL
+WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.finished_at IS NULL ORDER BY t.id
 """
 
 _BEFORE_ALL = UUID(int=0)
@@ -89,14 +85,15 @@ def check_joins(tx: Transaction, late: timedelta) -> int:
 
 
 def _closed_joins(tx: Transaction, run: RunHeader) -> list[JoinCheck]:
-    steps = {ids.ordinal_of(row.id): row for row in tx.execute(_OPEN_STEPS, {"run_id": run.id}).all()}
-    if not steps:
+    span = {"first": ids.task_run_id(run.id, 1), "last": ids.task_run_id(run.id, len(run.plan.steps))}
+    rows = tx.execute(_OPEN_STEPS, {"run_id": run.id} | span).all()
+    if not rows:
         return [JoinCheck(run.id, END, queue_name(run.tenant, "python"))]
-    maps = set(tx.execute(_OPEN_MAPS, {"run_id": run.id}).scalars())
+    steps = {ids.ordinal_of(row.id): row for row in rows}
     due = []
     for ordinal, row in steps.items():
         if row.status == "waiting":
-            is_due = run.plan[ordinal].step.map is not None and ordinal not in maps
+            is_due = run.plan[ordinal].step.map is not None and maps.is_over(tx, run.id, ordinal)
         else:
             is_due = row.status == "pending" and steps.keys().isdisjoint(run.plan[ordinal].predecessors)
         if is_due:

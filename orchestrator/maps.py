@@ -7,7 +7,6 @@ order.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -190,9 +189,11 @@ def as_task_run(tx: Transaction, run_id: UUID, ordinal: int) -> TaskRun:
     return task_run.of_row(row)
 
 
+# From the end: the last items are the last to be final, so an open one is found at once.
 _OPEN = """
-SELECT EXISTS (SELECT 1 FROM task_runs AS t WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last
-    AND t.status NOT IN ('completed', 'failed', 'timeout', 'cancelled', 'skipped'))
+SELECT 1 FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.finished_at IS NULL
+ORDER BY t.id DESC LIMIT 1
 """
 _FAILED = """
 SELECT count(*) AS failed, min(t.map_index) AS index FROM task_runs AS t
@@ -200,18 +201,27 @@ WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.status <> 'comp
 """
 
 
+def is_over(tx: Transaction, run_id: UUID, ordinal: int) -> bool:
+    """Whether every item of a map that was laid out is final."""
+    return _over(tx, run_id, _parent(tx, run_id, ordinal))
+
+
+def _over(tx: Transaction, run_id: UUID, parent: Any) -> bool:
+    return tx.execute(_OPEN, _span(run_id, parent)).first() is None
+
+
+def _span(run_id: UUID, parent: Any) -> dict[str, Any]:
+    first, last = parent.map_first, parent.map_first + parent.map_count - 1
+    return {"run_id": run_id, "first": ids.task_run_id(run_id, first), "last": ids.task_run_id(run_id, last)}
+
+
 def ending(tx: Transaction, run: RunHeader, ordinal: int) -> Ending | None:
     """How the map ends, None while an item is open. Ask with the map's row locked."""
     parent = _parent(tx, run.id, ordinal)
-    first, count = parent.map_first, parent.map_count
-    span: Mapping[str, Any] = {
-        "run_id": run.id,
-        "first": ids.task_run_id(run.id, first),
-        "last": ids.task_run_id(run.id, first + count - 1),
-    }
-    if tx.execute(_OPEN, span).scalar_one():
+    if not _over(tx, run.id, parent):
         return None
-    row = tx.execute(_FAILED, span).one()
+    count = parent.map_count
+    row = tx.execute(_FAILED, _span(run.id, parent)).one()
     if row.failed == 0 or (run.failure_mode == rules.PARTIAL_MERGE and row.failed < count):
         return Ending(count, None)
     message = f"{row.failed:,} of {count:,} items failed, the first at index {row.index}"
