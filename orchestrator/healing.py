@@ -13,7 +13,6 @@ from pipeweave.orchestrator.canvas import Canvas
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.outbox import JoinCheck, Released
 from pipeweave.orchestrator.plan import END
-from pipeweave.orchestrator.registry import queue_name
 from pipeweave.orchestrator.run_header import RunHeader
 
 # One tick sends at most this much again; the next one goes on.
@@ -65,6 +64,10 @@ SELECT t.id, t.queue, t.status FROM task_runs AS t
 WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.finished_at IS NULL ORDER BY t.id
 """
 
+_ANY_QUEUE = """
+SELECT t.queue FROM task_runs AS t WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last LIMIT 1
+"""
+
 _BEFORE_ALL = UUID(int=0)
 _looked_at = _BEFORE_ALL
 
@@ -88,7 +91,9 @@ def _closed_joins(tx: Transaction, run: RunHeader) -> list[JoinCheck]:
     span = {"first": ids.task_run_id(run.id, 1), "last": ids.task_run_id(run.id, len(run.plan.steps))}
     rows = tx.execute(_OPEN_STEPS, {"run_id": run.id} | span).all()
     if not rows:
-        return [JoinCheck(run.id, END, queue_name(run.tenant, "python"))]
+        # To whoever ran its steps: a queue that no worker consumes would leave the run open for ever.
+        queue = tx.execute(_ANY_QUEUE, {"run_id": run.id} | span).scalar_one()
+        return [JoinCheck(run.id, END, queue)]
     steps = {ids.ordinal_of(row.id): row for row in rows}
     due = []
     for ordinal, row in steps.items():

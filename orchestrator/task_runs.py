@@ -123,8 +123,9 @@ def give_back(tx: Transaction, task_runs: Sequence[TaskRun]) -> list[TaskRun]:
         task_runs[0].run_id,
         T.QUEUED,
         ", worker = NULL, started_at = NULL, heartbeat_at = NULL, queued_at = :now",
-        "t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'running' AND t.attempt = :attempt",
-        {"ids": [each.id for each in task_runs], "attempt": task_runs[0].attempt},
+        "t.id = g.id AND t.attempt = g.attempt AND t.status = 'running'",
+        {"ids": [each.id for each in task_runs], "attempts": [each.attempt for each in task_runs]},
+        source="FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[])) AS g(id, attempt)",
     )
     append(tx, together("task_runs.queued", returned))
     return returned
