@@ -1,0 +1,96 @@
+"""What a run needs to survive: attempts that are tried again, dead letters, limits, pauses.
+
+All columns have defaults or may be NULL, so that processes of the previous version go on beside this schema.
+"""
+
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+TASKS = """
+ALTER TABLE tasks
+    ADD COLUMN retry_multiplier double precision NOT NULL DEFAULT 2 CHECK (retry_multiplier >= 1),
+    -- The part of a delay that is left to chance.
+    ADD COLUMN retry_jitter double precision NOT NULL DEFAULT 0 CHECK (retry_jitter BETWEEN 0 AND 1),
+    ADD COLUMN retry_on text[],              -- error codes that earn another attempt; NULL: every retryable
+    ADD COLUMN rate_limit integer CHECK (rate_limit > 0),      -- starts in any rate_seconds; NULL: no limit
+    ADD COLUMN rate_seconds double precision CHECK (rate_seconds > 0),
+    -- When the next start would be exactly on time (generic cell rate algorithm): a limit without a log.
+    ADD COLUMN rate_at timestamptz,
+    ADD COLUMN usual_seconds double precision CHECK (usual_seconds >= 0),   -- as observed, for chunk sizes
+    ADD CHECK ((rate_limit IS NULL) = (rate_seconds IS NULL));
+"""
+
+RUNS = """
+ALTER TABLE runs
+    ADD COLUMN deadline_at timestamptz,
+    ADD COLUMN idle_timeout_ms bigint CHECK (idle_timeout_ms > 0),
+    -- A dead letter was retried: from here on the run's end has to look at all of its task runs.
+    ADD COLUMN reopened_at timestamptz;
+CREATE INDEX runs_with_deadline ON runs (deadline_at) WHERE finished_at IS NULL AND deadline_at IS NOT NULL;
+CREATE INDEX runs_with_idle_timeout ON runs (id) WHERE finished_at IS NULL AND idle_timeout_ms IS NOT NULL;
+CREATE INDEX runs_waiting ON runs (tenant_id, id) WHERE status = 'pending';
+
+ALTER TABLE task_runs
+    -- The database's clock when a worker claimed it: limits of time are judged by one clock.
+    ADD COLUMN claimed_at timestamptz,
+    ADD COLUMN suspected_at timestamptz;     -- silent for too long, as one look saw it; a second look decides
+
+-- By queue, best first: what is lost, and what is better than what a message names.
+DROP INDEX task_runs_queued;
+CREATE INDEX task_runs_queued ON task_runs (queue, priority, id) WHERE status = 'queued';
+
+ALTER TABLE attempts DROP CONSTRAINT attempts_status_check;
+ALTER TABLE attempts ADD CONSTRAINT attempts_status_check
+    CHECK (status IN ('failed', 'timeout', 'cancelled', 'lost', 'interrupted'));
+"""
+
+KEPT = """
+ALTER TABLE dead_letters
+    ADD COLUMN kind text NOT NULL,
+    ADD COLUMN map_index integer,
+    ADD COLUMN item jsonb,
+    ADD COLUMN status text NOT NULL CHECK (status IN ('failed', 'timeout')),
+    ADD COLUMN history jsonb NOT NULL,       -- every attempt: a dead letter outlives its run's partition
+    ADD COLUMN retry_run_id uuid;
+CREATE INDEX dead_letters_of_run ON dead_letters (run_id);
+CREATE INDEX dead_letters_by_age ON dead_letters (failed_at);
+CREATE INDEX dead_letters_alike ON dead_letters (tenant_id, fingerprint)
+    WHERE retried_at IS NULL AND discarded_at IS NULL;
+
+-- Retrying many dead letters at once: a row per request, worked off by the tick.
+CREATE TABLE redrives (
+    id           uuid PRIMARY KEY,
+    tenant_id    text NOT NULL REFERENCES tenants,
+    filter       jsonb NOT NULL,
+    status       text NOT NULL CHECK (status IN ('running', 'completed', 'cancelled')),
+    total        integer NOT NULL CHECK (total >= 0),
+    retried      integer NOT NULL DEFAULT 0 CHECK (retried >= 0),
+    skipped      integer NOT NULL DEFAULT 0 CHECK (skipped >= 0),
+    last_id      uuid,                       -- worked off up to here
+    created_at   timestamptz NOT NULL,
+    finished_at  timestamptz,
+    CHECK ((status = 'running') = (finished_at IS NULL))
+);
+CREATE INDEX redrives_running ON redrives (created_at) WHERE status = 'running';
+
+-- Of a task, or with an empty task id of all tasks of a tenant.
+CREATE TABLE pauses (
+    tenant_id  text NOT NULL REFERENCES tenants,
+    task_id    text NOT NULL,
+    reason     text,
+    paused_at  timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, task_id)
+);
+"""
+
+MACHINE = """
+ALTER TABLE tenants ADD COLUMN max_active_runs integer CHECK (max_active_runs > 0);
+ALTER TABLE workers ADD COLUMN suspected_at timestamptz;
+"""
+
+
+def upgrade() -> None:
+    for part in (TASKS, RUNS, KEPT, MACHINE):
+        op.execute(part)
