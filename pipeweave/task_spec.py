@@ -12,8 +12,7 @@ from typing import Any
 from pipeweave.errors import FieldError, InvalidId, InvalidTask
 from pipeweave.ids import check_name
 from pipeweave.limits import MAX_DESCRIPTION
-
-BACKOFFS = ("fixed", "linear", "exponential")
+from pipeweave.retry import BACKOFFS
 
 _INT = 2**31 - 1
 _YEAR_S = 366 * 86_400
