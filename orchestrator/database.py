@@ -8,20 +8,20 @@ round.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import orjson
-from sqlalchemy import Connection, CursorResult, Engine, create_engine, event
-from sqlalchemy.exc import DisconnectionError, InterfaceError, OperationalError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.pool import ConnectionPoolEntry, NullPool
+import psycopg2
+from sqlalchemy import Connection
+from sqlalchemy.pool import PoolProxiedConnection
 
 from pipeweave.errors import Deadlocked, Unavailable
+from pipeweave.orchestrator.connections import Connections
 from pipeweave.orchestrator.outbox import Outgoing
+from pipeweave.orchestrator.result import Result
 from pipeweave.orchestrator.statements import statement as sql
 from pipeweave.orchestrator.values import Values
 
@@ -29,15 +29,10 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-# SQLSTATEs of a transaction that did nothing wrong and may simply be done again.
-_START_OVER = ("40P01", "40001")
 DEADLOCK_TRIES = 5
 
 # Looking must never slow running: lists and pages that take longer than this are cut off.
 READ_TIMEOUT_MS = 5_000
-CONNECT_TIMEOUT_S = 5
-# A pooled connection unused for longer is asked whether it lives before it is used.
-IDLE_S = 1.0
 # A process that died in the middle of a transaction must not hold its locks for long.
 IDLE_IN_TRANSACTION_MS = 60_000
 
@@ -45,31 +40,21 @@ IDLE_IN_TRANSACTION_MS = 60_000
 class Transaction:
     """An open transaction: statements, the time it began, and what to do once it is durable."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        clock: Callable[[], datetime],
-        values: Values | None = None,
-        *,
-        is_one: bool = True,
-    ) -> None:
+    def __init__(self, database: Database, connection: PoolProxiedConnection, *, is_one: bool = True) -> None:
+        self._database = database
         self._connection = connection
         self._opening = ""
         self._is_open = False
         if is_one:
             self.hold()
-        self.now = clock()
-        self._clock = clock
+        self.now = database.now()
         self.outbox: list[Outgoing] = []
-        self._values = values
         self._after: list[Callable[[], None]] = []
 
     @property
     def values(self) -> Values:
         """Where inputs and outputs are put away."""
-        if self._values is None:
-            raise Unavailable("this process was started without storage", hint="set STORAGE_BACKENDS")
-        return self._values
+        return self._database.values_or_raise
 
     def hold(self) -> None:
         """From the next statement on, everything commits together, as it always does in `transaction()`."""
@@ -79,18 +64,22 @@ class Transaction:
 
     @property
     def connection(self) -> Connection:
-        """The connection itself, for tools that bring their own statements."""
+        """The same connection for tools that bring their own statements and speak SQLAlchemy."""
         if self._opening:
             self.execute("SELECT 1")
-        return self._connection
+        return Connection(self._database.connections.engine, self._connection)
 
     @property
     def database(self) -> str:
         """Which database this is, for what a process remembers of it."""
-        return self._connection.engine.url.render_as_string()
+        return self._database.name
 
-    def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> CursorResult[Any]:
-        """Run one statement."""
+    def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Result:
+        """Run one statement.
+
+        Raises:
+            psycopg2.Error: PostgreSQL refused it; the transaction can only be rolled back.
+        """
         opening, self._opening = self._opening, ""
         self._is_open = self._is_open or bool(opening)
         return sql(statement).run(self._connection, parameters or {}, opening)
@@ -102,27 +91,29 @@ class Transaction:
             RuntimeError: a statement had failed, and someone went on as if it had not.
         """
         if self._is_open:
-            result = self._connection.exec_driver_sql("COMMIT")
-            self._is_open = False
+            answer = self._end("COMMIT")
             # PostgreSQL answers ROLLBACK, without an error, when a statement had failed.
-            if result.context.cursor.statusmessage != "COMMIT":
+            if answer != "COMMIT":
                 raise RuntimeError("the transaction had failed before its commit")
 
     def roll_back(self) -> None:
-        """Undo it; the connection is given up when even that fails."""
+        """Undo it; a connection on which even that fails is not used again."""
         if self._is_open:
-            self._is_open = False
-            try:
-                self._connection.exec_driver_sql("ROLLBACK")
-            except SQLAlchemyError:
-                # Most likely the server is gone, and what ended the transaction says so better.
-                self._connection.invalidate()
+            # Most likely the server is gone, and what ended the transaction says so better.
+            with suppress(psycopg2.Error):
+                self._end("ROLLBACK")
+
+    def _end(self, how: str) -> str:
+        self._is_open = False
+        cursor: Any = self._connection.cursor()
+        cursor.execute(how)
+        return str(cursor.statusmessage)
 
     def catch_up(self) -> None:
         """Take the time anew after waiting for a lock: what follows happens after what its last holder
         did.
         """
-        self.now = max(self.now, self._clock())
+        self.now = max(self.now, self._database.now())
 
     def send(self, *outgoing: Outgoing) -> None:
         """Put messages in the outbox: they leave in one batch when the transaction is durable."""
@@ -171,31 +162,28 @@ class Database:
         self.pool_size = pool_size
         self.values = values
         self.sender = sender
-        self._now = now or (lambda: datetime.now(UTC))
+        self.now = now or (lambda: datetime.now(UTC))
         options = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}"
         # Verbs name their rows by key: one plan serves all parameters, and prunes partitions when it runs.
-        self._engine = _engine(url, pool_size, f"{options} -c plan_cache_mode=force_generic_plan")
-        self._reader: Engine | None = None
+        self.connections = Connections(url, pool_size, f"{options} -c plan_cache_mode=force_generic_plan")
+        self._reader: Connections | None = None
+        self.name = self.connections.engine.url.render_as_string()
 
-    @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
+    def transaction(self) -> AbstractContextManager[Transaction]:
         """Commit what the block did, then run its after-commit actions; roll back when it raises."""
-        with self._begin(is_one=True) as tx:
-            yield tx
+        return self._begin(is_one=True)
 
-    @contextmanager
-    def statements(self) -> Iterator[Transaction]:
+    def statements(self) -> AbstractContextManager[Transaction]:
         """Statements that each commit by themselves, until one asks to `hold` the rest together.
 
         For verbs that often are a look and one write: they pay no BEGIN and no COMMIT.
         """
-        with self._begin(is_one=False) as tx:
-            yield tx
+        return self._begin(is_one=False)
 
     @contextmanager
     def _begin(self, *, is_one: bool) -> Iterator[Transaction]:
-        with _reachable(), self._engine.connect() as connection:
-            tx = Transaction(connection, self._now, self.values, is_one=is_one)
+        with self.connections.lend() as connection:
+            tx = Transaction(self, connection, is_one=is_one)
             try:
                 yield tx
                 tx.commit()
@@ -237,9 +225,9 @@ class Database:
         """A read-only transaction from a pool of its own, cut off after READ_TIMEOUT_MS."""
         if self._reader is None:
             options = f"-c statement_timeout={READ_TIMEOUT_MS} -c default_transaction_read_only=on"
-            self._reader = _engine(self.url, max(1, self.pool_size // 2), options)
-        with _reachable(), self._reader.connect() as connection:
-            tx = Transaction(connection, self._now, self.values)
+            self._reader = Connections(self.url, max(1, self.pool_size // 2), options)
+        with self._reader.lend() as connection:
+            tx = Transaction(self, connection)
             try:
                 yield tx
             finally:
@@ -247,67 +235,9 @@ class Database:
 
     def dispose(self) -> None:
         """Close every connection."""
-        self._engine.dispose()
+        self.connections.close()
         if self._reader is not None:
-            self._reader.dispose()
-
-
-@contextmanager
-def _reachable() -> Iterator[None]:
-    try:
-        yield
-    except PoolTimeout as error:
-        raise Unavailable("every database connection is in use", hint="raise DB_POOL_MAX") from error
-    except (OperationalError, InterfaceError) as error:
-        if getattr(error.orig, "pgcode", None) in _START_OVER:
-            raise Deadlocked("two transactions waited for each other") from error
-        # The driver's text names host, port and user, never the password.
-        reason = str(error.orig).strip().splitlines()[0] if error.orig else "no connection"
-        raise Unavailable(
-            f"PostgreSQL cannot be used: {reason}", hint="check DATABASE_URL and the server"
-        ) from error
-
-
-def _engine(url: str, pool_size: int, options: str) -> Engine:
-    driver_url = url.replace("postgresql://", "postgresql+psycopg2://", 1).replace(
-        "postgres://", "postgresql+psycopg2://", 1
-    )
-    arguments = {
-        "options": options,
-        "connect_timeout": CONNECT_TIMEOUT_S,
-        "application_name": "pipeweave",
-        "keepalives_idle": 30,
-        "keepalives_interval": 10,
-        "keepalives_count": 3,
-    }
-    common: dict[str, Any] = {
-        "connect_args": arguments,
-        # Transaction sends BEGIN and COMMIT itself.
-        "isolation_level": "AUTOCOMMIT",
-        "json_deserializer": orjson.loads,
-        "json_serializer": lambda value: orjson.dumps(value).decode(),
-    }
-    if pool_size == 0:
-        return create_engine(driver_url, poolclass=NullPool, **common)
-    engine = create_engine(driver_url, pool_size=pool_size, max_overflow=0, pool_timeout=10, **common)
-    _ping_when_idle(engine)
-    return engine
-
-
-def _ping_when_idle(engine: Engine) -> None:
-    """Replace a connection that died while nobody used it; one used a moment ago is not asked each time."""
-
-    @event.listens_for(engine, "checkin")
-    def note(_: Any, record: ConnectionPoolEntry) -> None:
-        record.info["used"] = time.monotonic()
-
-    @event.listens_for(engine, "checkout")
-    def ping(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
-        if time.monotonic() - record.info.get("used", 0.0) > IDLE_S:
-            try:
-                engine.dialect.do_ping(connection)
-            except engine.dialect.loaded_dbapi.Error as error:
-                raise DisconnectionError from error
+            self._reader.close()
 
 
 def to_json(value: Any) -> str | None:

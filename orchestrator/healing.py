@@ -4,49 +4,81 @@ never fired.
 
 from __future__ import annotations
 
-from datetime import timedelta
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import maps, run_header
-from pipeweave.orchestrator.canvas import Canvas
+from pipeweave.orchestrator.canvas import Canvas, level
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.outbox import JoinCheck, Released
 from pipeweave.orchestrator.plan import END
 from pipeweave.orchestrator.run_header import RunHeader
 
+log = logging.getLogger(__name__)
+
 # One tick sends at most this much again; the next one goes on.
 BATCH = 1_000
 
-_QUEUES = "SELECT DISTINCT t.queue FROM task_runs AS t WHERE t.status = 'queued' AND t.queued_at < :late"
+# A message may leave this long after its row was written: what is younger is not missed.
+LEEWAY = timedelta(seconds=2)
+
+# The oldest row of each queue and priority, by a few looks into the index, however long the queues are.
+_OLDEST = """
+WITH RECURSIVE oldest AS (
+    (SELECT t.queue, t.priority, t.queued_at FROM task_runs AS t WHERE t.status = 'queued'
+     ORDER BY t.queue, t.priority, t.queued_at LIMIT 1)
+    UNION ALL
+    SELECT n.queue, n.priority, n.queued_at FROM oldest AS o CROSS JOIN LATERAL (
+        SELECT t.queue, t.priority, t.queued_at FROM task_runs AS t
+        WHERE t.status = 'queued' AND (t.queue, t.priority) > (o.queue, o.priority)
+        ORDER BY t.queue, t.priority, t.queued_at LIMIT 1) AS n
+)
+SELECT o.queue, o.priority FROM oldest AS o WHERE o.queued_at < :late
+"""
 
 # Marked as sent again, so that the next tick does not send it a third time before it had a chance.
 _REPUBLISH = """
 UPDATE task_runs AS t SET queued_at = :now
 WHERE (t.run_id, t.id) IN (
     SELECT s.run_id, s.id FROM task_runs AS s
-    WHERE s.status = 'queued' AND s.queued_at < :late AND s.queue = :queue
+    WHERE s.status = 'queued' AND s.queue = :queue AND s.priority = :priority AND s.queued_at < :before
     ORDER BY s.queued_at LIMIT :batch FOR UPDATE SKIP LOCKED)
 RETURNING t.run_id, t.id, t.attempt, t.task_id, t.priority
 """
 
 
 def republish(tx: Transaction, canvas: Canvas, late: timedelta) -> int:
-    """Send again what has been queued for long while its queue is empty: its message is lost.
+    """Send again what has been queued for long and is older than the oldest message: its message is lost.
 
-    A queue that is merely long is left alone, else each tick would make it longer (docs/celery.md).
+    A queue that is merely long is left alone, else each tick would make it longer (docs/celery.md). Nothing
+    is sent while the broker is away.
     """
     count = 0
-    for queue in tx.execute(_QUEUES, {"late": tx.now - late}).scalars().all():
-        if canvas.depth(queue) > 0:
-            continue
-        parameters = {"now": tx.now, "late": tx.now - late, "queue": queue, "batch": BATCH}
-        for row in sorted(tx.execute(_REPUBLISH, parameters).all(), key=lambda each: each.id):
-            tx.send(
-                Released(row.run_id, ids.ordinal_of(row.id), row.attempt, row.task_id, queue, row.priority)
-            )
+    waiting: dict[str, Mapping[int, float | None]] = {}
+    for row in tx.execute(_OLDEST, {"late": tx.now - late}).all():
+        if row.queue not in waiting:
+            try:
+                waiting[row.queue] = canvas.oldest(row.queue)
+            except Unavailable as error:
+                log.info("republish.delayed", extra={"reason": error.detail})
+                return count
+        before = _lost_before(tx.now - late, waiting[row.queue][level(row.priority)])
+        parameters = {"queue": row.queue, "priority": row.priority, "before": before}
+        found = tx.execute(_REPUBLISH, parameters | {"now": tx.now, "batch": BATCH}).all()
+        for each in sorted(found, key=lambda each: each.id):
+            ordinal = ids.ordinal_of(each.id)
+            tx.send(Released(each.run_id, ordinal, each.attempt, each.task_id, row.queue, each.priority))
             count += 1
     return count
+
+
+def _lost_before(late: datetime, oldest: float | None) -> datetime:
+    """Before when a row was queued whose message is not in the queue any more."""
+    return late if oldest is None else min(late, datetime.fromtimestamp(oldest, UTC) - LEEWAY)
 
 
 # One tick looks at this many active runs; the next one goes on where it stopped.
@@ -60,7 +92,7 @@ ORDER BY r.id LIMIT :batch
 
 # The steps' own rows come first in a run; those of items, which may be many, are not touched.
 _OPEN_STEPS = """
-SELECT t.id, t.queue, t.status FROM task_runs AS t
+SELECT t.id, t.queue, t.status, t.due_at FROM task_runs AS t
 WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.finished_at IS NULL ORDER BY t.id
 """
 
@@ -100,7 +132,8 @@ def _closed_joins(tx: Transaction, run: RunHeader) -> list[JoinCheck]:
         if row.status == "waiting":
             is_due = run.plan[ordinal].step.map is not None and maps.is_over(tx, run.id, ordinal)
         else:
-            is_due = row.status == "pending" and steps.keys().isdisjoint(run.plan[ordinal].predecessors)
+            is_waiting = row.status == "pending" and row.due_at is None
+            is_due = is_waiting and steps.keys().isdisjoint(run.plan[ordinal].predecessors)
         if is_due:
             due.append(JoinCheck(run.id, ordinal, row.queue))
     return due

@@ -21,7 +21,7 @@ ORDER BY r.id
 
 def cancel(tx: Transaction, tenant: str, task_ids: Sequence[str], reason: str) -> None:
     """Cancel what has not started of these tasks; a run that needs it follows its failure mode."""
-    for run_id in tx.execute(_RUNS, {"tenant": tenant, "task_ids": list(task_ids)}).scalars().all():
+    for run_id in tx.execute(_RUNS, {"tenant": tenant, "task_ids": list(task_ids)}).scalars():
         run = run_header.load(tx, run_id)
         if run is None:
             continue

@@ -9,12 +9,14 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, CursorResult, text
+from sqlalchemy.pool import PoolProxiedConnection
+
+from pipeweave.orchestrator.result import Result
 
 # Sent this often by this process, a statement is worth a round trip for its preparation.
 PREPARE_AFTER = 3
@@ -34,32 +36,34 @@ class Statement:
     def __init__(self, sql: str) -> None:
         self.names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
         self.is_preparable = _PREPARABLE.match(sql) is not None
-        self.sql = sql
-        self.plain = text(sql)
         self.sent = 0
+        # The driver reads a percent sign as a parameter of its own.
+        self._plain = _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
         places = {name: f"${number}" for number, name in enumerate(self.names, start=1)}
         self._name = f"pw_{next(_numbers)}"
-        # The driver reads a percent sign as a parameter of its own.
-        self._body = _PARAMETER.sub(lambda match: places[match[1]], sql).replace("%", "%%")
+        self._body = _PARAMETER.sub(lambda match: places[match[1]], sql)
         arguments = ", ".join(["%s"] * len(self.names))
         self._execute = f"EXECUTE {self._name}({arguments})" if arguments else f"EXECUTE {self._name}"
 
     def run(
-        self, connection: Connection, parameters: Mapping[str, Any], opening: str = ""
-    ) -> CursorResult[Any]:
+        self, connection: PoolProxiedConnection, parameters: Mapping[str, Any], opening: str = ""
+    ) -> Result:
         """Execute it, prepared once it was sent often enough. `opening` travels in front of it."""
         self.sent += 1
+        cursor: Any = connection.cursor()
         if self.sent <= PREPARE_AFTER or not self.is_preparable:
-            return connection.execute(text(opening + self.sql) if opening else self.plain, parameters)
+            cursor.execute(opening + self._plain, parameters)
+            return Result(cursor)
+        values = [parameters[name] for name in self.names]
         # The info belongs to the connection to the server, and so do its prepared statements.
-        values = tuple(parameters[name] for name in self.names)
         if self._name not in connection.info:
-            connection.exec_driver_sql(opening + self._prepare(values))
+            cursor.execute(opening + self._prepare(values))
             connection.info[self._name] = True
             opening = ""
-        return connection.exec_driver_sql(opening + self._execute, values or None)
+        cursor.execute(opening + self._execute, values)
+        return Result(cursor)
 
-    def _prepare(self, values: tuple[Any, ...]) -> str:
+    def _prepare(self, values: Sequence[Any]) -> str:
         """Where the statement leaves a parameter's type open, the value decides."""
         types = ", ".join(_TYPES.get(type(value), "unknown") for value in values)
         return f"PREPARE {self._name}{f' ({types})' if types else ''} AS {self._body}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import psycopg2
 import pytest
 from registered import a_pipeline, end, end_run
-from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from pipeweave.orchestrator import runs
 from pipeweave.orchestrator.database import Transaction
@@ -25,9 +25,11 @@ def run_id(tx: Transaction) -> UUID:
 
 def refused(tx: Transaction, statement: str, **parameters: Any) -> str:
     """Run a statement that must fail; what PostgreSQL said."""
-    with pytest.raises(DBAPIError) as error, tx.connection.begin_nested():
+    tx.execute("SAVEPOINT whole")
+    with pytest.raises(psycopg2.Error) as error:
         tx.execute(statement, parameters)
-    return str(error.value.orig)
+    tx.execute("ROLLBACK TO whole")
+    return str(error.value)
 
 
 RUN_CHANGES = {
@@ -118,7 +120,7 @@ def test_a_task_belongs_to_a_service_of_its_tenant(tx: Transaction, run_id: UUID
 
 
 def test_a_tenant_with_services_cannot_be_deleted(tx: Transaction, run_id: UUID) -> None:
-    with pytest.raises(IntegrityError), tx.connection.begin_nested():
+    with pytest.raises(psycopg2.IntegrityError):
         tx.execute("DELETE FROM tenants WHERE id = :tenant", {"tenant": TENANT})
 
 

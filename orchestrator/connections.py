@@ -1,0 +1,146 @@
+"""Connections to PostgreSQL: lent one at a time, replaced when they died, and what their errors mean."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+import psycopg2
+from psycopg2.extensions import TRANSACTION_STATUS_IDLE
+from sqlalchemy import create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import NullPool, PoolProxiedConnection
+
+from pipeweave.errors import Deadlocked, PipeWeaveError, Unavailable
+
+# SQLSTATEs of a transaction that did nothing wrong and may simply be done again.
+_START_OVER = ("40P01", "40001")
+
+CONNECT_TIMEOUT_S = 5
+# A pooled connection unused for longer is asked whether it lives before it is used.
+IDLE_S = 1.0
+# Where a connection keeps when it was last used, on time.monotonic().
+_USED = "used"
+
+
+class Connections:
+    """A pool of connections to one database, each used by one thread at a time.
+
+    What is kept in a connection's `info` goes with the session on the server. Statements are not part of any
+    transaction unless they say BEGIN.
+
+    Args:
+        url: `postgresql://user:password@host:port/name`.
+        size: connections kept open; 0 opens one for every use (for processes that fork).
+        options: of the server, as on its command line.
+    """
+
+    def __init__(self, url: str, size: int, options: str) -> None:
+        driver_url = url.replace("postgresql://", "postgresql+psycopg2://", 1).replace(
+            "postgres://", "postgresql+psycopg2://", 1
+        )
+        pool: dict[str, Any] = {"pool_size": size, "max_overflow": 0, "pool_timeout": 10}
+        self.engine = create_engine(
+            driver_url,
+            connect_args=_arguments(options),
+            isolation_level="AUTOCOMMIT",
+            json_deserializer=orjson.loads,
+            # It would cost a question to the server for each new connection.
+            use_native_hstore=False,
+            # There is nothing to roll back: Transaction does it, or gives the connection up.
+            pool_reset_on_return=None,
+            **(pool if size else {"poolclass": NullPool}),
+        )
+        self._broke_at = 0.0
+
+    @contextmanager
+    def lend(self) -> Iterator[PoolProxiedConnection]:
+        """A connection for the block.
+
+        Raises:
+            Unavailable: none is free in time, or PostgreSQL cannot be reached or went away.
+            Deadlocked: what the block did may be done again.
+            psycopg2.Error: PostgreSQL refused a statement; `pgcode` says why.
+        """
+        try:
+            connection = self._take()
+            try:
+                yield connection
+            finally:
+                self._give_back(connection)
+        except PoolTimeout as error:
+            raise Unavailable("every database connection is in use", hint="raise DB_POOL_MAX") from error
+        except (psycopg2.Error, DBAPIError) as error:
+            problem = _problem(error)
+            if problem is None:
+                raise
+            raise problem from error
+
+    def close(self) -> None:
+        """Close every connection that is not in use."""
+        self.engine.dispose()
+
+    def _take(self) -> PoolProxiedConnection:
+        connection = self.engine.raw_connection()
+        while not self._lives(connection):
+            self._drop(connection)
+            connection = self.engine.raw_connection()
+        return connection
+
+    def _lives(self, connection: PoolProxiedConnection) -> bool:
+        used = connection.info.get(_USED)
+        # One used a moment ago is not asked each time, unless others broke since.
+        if used is None or (time.monotonic() - used <= IDLE_S and used > self._broke_at):
+            return True
+        try:
+            connection.cursor().execute("SELECT 1")
+        except psycopg2.Error:
+            return False
+        return True
+
+    def _give_back(self, connection: PoolProxiedConnection) -> None:
+        raw: Any = connection.dbapi_connection
+        # Gone, or still in a transaction because its end failed: nobody may inherit that.
+        if raw.get_transaction_status() != TRANSACTION_STATUS_IDLE:
+            self._drop(connection)
+        else:
+            connection.info[_USED] = time.monotonic()
+            connection.close()
+
+    def _drop(self, connection: PoolProxiedConnection) -> None:
+        self._broke_at = time.monotonic()
+        connection.invalidate()
+
+
+def _arguments(options: str) -> dict[str, Any]:
+    return {
+        "options": options,
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "application_name": "pipeweave",
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+    }
+
+
+def _problem(error: psycopg2.Error | DBAPIError) -> PipeWeaveError | None:
+    """What it is for us when it is about the connection or the moment, not about a statement."""
+    # The pool's first steps on a new server, and tools that bring their own statements, wrap the driver's.
+    said = error.orig if isinstance(error, DBAPIError) else error
+    if getattr(said, "pgcode", None) in _START_OVER:
+        return Deadlocked("two transactions waited for each other")
+    if not isinstance(said, psycopg2.OperationalError | psycopg2.InterfaceError) and not _has_gone(said):
+        return None
+    # The driver's text names host, port and user, never the password.
+    reason = (str(said).strip().splitlines() or ["no connection"])[0]
+    return Unavailable(f"PostgreSQL cannot be used: {reason}", hint="check DATABASE_URL and the server")
+
+
+def _has_gone(error: BaseException | None) -> bool:
+    """Whether the server hung up with it, for which it has codes of many classes."""
+    cursor = getattr(error, "cursor", None)
+    return cursor is not None and bool(cursor.connection.closed)
