@@ -16,6 +16,8 @@ from pipeweave.orchestrator.outbox import UNCOUNTED, Chord, JoinCheck, Outgoing,
 # Enough messages to keep every worker of a large deployment busy, few enough that each carries real work.
 MESSAGES_PER_FAN_OUT = 64
 MAX_CHUNK = 100
+# A message should take its worker this long (s) at most: what it holds waits, while others may be free.
+CHUNK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +60,36 @@ def post(outbox: Sequence[Outgoing]) -> Posting:
 
 
 def _messages(released: Iterable[Released]) -> Iterable[RunMessage]:
-    groups: dict[tuple[UUID, int, str, str, int, tuple[int, ...], bool], list[int]] = defaultdict(list)
+    groups: dict[tuple[UUID, int, str, str, int, tuple[int, ...], bool], list[Released]] = defaultdict(list)
     for each in released:
         joins = () if each.is_limited else each.joins
         key = (each.run_id, each.attempt, each.task_id, each.queue, each.priority, joins, each.is_limited)
-        groups[key].append(each.ordinal)
+        groups[key].append(each)
     index = 0
-    for (run_id, attempt, _, queue, priority, joins, is_limited), ordinals in groups.items():
+    for (run_id, attempt, _, queue, priority, joins, is_limited), members in groups.items():
         # A limited task's rows are live while they wait in a message, so each gets its own.
-        for chunk in _chunks(ordinals, 1 if is_limited else chunk_size(len(ordinals))):
+        size = 1 if is_limited else chunk_size(len(members), _seconds(members))
+        for chunk in _chunks([each.ordinal for each in members], size):
             part = index if joins else UNCOUNTED
             yield RunMessage(run_id, chunk, attempt, queue, priority, part, joins)
             index += 1
 
 
-def chunk_size(count: int) -> int:
-    """How many of `count` task runs that are ready together travel in one message."""
-    return max(1, min(MAX_CHUNK, count // MESSAGES_PER_FAN_OUT))
+def chunk_size(count: int, seconds: float | None = None) -> int:
+    """How many of `count` task runs that are ready together travel in one message, 1 to MAX_CHUNK.
+
+    Args:
+        count: how many there are.
+        seconds: how long one usually takes; a message then takes no more than about CHUNK_S.
+    """
+    most = MAX_CHUNK
+    if seconds is not None and seconds * MAX_CHUNK > CHUNK_S:
+        most = int(CHUNK_S / seconds)
+    return max(1, min(most, count // MESSAGES_PER_FAN_OUT))
+
+
+def _seconds(released: Iterable[Released]) -> float | None:
+    return max((each.seconds for each in released if each.seconds is not None), default=None)
 
 
 def _chunks(ordinals: Sequence[int], size: int) -> Iterable[tuple[int, ...]]:

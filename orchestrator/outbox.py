@@ -23,6 +23,8 @@ class Released:
     # Its map, or the gathered joins it is part of: messages count for these.
     joins: tuple[int, ...] = ()
     is_limited: bool = False
+    # How long a run of its task usually takes (s); None while nobody knows.
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeweave import ids
-from pipeweave.orchestrator.messages import MAX_CHUNK, MESSAGES_PER_FAN_OUT, chunk_size, post
+from pipeweave.orchestrator.messages import CHUNK_S, MAX_CHUNK, MESSAGES_PER_FAN_OUT, chunk_size, post
 from pipeweave.orchestrator.outbox import UNCOUNTED, Chord, JoinCheck, Outgoing, Part, Released
 
 RUN = ids.new_id()
@@ -24,8 +24,9 @@ def released(
     attempt: int = 1,
     joins: tuple[int, ...] = (),
     is_limited: bool = False,
+    seconds: float | None = None,
 ) -> Released:
-    return Released(RUN, ordinal, attempt, task, queue, priority, joins, is_limited)
+    return Released(RUN, ordinal, attempt, task, queue, priority, joins, is_limited, seconds)
 
 
 def test_an_empty_outbox_posts_nothing() -> None:
@@ -48,6 +49,42 @@ def test_every_task_run_travels_in_exactly_one_message(count: int) -> None:
     assert sorted(sent) == list(range(1, count + 1))
     assert all(1 <= len(message.ordinals) <= MAX_CHUNK for message in posting.messages)
     assert len(posting.messages) <= max(2 * MESSAGES_PER_FAN_OUT, count / MAX_CHUNK + 1)
+
+
+@pytest.mark.parametrize(
+    ("count", "seconds", "size"),
+    [
+        (1_000, 0.0001, 15),
+        (1_000, 0.1, 5),
+        (1_000, 0.5, 1),
+        (1_000, 60.0, 1),
+        (10_000, 0.001, 100),
+        (10_000, 0.01, 50),
+        (10, 0.0001, 1),
+        (10_000, 0.0, 100),
+    ],
+)
+def test_chunks_of_slow_tasks_are_small(count: int, seconds: float, size: int) -> None:
+    assert chunk_size(count, seconds) == size
+
+
+@given(st.integers(0, 20_000), st.none() | st.floats(0, allow_nan=False))
+def test_what_is_known_of_a_task_makes_more_messages_but_never_fewer(
+    count: int, seconds: float | None
+) -> None:
+    size = chunk_size(count, seconds)
+    assert 1 <= size <= chunk_size(count) <= MAX_CHUNK
+    assert seconds is None or size == 1 or size * seconds <= CHUNK_S
+
+
+@given(st.lists(st.none() | st.floats(0, 1), max_size=1_500))
+def test_task_runs_of_any_pace_travel_in_exactly_one_message(paces: list[float | None]) -> None:
+    messages = post([released(number, seconds=pace) for number, pace in enumerate(paces, 1)]).messages
+    sent = list(chain.from_iterable(message.ordinals for message in messages))
+    assert sorted(sent) == list(range(1, len(paces) + 1))
+    slowest = max((pace for pace in paces if pace is not None), default=0)
+    sizes = [len(message.ordinals) for message in messages]
+    assert all(size == 1 or size * slowest <= CHUNK_S for size in sizes)
 
 
 @pytest.mark.parametrize(
