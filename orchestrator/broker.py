@@ -14,9 +14,13 @@ from pipeweave.settings import Settings
 # heals those.
 CHORD_LIFE_S = 7 * 24 * 3600
 
-# A publisher must never hang on a broker that does: 2 s at most, then the tick sends what was lost.
+# A publisher must never hang on a broker that does: 2 s at most, then the tick sends what was lost. A worker
+# waits longer for the messages it takes.
 PUBLISHER_TIMEOUT_S = 2
 WORKER_TIMEOUT_S = 5
+
+# The levels of a queue, each a list of its own; workers empty the first before they look at the next.
+LEVELS = (0, 3, 6, 9)
 
 
 def make_celery(settings: Settings, *, queues: tuple[str, ...] = (), is_worker: bool = False) -> Celery:
@@ -85,7 +89,7 @@ def _transport(timeout: int) -> dict[str, Any]:
             "socket_keepalive": True,
             "health_check_interval": 10,
             "max_retries": 1,
-            "priority_steps": [0, 3, 6, 9],
+            "priority_steps": list(LEVELS),
             **few_tries,
         },
         "result_expires": 3600,
@@ -94,7 +98,8 @@ def _transport(timeout: int) -> dict[str, Any]:
             "result_chord_ordered": False,
             "retry_policy": {"max_retries": 3, **few_tries},
         },
-        "redis_socket_timeout": timeout,
-        "redis_socket_connect_timeout": 2,
+        # These connections publish, in workers too (wire.py).
+        "redis_socket_timeout": PUBLISHER_TIMEOUT_S,
+        "redis_socket_connect_timeout": 1,
         "redis_retry_on_timeout": False,
     }

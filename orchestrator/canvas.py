@@ -1,34 +1,48 @@
 """Outgoing messages as Celery understands them; the only module that knows chords.
 
-A message is written by hand in Celery's task protocol 2 and sent through kombu's batch: about 40 µs instead
-of 420 µs (docs/celery.md). The chord is late-bound (docs/celery.md): its group id is its join's task run, its
-size is set before anything is published, and a part is counted by whoever made it final, after the commit.
-The last part sends the body, a message that asks PostgreSQL whether the join may go. So a part counted
-twice, early or never is harmless.
+What one transaction sends leaves in one round trip (docs/celery.md): the sizes of its chords, its messages,
+the parts that are already done. The chord is late-bound: its group id is its join's task run, its size is set
+before anything is published, and a part is counted by whoever made it final, after the commit. The last part
+sends the body, a message that asks PostgreSQL whether the join may go. So a part counted twice, early or
+never is harmless.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-from contextlib import nullcontext
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from hashlib import sha1
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from celery import Celery
-from celery.app.task import Context
+from celery.backends import redis as redis_backend
+from redis.exceptions import NoScriptError
 
 from pipeweave import ids
-from pipeweave.orchestrator.messages import RunMessage, post
+from pipeweave.errors import Unavailable
+from pipeweave.orchestrator.broker import CHORD_LIFE_S, LEVELS
+from pipeweave.orchestrator.envelope import encode, key, sent_at
+from pipeweave.orchestrator.messages import Posting, RunMessage, post
 from pipeweave.orchestrator.outbox import JoinCheck, Outgoing, Part
-
-log = logging.getLogger(__name__)
+from pipeweave.orchestrator.wire import Command, Wire
 
 RUN_TASK = "pipeweave.run"
 JOIN_TASK = "pipeweave.join"
 
 # Redis has four levels, 0 first. A check releases others' work, so it never waits behind steps.
 CHECK_LEVEL = 0
+
+# Celery's own scripts, typed as Any because they are newer than the stubs.
+_SCRIPTS: Any = redis_backend
+_COUNT: str = _SCRIPTS.CHORD_PART_RETURN_LUA
+_CLEAN_UP: str = _SCRIPTS.CHORD_CLEANUP_LUA
+_COUNT_SHA = sha1(_COUNT.encode(), usedforsecurity=False).hexdigest()
+# The part that completes a chord claims its body for this long (s): should its process die before it sends
+# the body, a part that is counted again does. A chord whose body was sent ignores parts for the longer time.
+_CLAIM_S = 6
+_DONE_S = 300
 
 
 def level(priority: int) -> int:
@@ -41,102 +55,134 @@ def level(priority: int) -> int:
 
 
 class Canvas:
-    """Sends what transactions put in their outbox."""
+    """Sends what transactions put in their outbox.
 
-    def __init__(self, app: Celery) -> None:
+    Args:
+        app: the deployment's Celery app.
+        clock: the wall clock that messages carry (s since the epoch).
+    """
+
+    def __init__(self, app: Celery, *, clock: Callable[[], float] = time.time) -> None:
         self.app = app
+        self._clock = clock
+        self._wire = Wire(app)
 
     def publish(self, outbox: Sequence[Outgoing]) -> None:
-        """Send an outbox: chord sizes, then messages in one batch, then the parts that are already done."""
-        posting = post(outbox)
-        for (run_id, join), size in posting.chord_sizes.items():
-            if size:
-                self.app.backend.set_chord_size(_group(run_id, join), size)
-        count = len(posting.messages) + len(posting.checks)
-        if count:
-            # A batch costs more than the one message it would hold.
-            with self._producer() as producer, producer.batch() if count > 1 else nullcontext():
-                for message in posting.messages:
-                    self._run(producer, message)
-                for check in posting.checks:
-                    self._check(producer, check)
-        for part in posting.parts:
-            self.count(part)
+        """Send an outbox: chord sizes, then messages, then the parts that are already done.
+
+        Never raises for a broker that is away, and waits for it once (docs/celery.md): the tick sends what
+        did not leave.
+        """
+        with suppress(Unavailable):
+            self._send(post(outbox))
 
     def count(self, part: Part) -> None:
         """Count a part of a chord. Once per part, however often it is counted; the last one sends the
         body.
         """
-        group = _group(part.run_id, part.join)
-        body = self.app.signature(
-            JOIN_TASK,
-            args=(part.run_id.hex, part.join),
-            immutable=True,
-            options={"queue": part.queue, "priority": CHECK_LEVEL, "task_id": f"{group}.join"},
-        )
-        index = part.ordinal if part.message is None else part.message
-        context = Context(id=f"{group}.{part.id}", group=group, group_index=index, chord=dict(body))
-        self.app.backend.on_chord_part_return(context, "SUCCESS", None)
+        self.publish([part])
 
     def depth(self, queue: str) -> int:
-        """How many messages wait in a queue, all priorities together."""
-        with self.app.connection_for_write() as connection:
-            channel: Any = connection.default_channel
-            return int(channel.queue_declare(queue, passive=False).message_count)
+        """How many messages wait in a queue, all priorities together.
 
-    def _producer(self) -> Any:
-        # Typed as Any: `batch` is newer than the stubs.
-        return self.app.producer_pool.acquire(block=True)
+        Raises:
+            Unavailable: the broker cannot be used, or could not a moment ago.
+        """
+        return sum(self._wire.ask([("LLEN", key(queue, each)) for each in LEVELS]))
 
-    def _run(self, producer: Any, message: RunMessage) -> None:
-        first = ids.task_run_id(message.run_id, message.ordinals[0])
-        arguments = (
-            message.run_id.hex,
-            list(message.ordinals),
-            message.attempt,
-            message.part,
-            list(message.joins),
-        )
-        self._publish(
-            producer,
-            RUN_TASK,
-            f"{ids.show(ids.TASK_RUN, first)}.{message.attempt}",
-            arguments,
-            message.queue,
-            level(message.priority),
-        )
+    def oldest(self, queue: str) -> dict[int, float | None]:
+        """When the message that a worker would take next was sent (s since the epoch, by its publisher's
+        clock), for each level of a queue; None where nothing waits, 0 where the message does not say.
 
-    def _check(self, producer: Any, check: JoinCheck) -> None:
-        name = f"{_group(check.run_id, check.join)}.check"
-        self._publish(producer, JOIN_TASK, name, (check.run_id.hex, check.join), check.queue, CHECK_LEVEL)
-
-    @staticmethod
-    def _publish(
-        producer: Any, task: str, id_: str, arguments: tuple[Any, ...], queue: str, priority: int
-    ) -> None:
-        headers = {
-            "lang": "py",
-            "task": task,
-            "id": id_,
-            "root_id": id_,
-            "parent_id": None,
-            "group": None,
-            "retries": 0,
-            "timelimit": [None, None],
-            "argsrepr": "",
-            "kwargsrepr": "",
-            "ignore_result": True,
+        Raises:
+            Unavailable: the broker cannot be used, or could not a moment ago.
+        """
+        found = self._wire.ask([("LINDEX", key(queue, each), -1) for each in LEVELS])
+        return {
+            each: None if message is None else sent_at(message)
+            for each, message in zip(LEVELS, found, strict=True)
         }
-        producer.publish(
-            (arguments, {}, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}),
-            exchange="",
-            routing_key=queue,
-            serializer="json",
-            headers=headers,
-            correlation_id=id_,
-            priority=priority,
-            retry=False,
+
+    def close(self) -> None:
+        """Give every connection back."""
+        self._wire.close()
+        self.app.close()
+
+    def _send(self, posting: Posting) -> None:
+        sent, claim = self._clock(), uuid4().hex
+        counts = [self._count(part, claim) for part in posting.parts]
+        replies = self._wire.ask(
+            [
+                *self._sizes(posting),
+                *_pushes(posting, sent),
+                *(("EVALSHA", _COUNT_SHA, *count) for count in counts),
+            ]
         )
+        counted = replies[len(replies) - len(counts) :]
+        for part, count, reply in zip(posting.parts, counts, counted, strict=True):
+            if self._is_last(count, reply):
+                self._wire.ask(list(self._body(part, claim, sent)))
+
+    def _is_last(self, count: Command, reply: Any) -> bool:
+        if isinstance(reply, NoScriptError):
+            # A server that was started since the script was used last: it learns the script, too.
+            reply = self._wire.ask([("EVAL", _COUNT, *count)])[0]
+        return bool(reply[3])
+
+    def _sizes(self, posting: Posting) -> Iterable[Command]:
+        """What `set_chord_size` of Celery's backend does, to send it along with the rest."""
+        for (run_id, join), size in posting.chord_sizes.items():
+            if size:
+                yield ("DEL", self._key(run_id, join, ".c"))
+                yield ("SET", self._key(run_id, join, ".s"), size, "EX", CHORD_LIFE_S)
+
+    def _count(self, part: Part, claim: str) -> Command:
+        """Keys and arguments of Celery's counting script, as `on_chord_part_return` of its backend gives
+        them: for a result nobody reads, in a chord whose results are a list (`result_chord_ordered`).
+        """
+        names = (".j", ".t", ".s", ".d", "", ".c")
+        keys = (self._key(part.run_id, part.join, name) for name in names)
+        id_ = f"{_group(part.run_id, part.join)}.{part.id}"
+        index = part.ordinal if part.message is None else part.message
+        result = f'[1, "{id_}", "SUCCESS", null]'
+        return (len(names), *keys, id_, result, 0, index or 0, CHORD_LIFE_S, 0, _CLAIM_S, claim)
+
+    def _body(self, part: Part, claim: str, sent: float) -> Iterable[Command]:
+        """Send the body of a complete chord, then forget the chord."""
+        id_, arguments = f"{_group(part.run_id, part.join)}.join", (part.run_id.hex, part.join)
+        message = encode(JOIN_TASK, id_, arguments, part.queue, CHECK_LEVEL, sent)
+        yield ("LPUSH", key(part.queue, CHECK_LEVEL), message)
+        names = (".c", ".j", ".t", ".s", ".d")
+        keys = (self._key(part.run_id, part.join, name) for name in names)
+        yield ("EVAL", _CLEAN_UP, len(names), *keys, claim, _DONE_S)
+
+    def _key(self, run_id: UUID, join: int, name: str) -> bytes:
+        backend: Any = self.app.backend
+        found: bytes = backend.get_key_for_group(_group(run_id, join), name)
+        return found
+
+
+def _pushes(posting: Posting, sent: float) -> Iterable[Command]:
+    """Messages and checks by the list they wait in, each list in the order of the outbox."""
+    lists: dict[str, list[str]] = {}
+    for message in posting.messages:
+        at = level(message.priority)
+        lists.setdefault(key(message.queue, at), []).append(_run(message, at, sent))
+    for check in posting.checks:
+        lists.setdefault(key(check.queue, CHECK_LEVEL), []).append(_check(check, sent))
+    return (("LPUSH", name, *messages) for name, messages in lists.items())
+
+
+def _run(message: RunMessage, at: int, sent: float) -> str:
+    first = ids.task_run_id(message.run_id, message.ordinals[0])
+    id_ = f"{ids.show(ids.TASK_RUN, first)}.{message.attempt}"
+    arguments = (message.run_id.hex, message.ordinals, message.attempt, message.part, message.joins)
+    return encode(RUN_TASK, id_, arguments, message.queue, at, sent)
+
+
+def _check(check: JoinCheck, sent: float) -> str:
+    id_, arguments = f"{_group(check.run_id, check.join)}.check", (check.run_id.hex, check.join)
+    return encode(JOIN_TASK, id_, arguments, check.queue, CHECK_LEVEL, sent)
 
 
 def _group(run_id: UUID, join: int) -> str:

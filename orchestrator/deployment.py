@@ -50,4 +50,4 @@ class Deployment:
     def close(self) -> None:
         """Give every connection back."""
         self.database.dispose()
-        self.canvas.app.close()
+        self.canvas.close()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeweave.orchestrator import pipelines
+from pipeweave.orchestrator.broker import make_celery
+from pipeweave.orchestrator.canvas import Canvas
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.values import Values
+from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
 
 
@@ -27,6 +31,17 @@ def fresh_database(fresh_database_url: str, tmp_path: Path) -> Iterator[Database
     opened = Database(fresh_database_url, values=Values(LocalStorage(tmp_path / "storage")))
     yield opened
     opened.dispose()
+
+
+@pytest.fixture
+def canvas(fresh_broker_url: str) -> Iterator[Canvas]:
+    """A canvas over an empty broker."""
+    made = Canvas(make_celery(Settings(broker_url=fresh_broker_url)))
+    backend: Any = made.app.backend
+    backend.client.flushdb()
+    yield made
+    backend.client.flushdb()
+    made.close()
 
 
 class RollBack(Exception):

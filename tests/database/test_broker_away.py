@@ -1,0 +1,164 @@
+"""A broker that hangs or is gone: one timeout for the process, then nothing, and no row is lost.
+
+Times are bounds a user would feel, with room for a busy machine; how long the pause is, unit tests say.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from broker_view import QUEUE, messages, redis, released, run
+from services import running_valkey, wait_until
+
+from pipeweave.errors import Unavailable
+from pipeweave.orchestrator.broker import make_celery
+from pipeweave.orchestrator.canvas import JOIN_TASK, Canvas
+from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.outbox import Chord, Part
+from pipeweave.settings import Settings
+from pipeweave.up.launch import spawn
+from pipeweave.up.valkey import Valkey
+
+pytestmark = pytest.mark.timeout(60)
+
+# The one timeout, and some room.
+FIRST_S = 3.5
+# Many calls together, while the broker is known to be away.
+NEXT_S = 0.5
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Valkey]:
+    """A Valkey of the test's own, to be stopped."""
+    with running_valkey(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def canvas(server: Valkey) -> Iterator[Canvas]:
+    made = Canvas(make_celery(Settings(broker_url=server.url)))
+    # So that it has an open connection when the server stops.
+    assert made.depth(QUEUE) == 0
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def process(canvas: Canvas) -> Iterator[int]:
+    """The server's process id; it goes on when the test ends."""
+    pid = int(redis(canvas).info("server")["process_id"])
+    yield pid
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+
+
+def took(action: Callable[[], object]) -> float:
+    started = time.monotonic()
+    action()
+    return time.monotonic() - started
+
+
+def fail_to_ask(canvas: Canvas) -> None:
+    with pytest.raises(Unavailable):
+        canvas.depth(QUEUE)
+    with pytest.raises(Unavailable):
+        canvas.oldest(QUEUE)
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name.startswith("pipeweave")]
+
+
+def is_there(canvas: Canvas) -> bool:
+    try:
+        return canvas.depth(QUEUE) >= 0
+    except Unavailable:
+        return False
+
+
+def test_a_broker_that_hangs_costs_one_timeout(
+    canvas: Canvas, process: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_id = run()
+    canvas.publish([Chord(run_id, 7, 1)])
+    os.kill(process, signal.SIGSTOP)
+    with caplog.at_level(logging.INFO):
+        assert took(lambda: canvas.publish(released(run(), 1))) < FIRST_S
+        assert took(lambda: [canvas.publish(released(run(), 1)) for _ in range(100)]) < NEXT_S
+        assert took(lambda: canvas.count(Part(run_id, 7, QUEUE, ordinal=1))) < NEXT_S
+        assert took(lambda: fail_to_ask(canvas)) < NEXT_S
+        assert said(caplog) == ["broker.away"]
+        os.kill(process, signal.SIGCONT)
+        wait_until(lambda: is_there(canvas))
+        assert said(caplog) == ["broker.away", "broker.back"]
+    canvas.count(Part(run_id, 7, QUEUE, ordinal=1))
+    assert messages(canvas)[0] == (JOIN_TASK, [run_id.hex, 7])
+
+
+def test_a_broker_that_goes_on_hanging_costs_a_timeout_per_pause(canvas: Canvas, process: int) -> None:
+    os.kill(process, signal.SIGSTOP)
+    waits = []
+    end = time.monotonic() + 8
+    while time.monotonic() < end:
+        waits.append(took(lambda: canvas.publish(released(run(), 1))))
+        time.sleep(0.005)
+    assert 1 <= sum(wait > 0.5 for wait in waits) <= 3
+    assert max(waits) < FIRST_S
+
+
+def test_a_broker_that_died_costs_nothing_and_is_found_again(
+    canvas: Canvas, server: Valkey, process: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    canvas.publish(released(run(), 1))
+    os.kill(process, signal.SIGKILL)
+    wait_until(lambda: not server.is_ready())
+    assert took(lambda: [canvas.publish(released(run(), 1)) for _ in range(100)]) < FIRST_S
+    assert took(lambda: fail_to_ask(canvas)) < NEXT_S
+    with (tmp_path / "again.log").open("wb") as output:
+        again = spawn(server.launch(), output)
+    try:
+        wait_until(lambda: is_there(canvas))
+        canvas.publish(released(run(), 2))
+        assert canvas.depth(QUEUE) == 2
+        assert said(caplog) == ["broker.away", "broker.back"]
+    finally:
+        again.terminate()
+        try:
+            again.wait(15)
+        except subprocess.TimeoutExpired:
+            again.kill()
+
+
+def test_a_full_broker_is_away_too(canvas: Canvas, caplog: pytest.LogCaptureFixture) -> None:
+    client = redis(canvas)
+    client.config_set("maxmemory", "1")
+    for _ in range(20):
+        canvas.publish(released(run(), 1))
+    assert said(caplog) == ["broker.away"]
+    client.config_set("maxmemory", "0")
+    wait_until(lambda: is_there(canvas))
+    canvas.publish(released(run(), 1))
+    assert canvas.depth(QUEUE) == 1
+
+
+def test_a_commit_does_not_depend_on_the_broker(canvas: Canvas, process: int, database: Database) -> None:
+    database.sender = canvas.publish
+    os.kill(process, signal.SIGSTOP)
+
+    def commit() -> None:
+        with database.transaction() as tx:
+            tx.send(*released(run(), 1))
+            tx.execute("CREATE TABLE broker_away_tests_kept (n integer)")
+
+    assert took(commit) < FIRST_S
+    with database.transaction() as tx:
+        assert tx.execute("SELECT count(*) FROM broker_away_tests_kept").scalar_one() == 0
+        tx.execute("DROP TABLE broker_away_tests_kept")

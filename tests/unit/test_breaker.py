@@ -1,0 +1,101 @@
+"""A broker that is away costs one try per pause."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeweave.orchestrator.breaker import PAUSE_S, Breaker
+
+
+class Clock:
+    """A clock the test moves on."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def breaker(clock: Clock) -> Breaker:
+    return Breaker(clock=clock)
+
+
+def test_everybody_may_try_a_broker_that_is_there(breaker: Breaker) -> None:
+    assert all(breaker.admits() for _ in range(5))
+    breaker.succeeded()
+    assert breaker.admits()
+
+
+def test_nobody_tries_for_a_while_after_a_failure_then_one_does(breaker: Breaker, clock: Clock) -> None:
+    breaker.failed("refused")
+    assert not breaker.admits()
+    clock.now += PAUSE_S - 0.01
+    assert not breaker.admits()
+    clock.now += 0.01
+    assert [breaker.admits() for _ in range(3)] == [True, False, False]
+
+
+def test_the_one_who_tried_decides_for_all(breaker: Breaker, clock: Clock) -> None:
+    breaker.failed("refused")
+    clock.now += PAUSE_S
+    assert breaker.admits()
+    breaker.failed("refused")
+    clock.now += PAUSE_S - 0.01
+    assert not breaker.admits()
+    clock.now += 0.01
+    assert breaker.admits()
+    breaker.succeeded()
+    assert all(breaker.admits() for _ in range(3))
+
+
+def test_one_who_never_reports_back_holds_up_the_others_for_a_pause_only(
+    breaker: Breaker, clock: Clock
+) -> None:
+    breaker.failed("refused")
+    clock.now += PAUSE_S
+    assert breaker.admits()
+    clock.now += PAUSE_S
+    assert breaker.admits()
+
+
+def test_leaving_and_coming_back_are_said_once(
+    breaker: Breaker, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            breaker.failed("refused")
+            clock.now += PAUSE_S
+            breaker.admits()
+        breaker.admits()
+        breaker.succeeded()
+        breaker.succeeded()
+    assert [record.getMessage() for record in caplog.records] == ["broker.away", "broker.back"]
+    away, back = (vars(record) for record in caplog.records)
+    assert (away["reason"], back["skipped"]) == ("refused", 1)
+
+
+@given(st.lists(st.tuples(st.floats(0, 10), st.booleans()), max_size=60))
+def test_failures_are_at_least_a_pause_apart_whoever_asks_when(calls: list[tuple[float, bool]]) -> None:
+    clock = Clock()
+    breaker = Breaker(clock=clock)
+    last_failure = float("-inf")
+    for wait, is_there in calls:
+        clock.now += wait
+        if breaker.admits():
+            assert clock.now >= last_failure + PAUSE_S
+            if is_there:
+                breaker.succeeded()
+            else:
+                breaker.failed("refused")
+                last_failure = clock.now
