@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from pipeweave import ids
+from pipeweave.retry import Backoff
 
 HASH_PATTERN = "^[0-9a-f]{16,64}$"
 
@@ -156,11 +157,15 @@ class Task(AnswerModel):
     timeout: float = Field(description="Seconds.")
     retries: int
     max_attempts: int
-    retry_backoff: Literal["fixed", "linear", "exponential"]
+    retry_backoff: Backoff
     retry_delay_ms: int
     max_retry_delay_ms: int
+    retry_multiplier: float = Field(description="What an exponential delay grows by.")
+    retry_jitter: float = Field(description="The part of each delay that is left to chance.")
+    retry_on: list[str] | None = Field(description="Error codes that earn another attempt; null: every one.")
     heartbeat_interval_ms: int
     concurrency: int = Field(description="At once; 0 is unlimited.")
+    rate_limit: str | None = Field(description="Starts per time over all workers, as `100/m`.")
     priority: int
     idempotency_ttl: int = Field(alias="idempotencyTTL", description="Seconds.")
     description: str | None

@@ -20,8 +20,11 @@ from pydantic.alias_generators import to_camel
 
 from pipeweave.api import spec_schema
 from pipeweave.limits import MAX_BATCH, MAX_DESCRIPTION
+from pipeweave.option_checks import MAX_CODE, MAX_CODES
 from pipeweave.orchestrator.registration import MAX_TASKS, MAX_VERSION
 from pipeweave.orchestrator.runs import MAX_PRIORITY, MIN_PRIORITY
+from pipeweave.rates import RATE_EXPECTED, RATE_PATTERN, is_rate
+from pipeweave.retry import MAX_MULTIPLIER, MAX_RETRIES, Backoff
 
 NAME_PATTERN = "^[A-Za-z0-9._~:@-]{1,200}$"
 # No user:password, no query, no fragment: task paths are put behind it.
@@ -140,20 +143,43 @@ class PipelineDocument(RootModel[dict[str, Any]]):
 # --- registration (the worker protocol) -------------------------------------------------------------------
 
 
+def _rate(text: str) -> str:
+    """A pattern would be answered with the pattern; this says what it means."""
+    if not is_rate(text):
+        raise ValueError(f"Input should be {RATE_EXPECTED}")
+    return text
+
+
+RateLimit = Annotated[str, AfterValidator(_rate), WithJsonSchema({"type": "string", "pattern": RATE_PATTERN})]
+ErrorCode = Annotated[str, Field(min_length=1, max_length=MAX_CODE)]
+
+
 class TaskOptions(Request):
     """What a task asks for. Defaults are those of the worker protocol."""
 
     allowed_next: list[Name] = Field(default_factory=list, max_length=MAX_TASKS)
     timeout: Annotated[float, Field(gt=0, le=TEN_YEARS_S)] = Field(300, description="Seconds.")
-    retries: Annotated[int, Field(ge=0, le=10_000), WHOLE] = Field(
+    retries: Annotated[int, Field(ge=0, le=MAX_RETRIES), WHOLE] = Field(
         3, description="Further attempts after the first."
     )
-    retry_backoff: Literal["fixed", "linear", "exponential"] = "exponential"
+    retry_backoff: Backoff = "exponential"
     retry_delay_ms: Annotated[int, Field(ge=0, le=TEN_YEARS_MS), WHOLE] = 1_000
     max_retry_delay_ms: Annotated[int, Field(ge=0, le=TEN_YEARS_MS), WHOLE] = 86_400_000
+    retry_multiplier: Annotated[float, Field(ge=1, le=MAX_MULTIPLIER)] = Field(
+        2, description="What an exponential delay grows by."
+    )
+    retry_jitter: Annotated[float, Field(ge=0, le=1)] = Field(
+        0, description="The part of each delay that is left to chance."
+    )
+    retry_on: Annotated[list[ErrorCode], Field(min_length=1, max_length=MAX_CODES)] | None = Field(
+        None, description="Error codes that earn another attempt; absent: every retryable error."
+    )
     heartbeat_interval_ms: Annotated[int, Field(gt=0, le=TEN_YEARS_MS), WHOLE] = 60_000
     concurrency: Annotated[int, Field(ge=0, le=MAX_INT32), WHOLE] = Field(
         0, description="At once; 0 is unlimited."
+    )
+    rate_limit: RateLimit | None = Field(
+        None, description="Starts per second, minute, hour or day over all workers, as `100/m`."
     )
     priority: Annotated[int, Field(ge=-MAX_INT32, le=MAX_INT32), WHOLE] = Field(
         100, description="Lower runs first."

@@ -11,6 +11,7 @@ from typing import Any
 
 from pipeweave.orchestrator.database import Transaction, to_json
 from pipeweave.orchestrator.registration import Registration, TaskRegistration
+from pipeweave.rates import parse_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,13 @@ _COLUMNS = (
     "retry_backoff",
     "retry_delay_ms",
     "max_retry_delay_ms",
+    "retry_multiplier",
+    "retry_jitter",
+    "retry_on",
     "heartbeat_interval_ms",
     "concurrency",
+    "rate_limit",
+    "rate_seconds",
     "priority",
     "idempotency_ttl_seconds",
     "description",
@@ -52,11 +58,14 @@ _COLUMNS = (
     "orphaned_at",
 )
 
+# A new rate begins afresh: what the old one spread out must not hold up the starts that the new one allows.
 _STORE_TASKS = f"""
 INSERT INTO tasks (tenant_id, id, {", ".join(_COLUMNS)}, registered_at, updated_at)
 SELECT :tenant, r.id, {", ".join(f"r.{name}" for name in _COLUMNS)}, :now, :now
 FROM jsonb_populate_recordset(CAST(NULL AS tasks), CAST(:rows AS jsonb)) AS r ORDER BY r.id
 ON CONFLICT (tenant_id, id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS)},
+    rate_at = CASE WHEN (tasks.rate_limit, tasks.rate_seconds)
+        IS NOT DISTINCT FROM (excluded.rate_limit, excluded.rate_seconds) THEN tasks.rate_at END,
     updated_at = excluded.updated_at
 """
 
@@ -95,6 +104,7 @@ def store_tasks(
 
 def _row(task: TaskRegistration, service_id: str, code_version: int) -> dict[str, Any]:
     schema = task.input_schema
+    rate = None if task.rate_limit is None else parse_rate(task.rate_limit)
     values: Sequence[Any] = (
         service_id,
         task.code_hash,
@@ -105,8 +115,14 @@ def _row(task: TaskRegistration, service_id: str, code_version: int) -> dict[str
         task.retry_backoff,
         int(task.retry_delay_ms),
         int(task.max_retry_delay_ms),
+        float(task.retry_multiplier),
+        float(task.retry_jitter),
+        # Sorted: their order says nothing, and must not make a row differ.
+        None if task.retry_on is None else sorted(set(task.retry_on)),
         int(task.heartbeat_interval_ms),
         int(task.concurrency),
+        None if rate is None else rate.limit,
+        None if rate is None else rate.seconds,
         int(task.priority),
         int(task.idempotency_ttl),
         task.description,

@@ -9,6 +9,7 @@ from pipeweave.orchestrator import pipelines
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.paging import Document, Page
 from pipeweave.orchestrator.queries_shape import iso
+from pipeweave.rates import Rate
 
 # --- services ---------------------------------------------------------------------------------------------
 
@@ -66,8 +67,9 @@ def _service(row: Any) -> Document:
 
 _TASKS = """
 SELECT t.id, t.service_id, t.code_hash, t.code_version, t.allowed_next, t.timeout_seconds, t.max_attempts,
-       t.retry_backoff, t.retry_delay_ms, t.max_retry_delay_ms, t.heartbeat_interval_ms, t.concurrency,
-       t.priority, t.idempotency_ttl_seconds, t.description, t.input_schema IS NOT NULL AS has_input_schema,
+       t.retry_backoff, t.retry_delay_ms, t.max_retry_delay_ms, t.retry_multiplier, t.retry_jitter,
+       t.retry_on, t.heartbeat_interval_ms, t.concurrency, t.rate_limit, t.rate_seconds, t.priority,
+       t.idempotency_ttl_seconds, t.description, t.input_schema IS NOT NULL AS has_input_schema,
        t.orphaned_at, t.registered_at, t.updated_at
 FROM tasks AS t WHERE t.tenant_id = :tenant AND {where} ORDER BY t.id LIMIT :limit
 """
@@ -126,8 +128,12 @@ def _task(row: Any) -> Document:
         "retryBackoff": row.retry_backoff,
         "retryDelayMs": row.retry_delay_ms,
         "maxRetryDelayMs": row.max_retry_delay_ms,
+        "retryMultiplier": row.retry_multiplier,
+        "retryJitter": row.retry_jitter,
+        "retryOn": row.retry_on,
         "heartbeatIntervalMs": row.heartbeat_interval_ms,
         "concurrency": row.concurrency,
+        "rateLimit": None if row.rate_limit is None else str(Rate(row.rate_limit, row.rate_seconds)),
         "priority": row.priority,
         "idempotencyTTL": row.idempotency_ttl_seconds,
         "description": row.description,

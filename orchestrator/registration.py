@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,9 @@ from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidId, InvalidTask
 from pipeweave.json_values import json_faults
 from pipeweave.limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
+from pipeweave.option_checks import CODES_EXPECTED, are_codes
+from pipeweave.rates import RATE_EXPECTED, is_rate
+from pipeweave.retry import BACKOFFS, MAX_MULTIPLIER, MAX_RETRIES
 
 MAX_TASKS = 5_000
 """Tasks of one service."""
@@ -35,6 +37,10 @@ class TaskRegistration:
         allowed_next: task ids that may follow it.
         timeout: seconds one attempt may take.
         retries: executions after the first.
+        retry_multiplier: what an exponential delay grows by.
+        retry_jitter: the part of each delay that is left to chance.
+        retry_on: error codes that earn another attempt; None for every retryable error.
+        rate_limit: starts in a time over all workers, as `100/m`; None for no limit.
         idempotency_ttl: seconds a result may be reused.
         concurrency: attempts at a time over all workers; 0 for no limit.
         priority: lower goes first.
@@ -49,8 +55,12 @@ class TaskRegistration:
     retry_backoff: str = "exponential"
     retry_delay_ms: int = 1_000
     max_retry_delay_ms: int = 86_400_000
+    retry_multiplier: float = 2
+    retry_jitter: float = 0
+    retry_on: Sequence[str] | None = None
     heartbeat_interval_ms: int = 60_000
     concurrency: int = 0
+    rate_limit: str | None = None
     priority: int = 100
     idempotency_ttl: int = 86_400
     description: str | None = None
@@ -96,10 +106,14 @@ def _is_text(limit: int) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, str) and len(value) <= limit and not json_faults(value)
 
 
+def _number(lowest: float, highest: float) -> Callable[[Any], bool]:
+    return lambda value: (
+        isinstance(value, int | float) and not isinstance(value, bool) and lowest <= value <= highest
+    )
+
+
 def _is_seconds(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) and 0 < value <= _TEN_YEARS_S
+    return _number(0, _TEN_YEARS_S)(value) and value > 0
 
 
 def _is_name(value: Any) -> bool:
@@ -127,18 +141,20 @@ RULES: dict[str, _Rule] = {
     ),
     "allowedNext": _Rule("allowed_next", f"a list of task ids, each {_NAME}", _are_names),
     "timeout": _Rule("timeout", f"seconds above 0, at most {_TEN_YEARS_S}", _is_seconds),
-    "retries": _Rule("retries", "a whole number from 0 to 10000", _whole(0, 10_000)),
-    "retryBackoff": _Rule(
-        "retry_backoff",
-        "fixed, linear or exponential",
-        lambda value: value in ("fixed", "linear", "exponential"),
-    ),
+    "retries": _Rule("retries", f"a whole number from 0 to {MAX_RETRIES}", _whole(0, MAX_RETRIES)),
+    "retryBackoff": _Rule("retry_backoff", "fixed, linear or exponential", lambda value: value in BACKOFFS),
     "retryDelayMs": _Rule("retry_delay_ms", _MS, _whole(0, _TEN_YEARS_S * 1000)),
     "maxRetryDelayMs": _Rule("max_retry_delay_ms", _MS, _whole(0, _TEN_YEARS_S * 1000)),
+    "retryMultiplier": _Rule(
+        "retry_multiplier", f"a number from 1 to {MAX_MULTIPLIER}", _number(1, MAX_MULTIPLIER)
+    ),
+    "retryJitter": _Rule("retry_jitter", "a number from 0 to 1", _number(0, 1)),
+    "retryOn": _Rule("retry_on", CODES_EXPECTED, lambda value: value is None or are_codes(value)),
     "heartbeatIntervalMs": _Rule(
         "heartbeat_interval_ms", _MS.replace("from 0", "from 1"), _whole(1, _TEN_YEARS_S * 1000)
     ),
     "concurrency": _Rule("concurrency", "a whole number from 0 (no limit)", _whole(0, _INT32)),
+    "rateLimit": _Rule("rate_limit", RATE_EXPECTED, lambda value: value is None or is_rate(value)),
     "priority": _Rule("priority", f"a whole number from -{_INT32} to {_INT32}", _whole(-_INT32, _INT32)),
     "idempotencyTTL": _Rule(
         "idempotency_ttl", f"a whole number of seconds from 1 to {_TEN_YEARS_S}", _whole(1, _TEN_YEARS_S)

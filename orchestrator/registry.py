@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, TaskOwnedElsewhere
@@ -19,6 +19,7 @@ from pipeweave.orchestrator.code_versions import CodeChange as CodeChange
 from pipeweave.orchestrator.code_versions import store_tasks
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.registration import Registration, check
+from pipeweave.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
 
@@ -57,13 +58,48 @@ class TaskRow:
     retry_backoff: str
     retry_delay_ms: int
     max_retry_delay_ms: int
+    retry_multiplier: float
+    retry_jitter: float
+    retry_on: list[str] | None
     heartbeat_interval_ms: int
     concurrency: int
+    rate_limit: int | None
+    rate_seconds: float | None
     priority: int
     idempotency_ttl_seconds: int
     description: str | None
     input_schema: dict[str, Any] | None
     orphaned_at: datetime | None
+
+
+class RetryColumns(Protocol):
+    """The columns of a task that say how its attempts follow each other: of a TaskRow, or of any row."""
+
+    @property
+    def retry_backoff(self) -> Any: ...
+    @property
+    def retry_delay_ms(self) -> int: ...
+    @property
+    def max_retry_delay_ms(self) -> int: ...
+    @property
+    def retry_multiplier(self) -> float: ...
+    @property
+    def retry_jitter(self) -> float: ...
+    @property
+    def retry_on(self) -> list[str] | None: ...
+
+
+def policy_of(row: RetryColumns, cap_ms: int | None = None) -> RetryPolicy:
+    """How the attempts of a task follow each other; no delay is longer than `cap_ms` (MAX_RETRY_DELAY_MS)."""
+    return RetryPolicy(
+        row.retry_backoff,
+        row.retry_delay_ms,
+        row.max_retry_delay_ms,
+        row.retry_multiplier,
+        row.retry_jitter,
+        None if row.retry_on is None else frozenset(row.retry_on),
+        cap_ms,
+    )
 
 
 def queue_name(tenant: str, service_id: str) -> str:
@@ -74,8 +110,9 @@ def queue_name(tenant: str, service_id: str) -> str:
 # The columns of a TaskRow, in its order.
 TASK_COLUMNS = """t.id, t.service_id, s.kind AS service_kind, s.base_url, s.queue, t.code_hash,
     t.code_version, t.allowed_next, t.timeout_seconds, t.max_attempts, t.retry_backoff, t.retry_delay_ms,
-    t.max_retry_delay_ms, t.heartbeat_interval_ms, t.concurrency, t.priority, t.idempotency_ttl_seconds,
-    t.description, t.input_schema, t.orphaned_at"""
+    t.max_retry_delay_ms, t.retry_multiplier, t.retry_jitter, t.retry_on, t.heartbeat_interval_ms,
+    t.concurrency, t.rate_limit, t.rate_seconds, t.priority, t.idempotency_ttl_seconds, t.description,
+    t.input_schema, t.orphaned_at"""
 
 _TASKS = f"""
 SELECT {TASK_COLUMNS}

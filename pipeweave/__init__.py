@@ -1,4 +1,4 @@
-"""What users import: `from pipeweave import task, pipeline, Context, TaskResult, TaskError, Client`.
+"""What users import: `from pipeweave import task, pipeline, Context, Retry, TaskResult, TaskError, Client`.
 
 Importing it brings neither pydantic nor Celery, Flask or SQLAlchemy: those are loaded by what needs them.
 """
@@ -13,12 +13,23 @@ from pipeweave.errors import PipeWeaveError, TaskError
 
 # At once, not on demand: a submodule of the same name would otherwise take the name over when it is imported.
 from pipeweave.pipeline import pipeline
+from pipeweave.retry import Retry
 from pipeweave.task import task
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
 
-__all__ = ["Client", "Context", "PipeWeaveError", "TaskError", "TaskResult", "errors", "pipeline", "task"]
+__all__ = [
+    "Client",
+    "Context",
+    "PipeWeaveError",
+    "Retry",
+    "TaskError",
+    "TaskResult",
+    "errors",
+    "pipeline",
+    "task",
+]
 
 
 def __getattr__(name: str) -> Any:

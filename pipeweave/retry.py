@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, assert_never, get_args
+from typing import Any, Literal, assert_never, get_args
+
+from pipeweave.errors import AttemptFailed, InvalidTask, PipeWeaveError, TaskError
+from pipeweave.option_checks import choice_mistakes, code_mistakes, number_mistakes
+
+MAX_RETRIES = 10_000
+"""Executions after the first that a task may ask for."""
+
+MAX_MULTIPLIER = 1_000
+"""What a delay may grow by from attempt to attempt."""
+
+_YEAR_MS = 366 * 86_400_000
 
 Backoff = Literal["fixed", "linear", "exponential"]
 BACKOFFS: tuple[Backoff, ...] = get_args(Backoff)
@@ -57,3 +69,65 @@ class RetryPolicy:
                 except OverflowError:
                     return float("inf") if self.base_ms else 0
         assert_never(self.backoff)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often and when a task is tried again: `@task(retry=Retry(attempts=5, jitter=0.2))`.
+
+    Args:
+        attempts: executions in all, the first included.
+        delay_ms: before the second attempt, ms.
+        backoff: how the delay grows from there: `fixed`, `linear` or `exponential`.
+        multiplier: what an exponential delay grows by, from 1.
+        max_delay_ms: the longest delay, ms.
+        jitter: the part of each delay that is left to chance, 0 to 1.
+        retry_on: the error codes that earn another attempt; None for every retryable error.
+
+    Raises:
+        InvalidTask: a value is wrong; each FieldError names one.
+    """
+
+    attempts: int = 3
+    delay_ms: int = 1_000
+    backoff: Backoff = "exponential"
+    multiplier: float = 2
+    max_delay_ms: int = 30_000
+    jitter: float = 0
+    retry_on: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        errors = [
+            *number_mistakes(self.attempts, "attempts", int, 1, MAX_RETRIES + 1),
+            *number_mistakes(self.delay_ms, "delay_ms", int, 1, _YEAR_MS),
+            *choice_mistakes(self.backoff, "backoff", BACKOFFS),
+            *number_mistakes(self.multiplier, "multiplier", float, 1, MAX_MULTIPLIER),
+            *number_mistakes(self.max_delay_ms, "max_delay_ms", int, 1, _YEAR_MS),
+            *number_mistakes(self.jitter, "jitter", float, 0, 1),
+            *code_mistakes(self.retry_on, "retry_on"),
+        ]
+        if errors:
+            raise InvalidTask(f"Retry: {errors[0].field} {errors[0].message}", errors=errors)
+
+    def to_options(self) -> dict[str, Any]:
+        """The options of a task that say the same."""
+        return {
+            "retries": self.attempts - 1,
+            "retry_delay_ms": self.delay_ms,
+            "retry_backoff": self.backoff,
+            "retry_multiplier": self.multiplier,
+            "max_retry_delay_ms": self.max_delay_ms,
+            "retry_jitter": self.jitter,
+            "retry_on": None if self.retry_on is None else tuple(self.retry_on),
+        }
+
+
+def judge(error: BaseException) -> tuple[str, bool]:
+    """The code of what a task raised, and whether another attempt may help."""
+    match error:
+        case TaskError():
+            return str(error.task_code) or error.code, bool(error.retryable)
+        case PipeWeaveError():
+            return error.code, not isinstance(error, AttemptFailed)
+        case _:
+            return type(error).__name__, True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
@@ -16,6 +16,7 @@ from pipeweave import drawing
 from pipeweave.context import Context
 from pipeweave.errors import FieldError, InvalidTask
 from pipeweave.nearest import did_you_mean
+from pipeweave.retry import Backoff, Retry
 from pipeweave.task_spec import TaskSpec, code_hash
 
 __all__ = ["PlacedTask", "Task", "TaskSpec", "collect", "doubled_tasks", "registered_tasks", "task"]
@@ -125,12 +126,17 @@ def task(
     id: str | None = None,
     allowed_next: Iterable[str | Task[..., Any]] = (),
     timeout: float = 300,
+    retry: Retry | None = None,
     retries: int = 3,
-    retry_backoff: str = "exponential",
+    retry_backoff: Backoff = "exponential",
     retry_delay_ms: int = 1_000,
     max_retry_delay_ms: int = 86_400_000,
+    retry_multiplier: float = 2,
+    retry_jitter: float = 0,
+    retry_on: Sequence[str] | None = None,
     heartbeat_interval_ms: int = 60_000,
     concurrency: int = 0,
+    rate_limit: str | None = None,
     priority: int = 100,
     idempotency_ttl: int = 86_400,
     idempotency_key: Callable[..., str] | None = None,
@@ -142,8 +148,9 @@ def task(
 def task(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a task: `@task` or `@task(retries=5, timeout=60)`.
 
-    The options, their units and defaults are those of `TaskSpec`; `id` is the function's name by default, and
-    `allowed_next` takes tasks as well as ids.
+    The options, their units and defaults are those of `TaskSpec`; `id` is the function's name by default,
+    `allowed_next` takes tasks as well as ids, and `retry` takes a `Retry` instead of the options it stands
+    for.
 
     Raises:
         InvalidTask: an option is wrong or unknown, or the function cannot be a task.
@@ -154,7 +161,10 @@ def task(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     return lambda decorated: _make(decorated, options)
 
 
-_OPTIONS = tuple(each for each in TaskSpec.__dataclass_fields__ if each not in ("code_hash", "name"))
+_OPTIONS = (
+    *(each for each in TaskSpec.__dataclass_fields__ if each not in ("code_hash", "name")),
+    "retry",
+)
 
 
 def _refuse_unknown(options: Mapping[str, Any]) -> None:
@@ -169,7 +179,7 @@ def _refuse_unknown(options: Mapping[str, Any]) -> None:
 
 def _make(fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
     _refuse_what_is_no_function(fn)
-    given = dict(options)
+    given = _with_retry(options)
     after = given.get("allowed_next", ())
     if isinstance(after, str) or not isinstance(after, Iterable):
         found = f"allowed_next must be a list of tasks, not {after!r}"
@@ -185,6 +195,34 @@ def _make(fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
     made: Task[..., Any] = Task(fn, spec)
     _register(made)
     return made
+
+
+def _with_retry(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a TaskSpec: what `retry` says is said by the plain options."""
+    given = dict(options)
+    retry = given.pop("retry", None)
+    if isinstance(given.get("retry_on"), list):
+        given["retry_on"] = tuple(given["retry_on"])
+    if retry is None:
+        return given
+    if not isinstance(retry, Retry):
+        wrong = FieldError(
+            "retry", f"must be a Retry, not {retry!r}"[:500], "invalid_type", "Retry(attempts=3)"
+        )
+        raise InvalidTask(
+            f"retry {wrong.message}",
+            errors=[wrong],
+            hint="from pipeweave import Retry; retry=Retry(attempts=3)",
+        )
+    said = retry.to_options()
+    doubled = [FieldError(each, "is said by retry already", "conflict") for each in said if each in given]
+    if doubled:
+        raise InvalidTask(
+            f"{doubled[0].field} and retry cannot both be given",
+            errors=doubled,
+            hint=f"say all of it in Retry(…), or without it in {', '.join(said)}",
+        )
+    return given | said
 
 
 def _refuse_what_is_no_function(fn: Any) -> None:

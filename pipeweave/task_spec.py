@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from pipeweave.errors import FieldError, InvalidId, InvalidTask
-from pipeweave.ids import check_name
+from pipeweave.errors import FieldError, InvalidTask
 from pipeweave.limits import MAX_DESCRIPTION
-from pipeweave.retry import BACKOFFS
+from pipeweave.option_checks import choice_mistakes, code_mistakes, name_mistakes, number_mistakes
+from pipeweave.rates import rate_mistakes
+from pipeweave.retry import BACKOFFS, MAX_MULTIPLIER, MAX_RETRIES, Backoff, RetryPolicy
 
 _INT = 2**31 - 1
 _YEAR_S = 366 * 86_400
@@ -20,9 +20,11 @@ _YEAR_S = 366 * 86_400
 # or a year.
 _RANGES: dict[str, tuple[type, float, float]] = {
     "timeout": (float, 0.001, _YEAR_S),
-    "retries": (int, 0, 1_000_000),
+    "retries": (int, 0, MAX_RETRIES),
     "retry_delay_ms": (int, 1, _YEAR_S * 1000),
     "max_retry_delay_ms": (int, 1, _YEAR_S * 1000),
+    "retry_multiplier": (float, 1, MAX_MULTIPLIER),
+    "retry_jitter": (float, 0, 1),
     "heartbeat_interval_ms": (int, 1, _YEAR_S * 1000),
     "concurrency": (int, 0, _INT),
     "priority": (int, -_INT, _INT),
@@ -44,8 +46,12 @@ class TaskSpec:
         retry_backoff: `fixed`, `linear` or `exponential`.
         retry_delay_ms: before the first retry, ms.
         max_retry_delay_ms: the longest delay, ms.
+        retry_multiplier: what an exponential delay grows by, from 1.
+        retry_jitter: the part of each delay that is left to chance, 0 to 1.
+        retry_on: the error codes that earn another attempt; None for every retryable error.
         heartbeat_interval_ms: between two signs of life, ms.
         concurrency: how many may run at once over all workers; 0 for any number.
+        rate_limit: how many may start in a time over all workers, as `100/m`; None for any number.
         priority: lower runs first.
         idempotency_ttl: seconds a result may be reused for the same key.
         idempotency_key: input and code version -> key; None for no reuse.
@@ -62,11 +68,15 @@ class TaskSpec:
     allowed_next: tuple[str, ...] = ()
     timeout: float = 300
     retries: int = 3
-    retry_backoff: str = "exponential"
+    retry_backoff: Backoff = "exponential"
     retry_delay_ms: int = 1_000
     max_retry_delay_ms: int = 86_400_000
+    retry_multiplier: float = 2
+    retry_jitter: float = 0
+    retry_on: tuple[str, ...] | None = None
     heartbeat_interval_ms: int = 60_000
     concurrency: int = 0
+    rate_limit: str | None = None
     priority: int = 100
     idempotency_ttl: int = 86_400
     idempotency_key: Callable[..., str] | None = None
@@ -80,16 +90,14 @@ class TaskSpec:
             raise InvalidTask(f"task {str(self.id)[:80]!r}: {first.field} {first.message}", errors=errors)
 
     def _mistakes(self) -> Iterator[FieldError]:
-        yield from _name_mistakes(self.id, "id")
+        yield from name_mistakes(self.id, "id")
         for place, each in enumerate(self.allowed_next):
-            yield from _name_mistakes(each, f"allowed_next[{place}]")
+            yield from name_mistakes(each, f"allowed_next[{place}]")
         for option, (kind, lowest, highest) in _RANGES.items():
-            yield from _number_mistakes(getattr(self, option), option, kind, lowest, highest)
-        if self.retry_backoff not in BACKOFFS:
-            allowed = ", ".join(BACKOFFS)
-            yield FieldError(
-                "retry_backoff", f"is {self.retry_backoff!r}: use one of {allowed}", expected=allowed
-            )
+            yield from number_mistakes(getattr(self, option), option, kind, lowest, highest)
+        yield from choice_mistakes(self.retry_backoff, "retry_backoff", BACKOFFS)
+        yield from code_mistakes(self.retry_on, "retry_on")
+        yield from rate_mistakes(self.rate_limit, "rate_limit")
         if self.idempotency_key is not None and not callable(self.idempotency_key):
             yield FieldError("idempotency_key", "must be a function of the input and the code version")
         if self.description is not None and not isinstance(self.description, str):
@@ -105,6 +113,18 @@ class TaskSpec:
                 path = f"input_schema.{fault.field}" if fault.field else "input_schema"
                 yield FieldError(path, fault.message, fault.code, fault.expected)
 
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        """How its attempts follow each other."""
+        return RetryPolicy(
+            self.retry_backoff,
+            self.retry_delay_ms,
+            self.max_retry_delay_ms,
+            self.retry_multiplier,
+            self.retry_jitter,
+            None if self.retry_on is None else frozenset(self.retry_on),
+        )
+
     def to_registration(self) -> dict[str, Any]:
         """The task as it is registered, absent options left out, plus its `name`."""
         shown: dict[str, Any] = {
@@ -116,31 +136,21 @@ class TaskSpec:
             "retryBackoff": self.retry_backoff,
             "retryDelayMs": self.retry_delay_ms,
             "maxRetryDelayMs": self.max_retry_delay_ms,
+            "retryMultiplier": self.retry_multiplier,
+            "retryJitter": self.retry_jitter,
             "heartbeatIntervalMs": self.heartbeat_interval_ms,
             "concurrency": self.concurrency,
             "priority": self.priority,
             "idempotencyTTL": self.idempotency_ttl,
         }
-        optional = {"name": self.name, "description": self.description, "inputSchema": self.input_schema}
+        optional = {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": self.input_schema,
+            "retryOn": None if self.retry_on is None else list(self.retry_on),
+            "rateLimit": self.rate_limit,
+        }
         return shown | {key: value for key, value in optional.items() if value is not None}
-
-
-def _name_mistakes(text: Any, option: str) -> Iterator[FieldError]:
-    try:
-        check_name(text, option)
-    except InvalidId as error:
-        yield FieldError(option, f"{str(text)[:80]!r} is not a valid id: {error.hint}", "invalid_id")
-
-
-def _number_mistakes(
-    value: Any, option: str, kind: type, lowest: float, highest: float
-) -> Iterator[FieldError]:
-    wanted = "a whole number" if kind is int else "a number"
-    allowed = int if kind is int else (int, float)
-    if isinstance(value, bool) or not isinstance(value, allowed) or not math.isfinite(value):
-        yield FieldError(option, f"must be {wanted}, not {value!r}", "invalid_type", wanted)
-    elif not lowest <= value <= highest:
-        yield FieldError(option, f"is {value}: it must lie between {lowest} and {highest}", "out_of_range")
 
 
 def code_hash(fn: Callable[..., Any]) -> str:

@@ -48,6 +48,37 @@ def test_a_node_worker_registers_on_either_path(worker: Api, api: Api, path: str
     assert api.get("/api/tasks/shout").json["task"] == task
 
 
+def test_an_http_worker_may_say_more_about_retries_and_rates(worker: Api, api: Api) -> None:
+    more = {"retryMultiplier": 1.5, "retryJitter": 0.2, "retryOn": ["HTTP_503"], "rateLimit": "100/m"}
+    tasks = [SDK_TASK | more | {"id": "careful"}, SDK_TASK | {"id": "careless"}]
+    assert worker.post("/api/services", registration(*tasks, serviceId="retrying")).status_code == 200
+    careful, careless = (api.get(f"/api/tasks/{id}").json["task"] for id in ("careful", "careless"))
+    assert {name: careful[name] for name in more} == more
+    usual = {"retryMultiplier": 2, "retryJitter": 0, "retryOn": None, "rateLimit": None}
+    assert {name: careless[name] for name in more} == usual
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("retryMultiplier", 0.5, "greater than or equal to 1"),
+        ("retryJitter", 2, "less than or equal to 1"),
+        ("retryOn", [], "at least 1 item"),
+        ("retryOn", ["a\0b"], "U+0000"),
+        ("retryBackoff", "quadratic", "'fixed', 'linear' or 'exponential'"),
+        ("rateLimit", "100/min", "per s, m, h or d, as 100/m"),
+    ],
+)
+def test_a_wrong_retry_setting_is_named_with_what_is_expected(
+    worker: Api, name: str, value: Any, expected: str
+) -> None:
+    answer = worker.post("/api/services", registration(SDK_TASK | {name: value}))
+    assert answer.status_code == 400
+    [error] = answer.json["errors"]
+    assert name in error["field"]
+    assert expected in error["message"] + error.get("expected", "")
+
+
 def test_code_changes_and_orphans_are_answered(worker: Api, api: Api) -> None:
     tasks = [{"id": f"task-{name}", "codeHash": name * 16} for name in "ab"]
     worker.post("/api/services", registration(*tasks, serviceId="changing"))

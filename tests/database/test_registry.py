@@ -16,6 +16,7 @@ from pipeweave.orchestrator.paging import Page
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.registration import Registration, TaskRegistration, parse
 from pipeweave.orchestrator.runs import Trigger
+from pipeweave.retry import RetryPolicy
 
 TENANT = "registry-tests"
 
@@ -46,8 +47,12 @@ def test_a_task_is_stored_with_all_its_options(tx: Transaction) -> None:
         "retry_backoff": "fixed",
         "retry_delay_ms": 7,
         "max_retry_delay_ms": 8,
+        "retry_multiplier": 1.5,
+        "retry_jitter": 0.25,
+        "retry_on": ["TIMEOUT", "HTTP_503", "TIMEOUT"],
         "heartbeat_interval_ms": 9,
         "concurrency": 2,
+        "rate_limit": "100/m",
         "priority": -5,
         "idempotency_ttl": 11,
         "description": "counts",
@@ -59,9 +64,38 @@ def test_a_task_is_stored_with_all_its_options(tx: Transaction) -> None:
     assert row.queue == f"pipeweave.{TENANT}.python"
     assert (row.timeout_seconds, row.retry_backoff, row.retry_delay_ms) == (1.5, "fixed", 7)
     assert (row.max_retry_delay_ms, row.heartbeat_interval_ms) == (8, 9)
+    assert (row.retry_multiplier, row.retry_jitter, row.retry_on) == (1.5, 0.25, ["HTTP_503", "TIMEOUT"])
+    assert (row.rate_limit, row.rate_seconds) == (100, 60)
     assert (row.concurrency, row.priority, row.idempotency_ttl_seconds) == (2, -5, 11)
     assert (row.allowed_next, row.description) == (["other"], "counts")
     assert row.input_schema == options["input_schema"]
+
+
+def test_a_tasks_retry_policy_is_capped_by_the_operator(tx: Transaction) -> None:
+    register(tx, TENANT, a_task("count", retry_delay_ms=100, retry_on=["BUSY"]), a_task("plain"))
+    rows = registry.tasks(tx, TENANT, ["count", "plain"])
+    policy = registry.policy_of(rows["count"], 300)
+    assert [policy.delay_ms(attempt, 0) for attempt in (1, 2, 3)] == [100, 200, 300]
+    assert not policy.may_retry("OTHER", is_retryable=True)
+    assert registry.policy_of(rows["plain"]) == RetryPolicy("exponential", 1_000, 86_400_000)
+
+
+def test_the_order_of_retry_codes_makes_no_difference(tx: Transaction) -> None:
+    register(tx, TENANT, a_task("count", retry_on=["A", "B"]))
+    before = tx.execute("SELECT xmin, ctid FROM tasks WHERE tenant_id = :t", {"t": TENANT}).one()
+    register(tx, TENANT, a_task("count", retry_on=["B", "A", "B"]))
+    assert tx.execute("SELECT xmin, ctid FROM tasks WHERE tenant_id = :t", {"t": TENANT}).one() == before
+
+
+def test_a_changed_rate_begins_afresh_and_the_same_one_goes_on(tx: Transaction) -> None:
+    def rate_at(description: str, rate: str | None) -> Any:
+        register(tx, TENANT, a_task("count", description=description, rate_limit=rate))
+        return tx.execute("SELECT rate_at FROM tasks WHERE tenant_id = :t", {"t": TENANT}).scalar_one()
+
+    assert rate_at("first", "1/h") is None
+    tx.execute("UPDATE tasks SET rate_at = :now WHERE tenant_id = :t", {"now": tx.now, "t": TENANT})
+    assert rate_at("second", "1/h") == tx.now
+    assert rate_at("third", "100/s") is None
 
 
 def test_tasks_that_are_not_registered_are_left_out(tx: Transaction) -> None:
@@ -310,6 +344,22 @@ WRONG: list[tuple[str, Any]] = [
     ("retryBackoff", []),
     ("retryDelayMs", -1),
     ("maxRetryDelayMs", None),
+    ("retryMultiplier", 0.5),
+    ("retryMultiplier", float("inf")),
+    ("retryMultiplier", True),
+    ("retryJitter", -0.1),
+    ("retryJitter", 1.1),
+    ("retryJitter", "0.5"),
+    ("retryOn", []),
+    ("retryOn", "HTTP_503"),
+    ("retryOn", [503]),
+    ("retryOn", ["a\0b"]),
+    ("retryOn", ["x" * 201]),
+    ("retryOn", ["x"] * 101),
+    ("rateLimit", 100),
+    ("rateLimit", "100"),
+    ("rateLimit", "0/s"),
+    ("rateLimit", "5/min"),
     ("heartbeatIntervalMs", 0),
     ("concurrency", -1),
     ("concurrency", 2**31),

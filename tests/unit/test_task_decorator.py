@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import pipeweave
-from pipeweave import Context, task
+from pipeweave import Context, Retry, task
 from pipeweave.errors import InvalidTask
+from pipeweave.retry import RetryPolicy
 from pipeweave.task import Task, TaskSpec, collect, doubled_tasks, registered_tasks
 from pipeweave.task_spec import code_hash
 
@@ -78,6 +79,8 @@ def test_the_defaults_are_those_of_the_worker_protocol() -> None:
         "retryBackoff": "exponential",
         "retryDelayMs": 1000,
         "maxRetryDelayMs": 86400000,
+        "retryMultiplier": 2,
+        "retryJitter": 0,
         "heartbeatIntervalMs": 60000,
         "concurrency": 0,
         "priority": 100,
@@ -96,8 +99,12 @@ def test_every_option_is_registered() -> None:
         retry_backoff="linear",
         retry_delay_ms=5,
         max_retry_delay_ms=50,
+        retry_multiplier=1.5,
+        retry_jitter=0.1,
+        retry_on=["HTTP_503", "TIMEOUT"],
         heartbeat_interval_ms=500,
         concurrency=2,
+        rate_limit="100/m",
         priority=-1,
         idempotency_ttl=60,
         idempotency_key=lambda input, version: str(input),
@@ -111,6 +118,8 @@ def test_every_option_is_registered() -> None:
     assert wire["allowedNext"] == ["plain", "other"]
     assert (wire["timeout"], wire["retries"], wire["retryBackoff"]) == (1.5, 0, "linear")
     assert (wire["retryDelayMs"], wire["maxRetryDelayMs"], wire["heartbeatIntervalMs"]) == (5, 50, 500)
+    assert (wire["retryMultiplier"], wire["retryJitter"]) == (1.5, 0.1)
+    assert (wire["retryOn"], wire["rateLimit"]) == (["HTTP_503", "TIMEOUT"], "100/m")
     assert (wire["concurrency"], wire["priority"], wire["idempotencyTTL"]) == (2, -1, 60)
     assert (wire["description"], wire["inputSchema"]) == ("Charges.", schema)
     assert "idempotencyKey" not in wire
@@ -130,6 +139,22 @@ def test_every_option_is_registered() -> None:
         ({"retry_backoff": "quadratic"}, "retry_backoff"),
         ({"retry_delay_ms": 0}, "retry_delay_ms"),
         ({"max_retry_delay_ms": 0}, "max_retry_delay_ms"),
+        ({"retry_multiplier": 0.5}, "retry_multiplier"),
+        ({"retry_multiplier": float("inf")}, "retry_multiplier"),
+        ({"retry_jitter": 1.1}, "retry_jitter"),
+        ({"retry_jitter": "much"}, "retry_jitter"),
+        ({"retry_on": "HTTP_503"}, "retry_on"),
+        ({"retry_on": []}, "retry_on"),
+        ({"retry_on": [503]}, "retry_on"),
+        ({"retry_on": [""]}, "retry_on"),
+        ({"retry_on": ["a\0b"]}, "retry_on"),
+        ({"retry": 3}, "retry"),
+        ({"rate_limit": 100}, "rate_limit"),
+        ({"rate_limit": "100"}, "rate_limit"),
+        ({"rate_limit": "0/s"}, "rate_limit"),
+        ({"rate_limit": "100/min"}, "rate_limit"),
+        ({"rate_limit": "1.5/s"}, "rate_limit"),
+        ({"rate_limit": "1/s\n"}, "rate_limit"),
         ({"heartbeat_interval_ms": 0}, "heartbeat_interval_ms"),
         ({"concurrency": -1}, "concurrency"),
         ({"priority": 2**40}, "priority"),
@@ -150,8 +175,73 @@ def test_a_wrong_option_is_named(options: dict[str, Any], field: str) -> None:
 
 def test_an_unknown_option_is_answered_with_the_nearest() -> None:
     with pytest.raises(InvalidTask) as refused:
-        task(retrys=2)  # type: ignore[call-overload]
-    assert refused.value.hint == "did you mean 'retries'?"
+        task(prioriti=2)  # type: ignore[call-overload]
+    assert refused.value.hint == "did you mean 'priority'?"
+
+
+def test_retries_can_be_given_as_one_value() -> None:
+    retry = Retry(attempts=5, delay_ms=10, backoff="linear", max_delay_ms=90, jitter=0.2, retry_on=["BUSY"])
+
+    @task(retry=retry)
+    def again() -> None: ...
+
+    @task(retry=None, retries=7)
+    def plainly() -> None: ...
+
+    assert again.spec == TaskSpec(
+        id="again",
+        name=again.spec.name,
+        code_hash=again.spec.code_hash,
+        retries=4,
+        retry_delay_ms=10,
+        retry_backoff="linear",
+        max_retry_delay_ms=90,
+        retry_jitter=0.2,
+        retry_on=("BUSY",),
+    )
+    assert again.spec.retry_policy == RetryPolicy("linear", 10, 90, 2, 0.2, frozenset({"BUSY"}))
+    assert plainly.spec.retries == 7
+    assert Retry().to_options() == {
+        "retries": 2,
+        "retry_delay_ms": 1_000,
+        "retry_backoff": "exponential",
+        "retry_multiplier": 2,
+        "max_retry_delay_ms": 30_000,
+        "retry_jitter": 0,
+        "retry_on": None,
+    }
+
+
+@pytest.mark.parametrize("plain_option", Retry().to_options())
+def test_a_retry_excludes_every_plain_option(plain_option: str) -> None:
+    with pytest.raises(InvalidTask, match="cannot both be given") as refused:
+        task(retry=Retry(), **{plain_option: 1})(lambda: None)  # type: ignore[call-overload]
+    assert [each.field for each in refused.value.errors] == [plain_option]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ({"attempts": 0}, "a whole number from 1 to 10001"),
+        ({"attempts": 2.5}, "a whole number from 1 to 10001"),
+        ({"delay_ms": 0}, "a whole number from 1 to 31622400000"),
+        ({"max_delay_ms": -1}, "a whole number from 1 to 31622400000"),
+        ({"backoff": "quadratic"}, "fixed, linear, exponential"),
+        ({"backoff": []}, "fixed, linear, exponential"),
+        ({"multiplier": 0.5}, "a number from 1 to 1000"),
+        ({"jitter": 2}, "a number from 0 to 1"),
+        ({"retry_on": "BUSY"}, "a list of 1 to 100 error codes, each a text of 1 to 200 characters"),
+    ],
+)
+def test_a_wrong_retry_says_what_is_expected(wrong: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InvalidTask) as refused:
+        Retry(**wrong)
+    assert [(each.field, each.expected) for each in refused.value.errors] == [(*wrong, expected)]
+
+
+def test_an_exception_class_is_not_a_code_but_its_name_is() -> None:
+    with pytest.raises(InvalidTask, match="'ConnectionError'"):
+        Retry(retry_on=[ConnectionError])  # type: ignore[list-item]
 
 
 def test_what_cannot_be_called_by_name_is_no_task() -> None:

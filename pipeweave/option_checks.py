@@ -1,0 +1,71 @@
+"""Checks that options of tasks share: each gives what is wrong with one option."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pipeweave.errors import FieldError, InvalidId
+from pipeweave.ids import check_name
+from pipeweave.json_values import json_faults
+
+MAX_CODES = 100
+"""Error codes that one task may name."""
+
+MAX_CODE = 200
+"""Characters of an error code."""
+
+CODES_EXPECTED = f"a list of 1 to {MAX_CODES} error codes, each a text of 1 to {MAX_CODE} characters"
+
+
+def name_mistakes(text: Any, option: str) -> Iterator[FieldError]:
+    """What keeps a text from being an id."""
+    try:
+        check_name(text, option)
+    except InvalidId as error:
+        yield FieldError(option, f"{str(text)[:80]!r} is not a valid id: {error.hint}", "invalid_id")
+
+
+def number_mistakes(
+    value: Any, option: str, kind: type, lowest: float, highest: float
+) -> Iterator[FieldError]:
+    """What is wrong with a number: its type (`int` or `float`, which takes both), or its size."""
+    wanted = "a whole number" if kind is int else "a number"
+    expected = f"{wanted} from {lowest} to {highest}"
+    allowed = int if kind is int else (int, float)
+    if isinstance(value, bool) or not isinstance(value, allowed) or not math.isfinite(value):
+        yield FieldError(option, f"must be {wanted}, not {value!r}"[:500], "invalid_type", expected)
+    elif not lowest <= value <= highest:
+        wrong = f"is {value}: it must lie between {lowest} and {highest}"
+        yield FieldError(option, wrong, "out_of_range", expected)
+
+
+def choice_mistakes(value: Any, option: str, choices: Sequence[str]) -> Iterator[FieldError]:
+    """What is wrong with one of several words."""
+    if not isinstance(value, str) or value not in choices:
+        allowed = ", ".join(choices)
+        yield FieldError(option, f"is {value!r}: use one of {allowed}"[:500], "invalid_value", allowed)
+
+
+def are_codes(value: Any) -> bool:
+    """Whether a value is CODES_EXPECTED."""
+    return (
+        isinstance(value, (list, tuple))
+        and 1 <= len(value) <= MAX_CODES
+        and all(isinstance(each, str) and 1 <= len(each) <= MAX_CODE for each in value)
+        and not json_faults(list(value))
+    )
+
+
+def code_mistakes(value: Any, option: str) -> Iterator[FieldError]:
+    """What is wrong with a list of error codes; None is none."""
+    if value is None or are_codes(value):
+        return
+    classes = [each for each in value if isinstance(each, type)] if isinstance(value, (list, tuple)) else []
+    if classes:
+        name = classes[0].__name__
+        wrong = f"holds the class {name}: an exception's code is the name of its class, {name!r}"
+    else:
+        wrong = f"must be {CODES_EXPECTED}, not {value!r}"[:500]
+    yield FieldError(option, wrong, "invalid", CODES_EXPECTED)
