@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from pipeweave import ids, rules
 from pipeweave.errors import AttemptFailed, InvalidInput, NotFound
-from pipeweave.orchestrator import limits, maps, run_moves, task_runs
+from pipeweave.orchestrator import attempts, limits, maps, run_moves, task_runs
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.failure import Failure, failure_of
 from pipeweave.orchestrator.outbox import Chord, JoinCheck, Part, Released
@@ -80,17 +81,29 @@ class Advance:
         """
         if failures and self.run.failure_mode == rules.FAIL_FAST:
             run_moves.lock(self.tx, self.run.id)
-        failed = (task_runs.fail(self.tx, task_run, failure) for task_run, failure in failures)
-        return [each for each in failed if each is not None]
+        ended = attempts.end(self.tx, self.run, failures)
+        self._note_freed(ended.retried)
+        self.again(ended.due)
+        return ended.final
+
+    def again(self, due: Sequence[UUID]) -> None:
+        """Send task runs whose next attempt is due."""
+        # What a message counted for its join was the end of the message; this one is not counted.
+        for each in task_runs.release_due(self.tx, self.run.id, due):
+            if each.status is T.READY:
+                self.limited.add(each.task_id)
+            else:
+                self.tx.send(as_released(each))
+
+    def _note_freed(self, ended: Iterable[TaskRun]) -> None:
+        self.limited |= {each.task_id for each in ended if each.is_limited and each.kind != "map"}
 
     def settle(
         self, finished: Sequence[TaskRun], selected: Mapping[int, Collection[str]] | None = None
     ) -> None:
         """Take note of task runs that became final, and release or skip what waited for them."""
-        for each in finished:
-            self.queue = self.queue or each.queue
-            if each.is_limited and each.kind != "map":
-                self.limited.add(each.task_id)
+        self.queue = self.queue or next((each.queue for each in finished), "")
+        self._note_freed(finished)
         failed = next((each for each in finished if each.status.value in rules.FAILED), None)
         if failed is not None and self.run.failure_mode == rules.FAIL_FAST:
             self._fail_run(failed)
@@ -168,10 +181,10 @@ class Advance:
                 return
 
     def _finish_map(self, join: int, ending: maps.Ending) -> None:
-        if ending.failure is None:
-            finished = task_runs.finish_map(self.tx, self.run.id, join, count=ending.count)
-        else:
-            finished = task_runs.fail(self.tx, maps.as_task_run(self.tx, self.run.id, join), ending.failure)
+        if ending.failure is not None:
+            self._fail_map(join, ending.failure)
+            return
+        finished = task_runs.finish_map(self.tx, self.run.id, join, count=ending.count)
         if finished is not None:
             self.settle([finished])
 
@@ -268,7 +281,7 @@ class Advance:
         try:
             items = maps.lay_out(self.tx, self.run, ordinal)
         except (AttemptFailed, InvalidInput, NotFound) as error:
-            self._refuse_map(ordinal, failure_of(error))
+            self._fail_map(ordinal, failure_of(error))
             return
         if items is None:
             return
@@ -282,10 +295,9 @@ class Advance:
             self.tx.send(Chord(self.run.id, ordinal, own))
         self._send(items)
 
-    def _refuse_map(self, ordinal: int, failure: Failure) -> None:
-        failed = task_runs.fail(self.tx, maps.as_task_run(self.tx, self.run.id, ordinal), failure)
-        if failed is not None:
-            self.settle([failed])
+    def _fail_map(self, ordinal: int, failure: Failure) -> None:
+        if failed := self.fail([(maps.as_task_run(self.tx, self.run.id, ordinal), failure)]):
+            self.settle(failed)
 
     # --- the end ------------------------------------------------------------------------------------------
 
@@ -296,9 +308,7 @@ class Advance:
             self._cancel_open("RUN_FAILED", f"the run failed at step {failed.step_id}")
 
     def _cancel_open(self, code: str, message: str) -> None:
-        for each in task_runs.cancel_all(self.tx, self.run.id, code=code, message=message):
-            if each.is_limited and each.kind != "map":
-                self.limited.add(each.task_id)
+        self._note_freed(task_runs.cancel_all(self.tx, self.run.id, code=code, message=message))
 
     def _finish_run(self) -> None:
         self.ended = True
@@ -333,9 +343,9 @@ def _feeds_gathered(run: RunHeader, ordinals: Sequence[int]) -> bool:
     return any(run.plan.gathered(each) for each in ordinals)
 
 
-_LOCK_STEPS = """
+_LOCK_STEPS = f"""
 SELECT t.id FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'pending'
+WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND {task_runs.UNDECIDED}
 ORDER BY t.id FOR UPDATE
 """
 _LOCK_RUN = "SELECT r.id FROM runs AS r WHERE r.id = :run_id AND r.finished_at IS NULL FOR UPDATE"

@@ -226,4 +226,6 @@ def ending(tx: Transaction, run: RunHeader, ordinal: int) -> Ending | None:
         return Ending(count, None)
     message = f"{row.failed:,} of {count:,} items failed, the first at index {row.index}"
     details = {"failed": row.failed, "items": count, "firstFailedIndex": row.index}
-    return Ending(count, Failure("MAP_ITEMS_FAILED", message, "MapItemsFailed", False, None, details))
+    return Ending(
+        count, Failure("MAP_ITEMS_FAILED", message, "MapItemsFailed", False, None, details, is_dead=False)
+    )

@@ -47,6 +47,8 @@ def move_sql(
     source: str = "",
     event: str | None = None,
     data: str = NO_DATA,
+    returning: str = "",
+    attempt: str = "m.attempt",
 ) -> str:
     """The only UPDATE of a task run's status, as a common table expression.
 
@@ -59,18 +61,20 @@ def move_sql(
         source: a FROM clause.
         event: SQL-quoted type of the event written for each row that moved; None where one tells of all.
         data: SQL of the event's data, in terms of the moved row `m`.
+        returning: more columns of the moved row `m`.
+        attempt: SQL of the event's attempt.
     """
     before = set.intersection(*(set(states.task_before(each)) for each in outcomes))
     guard = ", ".join(f"'{each}'" for each in sorted(before))
     moving = f"""{name} AS (
         UPDATE task_runs AS t SET status = {to}{changes} {source}
         WHERE t.run_id = :run_id AND t.status IN ({guard}) AND {where}
-        RETURNING {COLUMNS}, t.output_hash, t.selected_next)"""
+        RETURNING {COLUMNS}, t.output_hash, t.selected_next{returning})"""
     if event is None:
         return moving
     return f"""{moving}, {name}_logged AS (
         INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
-        SELECT m.run_id, :now, {event}, m.id, m.attempt, {data} FROM {name} AS m)"""
+        SELECT m.run_id, :now, {event}, m.id, {attempt}, {data} FROM {name} AS m)"""
 
 
 def together(type_: str, moved: Sequence[TaskRun], **data: Any) -> list[Event]:

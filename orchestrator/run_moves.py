@@ -14,12 +14,16 @@ from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.states import RunStatus
 from pipeweave.orchestrator.task_run import TaskRun
 
+_NOT_REOPENED = "reopened_at IS NULL"
 
-def _move(tx: Transaction, run_id: UUID, to: RunStatus, error: dict[str, Any] | None = None) -> bool:
+
+def _move(
+    tx: Transaction, run_id: UUID, to: RunStatus, error: dict[str, Any] | None = None, where: str = "true"
+) -> bool:
     parameters: dict[str, Any] = {"run_id": run_id, "now": tx.now}
     if error is not None:
         parameters |= {"error": orjson.dumps(error).decode(), "code": error["code"]}
-    moving = _move_sql(to, has_error=error is not None)
+    moving = _move_sql(to, has_error=error is not None, where=where)
     return tx.execute(f"WITH {moving} SELECT id FROM run", parameters).one_or_none() is not None
 
 
@@ -41,7 +45,10 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true") ->
 
 
 # For `task_runs.complete_last`: the run ends well with the task run that just did.
-COMPLETED_WITH_ITS_END = _move_sql(RunStatus.COMPLETED, where="EXISTS (SELECT 1 FROM moved)")
+# A run that was reopened has to be looked at as a whole.
+COMPLETED_WITH_ITS_END = _move_sql(
+    RunStatus.COMPLETED, where=f"EXISTS (SELECT 1 FROM moved) AND {_NOT_REOPENED}"
+)
 
 
 def lock(tx: Transaction, run_id: UUID) -> None:
@@ -61,14 +68,19 @@ def fail(tx: Transaction, run: RunHeader, failed: TaskRun) -> bool:
     return _move(tx, run.id, RunStatus.FAILED, error)
 
 
+def time_out(tx: Transaction, run_id: UUID, code: str, message: str) -> bool:
+    """End a run that took too long."""
+    return _move(tx, run_id, RunStatus.FAILED, {"code": code, "message": message})
+
+
 _STATUSES = "SELECT t.status, count(*) FROM task_runs AS t WHERE t.run_id = :run_id GROUP BY t.status"
 
 
 def finish(tx: Transaction, run: RunHeader) -> bool:
     """End a run whose end steps are all final."""
-    if run.failure_mode == rules.FAIL_FAST:
-        # A failure would have ended the run at once, so that nothing needs counting here.
-        return _move(tx, run.id, RunStatus.COMPLETED)
+    # A failure would have ended it at once, so that nothing needs counting, unless it was reopened since.
+    if run.failure_mode == rules.FAIL_FAST and _move(tx, run.id, RunStatus.COMPLETED, where=_NOT_REOPENED):
+        return True
     rows: list[Any] = list(tx.execute(_STATUSES, {"run_id": run.id}))
     counts: dict[str, int] = {row[0]: row[1] for row in rows}
     status = RunStatus(rules.final_run_status(run.failure_mode, counts))

@@ -67,8 +67,8 @@ _GO_ON = move_sql(
     [TaskStatus.RUNNING, TaskStatus.READY, TaskStatus.QUEUED],
     f""", queued_at = :now, worker = CASE WHEN {_MINE} THEN CAST(:worker AS text) END,
     started_at = CASE WHEN {_MINE} THEN CAST(:now AS timestamptz) END,
-    heartbeat_at = CASE WHEN {_MINE} THEN CAST(:now AS timestamptz) END""",
-    "t.id = :next AND t.status = 'pending' AND EXISTS (SELECT 1 FROM moved)",
+    claimed_at = CASE WHEN {_MINE} THEN now() END, heartbeat_at = CASE WHEN {_MINE} THEN now() END""",
+    f"t.id = :next AND {task_runs.UNDECIDED} AND EXISTS (SELECT 1 FROM moved)",
     event="CASE WHEN m.status = 'running' THEN 'task_run.started' ELSE 'task_runs.' || m.status END",
     data="""CASE WHEN m.status = 'running' THEN jsonb_build_object('worker', CAST(:worker AS text))
         ELSE jsonb_build_object('ordinals', CAST(:ordinals AS jsonb)) END""",

@@ -16,7 +16,6 @@ import orjson
 from pipeweave import ids
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.events import append
-from pipeweave.orchestrator.failure import Failure
 from pipeweave.orchestrator.moving import move, move_sql, together
 from pipeweave.orchestrator.states import TaskStatus
 from pipeweave.orchestrator.task_run import COLUMNS, Completion, TaskRun, read
@@ -32,6 +31,9 @@ def _ids(run_id: UUID, ordinals: Iterable[int]) -> list[UUID]:
 
 
 STARTED = {"event": "'task_run.started'", "data": "jsonb_build_object('worker', CAST(:worker AS text))"}
+
+# What a claim sets. Limits of time are judged by the database's clock: hosts' clocks differ.
+_CLAIMED = ", worker = :worker, started_at = :now, claimed_at = now(), heartbeat_at = now()"
 
 
 def release(
@@ -51,7 +53,7 @@ def release(
     left = _ids(run_id, ordinals)
     released: list[TaskRun] = []
     if continued:
-        changes = ", worker = :worker, queued_at = :now, started_at = :now, heartbeat_at = :now"
+        changes = f"{_CLAIMED}, queued_at = :now"
         mine = "t.queue = :queue AND NOT t.is_limited"
         going_on = _ids(run_id, continued)
         theirs = {"worker": worker, "queue": queue}
@@ -63,6 +65,10 @@ def release(
         append(tx, together(f"task_runs.{to.value}", moved))
         released += moved
     return released
+
+
+# Waits for its predecessors, and not for the due time of another attempt.
+UNDECIDED = "t.status = 'pending' AND t.due_at IS NULL"
 
 
 def _release(
@@ -77,8 +83,28 @@ def _release(
 ) -> list[TaskRun]:
     if not which:
         return []
-    where = f"t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'pending' AND {where}"
+    where = f"t.id = ANY(CAST(:ids AS uuid[])) AND {UNDECIDED} AND {where}"
     return move(tx, run_id, to, changes, where, {"ids": list(which)} | parameters, **event)
+
+
+_RELEASE_DUE = move_sql(
+    "moved",
+    "CASE WHEN t.is_limited THEN 'ready' ELSE 'queued' END",
+    [T.READY, T.QUEUED],
+    ", queued_at = :now, due_at = NULL",
+    "t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'pending' AND t.due_at IS NOT NULL",
+)
+
+
+def release_due(tx: Transaction, run_id: UUID, which: Sequence[UUID]) -> list[TaskRun]:
+    """Let task runs go whose next attempt is due: `queued`, or `ready` where a limit decides."""
+    if not which:
+        return []
+    parameters = {"run_id": run_id, "ids": list(which), "now": tx.now}
+    moved = read(tx.execute(f"WITH {_RELEASE_DUE} SELECT * FROM moved", parameters))
+    for status in (T.READY, T.QUEUED):
+        append(tx, together(f"task_runs.{status.value}", [each for each in moved if each.status is status]))
+    return moved
 
 
 def dispatch_ready(tx: Transaction, which: Sequence[tuple[UUID, UUID]]) -> list[TaskRun]:
@@ -105,7 +131,7 @@ def start(
         tx,
         run_id,
         T.RUNNING,
-        ", worker = :worker, started_at = :now, heartbeat_at = :now",
+        _CLAIMED,
         # A pending row is not startable here: only the transaction that saw its predecessors final may
         # start it.
         "t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt AND t.status = 'queued'",
@@ -122,7 +148,8 @@ def give_back(tx: Transaction, task_runs: Sequence[TaskRun]) -> list[TaskRun]:
         tx,
         task_runs[0].run_id,
         T.QUEUED,
-        ", worker = NULL, started_at = NULL, heartbeat_at = NULL, queued_at = :now",
+        """, worker = NULL, started_at = NULL, claimed_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
+        queued_at = :now""",
         "t.id = g.id AND t.attempt = g.attempt AND t.status = 'running'",
         {"ids": [each.id for each in task_runs], "attempts": [each.attempt for each in task_runs]},
         source="FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[])) AS g(id, attempt)",
@@ -145,7 +172,7 @@ def queued(tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int)
 
 
 _PROGRESS = """
-UPDATE task_runs SET progress = :progress, progress_message = :message, heartbeat_at = :now
+UPDATE task_runs SET progress = :progress, progress_message = :message, heartbeat_at = now()
 WHERE run_id = :run_id AND id = :id AND attempt = :attempt AND status = 'running'
 """
 
@@ -158,12 +185,33 @@ def progress(tx: Transaction, task_run: TaskRun, percent: float, message: str | 
         "attempt": task_run.attempt,
         "progress": percent,
         "message": message,
-        "now": tx.now,
     }
     return tx.execute(_PROGRESS, parameters).rowcount > 0
 
 
-# --- the end of an attempt --------------------------------------------------------------------------------
+_HEARTBEAT = """
+UPDATE task_runs SET heartbeat_at = now()
+WHERE run_id = :run_id AND id = :id AND attempt = :attempt AND status = 'running'
+"""
+
+
+def heartbeat(tx: Transaction, task_run: TaskRun) -> bool:
+    """Say that an attempt is alive. False when it is no longer this worker's."""
+    parameters = {"run_id": task_run.run_id, "id": task_run.id, "attempt": task_run.attempt}
+    return tx.execute(_HEARTBEAT, parameters).rowcount > 0
+
+
+_USUAL = """
+UPDATE tasks SET usual_seconds = :seconds WHERE tenant_id = :tenant AND id = :task
+"""
+
+
+def note_usual(tx: Transaction, tenant: str, task_id: str, seconds: float) -> None:
+    """Remember how long (s) the runs of a task usually take: chunks are made by it."""
+    tx.execute(_USUAL, {"tenant": tenant, "task": task_id, "seconds": seconds})
+
+
+# --- the good end of an attempt (the bad one: attempts.py) --------------------------------------------------
 
 _OUTPUTS = """FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, output jsonb,
     path text, size integer, hash text, next jsonb)"""
@@ -213,44 +261,6 @@ def _completion_row(each: Completion) -> str:
     return f'{head[:-1]},"output":{each.output.inline or "null"}}}'
 
 
-_ARCHIVE = """
-INSERT INTO attempts (run_id, task_run_id, number, status, worker, code_version, error, error_code,
-                      started_at, finished_at)
-SELECT t.run_id, t.id, t.attempt, t.status, t.worker, t.code_version, t.error, t.error_code, t.started_at,
-       :now
-FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id
-"""
-
-
-def fail(tx: Transaction, task_run: TaskRun, failure: Failure) -> TaskRun | None:
-    """End an attempt badly, with its error stored in the row, in the attempt's history and in the event.
-
-    The failure is final: whether `failure.retryable` and `max_attempts` earn another attempt belongs here.
-    """
-    failed = move(
-        tx,
-        task_run.run_id,
-        T.FAILED,
-        ", finished_at = :now, error = CAST(:error AS jsonb), error_code = :code",
-        "t.id = :id AND t.attempt = :attempt AND t.status = :status",
-        {
-            "id": task_run.id,
-            "attempt": task_run.attempt,
-            "status": task_run.status.value,
-            "message": failure.message,
-            "error": orjson.dumps(failure.to_json()).decode(),
-            "code": failure.code,
-        },
-        event="'task_run.failed'",
-        data="jsonb_build_object('error', CAST(:message AS text), 'errorCode', CAST(:code AS text))",
-    )
-    if not failed:
-        return None
-    if task_run.status is not T.PENDING:
-        tx.execute(_ARCHIVE, {"run_id": task_run.run_id, "id": task_run.id, "now": tx.now})
-    return failed[0]
-
-
 # --- what never runs --------------------------------------------------------------------------------------
 
 
@@ -267,7 +277,7 @@ def skip(tx: Transaction, run_id: UUID, ordinals: Sequence[int], *, code: str | 
         run_id,
         T.SKIPPED,
         ", finished_at = :now, error_code = :code",
-        "t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'pending'",
+        f"t.id = ANY(CAST(:ids AS uuid[])) AND {UNDECIDED}",
         {"ids": _ids(run_id, ordinals), "code": code},
     )
     append(tx, together("task_runs.skipped", skipped, errorCode=code))

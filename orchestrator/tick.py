@@ -7,11 +7,13 @@ it; the advisory lock lets one act at a time, and every act is guarded, so that 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pipeweave.orchestrator import healing, limits, partitions, workers
-from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator import deadlines, due, healing, limits, losses, partitions, workers
+from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.deployment import Deployment
 
 _LOCK = 0x7469636B
@@ -32,24 +34,57 @@ class Ticked:
     joins_checked: int = 0
     limits_filled: int = 0
     workers_lost: int = 0
+    attempts_ended: int = 0
+    retries_released: int = 0
+    runs_timed_out: int = 0
 
 
 def run_once(deployment: Deployment) -> Ticked:
-    """One tick.
+    """One tick. Its parts are transactions of their own, so that none waits for another's locks.
 
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
-    with deployment.database.transaction() as tx:
-        if not tx.execute("SELECT pg_try_advisory_xact_lock(:lock)", {"lock": _LOCK}).scalar_one():
-            return Ticked()
+    with _alone(deployment.database) as is_alone:
+        return _act(deployment) if is_alone else Ticked()
+
+
+@contextmanager
+def _alone(database: Database) -> Iterator[bool]:
+    """Whether this process is the one to act. The lock goes with the connection, should the process die."""
+    with database.statements() as tx:
+        if not tx.execute("SELECT pg_try_advisory_lock(:lock)", {"lock": _LOCK}).scalar_one():
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            tx.execute("SELECT pg_advisory_unlock(:lock)", {"lock": _LOCK})
+
+
+def _act(deployment: Deployment) -> Ticked:
+    database = deployment.database
+    with database.transaction() as tx:
         _keep_partitions(tx)
-        lost = workers.reap(tx)
+        lost_workers = workers.reap(tx)
+    with database.transaction() as tx:
+        found = losses.of_lost_workers(tx)
+        found += [each for each in losses.of_time(tx) if each[0].id not in {known.id for known, _ in found}]
+    ended = losses.end(database, found)
+    released = due.release(database)
+    limit = deployment.settings.max_execution_timeout
+    timed_out = deadlines.enforce(database, timedelta(milliseconds=limit) if limit else None)
+    with database.transaction() as tx:
+        filled = _fill_limits(tx)
+    with database.transaction() as tx:
         return Ticked(
             republished=healing.republish(tx, deployment.canvas, LATE),
             joins_checked=healing.check_joins(tx, LATE),
-            limits_filled=_fill_limits(tx),
-            workers_lost=len(lost),
+            limits_filled=filled,
+            workers_lost=len(lost_workers),
+            attempts_ended=ended,
+            retries_released=released,
+            runs_timed_out=timed_out,
         )
 
 

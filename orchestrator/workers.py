@@ -12,9 +12,13 @@ from datetime import datetime, timedelta
 
 from pipeweave.orchestrator.database import Database, Transaction
 
-# A worker that was silent for four beats is lost: with a tick each second, that is found within 5 seconds.
+# A worker that was silent for this long is lost: with a tick each second, that is found within 5 seconds.
 BEAT_EVERY = timedelta(seconds=1)
-LOST_AFTER = timedelta(seconds=4)
+LOST_AFTER = timedelta(seconds=3.5)
+# And only when two looks, this far apart, both found it silent: after PostgreSQL or the tick were away, every
+# worker looks silent at first, and has this long to say that it is not.
+SUSPECT_AFTER = timedelta(seconds=1.5)
+CONFIRM_AFTER = timedelta(seconds=1.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +62,35 @@ WHERE tenant_id = :tenant AND id = :service_id
 """
 
 
-def register(tx: Transaction, tenant: str, start: WorkerStart, *, now: datetime | None = None) -> str:
-    """Note that a worker started; its service is active. Returns the id that its beats and claims carry."""
+_AGAIN = """
+ON CONFLICT (id) DO UPDATE SET stopped_at = NULL, heartbeat_at = EXCLUDED.heartbeat_at
+"""
+
+
+def child_of(worker_id: str, pid: int) -> str:
+    """What a child process of a worker claims task runs as."""
+    return f"{worker_id}#{pid}"
+
+
+# SQL: the worker of what a child claimed. Ids end in hexadecimal digits, so that the mark is unmistakable.
+WORKER_OF = "regexp_replace(t.worker, '#[0-9]+$', '')"
+
+
+def register(
+    tx: Transaction,
+    tenant: str,
+    start: WorkerStart,
+    *,
+    worker_id: str | None = None,
+    now: datetime | None = None,
+) -> str:
+    """Note that a worker started; its service is active. Returns the id that its beats and claims carry.
+
+    One that was taken for lost, and was not, comes back under its own `worker_id`: its children claim with
+    it.
+    """
     pid = os.getpid() if start.pid is None else start.pid
-    worker_id = f"{start.name}:{pid}:{secrets.token_hex(4)}"
+    worker_id = worker_id or f"{start.name}:{pid}:{secrets.token_hex(4)}"
     parameters = {
         "id": worker_id,
         "tenant": tenant,
@@ -73,7 +102,7 @@ def register(tx: Transaction, tenant: str, start: WorkerStart, *, now: datetime 
         "task_count": start.task_count,
         "now": now,
     }
-    tx.execute(_INSERT, parameters)
+    tx.execute(_INSERT + _AGAIN, parameters)
     tx.execute(_ACTIVE, parameters)
     return worker_id
 
@@ -103,21 +132,31 @@ def stop(tx: Transaction, worker_id: str, *, now: datetime | None = None) -> Non
         _leave(tx, row.tenant_id, row.service_id, "inactive")
 
 
-_LOSE = """
-UPDATE workers SET stopped_at = coalesce(CAST(:now AS timestamptz), now())
+_NOW = "coalesce(CAST(:now AS timestamptz), now())"
+
+_SUSPECT = f"""
+UPDATE workers SET suspected_at = {_NOW}
+WHERE stopped_at IS NULL AND heartbeat_at < {_NOW} - CAST(:suspect AS interval)
+  AND (suspected_at IS NULL OR suspected_at < heartbeat_at)
+"""
+
+_LOSE = f"""
+UPDATE workers SET stopped_at = {_NOW}
 WHERE id IN (SELECT id FROM workers WHERE stopped_at IS NULL
-             AND heartbeat_at < coalesce(CAST(:now AS timestamptz), now()) - CAST(:after AS interval)
+             AND heartbeat_at < {_NOW} - CAST(:after AS interval)
+             AND suspected_at > heartbeat_at AND suspected_at <= {_NOW} - CAST(:confirm AS interval)
              FOR UPDATE SKIP LOCKED)
 RETURNING id, tenant_id, service_id
 """
 
 
 def reap(tx: Transaction, *, now: datetime | None = None) -> list[LostWorker]:
-    """Take note of workers that were silent for LOST_AFTER.
+    """Take note of workers that were silent for LOST_AFTER, as this look and one before found.
 
     A Python service that lost its last worker becomes `disconnected`: its tasks may move to another service.
     """
-    rows = tx.execute(_LOSE, {"now": now, "after": LOST_AFTER})
+    tx.execute(_SUSPECT, {"now": now, "suspect": SUSPECT_AFTER})
+    rows = tx.execute(_LOSE, {"now": now, "after": LOST_AFTER, "confirm": CONFIRM_AFTER})
     lost = [LostWorker(row.id, row.tenant_id, row.service_id) for row in rows]
     for tenant, service_id in sorted({(each.tenant, each.service_id) for each in lost}):
         _leave(tx, tenant, service_id, "disconnected")

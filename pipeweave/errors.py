@@ -294,6 +294,25 @@ class TaskNotLoaded(AttemptFailed):
     code = "TASK_NOT_LOADED"
 
 
+class AttemptTimedOut(PipeWeaveError):
+    """The attempt took longer than its task's time limit.
+
+    Raised inside the task's function, which may catch it to clean up; a few seconds later its process is
+    killed.
+    """
+
+    code = "TIMEOUT"
+
+
+class AttemptFenced(PipeWeaveError):
+    """The attempt is not this worker's any more: its run was cancelled, or it was taken for lost.
+
+    Raised inside the task's function; whatever the function does then changes nothing.
+    """
+
+    code = "FENCED"
+
+
 class MapSourceInvalid(AttemptFailed):
     """The value to map over is not a list that can be mapped."""
 

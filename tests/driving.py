@@ -29,7 +29,9 @@ R = TypeVar("R")
 
 _tenants = itertools.count(1)
 
-BOOM = Failure("BOOM", "it broke", "ValueError", True, "Traceback …")
+# No other attempt follows it; one follows WEAK, if one is left.
+BOOM = Failure("BOOM", "it broke", "ValueError", False, "Traceback …")
+WEAK = Failure("WEAK", "it broke for now", "OSError", True, "Traceback …")
 
 # The tasks of every driven tenant; `limited` runs twice at a time.
 TASKS = ("noop", a_task("limited", concurrency=2), a_task("single", concurrency=1))

@@ -1,29 +1,58 @@
-"""A worker process says that it lives, from its parent: a child may compute for hours without a word."""
+"""A worker process says that it lives, and watches its children, from its parent: a child may compute for
+hours without a word.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from types import TracebackType
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator import workers
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.workers import BEAT_EVERY, WorkerStart
+from pipeweave.workers.children import Children
+from pipeweave.workers.slots import Slots
 
 log = logging.getLogger(__name__)
 
 
 class Alive:
-    """Beats while the block runs, and signs off at its end."""
+    """Beats and watches while the block runs, and signs off at its end.
 
-    def __init__(self, database: Database, tenant: str, start: WorkerStart, worker_id: str) -> None:
+    Args:
+        database: with a sender: what a dead child leaves is sent to others at once.
+        worker_id: what this worker is registered as.
+        grace_s: seconds that calls under way may take after `stop`.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        tenant: str,
+        start: WorkerStart,
+        worker_id: str,
+        slots: Slots,
+        *,
+        grace_s: float,
+    ) -> None:
         self.database = database
         self.tenant = tenant
         self.start = start
         self.worker_id = worker_id
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="alive", daemon=True)
+        self.slots = slots
+        self.grace_s = grace_s
+        self._children = Children(database, slots)
+        self._stop_at = float("inf")
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="alive", daemon=True)
+
+    def stop(self) -> None:
+        """The worker was asked to stop: nothing more is claimed, what runs may go on for `grace_s`."""
+        self.slots.stop()
+        self._stop_at = time.monotonic() + self.grace_s
 
     def __enter__(self) -> Alive:
         self._thread.start()
@@ -32,20 +61,34 @@ class Alive:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
+        self._end.set()
         self._thread.join(timeout=5)
         try:
+            self._children.look(self.worker_id)
             with self.database.transaction() as tx:
                 workers.stop(tx, self.worker_id)
         except PipeWeaveError:
             log.warning("worker.sign_off_failed", extra={"worker": self.worker_id})
 
-    def _beat(self) -> None:
-        while not self._stop.wait(BEAT_EVERY.total_seconds()):
+    def _run(self) -> None:
+        next_beat = time.monotonic() + BEAT_EVERY.total_seconds()
+        while not self._end.is_set():
+            self._children.wait(max(0.0, min(next_beat, self._stop_at) - time.monotonic()))
+            if time.monotonic() >= self._stop_at:
+                self._stop_at = float("inf")
+                self._children.stop()
             try:
-                with self.database.transaction() as tx:
-                    if not workers.beat(tx, self.worker_id):
-                        # It was silent for too long (a suspended machine) and taken for lost: it starts anew.
-                        self.worker_id = workers.register(tx, self.tenant, self.start)
+                self._children.look(self.worker_id)
+                if time.monotonic() >= next_beat:
+                    next_beat = time.monotonic() + BEAT_EVERY.total_seconds()
+                    self._beat()
             except PipeWeaveError as error:
                 log.warning("worker.beat_failed", extra={"worker": self.worker_id, "reason": error.detail})
+            except Exception:
+                log.exception("worker.beat_failed")
+
+    def _beat(self) -> None:
+        with self.database.statements() as tx:
+            if not workers.beat(tx, self.worker_id):
+                # It was silent for too long (a suspended machine) and taken for lost.
+                workers.register(tx, self.tenant, self.start, worker_id=self.worker_id)

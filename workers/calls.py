@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeweave import ids, references, rules
@@ -12,17 +12,22 @@ from pipeweave.calling import bind, outcome_of
 from pipeweave.context import Context
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded
 from pipeweave.orchestrator import task_runs
+from pipeweave.orchestrator.attempts import previous_attempts
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.failure import Failure, failure_of
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.task_run import Completion, TaskRun
 from pipeweave.task import Task
 from pipeweave.workers.inputs import Inputs, Upstream
+from pipeweave.workers.time_limit import TimeLimit
 
 log = logging.getLogger(__name__)
 
 # Progress is written at most this often (s) per attempt; the last word of a burst may be lost.
 PROGRESS_EVERY_S = 0.5
+
+# Time limit (s) and heartbeat interval (ms) of a call that fails at once: this process has no such task.
+_UNKNOWN = (300.0, 60_000)
 
 
 class Calls:
@@ -32,18 +37,31 @@ class Calls:
         self.database = database
         self.tasks = tasks
         self.inputs = Inputs(database)
+        self.limit = TimeLimit()
 
-    def call(self, run: RunHeader, task_run: TaskRun) -> Completion | tuple[TaskRun, Failure]:
-        """Call the task's function once. Whatever it raises ends this attempt, never this process."""
+    @property
+    def shortest_heartbeat_ms(self) -> int:
+        """The shortest heartbeat interval of any of these tasks."""
+        return min((each.spec.heartbeat_interval_ms for each in self.tasks.values()), default=60_000)
+
+    def limits(self, task_id: str) -> tuple[float, int]:
+        """How long a call may take (s), and its heartbeat interval (ms)."""
+        task = self.tasks.get(task_id)
+        return _UNKNOWN if task is None else (task.spec.timeout, task.spec.heartbeat_interval_ms)
+
+    def call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> Completion | tuple[TaskRun, Failure]:
+        """Call the task's function once, for so many seconds at most. Whatever it raises ends this attempt,
+        never this process.
+        """
         try:
-            return self._call(run, task_run)
+            return self._call(run, task_run, seconds)
         except BaseException as error:
             # SystemExit would end the child, MemoryError the whole worker: both are failures.
             failure = failure_of(error)
             log.warning("task_run.failed", extra=_names(run, task_run) | {"code": failure.code})
             return task_run, failure
 
-    def _call(self, run: RunHeader, task_run: TaskRun) -> Completion:
+    def _call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> Completion:
         task = self.tasks.get(task_run.task_id)
         if task is None:
             raise TaskNotLoaded(
@@ -51,7 +69,10 @@ class Calls:
                 hint="restart the workers of its service with the same --app",
             )
         context = self._context(run, task_run)
-        result = outcome_of(task.fn(**bind(task.fn, context)))
+        arguments = bind(task.fn, context)
+        with self.limit.of(seconds):
+            returned = task.fn(**arguments)
+        result = outcome_of(returned)
         planned = run.plan[run.plan.ordinals[task_run.step_id]]
         successors = [run.plan[each].id for each in planned.successors]
         chosen = rules.select_next(result.run_next, successors)
@@ -78,6 +99,7 @@ class Calls:
             input=value if params is None else params,
             params=params,
             upstream=Upstream(self.inputs, run, step.id),
+            previous_attempts=() if task_run.attempt == 1 else self._previous(task_run),
             item=task_run.item,
             map_index=task_run.map_index,
             map_name=None if step.map is None else step.map.name,
@@ -86,6 +108,10 @@ class Calls:
             tenant=run.tenant,
             on_progress=ProgressWriter(self.database, task_run),
         )
+
+    def _previous(self, task_run: TaskRun) -> Sequence[Mapping[str, Any]]:
+        with self.database.statements() as tx:
+            return previous_attempts(tx, task_run)
 
     def _resolve(self, run: RunHeader, task_run: TaskRun, value: Any, params: Mapping[str, Any]) -> Any:
         found = self.inputs.outputs(run, references.steps_named(params))

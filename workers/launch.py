@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from celery.signals import worker_process_init
+from billiard.process import current_process
+from celery.signals import worker_process_init, worker_shutting_down
 
 from pipeweave.orchestrator import logs, pipelines, registry, workers
 from pipeweave.orchestrator.broker import make_celery
@@ -20,7 +22,8 @@ from pipeweave.settings import Settings
 from pipeweave.workers.alive import Alive
 from pipeweave.workers.calls import Calls
 from pipeweave.workers.loading import Loaded, load
-from pipeweave.workers.runner import Runner
+from pipeweave.workers.runner import Post, Runner
+from pipeweave.workers.slots import Slot, Slots
 from pipeweave.workers.tasks import define
 
 log = logging.getLogger(__name__)
@@ -28,6 +31,9 @@ log = logging.getLogger(__name__)
 # A child runs one call at a time; the second connection serves what the call itself asks for (progress,
 # upstream).
 CHILD_CONNECTIONS = 2
+
+# Seconds that task runs under way may take after a TERM (documents/3-background-worker.md).
+GRACE_S = 30.0
 
 
 def run_worker(
@@ -37,6 +43,7 @@ def run_worker(
     service: str = "python",
     name: str | None = None,
     concurrency: int | None = None,
+    grace_s: float = GRACE_S,
 ) -> None:
     """Register an app's tasks and pipelines, then run task runs until told to stop.
 
@@ -46,6 +53,7 @@ def run_worker(
         service: the service these tasks belong to; all its workers load the same tasks.
         name: of this worker; `worker@host` with the process id by default.
         concurrency: task runs at once; MAX_CONCURRENCY by default.
+        grace_s: seconds that task runs under way may take after a TERM; then others start them anew.
 
     Raises:
         PipeWeaveError: nothing to load, a definition is wrong, or database or broker cannot be used.
@@ -62,13 +70,21 @@ def run_worker(
     app.set_current()
     runners: list[Runner] = []
 
+    slots = Slots(concurrency)
+
     def make_runner(**_: object) -> None:
         child = Deployment.open(settings, pool_size=CHILD_CONNECTIONS, canvas=Canvas(app))
-        runners[:] = [Runner(child, Calls(child.database, loaded.tasks), worker=alive.worker_id, queue=queue)]
+        post = Post(
+            workers.child_of(worker_id, os.getpid()), queue, take_slot(slots), lambda: slots.is_stopping
+        )
+        runners[:] = [Runner(child, Calls(child.database, loaded.tasks), post)]
+        runners[0].pulse.start()
 
     define(app, lambda: runners[0])
     worker_process_init.connect(make_runner, weak=False)
-    with Alive(deployment.database, settings.tenant, start, worker_id) as alive:
+    alive = Alive(deployment.database, settings.tenant, start, worker_id, slots, grace_s=grace_s)
+    worker_shutting_down.connect(lambda **_: alive.stop(), weak=False)
+    with alive:
         app.worker_main(
             [
                 "--quiet",
@@ -81,6 +97,14 @@ def run_worker(
                 f"--loglevel={logs.celery_level(settings.log_level)}",
             ]
         )
+
+
+def take_slot(slots: Slots) -> Slot:
+    """This child's slot. Those of children that died before it may take their parent a moment to read."""
+    place = getattr(current_process(), "index", 0)
+    while (slot := slots.take(place, os.getpid())) is None:
+        time.sleep(0.1)
+    return slot
 
 
 def register(deployment: Deployment, service: str, loaded: Loaded, start: WorkerStart) -> str:
@@ -111,7 +135,7 @@ def run_beat(settings: Settings) -> None:
 
     logs.configure(settings.log_level)
     app = make_celery(settings)
-    TickScheduler.deployment = Deployment.open(settings, pool_size=1)
+    TickScheduler.deployment = Deployment.open(settings, pool_size=2)  # one holds the tick's lock
     beat = app.Beat(
         scheduler_cls="pipeweave.workers.beat:TickScheduler",
         loglevel=logs.celery_level(settings.log_level),

@@ -11,13 +11,13 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import run_header, straight, task_runs
-from pipeweave.orchestrator.advance import Advance, Going, as_released
+from pipeweave.orchestrator import losses, run_header, straight, task_runs
+from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.failure import Failure
@@ -26,11 +26,13 @@ from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.task_run import Completion, TaskRun
 from pipeweave.workers.calls import Calls
 from pipeweave.workers.pace import Pace
+from pipeweave.workers.pulse import Pulse
+from pipeweave.workers.slots import Slot
+from pipeweave.workers.time_limit import HARD_AFTER_S
+from pipeweave.workers.work import Rest, Work
 
 log = logging.getLogger(__name__)
 
-# A message holds its worker for about this long; then what is left goes to whoever is free.
-MESSAGE_S = 1.0
 # Results wait at most this long before they are stored, however many calls a turn has.
 TURN_S = 0.1
 
@@ -41,31 +43,34 @@ Outcome = Completion | tuple[TaskRun, Failure]
 R = TypeVar("R")
 
 
-@dataclass(slots=True)
-class Work:
-    """A message under way: task runs still to claim, and how its end is counted."""
+@dataclass(frozen=True, slots=True)
+class Post:
+    """Where a process works: what it claims as, the queue it serves, its slot, and whether it is to stop."""
 
-    run: RunHeader
-    attempt: int = 1
-    left: deque[int] = field(default_factory=deque)
-    part: int = UNCOUNTED
-    joins: tuple[int, ...] = ()
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def is_long(self) -> bool:
-        return time.monotonic() - self.began > MESSAGE_S
+    worker: str
+    queue: str
+    slot: Slot
+    is_stopping: Callable[[], bool] = lambda: False
 
 
 class Runner:
     """Executes messages in one worker process, one at a time."""
 
-    def __init__(self, deployment: Deployment, calls: Calls, *, worker: str, queue: str) -> None:
+    def __init__(self, deployment: Deployment, calls: Calls, post: Post) -> None:
         self.deployment = deployment
         self.calls = calls
-        self.worker = worker
-        self.queue = queue
+        self.post = post
+        self.worker = post.worker
+        self.queue = post.queue
+        self.slot = post.slot
         self.pace = Pace()
+        self.pulse = Pulse(
+            deployment.database,
+            self.pace,
+            calls.limit,
+            shortest_ms=calls.shortest_heartbeat_ms,
+            is_stopping=post.is_stopping,
+        )
 
     def run(
         self, run_id: UUID, ordinals: Sequence[int], attempt: int, part: int, joins: Sequence[int]
@@ -77,15 +82,20 @@ class Runner:
             if run is None:
                 return None, []
             work = Work(run, attempt, deque(ordinals), part, tuple(joins))
+            if self.post.is_stopping():
+                self._hand_over(tx, work, work.take())
+                return work, []
             return work, self._claim(tx, work)
 
+        self.slot.begin(run_id, ordinals, attempt)
         # A look and a claim: each is whole in its one statement.
         work, claimed = self.deployment.database.run(begin, is_one=False)
         if work is None:
             log.warning("message.dropped", extra={"run_id": str(run_id), "reason": "no such run"})
-            return
-        self._work_off(work, claimed)
-        self._count(work, bool(claimed))
+        else:
+            self._work_off(work, claimed)
+            self._count(work, bool(claimed))
+        self.slot.end()
 
     def join(self, run_id: UUID, join: int) -> None:
         """Release a join whose chord fired or that someone asked about, and go on with it here."""
@@ -94,45 +104,62 @@ class Runner:
             run = run_header.load(tx, run_id)
             if run is None:
                 return None, []
-            advance = Advance(tx, run, Going(self.worker, self.queue), room=1, queue=self.queue)
+            advance = Advance(tx, run, self._going(), room=1, queue=self.queue)
             advance.check(join)
             return run, advance.close()
 
+        self.slot.begin(run_id, (), 1)
         run, claimed = self.deployment.database.run(check)
         if run is not None:
             self._work_off(Work(run), claimed)
+        self.slot.end()
 
     def _work_off(self, work: Work, claimed: list[TaskRun]) -> None:
-        while claimed:
-            outcomes = self._call(work, claimed)
-            rest = claimed[len(outcomes) :]
-            is_straight = self._is_straight(work, outcomes, rest)
+        work.claimed.extend(claimed)
+        while work.claimed:
+            outcomes = self._call(work)
+            if not outcomes:
+                return  # what was left of it was taken
+            # What is taken here stays taken, should the transaction start over.
+            rest = work.take() if self._must_stop(work) else None
+            is_straight = rest is None and self._is_straight(work, outcomes)
             turn = self._straight_turn if is_straight else self._turn
-            claimed = self._report(
-                functools.partial(turn, work, outcomes, rest), work, is_one=not is_straight
-            )
+            step = functools.partial(turn, work, outcomes, rest)
+            work.claimed.extend(self._report(step, work, is_one=not is_straight))
+            self.slot.stored()
 
-    def _call(self, work: Work, claimed: Sequence[TaskRun]) -> list[Outcome]:
+    def _must_stop(self, work: Work) -> bool:
+        return work.is_long or self.post.is_stopping()
+
+    def _going(self) -> Going | None:
+        return None if self.post.is_stopping() else Going(self.worker, self.queue)
+
+    def _call(self, work: Work) -> list[Outcome]:
         """Call the functions of claimed task runs, for as long as a turn may take."""
         until = time.monotonic() + TURN_S
         outcomes: list[Outcome] = []
-        for each in claimed:
+        while not self.slot.is_full and (each := work.next()) is not None:
             started = time.monotonic()
-            outcomes.append(self.calls.call(work.run, each))
+            seconds, interval_ms = self.calls.limits(each.task_id)
+            self.slot.call(each.ordinal, started + seconds + HARD_AFTER_S, seconds)
+            self.pulse.calling(work, each, interval_ms)
+            outcomes.append(self.calls.call(work.run, each, seconds))
+            self.pulse.returned()
+            self.slot.returned()
             ended = time.monotonic()
-            self.pace.note(each.task_id, ended - started)
-            if ended > until:
+            self.pace.note(work.run.tenant, each.task_id, ended - started)
+            if ended > until or self.post.is_stopping():
                 break
         return outcomes
 
     @staticmethod
-    def _is_straight(work: Work, outcomes: Sequence[Outcome], rest: Sequence[TaskRun]) -> bool:
-        if len(outcomes) > 1 or rest or work.is_long:
+    def _is_straight(work: Work, outcomes: Sequence[Outcome]) -> bool:
+        if len(outcomes) > 1 or work.claimed:
             return False
         return isinstance(outcomes[0], Completion) and straight.is_straight(work.run, outcomes[0])
 
     def _straight_turn(
-        self, work: Work, outcomes: Sequence[Outcome], rest: list[TaskRun], tx: Transaction
+        self, work: Work, outcomes: Sequence[Outcome], rest: Rest | None, tx: Transaction
     ) -> list[TaskRun]:
         """A turn of one statement: see straight.py."""
         completion = outcomes[0]
@@ -141,10 +168,13 @@ class Runner:
         return straight.go_on(tx, work.run, completion, going) or self._claim(tx, work)
 
     def _turn(
-        self, work: Work, outcomes: Sequence[Outcome], rest: list[TaskRun], tx: Transaction
+        self, work: Work, outcomes: Sequence[Outcome], rest: Rest | None, tx: Transaction
     ) -> list[TaskRun]:
-        """Store outcomes, release what waited for them, claim what comes next; one transaction."""
-        going = None if work.is_long else Going(self.worker, self.queue)
+        """Store outcomes, release what waited for them, claim what comes next; one transaction.
+
+        `rest` is what the message gives up because it must stop; None when it goes on.
+        """
+        going = self._going() if rest is None else None
         is_counted = work.part != UNCOUNTED
         advance = Advance(tx, work.run, going, room=len(outcomes), queue=self.queue, is_counted=is_counted)
         completions = [each for each in outcomes if isinstance(each, Completion)]
@@ -152,16 +182,17 @@ class Runner:
         finished = failed + task_runs.complete(tx, completions)
         chosen = {c.task_run.ordinal: c.selected_next for c in completions if c.selected_next is not None}
         advance.settle(finished, chosen)
-        if work.is_long:
+        if rest is not None:
             self._hand_over(tx, work, rest)
-            rest = []
-        fresh = [] if rest else self._claim(tx, work)
-        return rest + advance.close() + fresh
+            return advance.close()
+        fresh = [] if work.claimed else self._claim(tx, work)
+        return advance.close() + fresh
 
     def _claim(self, tx: Transaction, work: Work) -> list[TaskRun]:
         """Claim the next task runs of the message, as many as fit in a turn; others may have taken some."""
+        # Another attempt is claimed alone: should its worker die, there is no doubt whether it had begun.
+        size = self.pace.fitting(TURN_S) if work.attempt == 1 else 1
         while work.left:
-            size = self.pace.fitting(TURN_S)
             ordinals = [work.left.popleft() for _ in range(min(size, len(work.left)))]
             started = task_runs.start(tx, work.run.id, ordinals, work.attempt, worker=self.worker)
             if started:
@@ -169,13 +200,9 @@ class Runner:
         return []
 
     @staticmethod
-    def _hand_over(tx: Transaction, work: Work, rest: Sequence[TaskRun]) -> None:
+    def _hand_over(tx: Transaction, work: Work, rest: Rest) -> None:
         """A message that runs long gives back what it did not get to; nothing of it counts as tried."""
-        for each in task_runs.give_back(tx, rest):
-            tx.send(as_released(each))
-        for released in task_runs.queued(tx, work.run.id, list(work.left), work.attempt):
-            tx.send(as_released(released))
-        work.left.clear()
+        losses.hand_over(tx, work.run.id, rest.claimed, rest.left, rest.attempt)
 
     def _count(self, work: Work, was_claimed: bool) -> None:
         """This message is one part of its joins. A doubled message counts nothing; it asks PostgreSQL

@@ -39,7 +39,7 @@ ALTER TABLE task_runs
 
 -- By queue, best first: what is lost, and what is better than what a message names.
 DROP INDEX task_runs_queued;
-CREATE INDEX task_runs_queued ON task_runs (queue, priority, id) WHERE status = 'queued';
+CREATE INDEX task_runs_queued ON task_runs (queue, priority, queued_at) WHERE status = 'queued';
 
 ALTER TABLE attempts DROP CONSTRAINT attempts_status_check;
 ALTER TABLE attempts ADD CONSTRAINT attempts_status_check

@@ -44,14 +44,28 @@ def api(host: str | None, port: int | None, processes: int, data_dir: Path | Non
 @click.option(
     "--concurrency", type=click.IntRange(1, 1000), help="Task runs at once; MAX_CONCURRENCY without it."
 )
+@click.option(
+    "--grace",
+    type=click.FloatRange(0, 3600),
+    default=30.0,
+    show_default=True,
+    help="Seconds that task runs under way may take after a TERM; then others start them anew.",
+)
 @_data_dir
 def worker(
-    apps: tuple[str, ...], service: str, name: str | None, concurrency: int | None, data_dir: Path | None
+    apps: tuple[str, ...],
+    service: str,
+    name: str | None,
+    concurrency: int | None,
+    grace: float,
+    data_dir: Path | None,
 ) -> None:
     """Register the tasks of an app and run them."""
     from pipeweave.workers.launch import run_worker
 
-    run_worker(_settings(data_dir), list(apps), service=service, name=name, concurrency=concurrency)
+    run_worker(
+        _settings(data_dir), list(apps), service=service, name=name, concurrency=concurrency, grace_s=grace
+    )
 
 
 @click.command()

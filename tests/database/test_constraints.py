@@ -126,10 +126,10 @@ def test_a_tenant_with_services_cannot_be_deleted(tx: Transaction, run_id: UUID)
 
 def test_a_task_run_has_one_open_dead_letter_at_most(tx: Transaction, run_id: UUID) -> None:
     insert = """
-        INSERT INTO dead_letters (id, tenant_id, run_id, task_run_id, step_id, task_id, code_version,
-            code_hash, attempts, error, error_code, fingerprint, failed_at, retried_at)
-        VALUES (gen_random_uuid(), :tenant, :run, :run, 'a', 'a', 1,
-            'x', 1, '{}', 'X', 'f', now(), :retried)"""
+        INSERT INTO dead_letters (id, tenant_id, run_id, task_run_id, step_id, task_id, kind, status,
+            code_version, code_hash, attempts, error, error_code, fingerprint, history, failed_at, retried_at)
+        VALUES (gen_random_uuid(), :tenant, :run, :run, 'a', 'a', 'task', 'failed', 1,
+            'x', 1, '{}', 'X', 'f', '[]', now(), :retried)"""
     wish = {"tenant": TENANT, "run": run_id}
     tx.execute(insert, {**wish, "retried": tx.now})
     tx.execute(insert, {**wish, "retried": None})

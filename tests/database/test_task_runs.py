@@ -8,10 +8,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import BOOM, Beside, Driver, at_once, claim, settle, wait_for_lock
+from driving import BOOM, Beside, Driver, at_once, claim, header, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.orchestrator import runs, states, task_run, task_runs
+from pipeweave.orchestrator import attempts, runs, states, task_run, task_runs
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.states import TaskStatus
 from pipeweave.orchestrator.task_run import Completion, TaskRun
@@ -59,6 +59,11 @@ def completion(tx: Transaction, run_id: UUID, ordinal: int, attempt: int = 1) ->
     return Completion(as_task_run(tx, run_id, ordinal, attempt), tx.values.keep({"n": 1}))
 
 
+def fail(tx: Transaction, task_run: TaskRun) -> list[TaskRun]:
+    run = header(tx, task_run.run_id)
+    return attempts.end(tx, run, [(task_run, BOOM)]).final
+
+
 Verb = Callable[[Transaction, UUID], Any]
 
 # Verb -> the ordinal it is tried on, the statuses it may be called in, the status it leads to, the call.
@@ -95,7 +100,7 @@ VERBS: dict[str, tuple[int, set[TaskStatus], TaskStatus, Verb]] = {
         1,
         {T.PENDING, T.QUEUED, T.RUNNING, T.WAITING},
         T.FAILED,
-        lambda tx, run_id: task_runs.fail(tx, as_task_run(tx, run_id, 1), BOOM),
+        lambda tx, run_id: fail(tx, as_task_run(tx, run_id, 1)),
     ),
     "skip": (2, {T.PENDING}, T.SKIPPED, lambda tx, run_id: task_runs.skip(tx, run_id, [2])),
     "cancel": (
@@ -156,7 +161,7 @@ def test_another_attempt_moves_nothing(driver: Driver, run_id: UUID, attempt: in
         unmoved = read(tx, run_id, 1)
         stale = as_task_run(tx, run_id, 1, attempt)
         assert task_runs.complete(tx, [completion(tx, run_id, 1, attempt)]) == []
-        assert task_runs.fail(tx, stale, BOOM) is None
+        assert fail(tx, stale) == []
         assert task_runs.give_back(tx, [stale]) == []
         assert task_runs.progress(tx, stale, 50, "half") is False
         assert read(tx, run_id, 1) == unmoved
@@ -176,7 +181,7 @@ def test_a_doubled_completion_keeps_the_first_output(driver: Driver, run_id: UUI
         assert started is not None
         assert task_runs.complete(tx, [Completion(started, tx.values.keep("first"))])
         assert task_runs.complete(tx, [Completion(started, tx.values.keep("second"))]) == []
-        assert task_runs.fail(tx, started, BOOM) is None
+        assert fail(tx, started) == []
         assert read(tx, run_id, 1).output == "first"
     assert len(driver.events(run_id, "task_run.completed")) == 1
 
@@ -185,14 +190,14 @@ def test_a_failed_attempt_is_archived_with_its_error(driver: Driver, run_id: UUI
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1, worker="w7")
         assert started is not None
-        task_runs.fail(tx, started, BOOM)
+        fail(tx, started)
         row = read(tx, run_id, 1)
     (attempt,) = driver.rows("SELECT * FROM attempts WHERE run_id = :id", id=run_id)
     assert (attempt.task_run_id, attempt.number, attempt.status) == (row.id, 1, "failed")
     assert (attempt.worker, attempt.error_code, attempt.error) == ("w7", "BOOM", BOOM.to_json())
     assert (attempt.started_at, attempt.finished_at) == (row.started_at, row.finished_at)
     (event,) = driver.events(run_id, "task_run.failed")
-    assert event.data == {"error": "it broke", "errorCode": "BOOM"}
+    assert event.data == {"outcome": "failed", "error": "it broke", "errorCode": "BOOM"}
 
 
 def test_what_is_given_back_can_be_claimed_by_another(driver: Driver, run_id: UUID) -> None:

@@ -9,14 +9,16 @@ from uuid import UUID
 import pytest
 from driving import Beside, Driver, claim, settle
 
-from pipeweave.orchestrator import runs, tick
+from pipeweave.errors import Unavailable
+from pipeweave.orchestrator import runs, tick, workers
 from pipeweave.orchestrator.broker import make_celery
-from pipeweave.orchestrator.canvas import Canvas
-from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.canvas import Canvas, level
+from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.outbox import JoinCheck, Released
 from pipeweave.orchestrator.plan import END
 from pipeweave.orchestrator.tick import LATE, Ticked
+from pipeweave.orchestrator.workers import WorkerStart
 from pipeweave.settings import Settings
 
 WIDE = {"a": [], **{f"b{n}": ["a"] for n in range(8)}, "c": [f"b{n}" for n in range(8)]}
@@ -30,8 +32,9 @@ class Queues(Canvas):
         super().__init__(make_celery(settings))
         self.length = 0
 
-    def depth(self, queue: str) -> int:
-        return self.length
+    def oldest(self, queue: str) -> dict[int, float | None]:
+        sent = 0.0 if self.length else None
+        return dict.fromkeys(map(level, (0, 50, 100, 150)), sent)
 
 
 class Clock:
@@ -66,6 +69,10 @@ def deployment(driver: Driver) -> Deployment:
 def long_queue(deployment: Deployment, length: int) -> None:
     assert isinstance(deployment.canvas, Queues)
     deployment.canvas.length = length
+
+
+def a_worker(tx: Transaction, tenant: str) -> str:
+    return workers.register(tx, tenant, WorkerStart("python", "w@host", "host", 1, 1))
 
 
 def tick_later(deployment: Deployment, clock: Clock, seconds: float = 6) -> Ticked:
@@ -114,7 +121,7 @@ def test_what_runs_or_waits_for_its_predecessors_is_not_sent(
 ) -> None:
     run_id = driver.begin({"a": [], "b": ["a"]})
     with driver.database.transaction() as tx:
-        claim(tx, run_id, 1)
+        claim(tx, run_id, 1, worker=a_worker(tx, driver.tenant))
     driver.sent.clear()
     assert tick_later(deployment, clock) == NOTHING
     assert driver.sent == []
@@ -215,8 +222,8 @@ def test_a_broker_that_cannot_be_reached_leaves_the_rows_as_they_were(
     """Nothing listens at the deployment's broker: the tick that could not look sends nothing."""
 
     class Gone(Queues):
-        def depth(self, queue: str) -> int:
-            raise ConnectionRefusedError
+        def oldest(self, queue: str) -> dict[int, float | None]:
+            raise Unavailable("the broker cannot be reached")
 
     run_id = driver.begin({"a": []})
     before = driver.task_runs(run_id)
@@ -224,7 +231,6 @@ def test_a_broker_that_cannot_be_reached_leaves_the_rows_as_they_were(
         deployment.settings, driver.database, driver.database.values_or_raise, Gone(deployment.settings)
     )
     driver.sent.clear()
-    with pytest.raises(ConnectionRefusedError):
-        tick_later(broken, clock)
+    assert tick_later(broken, clock) == NOTHING
     assert driver.task_runs(run_id) == before
     assert driver.sent == []

@@ -61,6 +61,7 @@ def test_an_unknown_worker_is_told_to_register(tx: Transaction) -> None:
 def test_a_silent_worker_is_lost_once_and_told_so(tx: Transaction, now: datetime) -> None:
     silent, loud = start(tx, now=now), start(tx, now=now)
     later = now + workers.LOST_AFTER + timedelta(seconds=1)
+    assert workers.reap(tx, now=now + workers.SUSPECT_AFTER + timedelta(milliseconds=1)) == []
     workers.beat(tx, loud, now=later)
     mine = [each for each in workers.reap(tx, now=later) if each.tenant == TENANT]
     assert mine == [workers.LostWorker(silent, TENANT, "python")]
@@ -80,8 +81,29 @@ def test_a_service_is_active_while_one_of_its_workers_lives(tx: Transaction, now
 
 def test_a_service_that_lost_its_last_worker_is_disconnected(tx: Transaction, now: datetime) -> None:
     start(tx, now=now)
-    workers.reap(tx, now=now + timedelta(minutes=1))
+    for later in (timedelta(seconds=2), timedelta(minutes=1)):
+        workers.reap(tx, now=now + later)
     assert status(tx) == "disconnected"
+
+
+def test_nobody_is_lost_at_the_first_look_after_everything_was_away(tx: Transaction, now: datetime) -> None:
+    """PostgreSQL or the tick stood still for an hour: every worker looks silent."""
+    worker, dead = start(tx, now=now), start(tx, now=now)
+    back = now + timedelta(hours=1)
+    assert workers.reap(tx, now=back) == []
+    workers.beat(tx, worker, now=back + timedelta(seconds=1))
+    lost = workers.reap(tx, now=back + workers.CONFIRM_AFTER)
+    assert [each.id for each in lost] == [dead]
+
+
+def test_a_worker_that_was_taken_for_lost_comes_back_under_its_own_id(tx: Transaction, now: datetime) -> None:
+    worker = start(tx, now=now)
+    for later in (timedelta(seconds=2), timedelta(minutes=1)):
+        workers.reap(tx, now=now + later)
+    wish = workers.WorkerStart("python", "w@host", "host", concurrency=2, task_count=1)
+    assert workers.register(tx, TENANT, wish, worker_id=worker) == worker
+    assert workers.beat(tx, worker)
+    assert status(tx) == "active"
 
 
 def test_of_two_workers_that_stop_at_once_the_later_one_leaves_the_service(database: Database) -> None:

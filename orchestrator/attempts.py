@@ -1,0 +1,259 @@
+"""The bad end of an attempt: another attempt at a due time, or a final failure with its dead letter.
+
+Everything that belongs to it is one statement per outcome, in the transaction of whoever ends it: the task
+run's move, its event, the attempt's record and, where no attempt is left, the dead letter. So there is
+exactly one dead letter per task run that failed for good, whichever way it got there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from pipeweave import ids
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.failure import Failure, Outcome, fingerprint
+from pipeweave.orchestrator.moving import move_sql
+from pipeweave.orchestrator.queries_shape import iso
+from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.states import TaskStatus
+from pipeweave.orchestrator.task_run import TaskRun, read
+from pipeweave.retry import RetryPolicy
+
+# At most this delay (ms) before an attempt that makes up for one whose worker was lost or stopped: nothing is
+# wrong with the task, so nothing is gained by waiting.
+AT_ONCE_MS = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of attempts that ended badly.
+
+    Args:
+        final: task runs that failed for good.
+        retried: task runs that wait for their next attempt.
+        due: those of `retried` that need not wait.
+    """
+
+    final: list[TaskRun]
+    retried: list[TaskRun]
+    due: list[UUID]
+
+
+def end(
+    tx: Transaction,
+    run: RunHeader,
+    failures: Sequence[tuple[TaskRun, Failure]],
+    *,
+    chance: Callable[[], float] = random.random,
+) -> Ended:
+    """End attempts badly. Those that were not theirs any more are left out.
+
+    Args:
+        run: of all these task runs.
+        chance: a number in [0, 1) for the jitter of a delay.
+    """
+    if not failures:
+        return Ended([], [], [])
+    rows = _look(tx, run.id, failures)
+    retries: list[dict[str, Any]] = []
+    finals: list[dict[str, Any]] = []
+    for task_run, failure in failures:
+        row = rows.get(task_run.id)
+        if row is None or row.attempt != task_run.attempt or row.status != task_run.status.value:
+            continue
+        delay_ms = _next_delay(row, failure, chance)
+        if delay_ms is None:
+            finals.append(_final_row(task_run, row, failure))
+        else:
+            retries.append(_retry_row(task_run, row, failure, delay_ms))
+    retried = _write(tx, run.id, _RETRY, retries)
+    due = [UUID(each["id"]) for each in retries if each["delay_ms"] == 0]
+    return Ended(_write(tx, run.id, _FINAL, finals), retried, due)
+
+
+# With the rows locked, so that what is decided here still holds when it is written.
+_LOOK = """
+SELECT t.id, t.status, t.attempt, t.max_attempts, t.worker, t.code_version, t.code_hash, t.started_at,
+       k.retry_backoff, k.retry_delay_ms, k.max_retry_delay_ms, k.retry_multiplier, k.retry_jitter,
+       k.retry_on, k.code_version AS current_version, k.code_hash AS current_hash
+FROM task_runs AS t LEFT JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
+WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) ORDER BY t.id FOR UPDATE OF t
+"""
+
+
+def _look(tx: Transaction, run_id: UUID, failures: Sequence[tuple[TaskRun, Failure]]) -> Mapping[UUID, Any]:
+    which = [each.id for each, _ in failures]
+    return {row.id: row for row in tx.execute(_LOOK, {"run_id": run_id, "ids": which})}
+
+
+def _next_delay(row: Any, failure: Failure, chance: Callable[[], float]) -> int | None:
+    """ms before the next attempt; None when there is none."""
+    if row.current_version is None or row.status == TaskStatus.PENDING:
+        return None  # the task is gone, or this is a map that cannot be laid out
+    if not failure.is_counted:
+        return AT_ONCE_MS
+    if row.attempt >= row.max_attempts:
+        return None
+    policy = RetryPolicy(
+        row.retry_backoff,
+        row.retry_delay_ms,
+        row.max_retry_delay_ms,
+        row.retry_multiplier,
+        row.retry_jitter,
+        None if row.retry_on is None else frozenset(row.retry_on),
+    )
+    if failure.outcome is Outcome.LOST:
+        return AT_ONCE_MS
+    if not policy.may_retry(failure.code, is_retryable=failure.retryable):
+        return None
+    return policy.delay_ms(row.attempt, chance())
+
+
+# --- one statement per outcome ----------------------------------------------------------------------------
+
+_ENDED = """id uuid, attempt integer, outcome text, worker text, started_at timestamptz, code_version integer,
+    message text, code text, error jsonb, is_begun boolean"""
+
+_ARCHIVED = """archived AS (
+    INSERT INTO attempts (run_id, task_run_id, number, status, worker, code_version, error, error_code,
+        started_at, finished_at)
+    SELECT :run_id, m.id, m.ended, m.outcome, m.ended_by, m.ended_version, m.ended_error, m.code,
+        m.begun_at, :now
+    FROM moved AS m WHERE m.is_begun
+)"""
+
+_OF_THE_ATTEMPT = """, f.attempt AS ended, f.outcome, f.worker AS ended_by, f.code_version AS ended_version,
+    f.error AS ended_error, f.code, f.message, f.started_at AS begun_at, f.is_begun"""
+
+_MOVED_RETRY = move_sql(
+    "moved",
+    f"'{TaskStatus.PENDING.value}'",
+    [TaskStatus.PENDING],
+    """, attempt = t.attempt + 1, max_attempts = f.max_attempts,
+    due_at = now() + f.delay_ms * interval '1 millisecond', code_version = f.next_version,
+    code_hash = f.next_hash, worker = NULL, queued_at = NULL, claimed_at = NULL, started_at = NULL,
+    heartbeat_at = NULL, suspected_at = NULL, progress = NULL, progress_message = NULL""",
+    "t.id = f.id AND t.attempt = f.attempt",
+    source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({_ENDED}, max_attempts integer,
+        delay_ms bigint, next_version integer, next_hash text)""",
+    event="'task_run.retrying'",
+    attempt="m.ended",
+    data="""jsonb_build_object('outcome', m.outcome, 'error', m.message, 'errorCode', m.code,
+        'nextAttempt', m.attempt, 'dueAt', m.due_at)""",
+    returning=f"{_OF_THE_ATTEMPT}, t.due_at",
+)
+_RETRY = f"WITH {_MOVED_RETRY}, {_ARCHIVED} SELECT * FROM moved"
+
+_MOVED_FINAL = move_sql(
+    "moved",
+    "CASE WHEN f.outcome = 'timeout' AND f.is_begun THEN 'timeout' ELSE 'failed' END",
+    [TaskStatus.FAILED],
+    ", finished_at = greatest(:now, t.started_at), error = f.error, error_code = f.code",
+    "t.id = f.id AND t.attempt = f.attempt",
+    source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({_ENDED}, letter uuid, fingerprint text,
+        record jsonb)""",
+    event="CASE WHEN m.status = 'timeout' THEN 'task_run.timed_out' ELSE 'task_run.failed' END",
+    data="jsonb_build_object('outcome', m.outcome, 'error', m.message, 'errorCode', m.code)",
+    returning=f"{_OF_THE_ATTEMPT}, f.letter, f.fingerprint, f.record",
+)
+
+# The attempts of a task run travel with its dead letter, which may outlive its run's partition.
+_FINAL = f"""
+WITH {_MOVED_FINAL}, {_ARCHIVED}, letters AS (
+    INSERT INTO dead_letters (id, tenant_id, run_id, task_run_id, pipeline_id, step_id, task_id, kind,
+        map_index, code_version, code_hash, attempts, status, input, input_path, item, error, error_code,
+        fingerprint, history, failed_at)
+    SELECT m.letter, r.tenant_id, m.run_id, m.id, r.pipeline_id, m.step_id, m.task_id, m.kind, m.map_index,
+        m.code_version, m.code_hash, m.attempt, m.status, r.input, r.input_path, m.item, m.ended_error,
+        m.code, m.fingerprint,
+        coalesce((SELECT jsonb_agg(jsonb_build_object('attempt', a.number, 'status', a.status,
+                'worker', a.worker, 'codeVersion', a.code_version, 'error', a.error,
+                'errorCode', a.error_code, 'startedAt', a.started_at, 'finishedAt', a.finished_at)
+                ORDER BY a.number)
+            FROM attempts AS a WHERE a.run_id = m.run_id AND a.task_run_id = m.id), '[]'::jsonb) || m.record,
+        :now
+    FROM moved AS m JOIN runs AS r ON r.id = m.run_id WHERE m.letter IS NOT NULL
+)
+SELECT * FROM moved
+"""
+
+
+def _write(tx: Transaction, run_id: UUID, statement: str, rows: list[dict[str, Any]]) -> list[TaskRun]:
+    if not rows:
+        return []
+    parameters = {"run_id": run_id, "rows": orjson.dumps(rows).decode(), "now": tx.now}
+    return read(tx.execute(statement, parameters))
+
+
+def _ended(task_run: TaskRun, row: Any, failure: Failure) -> dict[str, Any]:
+    return {
+        "id": str(task_run.id),
+        "attempt": task_run.attempt,
+        "outcome": failure.outcome.value,
+        "worker": row.worker,
+        "started_at": row.started_at,
+        "code_version": row.code_version,
+        "message": failure.message,
+        "code": failure.code,
+        "error": failure.to_json(),
+        "is_begun": row.started_at is not None and row.status != TaskStatus.PENDING,
+    }
+
+
+def _retry_row(task_run: TaskRun, row: Any, failure: Failure, delay_ms: int) -> dict[str, Any]:
+    return _ended(task_run, row, failure) | {
+        "max_attempts": row.max_attempts + (0 if failure.is_counted else 1),
+        "delay_ms": delay_ms,
+        "next_version": row.current_version,
+        "next_hash": row.current_hash,
+    }
+
+
+def _final_row(task_run: TaskRun, row: Any, failure: Failure) -> dict[str, Any]:
+    record = {
+        "attempt": task_run.attempt,
+        "status": failure.outcome.value,
+        "worker": row.worker,
+        "codeVersion": row.code_version,
+        "error": failure.to_json(),
+        "errorCode": failure.code,
+        "startedAt": row.started_at,
+    }
+    return _ended(task_run, row, failure) | {
+        "letter": str(ids.new_id()) if failure.is_dead else None,
+        "fingerprint": fingerprint(task_run.task_id, failure),
+        "record": [record],
+    }
+
+
+# --- what came before -------------------------------------------------------------------------------------
+
+_PREVIOUS = """
+SELECT a.number, a.status, a.error ->> 'message' AS error, a.error_code, a.error -> 'details' AS details,
+       a.finished_at
+FROM attempts AS a WHERE a.run_id = :run_id AND a.task_run_id = :id ORDER BY a.number
+"""
+
+
+def previous_attempts(tx: Transaction, task_run: TaskRun) -> list[dict[str, Any]]:
+    """The attempts of a task run that ended, oldest first, as its task is told of them:
+    {attempt, status, error, errorCode, details, timestamp}.
+    """
+    rows = tx.execute(_PREVIOUS, {"run_id": task_run.run_id, "id": task_run.id})
+    return [
+        {
+            "attempt": row.number,
+            "status": row.status,
+            "error": row.error,
+            "errorCode": row.error_code,
+            "details": row.details,
+            "timestamp": iso(row.finished_at),
+        }
+        for row in rows
+    ]

@@ -1,0 +1,177 @@
+"""Attempts whose process is gone, silent or late: found, and ended as what they are.
+
+Three ways lead here: the tick finds workers that are gone and attempts that are silent or overdue; a worker's
+own parent process finds that a child died, and knows what it was doing; a worker that stops gives back what
+it could not finish. All end attempts by the verb that failures use, so that retries and dead letters are the
+same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from pipeweave.orchestrator import failure, run_header, task_runs
+from pipeweave.orchestrator.advance import Advance, as_released
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.failure import Failure
+from pipeweave.orchestrator.task_run import COLUMNS, TaskRun, of_row
+from pipeweave.orchestrator.workers import WORKER_OF
+
+# One look takes at most this many; the next one goes on.
+BATCH = 1_000
+
+# After its time limit an attempt is ended by its own worker, by function or process; the tick leaves them
+# this long.
+OVERDUE_AFTER = timedelta(seconds=15)
+# The second look at a silent attempt comes this much later, at the earliest.
+CONFIRM_AFTER = timedelta(seconds=1.5)
+
+Loss = tuple[TaskRun, Failure]
+
+
+def end(database: Database, losses: Sequence[Loss]) -> int:
+    """End attempts, each run's in a transaction of its own. How many there were."""
+    by_run: dict[UUID, list[Loss]] = defaultdict(list)
+    for each in losses:
+        by_run[each[0].run_id].append(each)
+    for run_id, mine in by_run.items():
+        database.run(lambda tx, run_id=run_id, mine=mine: _end(tx, run_id, mine))  # type: ignore[misc]
+    return len(losses)
+
+
+def _end(tx: Transaction, run_id: UUID, losses: Sequence[Loss]) -> None:
+    run = run_header.load(tx, run_id)
+    if run is None:
+        return
+    advance = Advance(tx, run, queue=losses[0][0].queue, is_counted=False)
+    advance.settle(advance.fail(losses))
+    advance.close()
+
+
+# --- what the tick finds ----------------------------------------------------------------------------------
+
+# What runs is bounded by the workers there are, so every look may see all of it.
+_ON_LOST_WORKERS = f"""
+SELECT {COLUMNS}, t.worker, t.claimed_at FROM task_runs AS t
+WHERE t.status = 'running' AND NOT EXISTS (
+    SELECT 1 FROM workers AS w WHERE w.id = {WORKER_OF} AND w.stopped_at IS NULL)
+ORDER BY t.run_id, t.id LIMIT :batch
+"""
+
+
+def of_lost_workers(tx: Transaction) -> list[Loss]:
+    """Attempts of workers that are not alive."""
+    rows: list[Any] = list(tx.execute(_ON_LOST_WORKERS, {"batch": BATCH}))
+    together = Counter(_claim(row) for row in rows)
+    # A worker claims several small task runs at once and calls one after the other. Which of them it had
+    # begun, nobody is left to say: each may have run, so each is an attempt, but none is used up by it.
+    return [
+        (of_row(row), failure.lost("its worker is gone", is_certain=together[_claim(row)] == 1))
+        for row in rows
+    ]
+
+
+def _claim(row: Any) -> tuple[UUID, str, Any]:
+    return row.run_id, row.worker, row.claimed_at
+
+
+_SILENT_SINCE = "t.heartbeat_at < now() - k.heartbeat_interval_ms * interval '2 milliseconds'"
+
+_SUSPECT = f"""
+UPDATE task_runs AS t SET suspected_at = now() FROM tasks AS k
+WHERE t.status = 'running' AND k.tenant_id = t.tenant_id AND k.id = t.task_id AND {_SILENT_SINCE}
+  AND (t.suspected_at IS NULL OR t.suspected_at < t.heartbeat_at)
+"""
+
+_SILENT = f"""
+SELECT {COLUMNS}, k.heartbeat_interval_ms AS interval_ms
+FROM task_runs AS t JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
+WHERE t.status = 'running' AND {_SILENT_SINCE} AND t.suspected_at > t.heartbeat_at
+  AND t.suspected_at <= now() - CAST(:confirm AS interval)
+ORDER BY t.run_id, t.id LIMIT :batch
+"""
+
+_OVERDUE = f"""
+SELECT {COLUMNS}, k.timeout_seconds
+FROM task_runs AS t JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
+WHERE t.status = 'running'
+  AND t.claimed_at < now() - k.timeout_seconds * interval '1 second' - CAST(:after AS interval)
+ORDER BY t.run_id, t.id LIMIT :batch
+"""
+
+
+def of_time(tx: Transaction) -> list[Loss]:
+    """Attempts that were silent for twice their heartbeat interval, or run far beyond their time limit.
+
+    Silence counts when two looks found it: after PostgreSQL was away, every attempt looks silent at first.
+    """
+    tx.execute(_SUSPECT)
+    silent: Iterable[Any] = tx.execute(_SILENT, {"confirm": CONFIRM_AFTER, "batch": BATCH})
+    overdue: Iterable[Any] = tx.execute(_OVERDUE, {"after": OVERDUE_AFTER, "batch": BATCH})
+    found = {row.id: (of_row(row), failure.silent(row.interval_ms)) for row in silent}
+    return list(
+        ({row.id: (of_row(row), failure.overdue(row.timeout_seconds)) for row in overdue} | found).values()
+    )
+
+
+# --- what a worker's parent knows -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What a child process was doing when it ended, as its parent saw it.
+
+    Args:
+        worker: what it claimed task runs as.
+        called: task runs whose function it had begun to call, and whose result it had not stored.
+        run_id: of the message under way; None between messages.
+        named: ordinals that the message names.
+        attempt: that the message names.
+    """
+
+    worker: str
+    called: frozenset[UUID] = frozenset()
+    run_id: UUID | None = None
+    named: tuple[int, ...] = ()
+    attempt: int = 1
+
+
+_OF_CHILD = f"SELECT {COLUMNS} FROM task_runs AS t WHERE t.status = 'running' AND t.worker = :worker"
+
+
+def of_child(database: Database, doing: Doing, ending: Failure) -> int:
+    """End what a child was doing, give back what it had claimed and not begun, send again what its message
+    named. How many attempts ended.
+    """
+    with database.transaction() as tx:
+        claimed = [of_row(row) for row in tx.execute(_OF_CHILD, {"worker": doing.worker})]
+    begun = [(each, ending) for each in claimed if each.id in doing.called]
+    count = end(database, begun)
+    _give_back(database, [each for each in claimed if each.id not in doing.called])
+    if doing.run_id is not None:
+        with database.transaction() as tx:
+            hand_over(tx, doing.run_id, (), doing.named, doing.attempt)
+    return count
+
+
+def _give_back(database: Database, claimed: Sequence[TaskRun]) -> None:
+    for run_id in dict.fromkeys(each.run_id for each in claimed):
+        mine = [each for each in claimed if each.run_id == run_id]
+        database.run(lambda tx, run_id=run_id, mine=mine: hand_over(tx, run_id, mine, (), 1))  # type: ignore[misc]
+
+
+def hand_over(
+    tx: Transaction, run_id: UUID, claimed: Sequence[TaskRun], left: Collection[int], attempt: int
+) -> None:
+    """Let others take what a message claimed and did not begin, and what it names and did not claim; nothing
+    of it is an attempt.
+    """
+    for each in task_runs.give_back(tx, claimed):
+        tx.send(as_released(each))
+    for each in task_runs.queued(tx, run_id, list(left), attempt):
+        tx.send(as_released(each))

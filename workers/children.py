@@ -1,0 +1,111 @@
+"""The child processes of a worker, watched from their parent.
+
+A child that dies is seen at once: its attempt is ended, what it had claimed and not begun goes to others. A
+call far beyond its time limit, whose function caught or never saw the alarm, is ended with its process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import signal
+import time
+
+from pipeweave.orchestrator import failure, losses
+from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.failure import Failure
+from pipeweave.workers.slots import Ending, Seen, Slot, Slots
+
+log = logging.getLogger(__name__)
+
+
+class Children:
+    """Watches the processes that have a slot."""
+
+    def __init__(self, database: Database, slots: Slots) -> None:
+        self.database = database
+        self.slots = slots
+        self._selector = selectors.DefaultSelector()
+        self._watched: dict[int, int] = {}
+
+    def wait(self, seconds: float) -> None:
+        """Until a child ends, or the time is over."""
+        for slot in self.slots.taken():
+            self._watch(slot.pid)
+        if not self._watched:
+            time.sleep(seconds)
+            return
+        for key, _ in self._selector.select(seconds):
+            self._forget(key.data)
+
+    def look(self, worker_id: str) -> None:
+        """End what took too long, and take note of children that died."""
+        for slot in self.slots.taken():
+            seen = slot.seen()
+            if not _is_alive(seen.pid):
+                self._bury(slot, seen, worker_id)
+            elif 0 < seen.deadline < time.monotonic():
+                self._kill(slot, Ending.OVERDUE)
+
+    def stop(self) -> None:
+        """End what is still under way: the worker cannot wait any longer."""
+        for slot in self.slots.taken():
+            if slot.seen().is_busy:
+                self._kill(slot, Ending.STOPPED)
+
+    @staticmethod
+    def _kill(slot: Slot, ending: Ending) -> None:
+        pid = slot.pid
+        slot.condemn(ending)
+        log.warning("child.killed", extra={"pid": pid, "reason": ending.name.lower()})
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+    def _bury(self, slot: Slot, seen: Seen, worker_id: str) -> None:
+        doing = slot.doing(worker_id)
+        count = losses.of_child(self.database, doing, _failure(seen))
+        if count:
+            log.warning("child.lost", extra={"pid": seen.pid, "attempts": count})
+        slot.free()
+
+    def _watch(self, pid: int) -> None:
+        if pid in self._watched or not hasattr(os, "pidfd_open"):
+            return
+        try:
+            self._watched[pid] = os.pidfd_open(pid)
+        except OSError:
+            return  # it is dead already: `look` sees it
+        self._selector.register(self._watched[pid], selectors.EVENT_READ, pid)
+
+    def _forget(self, pid: int) -> None:
+        handle = self._watched.pop(pid)
+        self._selector.unregister(handle)
+        os.close(handle)
+
+
+def _failure(seen: Seen) -> Failure:
+    match seen.ending:
+        case Ending.OVERDUE:
+            return failure.overdue(seen.limit)
+        case Ending.STOPPED:
+            return failure.interrupted()
+        case Ending.UNKNOWN:
+            return failure.lost(f"its process ({seen.pid}) died")
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether a process runs; one that ended and was not waited for does not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except FileNotFoundError:
+        if os.path.exists("/proc/self/stat"):
+            return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

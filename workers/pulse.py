@@ -1,0 +1,128 @@
+"""The thread beside the calls of a child process: it says that a long call is alive, and hands over the rest.
+
+A call that takes long must hold up nothing but itself: what its message had claimed or still names goes to
+others while it runs. A heartbeat that finds no row tells that the attempt is not this worker's any more, and
+stops the function. In between the thread sleeps; short calls never meet it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipeweave.errors import AttemptFenced, PipeWeaveError
+from pipeweave.orchestrator import losses, task_runs
+from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.task_run import TaskRun
+from pipeweave.workers.pace import Pace
+from pipeweave.workers.time_limit import TimeLimit
+from pipeweave.workers.work import MESSAGE_S, Rest, Work
+
+log = logging.getLogger(__name__)
+
+# How often the thread looks (s), and how often it says that a call is alive (s), at least.
+LOOK_EVERY_S = 0.5
+BEAT_EVERY_S = 5.0
+
+
+@dataclass(slots=True)
+class _Call:
+    work: Work
+    task_run: TaskRun
+    began: float
+    beat_every: float
+    last_beat: float
+
+
+class Pulse:
+    """Watches the call under way in this process.
+
+    Args:
+        database: a connection of its own is used, and only for calls that take long.
+        shortest_ms: the shortest heartbeat interval of the loaded tasks.
+        is_stopping: whether the worker was asked to stop.
+        limit: stops the function of an attempt that is not wanted any more.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        pace: Pace,
+        limit: TimeLimit,
+        *,
+        shortest_ms: int,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self.database = database
+        self.pace = pace
+        self.limit = limit
+        self.is_stopping = is_stopping
+        self._every = min(LOOK_EVERY_S, shortest_ms / 2000)
+        self._call: _Call | None = None
+        self._owed: list[tuple[Work, Rest]] = []
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch; in the process whose calls these are."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._end.set()
+
+    def calling(self, work: Work, task_run: TaskRun, interval_ms: int) -> None:
+        """A function is about to be called."""
+        now = time.monotonic()
+        self._call = _Call(work, task_run, now, min(BEAT_EVERY_S, interval_ms / 2000), now)
+
+    def returned(self) -> None:
+        """It returned."""
+        self._call = None
+
+    def _run(self) -> None:
+        while not self._end.wait(self._every):
+            try:
+                self._look()
+            except PipeWeaveError as error:
+                log.warning("pulse.failed", extra={"reason": error.detail})
+            except Exception:
+                log.exception("pulse.failed")
+
+    def _look(self) -> None:
+        call = self._call
+        if call is not None:
+            self._take_rest(call)
+        self._give_back()
+        if call is not None and time.monotonic() - call.last_beat >= call.beat_every:
+            self._beat(call)
+        self._tell_pace()
+
+    def _take_rest(self, call: _Call) -> None:
+        is_long = time.monotonic() - call.began > MESSAGE_S or call.work.is_long
+        if (is_long or self.is_stopping()) and (rest := call.work.take()):
+            self._owed.append((call.work, rest))
+
+    def _give_back(self) -> None:
+        """What was taken stays owed until PostgreSQL has it back."""
+        while self._owed:
+            work, rest = self._owed[0]
+            with self.database.transaction() as tx:
+                losses.hand_over(tx, work.run.id, rest.claimed, rest.left, rest.attempt)
+            self._owed.pop(0)
+
+    def _beat(self, call: _Call) -> None:
+        with self.database.statements() as tx:
+            is_mine = task_runs.heartbeat(tx, call.task_run)
+        call.last_beat = time.monotonic()
+        if not is_mine and self._call is call:
+            self.limit.interrupt(AttemptFenced("the attempt is not this worker's any more"))
+
+    def _tell_pace(self) -> None:
+        """How long a task usually takes decides how large the next chunks are."""
+        if (news := self.pace.news()) is not None:
+            with self.database.statements() as tx:
+                task_runs.note_usual(tx, news.tenant, news.task_id, news.seconds)

@@ -1,0 +1,180 @@
+"""What each child process of a worker is doing, in memory that its parent sees too.
+
+A child that is killed cannot say what it was doing. Its slot can: the message it works off, the task runs
+whose functions it has called and not yet stored, and until when the one at hand may take. Writing it costs
+about a microsecond per call, and no system call.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.orchestrator.losses import Doing
+from pipeweave.orchestrator.workers import child_of
+
+# Task runs a message names, and calls a turn makes: at most this many.
+MOST_NAMED = 128
+MOST_CALLED = 256
+
+# A dead child's slot stays until its parent has read it, while the next child of the same place in the pool
+# takes another one.
+SLOTS_PER_PLACE = 8
+
+_HEAD = struct.Struct("=qqdd16siii")  # pid, ending, deadline, limit, run, attempt, named, called
+_PID, _ENDING, _TIMES = struct.Struct("=q"), struct.Struct("=q"), struct.Struct("=dd")
+_COUNT, _ORDINAL = struct.Struct("=i"), struct.Struct("=i")
+_ENDING_AT, _TIMES_AT, _CALLED_AT = 8, 16, 56
+_NAMED_FROM = _HEAD.size
+_CALLED_FROM = _NAMED_FROM + MOST_NAMED * _ORDINAL.size
+_SIZE = _CALLED_FROM + MOST_CALLED * _ORDINAL.size
+_FREE = bytes(_HEAD.size)
+_NO_RUN = bytes(16)
+# In front of the slots: whether the worker stops.
+_FIRST = 8
+
+
+class Ending(IntEnum):
+    """Why a parent killed a child; UNKNOWN when it did not."""
+
+    UNKNOWN = 0
+    OVERDUE = 1
+    STOPPED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A slot as the parent reads it.
+
+    Args:
+        deadline: when the call at hand is killed (s, monotonic clock); 0 between calls.
+        limit: the time limit of that call (s).
+    """
+
+    pid: int
+    ending: Ending
+    deadline: float
+    limit: float
+    is_busy: bool
+
+
+class Slot:
+    """One child's part of the memory."""
+
+    def __init__(self, memory: mmap.mmap, start: int) -> None:
+        self._memory = memory
+        self._start = start
+        self._called = 0
+
+    # --- the child writes ---------------------------------------------------------------------------------
+
+    def take(self, pid: int) -> None:
+        _HEAD.pack_into(self._memory, self._start, pid, 0, 0.0, 0.0, _NO_RUN, 0, 0, 0)
+        self._called = 0
+
+    def begin(self, run_id: UUID, ordinals: Sequence[int], attempt: int) -> None:
+        """A message arrived."""
+        pid = self.pid
+        named = ordinals[:MOST_NAMED]
+        _HEAD.pack_into(self._memory, self._start, pid, 0, 0.0, 0.0, run_id.bytes, attempt, len(named), 0)
+        struct.pack_into(f"={len(named)}i", self._memory, self._start + _NAMED_FROM, *named)
+        self._called = 0
+
+    def call(self, ordinal: int, deadline: float, limit: float) -> None:
+        """A function is about to be called."""
+        place = self._start + _CALLED_FROM + self._called * _ORDINAL.size
+        _ORDINAL.pack_into(self._memory, place, ordinal)
+        self._called += 1
+        _COUNT.pack_into(self._memory, self._start + _CALLED_AT, self._called)
+        _TIMES.pack_into(self._memory, self._start + _TIMES_AT, deadline, limit)
+
+    def returned(self) -> None:
+        """It returned, or raised."""
+        _TIMES.pack_into(self._memory, self._start + _TIMES_AT, 0.0, 0.0)
+
+    def stored(self) -> None:
+        """What the calls gave is durable."""
+        self._called = 0
+        _COUNT.pack_into(self._memory, self._start + _CALLED_AT, 0)
+
+    def end(self) -> None:
+        """The message is done."""
+        self.take(self.pid)
+
+    @property
+    def is_full(self) -> bool:
+        return self._called >= MOST_CALLED
+
+    # --- the parent reads ---------------------------------------------------------------------------------
+
+    @property
+    def pid(self) -> int:
+        return int(_PID.unpack_from(self._memory, self._start)[0])
+
+    def seen(self) -> Seen:
+        pid, ending, deadline, limit, run, _, _, _ = _HEAD.unpack_from(self._memory, self._start)
+        return Seen(pid, Ending(ending), deadline, limit, run != _NO_RUN)
+
+    def condemn(self, ending: Ending) -> None:
+        """Note why the child is about to be killed."""
+        _ENDING.pack_into(self._memory, self._start + _ENDING_AT, ending)
+
+    def doing(self, worker_id: str) -> Doing:
+        """What the child did last."""
+        pid, _, _, _, run, attempt, named, called = _HEAD.unpack_from(self._memory, self._start)
+        worker = child_of(worker_id, pid)
+        if run == _NO_RUN:
+            return Doing(worker)
+        run_id = UUID(bytes=run)
+        ordinals = self._ordinals(_NAMED_FROM, named)
+        begun = frozenset(ids.task_run_id(run_id, each) for each in self._ordinals(_CALLED_FROM, called))
+        return Doing(worker, begun, run_id, ordinals, attempt)
+
+    def free(self) -> None:
+        """Another child may have it."""
+        self._memory[self._start : self._start + _HEAD.size] = _FREE
+
+    def _ordinals(self, place: int, count: int) -> tuple[int, ...]:
+        return struct.unpack_from(f"={count}i", self._memory, self._start + place)
+
+
+class Slots:
+    """The memory of a worker, made before it forks."""
+
+    def __init__(self, concurrency: int) -> None:
+        self._places = concurrency
+        self._count = concurrency * SLOTS_PER_PLACE
+        self._memory = mmap.mmap(-1, _FIRST + self._count * _SIZE)
+
+    def take(self, place: int, pid: int) -> Slot | None:
+        """A free slot for the child at this place of the pool; None while its parent has not read any."""
+        for number in range(place % self._places, self._count, self._places):
+            slot = self._slot(number)
+            if slot.pid == 0:
+                slot.take(pid)
+                return slot
+        return None
+
+    def taken(self) -> Iterator[Slot]:
+        """The slots of children, dead ones that were not freed among them."""
+        for number in range(self._count):
+            slot = self._slot(number)
+            if slot.pid:
+                yield slot
+
+    def _slot(self, number: int) -> Slot:
+        return Slot(self._memory, _FIRST + number * _SIZE)
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the worker was asked to stop: nothing more is claimed."""
+        return self._memory[0] == 1
+
+    def stop(self) -> None:
+        """Ask the children to claim nothing more."""
+        self._memory[0] = 1

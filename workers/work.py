@@ -1,0 +1,59 @@
+"""A message under way, as the thread that works it off and the thread beside it share it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pipeweave.orchestrator.outbox import UNCOUNTED
+from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.task_run import TaskRun
+
+# A message holds its worker for about this long; then what is left goes to whoever is free.
+MESSAGE_S = 1.0
+
+
+@dataclass(slots=True)
+class Work:
+    """Task runs still to claim, those that are claimed and not begun, and how its end is counted."""
+
+    run: RunHeader
+    attempt: int = 1
+    left: deque[int] = field(default_factory=deque)
+    part: int = UNCOUNTED
+    joins: tuple[int, ...] = ()
+    claimed: deque[TaskRun] = field(default_factory=deque)
+    began: float = field(default_factory=time.monotonic)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def is_long(self) -> bool:
+        return time.monotonic() - self.began > MESSAGE_S
+
+    def next(self) -> TaskRun | None:
+        """The task run to call next; from now on it is begun."""
+        with self.lock:
+            return self.claimed.popleft() if self.claimed else None
+
+    def take(self) -> Rest:
+        """Everything that is not begun: it is the taker's now."""
+        with self.lock:
+            rest = Rest(list(self.claimed), list(self.left), self.attempt)
+            self.claimed.clear()
+            self.left.clear()
+            return rest
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What a message did not get to: task runs it had claimed, and ordinals it had not."""
+
+    claimed: Sequence[TaskRun]
+    left: Sequence[int]
+    attempt: int
+
+    def __bool__(self) -> bool:
+        return bool(self.claimed or self.left)
