@@ -35,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "status": "pipeweave.cli.runs:status",
     "runs": "pipeweave.cli.runs:runs",
     "cancel": "pipeweave.cli.runs:cancel",
+    "verify": "pipeweave.cli.verify:verify",
 }
 
 

@@ -1,0 +1,291 @@
+"""A run rebuilt from its events alone (pure): what its rows must say if nothing was lost or made up.
+
+Every change writes its event in its own transaction, so whoever reads a run's events in order can do without
+its rows. An event that could not have followed those before it is a fault: one between them is missing, or
+one was added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pipeweave.limits import MAX_TASK_RUNS_PER_RUN
+from pipeweave.orchestrator import states
+from pipeweave.orchestrator.states import FINAL_TASK, RunStatus, TaskStatus
+from pipeweave.orchestrator.stored_event import StoredEvent, Unreadable
+
+T = TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class RebuiltTaskRun:
+    """A task run as its events give it. Many of a wide step share one of these values."""
+
+    status: TaskStatus = T.PENDING
+    attempt: int = 1
+    worker: str | None = None
+    error_code: str | None = None
+    output_hash: str | None = None
+    selected_next: tuple[str, ...] | None = None
+    map_first: int | None = None
+    map_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An event that cannot be: `why` says what it would have needed."""
+
+    ordinal: int | None
+    event: StoredEvent
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RebuiltRun:
+    """A run as its events give it.
+
+    Args:
+        status: None when the event that created the run is missing.
+        has_started: whether it ever was anything but `pending`.
+        task_runs: by ordinal.
+        faults: events that cannot have followed those before them.
+    """
+
+    status: RunStatus | None
+    error_code: str | None
+    has_started: bool
+    task_runs: Mapping[int, RebuiltTaskRun]
+    faults: Sequence[Fault]
+
+
+def rebuild(events: Iterable[StoredEvent]) -> RebuiltRun:
+    """The run that these events, in their order, lead to. Whatever they say, this never raises."""
+    found = _Rebuilding()
+    for event in events:
+        found.apply(event)
+    return RebuiltRun(found.status, found.error_code, found.has_started, found.task_runs, found.faults)
+
+
+@dataclass(slots=True)
+class _Rebuilding:
+    """A run on its way through its events."""
+
+    status: RunStatus | None = None
+    error_code: str | None = None
+    has_started: bool = False
+    task_runs: dict[int, RebuiltTaskRun] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+    def apply(self, event: StoredEvent) -> None:
+        change = _CHANGES.get(event.type)
+        if change is None:
+            self._fault(event, "is not a type of event")
+            return
+        try:
+            change(self, event)
+        except Unreadable as error:
+            self._fault(event, str(error))
+
+    def _fault(self, event: StoredEvent, why: str, ordinal: int | None = None) -> None:
+        self.faults.append(Fault(event.ordinal if ordinal is None else ordinal, event, why))
+
+    # --- the run ------------------------------------------------------------------------------------------
+
+    def create(self, event: StoredEvent) -> None:
+        steps = event.whole("steps", 0)
+        if self.status is not None:
+            self._fault(event, f"the run is {self.status} already")
+        self._enter(_status(event))
+        self.task_runs |= dict.fromkeys(range(1, steps + 1), RebuiltTaskRun())
+
+    def move_run(self, event: StoredEvent) -> None:
+        to = RunStatus(event.type.removeprefix("run."))
+        self._leave(event, states.run_before(to))
+        self.error_code = event.text("errorCode")
+        self._enter(to)
+
+    def reopen_run(self, event: StoredEvent) -> None:
+        self._leave(event, states.FINAL_RUN)
+        self.error_code = None
+        self._enter(RunStatus.RUNNING)
+
+    def _leave(self, event: StoredEvent, allowed: Iterable[str]) -> None:
+        if self.status is None:
+            self._fault(event, "no event created the run")
+        elif self.status not in allowed:
+            self._fault(event, f"the run is {self.status}, and it cannot follow that")
+
+    def _enter(self, status: RunStatus) -> None:
+        self.status = status
+        self.has_started = self.has_started or status not in _UNSTARTED
+
+    # --- task runs ----------------------------------------------------------------------------------------
+
+    def move(
+        self,
+        event: StoredEvent,
+        ordinals: Iterable[int],
+        allowed: Iterable[str],
+        change: Callable[[RebuiltTaskRun], RebuiltTaskRun],
+    ) -> None:
+        """Change task runs. One fault tells of all those that an event cannot have found as they are."""
+        allowed = frozenset(allowed)
+        changed: dict[RebuiltTaskRun, RebuiltTaskRun] = {}
+        faults: dict[str, int] = {}
+        for ordinal in ordinals:
+            before = self.task_runs.get(ordinal)
+            if why := _why_not(event, before, allowed):
+                faults.setdefault(why, ordinal)
+            before = before or RebuiltTaskRun()
+            if before not in changed:
+                changed[before] = change(before)
+            self.task_runs[ordinal] = changed[before]
+        for why, ordinal in faults.items():
+            self._fault(event, why, ordinal)
+
+    def queue(self, event: StoredEvent) -> None:
+        """Released, given back by a worker, or (as it then says) let go by a limit."""
+        self.move(event, event.ordinals(), _left(event, T.PENDING, T.RUNNING), _queued)
+
+    def make_ready(self, event: StoredEvent) -> None:
+        self.move(event, event.ordinals(), _before(T.READY), lambda each: replace(each, status=T.READY))
+
+    def start(self, event: StoredEvent) -> None:
+        """Claimed from a message or (as it then says) by the worker that ended its predecessor."""
+        worker = event.text("worker")
+        self.move(
+            event,
+            [event.subject],
+            _left(event, T.QUEUED),
+            lambda each: replace(each, status=T.RUNNING, worker=worker),
+        )
+
+    def complete(self, event: StoredEvent) -> None:
+        count = None if "count" not in event.data else event.whole("count", 0)
+        chosen, digest = event.texts("selectedNext"), event.text("outputHash")
+        self.move(
+            event,
+            [event.subject],
+            _before(T.COMPLETED),
+            lambda each: replace(
+                each,
+                status=T.COMPLETED,
+                output_hash=digest,
+                selected_next=chosen,
+                map_count=each.map_count if count is None else count,
+            ),
+        )
+
+    def fail(self, event: StoredEvent) -> None:
+        status = T.FAILED if event.type == "task_run.failed" else T.TIMEOUT
+        code = event.text("errorCode")
+        self.move(
+            event,
+            [event.subject],
+            _before(status),
+            lambda each: replace(each, status=status, error_code=code),
+        )
+
+    def retry(self, event: StoredEvent) -> None:
+        attempt = event.whole("nextAttempt", 1)
+        self.move(event, [event.subject], _before(T.PENDING), lambda each: _again(each, attempt))
+
+    def end_together(self, event: StoredEvent) -> None:
+        """Skipped or cancelled."""
+        status = TaskStatus(event.type.removeprefix("task_runs."))
+        code = event.text("errorCode")
+        self.move(
+            event,
+            event.ordinals(),
+            _before(status),
+            lambda each: replace(each, status=status, error_code=code),
+        )
+
+    def lay_out(self, event: StoredEvent) -> None:
+        first, count = event.whole("first", 1), event.whole("count", 1)
+        if first + count - 1 > MAX_TASK_RUNS_PER_RUN:
+            raise Unreadable("its items are more than a run can have")
+        self.move(
+            event,
+            [event.subject],
+            [T.PENDING],
+            lambda each: replace(each, status=T.WAITING, map_first=first, map_count=count),
+        )
+        items = range(first, first + count)
+        if taken := next((each for each in items if each in self.task_runs), None):
+            self._fault(event, "there is such a task run already", taken)
+        self.task_runs |= dict.fromkeys(items, RebuiltTaskRun())
+
+    def reopen(self, event: StoredEvent) -> None:
+        attempt = event.whole("nextAttempt", 1)
+        self.move(event, [event.subject], FINAL_TASK, lambda each: _again(each, attempt))
+
+    def reopen_together(self, event: StoredEvent) -> None:
+        """Cancelled or skipped before; a cancelled attempt that had started is followed by the next one."""
+        bumped = set(event.ordinals("bumped")) if "bumped" in event.data else set()
+        others = [each for each in event.ordinals() if each not in bumped]
+        self.move(event, sorted(bumped), [T.CANCELLED], lambda each: _again(each, each.attempt + 1))
+        self.move(event, others, [T.CANCELLED, T.SKIPPED], lambda each: _again(each, each.attempt))
+
+
+# A run that ends without ever having been admitted never started.
+_UNSTARTED = frozenset({RunStatus.PENDING, RunStatus.FAILED, RunStatus.CANCELLED})
+
+_CHANGES: dict[str, Callable[[_Rebuilding, StoredEvent], None]] = {
+    "run.created": _Rebuilding.create,
+    "run.reopened": _Rebuilding.reopen_run,
+    **{f"run.{status}": _Rebuilding.move_run for status in RunStatus if status is not RunStatus.PENDING},
+    "task_runs.queued": _Rebuilding.queue,
+    "task_runs.ready": _Rebuilding.make_ready,
+    "task_runs.skipped": _Rebuilding.end_together,
+    "task_runs.cancelled": _Rebuilding.end_together,
+    "task_runs.reopened": _Rebuilding.reopen_together,
+    "task_run.started": _Rebuilding.start,
+    "task_run.completed": _Rebuilding.complete,
+    "task_run.failed": _Rebuilding.fail,
+    "task_run.timed_out": _Rebuilding.fail,
+    "task_run.retrying": _Rebuilding.retry,
+    "task_run.mapped": _Rebuilding.lay_out,
+    "task_run.reopened": _Rebuilding.reopen,
+}
+
+
+# --- statuses ---------------------------------------------------------------------------------------------
+
+
+def _before(status: TaskStatus) -> tuple[str, ...]:
+    return states.task_before(status)
+
+
+def _left(event: StoredEvent, *usual: TaskStatus) -> tuple[str, ...]:
+    """The status an event says that it left, or else the usual ones."""
+    left = event.text("from")
+    return usual if left is None else (left,)
+
+
+def _why_not(event: StoredEvent, before: RebuiltTaskRun | None, allowed: frozenset[str]) -> str | None:
+    """Why an event cannot be about a task run that is like this."""
+    if before is None:
+        return "no event made the task run"
+    if before.status not in allowed:
+        return f"the task run is {before.status}, and it cannot follow that"
+    if event.attempt not in (None, before.attempt) and event.type != "task_run.reopened":
+        return f"it is about attempt {event.attempt}, the task run is at attempt {before.attempt}"
+    return None
+
+
+def _queued(each: RebuiltTaskRun) -> RebuiltTaskRun:
+    return replace(each, status=T.QUEUED, worker=None)
+
+
+def _again(each: RebuiltTaskRun, attempt: int) -> RebuiltTaskRun:
+    """Back to pending; of the attempt before, nothing stays but what the map it lays out consists of."""
+    return RebuiltTaskRun(attempt=attempt, map_first=each.map_first, map_count=each.map_count)
+
+
+def _status(event: StoredEvent) -> RunStatus:
+    try:
+        return RunStatus(event.text("status") or RunStatus.RUNNING)
+    except ValueError:
+        raise Unreadable("its data.status is not the status of a run") from None

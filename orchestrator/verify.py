@@ -1,0 +1,193 @@
+"""Comparing what is stored of a run with what its events say it must be.
+
+A run under way is seen as it was at one moment (`snapshot`): a change and its event commit together, so that
+what agrees once always agrees. What is told apart is a value; nothing is mended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.errors import NotFound
+from pipeweave.orchestrator import history
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.history import Fault, RebuiltRun, RebuiltTaskRun
+from pipeweave.orchestrator.stored_event import StoredEvent
+
+# Rows and events are read in pieces of this size, runs in pieces of that one.
+ROWS_AT_ONCE = 5_000
+RUNS_AT_ONCE = 500
+# A run whose history is lost as a whole would differ in every row.
+MOST_PER_RUN = 100
+
+MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that rows and events disagree on.
+
+    Args:
+        task_run_id: None when it is about the run itself.
+        field: of the row; `event` when an event cannot have happened where it stands, `row` when one of the
+            two sides lacks the row as a whole.
+        stored: what the row has.
+        rebuilt: what it must have according to the events.
+    """
+
+    run_id: UUID
+    task_run_id: UUID | None
+    field: str
+    stored: Any
+    rebuilt: Any
+
+
+@contextmanager
+def snapshot(database: Database) -> Iterator[Transaction]:
+    """A read-only transaction whose statements all see the same moment."""
+    with database.transaction() as tx:
+        tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield tx
+
+
+def all(tx: Transaction, *, since: datetime | None = None) -> Iterator[Difference]:
+    """The differences of every run, newest first.
+
+    Args:
+        tx: a `snapshot`, unless nothing changes meanwhile.
+        since: only of runs created at this time or later.
+    """
+    for run_id in runs(tx, since=since):
+        yield from run(tx, run_id)
+
+
+def runs(tx: Transaction, *, since: datetime | None = None, before: UUID | None = None) -> Iterator[UUID]:
+    """The ids of every run, newest first, however many there are.
+
+    Args:
+        since: only runs created at this time or later.
+        before: go on behind this one.
+    """
+    oldest = ids.first_id_at(0 if since is None else max(0, int(since.timestamp() * 1000)))
+    last = before or UUID(int=(1 << 128) - 1)
+    while rows := tx.execute(_RUNS, {"oldest": oldest, "before": last, "limit": RUNS_AT_ONCE}).scalars():
+        yield from rows
+        last = rows[-1]
+
+
+_RUNS = "SELECT r.id FROM runs AS r WHERE r.id >= :oldest AND r.id < :before ORDER BY r.id DESC LIMIT :limit"
+
+
+def run(tx: Transaction, run_id: UUID) -> list[Difference]:
+    """What rows and events of a run disagree on, at most MOST_PER_RUN; nothing when all is well.
+
+    Raises:
+        NotFound: there is no such run.
+    """
+    row = tx.execute(_RUN, {"run_id": run_id}).one_or_none()
+    if row is None:
+        raise NotFound(f"there is no run {ids.show(ids.RUN, run_id)}")
+    rebuilt = history.rebuild(_events(tx, run_id))
+    return list(islice(_differences(tx, run_id, row, rebuilt), MOST_PER_RUN))
+
+
+_RUN = "SELECT r.status, r.error_code, r.started_at FROM runs AS r WHERE r.id = :run_id"
+
+_EVENTS = """
+SELECT e.seq, e.type, e.task_run_id, e.attempt, e.data FROM events AS e
+WHERE e.run_id = :run_id AND e.seq > :after ORDER BY e.seq LIMIT :limit
+"""
+
+
+def _events(tx: Transaction, run_id: UUID) -> Iterator[StoredEvent]:
+    after = -1
+    while rows := tx.execute(_EVENTS, {"run_id": run_id, "after": after, "limit": ROWS_AT_ONCE}).all():
+        for row in rows:
+            ordinal = _ordinal(run_id, row.task_run_id)
+            yield StoredEvent(row.seq, row.type, ordinal, row.attempt, _data(row.data))
+        after = rows[-1].seq
+
+
+def _ordinal(run_id: UUID, task_run_id: UUID | None) -> int | None:
+    if task_run_id is None:
+        return None
+    return ids.ordinal_of(task_run_id) if ids.run_id_of(task_run_id) == run_id else 0
+
+
+def _data(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+_TASK_RUNS = """
+SELECT t.id, t.status, t.attempt, t.worker, t.error_code, t.output_hash, t.selected_next, t.map_first,
+       t.map_count
+FROM task_runs AS t WHERE t.run_id = :run_id AND t.id > :after ORDER BY t.id LIMIT :limit
+"""
+
+
+def _task_runs(tx: Transaction, run_id: UUID) -> Iterator[tuple[int, RebuiltTaskRun | Any]]:
+    after = run_id
+    while rows := tx.execute(_TASK_RUNS, {"run_id": run_id, "after": after, "limit": ROWS_AT_ONCE}).all():
+        for row in rows:
+            yield ids.ordinal_of(row.id), row
+        after = rows[-1].id
+
+
+# --- comparing --------------------------------------------------------------------------------------------
+
+FIELDS = (
+    "status",
+    "attempt",
+    "worker",
+    "error_code",
+    "output_hash",
+    "selected_next",
+    "map_first",
+    "map_count",
+)
+
+
+def _differences(tx: Transaction, run_id: UUID, row: Any, rebuilt: RebuiltRun) -> Iterator[Difference]:
+    stored = {
+        "status": row.status,
+        "error_code": row.error_code,
+        "has_started": row.started_at is not None,
+    }
+    for name, value in stored.items():
+        if value != (expected := getattr(rebuilt, name)):
+            yield Difference(run_id, None, name, value, expected)
+    yield from (_of_fault(run_id, each) for each in rebuilt.faults)
+    expected_ones = dict(rebuilt.task_runs)
+    for ordinal, each in _task_runs(tx, run_id):
+        yield from _of_task_run(run_id, ordinal, each, expected_ones.pop(ordinal, None))
+    for ordinal, lost in expected_ones.items():
+        yield Difference(run_id, ids.task_run_id(run_id, ordinal), "row", MISSING, lost.status.value)
+
+
+def _of_task_run(
+    run_id: UUID, ordinal: int, row: Any, rebuilt: RebuiltTaskRun | None
+) -> Iterator[Difference]:
+    task_run_id = ids.task_run_id(run_id, ordinal)
+    if rebuilt is None:
+        yield Difference(run_id, task_run_id, "row", row.status, MISSING)
+        return
+    for name in FIELDS:
+        stored, expected = _plain(getattr(row, name)), getattr(rebuilt, name)
+        if stored != expected:
+            yield Difference(run_id, task_run_id, name, stored, expected)
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _of_fault(run_id: UUID, fault: Fault) -> Difference:
+    task_run_id = None if not fault.ordinal else ids.task_run_id(run_id, fault.ordinal)
+    return Difference(run_id, task_run_id, "event", f"{fault.event.type} ({fault.event.seq})", fault.why)

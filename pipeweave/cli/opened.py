@@ -1,0 +1,31 @@
+"""A database that an operator's command reads directly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pipeweave.errors import Conflict
+
+if TYPE_CHECKING:
+    from pipeweave.orchestrator.database import Database
+
+
+@contextmanager
+def opened(database_url: str) -> Iterator[Database]:
+    """The database at this URL, for the block.
+
+    Raises:
+        Conflict: it lacks the current schema. Unavailable: it cannot be reached.
+    """
+    from pipeweave.orchestrator import migrate
+    from pipeweave.orchestrator.database import Database
+
+    if not migrate.status(database_url).is_current:
+        raise Conflict("the database lacks the current schema", hint="run `pipeweave db migrate` first")
+    database = Database(database_url, pool_size=1)
+    try:
+        yield database
+    finally:
+        database.dispose()

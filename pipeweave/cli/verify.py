@@ -1,0 +1,149 @@
+"""`pipeweave verify`: whether what is stored of runs agrees with their events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+
+from pipeweave import ids
+from pipeweave.cli.connection import json_option, with_database
+from pipeweave.cli.token import Lifetime
+from pipeweave.errors import NotFound
+
+if TYPE_CHECKING:
+    from pipeweave.orchestrator.database import Database
+    from pipeweave.orchestrator.verify import Difference
+
+# The JSON document is held in memory; without --json there is no limit.
+MOST_IN_JSON = 1_000
+
+
+@click.command()
+@click.argument("run_ids", metavar="[RUN_ID]...", nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="Every run, newest first.")
+@click.option("--since", type=Lifetime(), help="Every run created in the last 24h, or since a time.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), help="With --all or --since: at most so many.")
+@json_option
+@with_database
+@click.pass_context
+def verify(
+    ctx: click.Context,
+    database_url: str,
+    run_ids: tuple[str, ...],
+    is_all: bool,
+    since: timedelta | datetime | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Rebuild runs from their events and compare them with what is stored.
+
+    Each difference is a line; exits 1 when there is one.
+    """
+    from pipeweave.cli.opened import opened
+
+    if bool(run_ids) == (is_all or since is not None):
+        raise click.UsageError("name runs, or give --all or --since")
+    after = datetime.now(UTC) - since if isinstance(since, timedelta) else since
+    with opened(database_url) as database:
+        chosen = map(_read, run_ids) if run_ids else _recent(database, after, limit)
+        seen = _Seen(as_json)
+        for run_id in chosen:
+            try:
+                found = _differences(database, run_id)
+            except NotFound:
+                if run_ids:
+                    raise
+                continue  # its history was dropped a moment ago
+            seen.take(found)
+    seen.close()
+    ctx.exit(1 if seen.differing else 0)
+
+
+def _read(text: str) -> UUID:
+    """The run of an id: a run's own, or the one of its task run's (a standalone task has no other)."""
+    try:
+        return ids.run_id_of(ids.read(ids.TASK_RUN, text))
+    except NotFound:
+        return ids.read(ids.RUN, text)
+
+
+def _recent(database: Database, since: datetime | None, limit: int | None) -> Iterator[UUID]:
+    """The newest runs. No transaction is held while they are looked at."""
+    from pipeweave.orchestrator import verify
+
+    before, left = None, limit
+    while left != 0:
+        size = verify.RUNS_AT_ONCE if left is None else min(left, verify.RUNS_AT_ONCE)
+        with verify.snapshot(database) as tx:
+            found = list(islice(verify.runs(tx, since=since, before=before), size))
+        yield from found
+        if len(found) < size:
+            return
+        before, left = found[-1], None if left is None else left - size
+
+
+def _differences(database: Database, run_id: UUID) -> list[Difference]:
+    """What is wrong with a run, seen at one moment of its own."""
+    from pipeweave.orchestrator import verify
+
+    with verify.snapshot(database) as tx:
+        return verify.run(tx, run_id)
+
+
+class _Seen:
+    """What was found so far."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+        self.verified = self.differing = self.differences = 0
+        self._kept: list[dict[str, Any]] = []
+
+    def take(self, found: list[Difference]) -> None:
+        self.verified += 1
+        self.differing += bool(found)
+        self.differences += len(found)
+        if self.as_json:
+            self._kept += map(_document, found[: max(0, MOST_IN_JSON - len(self._kept))])
+            return
+        for each in found:
+            click.echo(_line(each))
+
+    def close(self) -> None:
+        if self.as_json:
+            from pipeweave.cli.rendering import show_json
+
+            show_json(
+                {
+                    "verified": self.verified,
+                    "differing": self.differing,
+                    "differenceCount": self.differences,
+                    "differences": self._kept,
+                }
+            )
+        elif self.differing:
+            click.echo(f"{self.differing:,} of {self.verified:,} runs differ from their events", err=True)
+        else:
+            click.echo(f"{self.verified:,} runs agree with their events", err=True)
+
+
+def _document(each: Difference) -> dict[str, Any]:
+    return {
+        "run": ids.show(ids.RUN, each.run_id),
+        "taskRun": None if each.task_run_id is None else ids.show(ids.TASK_RUN, each.task_run_id),
+        "field": each.field,
+        "stored": each.stored,
+        "rebuilt": each.rebuilt,
+    }
+
+
+def _line(each: Difference) -> str:
+    from pipeweave.cli.rendering import text
+
+    shown = _document(each)
+    what = f"{shown['run']} {shown['taskRun'] or '-'} {each.field}"
+    return f"{what}: stored {text(each.stored)}, rebuilt {text(each.rebuilt)}"
