@@ -70,7 +70,7 @@ _GO_ON = move_sql(
     claimed_at = CASE WHEN {_MINE} THEN now() END, heartbeat_at = CASE WHEN {_MINE} THEN now() END""",
     f"t.id = :next AND {task_runs.UNDECIDED} AND EXISTS (SELECT 1 FROM moved)",
     event="CASE WHEN m.status = 'running' THEN 'task_run.started' ELSE 'task_runs.' || m.status END",
-    data="""CASE WHEN m.status = 'running' THEN jsonb_build_object('worker', CAST(:worker AS text))
+    data=f"""CASE WHEN m.status = 'running' THEN {task_runs.STARTED_FROM_PENDING}
         ELSE jsonb_build_object('ordinals', CAST(:ordinals AS jsonb)) END""",
 )
 

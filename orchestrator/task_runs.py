@@ -31,6 +31,9 @@ def _ids(run_id: UUID, ordinals: Iterable[int]) -> list[UUID]:
 
 
 STARTED = {"event": "'task_run.started'", "data": "jsonb_build_object('worker', CAST(:worker AS text))"}
+# Usually a claim finds a row queued. An event that left another status says so, or history would not add up.
+STARTED_FROM_PENDING = "jsonb_build_object('worker', CAST(:worker AS text), 'from', 'pending')"
+_CONTINUED = STARTED | {"data": STARTED_FROM_PENDING}
 
 # What a claim sets. Limits of time are judged by the database's clock: hosts' clocks differ.
 _CLAIMED = ", worker = :worker, started_at = :now, claimed_at = now(), heartbeat_at = now()"
@@ -57,7 +60,7 @@ def release(
         mine = "t.queue = :queue AND NOT t.is_limited"
         going_on = _ids(run_id, continued)
         theirs = {"worker": worker, "queue": queue}
-        released += _release(tx, run_id, T.RUNNING, going_on, mine, changes, theirs, STARTED)
+        released += _release(tx, run_id, T.RUNNING, going_on, mine, changes, theirs, _CONTINUED)
     for to, which in ((T.QUEUED, "NOT t.is_limited"), (T.READY, "t.is_limited")):
         done = {each.id for each in released}
         left = [each for each in left if each not in done]
@@ -114,7 +117,7 @@ def dispatch_ready(tx: Transaction, which: Sequence[tuple[UUID, UUID]]) -> list[
         mine = [each for run, each in which if run == run_id]
         where = "t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'ready'"
         queued = move(tx, run_id, T.QUEUED, ", queued_at = :now", where, {"ids": mine})
-        append(tx, together("task_runs.queued", queued))
+        append(tx, together("task_runs.queued", queued, **{"from": "ready"}))
         moved += queued
     return moved
 
