@@ -5,10 +5,17 @@ The bound of a partition is the lowest UUIDv7 of a month, so one id tells where 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
 
-from pipeweave import ids
-from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator import months, strays
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.months import Month
+from pipeweave.orchestrator.patience import InUse, at_once
+
+log = logging.getLogger(__name__)
 
 PARTITIONED = ("runs", "task_runs", "attempts", "events")
 
@@ -19,36 +26,152 @@ MONTHS_AHEAD = 2
 _STORAGE = {"runs": "WITH (fillfactor = 80)", "task_runs": "WITH (fillfactor = 70)"}
 
 
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition as the catalogue has it.
+
+    Args:
+        month: None for the default partition, which holds the ids outside every month.
+        is_attached: False while its month is on its way out (retention.py).
+        rows: as PostgreSQL last estimated.
+        size: bytes on disk, indexes included.
+    """
+
+    name: str
+    parent: str
+    month: Month | None
+    is_attached: bool
+    rows: int
+    size: int
+
+
+_LISTED = """
+SELECT c.relname AS name, c.relispartition AS is_attached, CAST(greatest(c.reltuples, 0) AS bigint) AS rows,
+       pg_total_relation_size(c.oid) AS size
+FROM pg_class AS c
+WHERE c.relkind = 'r' AND pg_table_is_visible(c.oid)
+  AND c.relname ~ '^(runs|task_runs|attempts|events)_(default|[0-9]{4}_[0-9]{2})$'
+ORDER BY c.relname
+"""
+
+
+def listed(tx: Transaction) -> list[Partition]:
+    """Every partition there is, those that were detached included."""
+    return [
+        Partition(row.name, parent, _month(tail), row.is_attached, row.rows, row.size)
+        for row in tx.execute(_LISTED)
+        for parent, tail in [_split(row.name)]
+    ]
+
+
+def _split(name: str) -> tuple[str, str]:
+    parent = next(each for each in PARTITIONED if name.startswith(f"{each}_"))
+    return parent, name.removeprefix(f"{parent}_")
+
+
+def _month(tail: str) -> Month | None:
+    return None if tail == "default" else Month.parse(tail.replace("_", "-"))
+
+
+# --- making them ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Partitions that should be there and are not.
+
+    Args:
+        has_strays: the default partitions hold rows that belong there.
+    """
+
+    month: Month | None
+    parents: tuple[str, ...]
+    has_strays: bool = False
+
+
 def ensure(tx: Transaction, now: datetime, months_ahead: int = MONTHS_AHEAD) -> list[str]:
     """Make the partitions of this month and the next ones. Returns the names of those that were missing.
 
-    A default partition catches ids outside every month, so that an insert never fails for want of one.
+    A default partition catches ids outside every month, so that an insert never fails for want of one. A
+    month whose rows went there gets its partitions, and its rows are moved, once none of its runs is active.
     """
-    made = []
-    existing = {
-        row[0] for row in tx.execute("SELECT relname FROM pg_class WHERE relispartition AND relkind = 'r'")
-    }
-    for table in PARTITIONED:
-        for name, bounds in _partitions(table, now, months_ahead):
-            if name not in existing:
-                tx.execute(f"CREATE TABLE {name} PARTITION OF {table} {bounds} {_STORAGE.get(table, '')}")
-                made.append(name)
+    return [name for each in missing(tx, now, months_ahead) for name in _make(tx, each, None)]
+
+
+def keep(database: Database, now: datetime) -> list[str]:
+    """`ensure` for a deployment at work: a partition at a time, and only if its lock is to be had at once.
+
+    What cannot be made now is left to the next call, which has two months' time.
+
+    Raises:
+        Unavailable: PostgreSQL cannot be reached.
+    """
+    with database.transaction() as tx:
+        wanted = missing(tx, now, MONTHS_AHEAD)
+    made: list[str] = []
+    for each in _one_by_one(wanted):
+        try:
+            with at_once(database) as tx:
+                made += _make(tx, each, strays.MOVED_AT_ONCE)
+        except InUse:
+            log.info("partition.postponed", extra={"month": str(each.month), "tables": each.parents})
     return made
 
 
-def _partitions(table: str, now: datetime, months_ahead: int) -> list[tuple[str, str]]:
-    found = [(f"{table}_default", "DEFAULT")]
-    start = datetime(now.year, now.month, 1, tzinfo=UTC)
-    for _ in range(months_ahead + 1):
-        end = _next_month(start)
-        found.append((f"{table}_{start:%Y_%m}", f"FOR VALUES FROM ('{_bound(start)}') TO ('{_bound(end)}')"))
-        start = end
-    return found
+def missing(tx: Transaction, now: datetime, months_ahead: int = MONTHS_AHEAD) -> list[Missing]:
+    """What `ensure` would make. The default partition comes first, the months in their order."""
+    known = {each.name for each in listed(tx)}
+    defaults = [each for each in PARTITIONED if f"{each}_default" not in known]
+    if defaults:
+        return [Missing(None, tuple(defaults)), *_lacking(known, months.ahead(now, months_ahead), ())]
+    due = months.ahead(now, months_ahead)
+    astray = [each for each in strays.months_of(tx, PARTITIONED) if each <= due[-1]]
+    return list(_lacking(known, sorted({*due, *astray}), astray))
 
 
-def _next_month(start: datetime) -> datetime:
-    return start.replace(year=start.year + start.month // 12, month=start.month % 12 + 1)
+def _lacking(known: set[str], wanted: Iterable[Month], astray: Iterable[Month]) -> Iterator[Missing]:
+    for month in wanted:
+        parents = tuple(each for each in PARTITIONED if month.table(each) not in known)
+        if parents:
+            yield Missing(month, parents, month in astray)
 
 
-def _bound(moment: datetime) -> str:
-    return str(ids.first_id_at(int(moment.timestamp() * 1000)))
+def _one_by_one(wanted: Iterable[Missing]) -> Iterator[Missing]:
+    """Who holds a lock on one table and waits for another invites a deadlock: only moving rows needs all."""
+    for each in wanted:
+        if each.has_strays:
+            yield each
+        else:
+            yield from (Missing(each.month, (parent,)) for parent in each.parents)
+
+
+def _make(tx: Transaction, wanted: Missing, most_moved: int | None) -> list[str]:
+    if wanted.month is None:
+        made = [_create(tx, each, f"{each}_default", "DEFAULT") for each in wanted.parents]
+        return [name for name in made if name]
+    bounds = bounds_of(wanted.month)
+    if not wanted.has_strays:
+        made = [_create(tx, each, wanted.month.table(each), bounds) for each in wanted.parents]
+        return [name for name in made if name]
+    strays.lock(tx, PARTITIONED)
+    reason = strays.why_not(tx, wanted.month, wanted.parents, most_moved)
+    if reason:
+        log.warning("partition.not_made", extra={"month": str(wanted.month), "reason": reason})
+        return []
+    for parent in wanted.parents:
+        strays.move(tx, parent, wanted.month, bounds, _STORAGE.get(parent, ""))
+    return [wanted.month.table(each) for each in wanted.parents]
+
+
+def bounds_of(month: Month) -> str:
+    """A month's bounds as CREATE TABLE and ATTACH PARTITION want them."""
+    return f"FOR VALUES FROM ('{month.first_id}') TO ('{month.next.first_id}')"
+
+
+def _create(tx: Transaction, parent: str, name: str, bounds: str) -> str | None:
+    strays.lock(tx, [parent])
+    # Behind the lock another process may have been first.
+    if tx.execute("SELECT to_regclass(:name)", {"name": name}).scalar_one() is not None:
+        return None
+    tx.execute(f"CREATE TABLE {name} PARTITION OF {parent} {bounds} {_STORAGE.get(parent, '')}")
+    return name
