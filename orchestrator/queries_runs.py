@@ -62,7 +62,7 @@ def run_list(
         f"SELECT {_COLUMNS} FROM runs AS r WHERE {' AND '.join(where)} ORDER BY r.id DESC LIMIT :limit"
     )
     rows = tx.execute(statement, parameters).all()
-    return page.cut(rows, "runs", lambda row: (row.id,), _run)
+    return page.cut(rows, "runs", lambda row: (row.id,), run_row)
 
 
 def _bound(moment: datetime) -> UUID:
@@ -70,7 +70,8 @@ def _bound(moment: datetime) -> UUID:
     return ids.first_id_at(max(0, int(moment.timestamp() * 1000)))
 
 
-def _run(row: Any) -> Document:
+def run_row(row: Any) -> Document:
+    """A run as lists show it."""
     return {
         "id": run_id(row.id),
         "pipelineId": row.pipeline_id,
@@ -118,7 +119,7 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> Docume
     shown = queries_task_runs.of_run(tx, id, Page(TASK_RUNS_SHOWN))
     is_stored = row.input_path is not None and not load
     return {
-        **_run(row),
+        **run_row(row),
         "phase": phase(row.status, row.latest_event),
         "input": tx.values.load(row.input, row.input_path) if load else row.input,
         "inputRef": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
@@ -203,10 +204,11 @@ def run_events(tx: Transaction, tenant: str, id: UUID, page: Page, *, type: str 
     where = "true" if type is None else "e.type = :type"
     parameters = {"id": id, "after": after[0] if after else -1, "type": type, "limit": page.limit + 1}
     rows = tx.execute(_EVENTS.format(where=where), parameters).all()
-    return page.cut(rows, "events", lambda row: (row.seq,), _event)
+    return page.cut(rows, "events", lambda row: (row.seq,), event_row)
 
 
-def _event(row: Any) -> Document:
+def event_row(row: Any) -> Document:
+    """An event as lists show it."""
     return {
         "seq": row.seq,
         "at": iso(row.at),

@@ -142,14 +142,15 @@ FROM attempts AS a WHERE a.run_id = :run_id AND a.task_run_id = :id ORDER BY a.n
 def _attempts(tx: Transaction, row: Any) -> list[Document]:
     """The attempts that ended badly, then the one that runs or ended well, if there is one."""
     ended = tx.execute(_ATTEMPTS, {"run_id": row.run_id, "id": row.id}).all()
-    shown = [_attempt(each, each.number, each.status) for each in ended]
+    shown = [attempt_row(each, each.number, each.status) for each in ended]
     is_last_kept = bool(ended) and ended[-1].number == row.attempt
     if row.started_at is not None and not is_last_kept:
-        shown.append(_attempt(row, row.attempt, row.status))
+        shown.append(attempt_row(row, row.attempt, row.status))
     return shown
 
 
-def _attempt(row: Any, number: int, status: str) -> Document:
+def attempt_row(row: Any, number: int, status: str) -> Document:
+    """An attempt, from its own row or from that of its task run."""
     return {
         "number": number,
         "status": status,
