@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pipeweave.durations import DURATION_PATTERN, MAX_MS
 from pipeweave.limits import MAX_DESCRIPTION, MAX_STEPS
 from pipeweave.rules import FAILURE_MODES
 from pipeweave.schema_definition import TYPES
@@ -14,6 +15,15 @@ _OVER = {
     "anyOf": [{"type": "array"}, {"type": "string", "pattern": r"\$\{"}],
     "description": "A list, or a reference to one: `${steps.list_files.paths}`.",
 }
+
+_DURATION = {
+    "anyOf": [
+        {"type": "null"},
+        {"type": "number", "minimum": 0.001, "maximum": MAX_MS / 1_000},
+        {"type": "string", "pattern": DURATION_PATTERN},
+    ]
+}
+_DURATION_MS = {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_MS}
 
 _STEP: dict[str, Any] = {
     "type": "object",
@@ -61,6 +71,10 @@ PIPELINE: dict[str, Any] = {
         "description": {"type": ["string", "null"], "maxLength": MAX_DESCRIPTION},
         "failureMode": {"enum": list(FAILURE_MODES), "default": FAILURE_MODES[0]},
         "priority": {"type": ["integer", "null"], "minimum": -(2**31), "maximum": 2**31 - 1},
+        "timeout": {**_DURATION, "description": "A run's time limit: seconds, or a text as 30s, 5m, 2h."},
+        "idleTimeout": {**_DURATION, "description": "How long nothing may happen in a run."},
+        "timeoutMs": {**_DURATION_MS, "description": "`timeout` in a normalised document."},
+        "idleTimeoutMs": {**_DURATION_MS, "description": "`idleTimeout` in a normalised document."},
         "defaults": {"type": "object", "description": "Values of the run's input that it may leave out."},
         "steps": {
             "type": "array",

@@ -30,6 +30,8 @@ class NewRun:
     tasks: Mapping[str, TaskRow]
     metadata: Mapping[str, Any] | None = None
     run_token: str | None = None
+    timeout_ms: int | None = None
+    idle_timeout_ms: int | None = None
 
 
 # The guard against maintenance is in the statement: nothing slips in between a look and the write.
@@ -38,12 +40,14 @@ WITH accepting AS MATERIALIZED (
     SELECT 1 FROM orchestrator_state WHERE mode = 'running'
 ), new_runs AS (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
-        input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at)
+        input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,
+        deadline_at, idle_timeout_ms)
     SELECT r.id, :tenant, r.pipeline_id, r.version, 'running', r.failure_mode, r.priority, r.input,
-        r.path, r.size, r.hash, r.run_token, r.metadata, r.steps, :now, :now
+        r.path, r.size, r.hash, r.run_token, r.metadata, r.steps, :now, :now,
+        CAST(:now AS timestamptz) + r.timeout_ms * interval '1 millisecond', r.idle_timeout_ms
     FROM accepting, jsonb_to_recordset(CAST(:runs AS jsonb)) AS r(id uuid, pipeline_id text, version integer,
         failure_mode text, priority integer, input jsonb, path text, size integer, hash text, run_token text,
-        metadata jsonb, steps integer)
+        metadata jsonb, steps integer, timeout_ms bigint, idle_timeout_ms bigint)
 ), new_task_runs AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority,
         queue, is_limited, code_version, code_hash, created_at, queued_at)
@@ -118,6 +122,8 @@ def _run_row(new: NewRun) -> str:
             "run_token": new.run_token,
             "metadata": new.metadata,
             "steps": len(run.plan.steps),
+            "timeout_ms": new.timeout_ms,
+            "idle_timeout_ms": new.idle_timeout_ms,
         }
     ).decode()
     # The input is JSON text already: it goes in as it is.

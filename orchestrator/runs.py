@@ -116,7 +116,8 @@ def _new_run(
     inline = value if kept.path is None else None
     run_id = ids.new_id()
     header = RunHeader(run_id, tenant, stored.id, stored.version, mode, priority, inline, kept.path, plan)
-    return NewRun(header, kept, tasks, wish.metadata, wish.run_token)
+    spec = stored.spec
+    return NewRun(header, kept, tasks, wish.metadata, wish.run_token, spec.timeout_ms, spec.idle_timeout_ms)
 
 
 def _accepted(new: NewRun) -> CreatedRun:

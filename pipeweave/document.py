@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeweave.document_steps import StepReader, TooManyEdges
+from pipeweave.durations import DURATION_EXPECTED, MAX_MS, milliseconds
 from pipeweave.errors import FieldError, InvalidSpec
 from pipeweave.field_errors import MOST_ERRORS
 from pipeweave.graph import validate
@@ -21,7 +22,10 @@ from pipeweave.references import json_type
 from pipeweave.rules import FAIL_FAST, FAILURE_MODES
 from pipeweave.spec import PipelineSpec, StepSpec
 
-_PIPELINE_KEYS = ("id", "description", "failureMode", "priority", "defaults", "steps")
+_PIPELINE_KEYS = (
+    *("id", "description", "failureMode", "priority", "defaults", "steps"),
+    *("timeout", "timeoutMs", "idleTimeout", "idleTimeoutMs"),
+)
 _SMALLEST_INT, _LARGEST_INT = -(2**31), 2**31 - 1
 _DEEPEST = 72  # MAX_VALUE_DEPTH below steps[].parallel[].params
 
@@ -30,7 +34,7 @@ def parse_spec(document: Mapping[str, Any], *, id: str | None = None) -> Pipelin
     """The normalised spec of a document.
 
     Args:
-        document: with `id`, `description`, `failureMode`, `priority`, `defaults` and `steps`.
+        document: with `steps`, and what else is said of the whole pipeline.
         id: of the pipeline, where the document does not say it; both must agree.
 
     Raises:
@@ -86,6 +90,8 @@ class _Reader(StepReader):
             failure_mode=self.failure_mode(document),
             priority=self.priority(document),
             defaults=self.defaults(document),
+            timeout_ms=self.duration(document, "timeout"),
+            idle_timeout_ms=self.duration(document, "idleTimeout"),
             steps=self.all_steps(document),
         )
 
@@ -125,6 +131,27 @@ class _Reader(StepReader):
         if not _SMALLEST_INT <= priority <= _LARGEST_INT:
             self.wrong("priority", f"must lie between {_SMALLEST_INT} and {_LARGEST_INT}", "out_of_range")
         return priority
+
+    def duration(self, document: Mapping[str, Any], key: str) -> int | None:
+        """People give `timeout` in seconds or with a unit, a normalised spec `timeoutMs`."""
+        in_ms = f"{key}Ms"
+        given, exact = document.get(key), document.get(in_ms)
+        if given is not None and exact is not None:
+            self.wrong(in_ms, f"says the same as `{key}`: leave one of them out", "conflict")
+        if given is not None:
+            found = milliseconds(given)
+            if found is None:
+                self.wrong(
+                    key, f"is {given!r}: use {DURATION_EXPECTED}"[:500], "invalid_value", DURATION_EXPECTED
+                )
+            return found
+        if exact is None:
+            return None
+        if isinstance(exact, bool) or not isinstance(exact, int) or not 1 <= exact <= MAX_MS:
+            expected = f"a whole number from 1 to {MAX_MS}"
+            self.wrong(in_ms, f"must be {expected}, not {exact!r}"[:500], "invalid_value", expected)
+            return None
+        return exact
 
     def defaults(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
         defaults = document.get("defaults", {})

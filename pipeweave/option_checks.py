@@ -34,7 +34,8 @@ def number_mistakes(
     wanted = "a whole number" if kind is int else "a number"
     expected = f"{wanted} from {lowest} to {highest}"
     allowed = int if kind is int else (int, float)
-    if isinstance(value, bool) or not isinstance(value, allowed) or not math.isfinite(value):
+    is_number = isinstance(value, allowed) and not isinstance(value, bool)
+    if not is_number or (isinstance(value, float) and not math.isfinite(value)):
         yield FieldError(option, f"must be {wanted}, not {value!r}"[:500], "invalid_type", expected)
     elif not lowest <= value <= highest:
         wrong = f"is {value}: it must lie between {lowest} and {highest}"

@@ -101,6 +101,8 @@ def pipeline(
     description: str | None = None,
     failure_mode: str = "fail-fast",
     priority: int | None = None,
+    timeout: float | str | None = None,
+    idle_timeout: float | str | None = None,
 ) -> Callable[[Callable[P, R]], Pipeline[P, R]]: ...
 
 
@@ -112,6 +114,8 @@ def pipeline(
     description: str | None = None,
     failure_mode: str = "fail-fast",
     priority: int | None = None,
+    timeout: float | str | None = None,
+    idle_timeout: float | str | None = None,
 ) -> Pipeline[P, R] | Callable[[Callable[P, R]], Pipeline[P, R]]:
     """Make a function a pipeline: `@pipeline` or `@pipeline(failure_mode="continue")`.
 
@@ -123,14 +127,23 @@ def pipeline(
         description: for people; the first line of the docstring by default.
         failure_mode: `fail-fast`, `continue` or `partial-merge`.
         priority: of its task runs, lower first; None for each task's own.
+        timeout: how long a run may take: seconds, or a text as `30s`, `5m` or `2h`; None for the deployment's
+            limit.
+        idle_timeout: how long nothing may happen in a run, in the same words; None for no limit.
     """
-    options = {"description": description, "failureMode": failure_mode, "priority": priority}
+    options = {
+        "description": description,
+        "failureMode": failure_mode,
+        "priority": priority,
+        "timeout": timeout,
+        "idleTimeout": idle_timeout,
+    }
     if fn is not None:
         return _make(fn, id, options)
     return lambda decorated: _make(decorated, id, options)
 
 
-def _make(fn: Callable[P, R], id: str | None, options: dict[str, Any]) -> Pipeline[P, R]:
+def _make(fn: Callable[P, R], id: str | None, options: Mapping[str, Any]) -> Pipeline[P, R]:
     _refuse_what_is_no_function(fn)
     about = options["description"] or (inspect.getdoc(fn) or "").partition("\n")[0] or None
     made = Pipeline(fn, id or fn.__name__, {**options, "description": about})

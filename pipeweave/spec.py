@@ -66,6 +66,8 @@ class PipelineSpec:
         failure_mode: `fail-fast` (default), `continue` or `partial-merge`.
         priority: of its task runs, lower first; None for each task's own.
         defaults: values of the run's input that it may leave out.
+        timeout_ms: how long a run may take, ms; None for the deployment's limit.
+        idle_timeout_ms: how long nothing may happen in a run, ms; None for no limit.
     """
 
     id: str
@@ -74,6 +76,8 @@ class PipelineSpec:
     failure_mode: str = FAIL_FAST
     priority: int | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    timeout_ms: int | None = None
+    idle_timeout_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         shown: dict[str, Any] = {"id": self.id}
@@ -82,6 +86,10 @@ class PipelineSpec:
         shown["failureMode"] = self.failure_mode
         if self.priority is not None:
             shown["priority"] = self.priority
+        if self.timeout_ms is not None:
+            shown["timeoutMs"] = self.timeout_ms
+        if self.idle_timeout_ms is not None:
+            shown["idleTimeoutMs"] = self.idle_timeout_ms
         if self.defaults:
             shown["defaults"] = dict(self.defaults)
         shown["steps"] = [step.to_json() for step in self.steps]

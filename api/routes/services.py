@@ -20,7 +20,9 @@ _EXAMPLE = {
     "serviceId": "mailer",
     "version": "1.4.0",
     "baseUrl": "http://mailer.internal:8080",
-    "tasks": [{"id": "send-mail", "codeHash": "9f86d081884c7d65", "timeout": 60, "retries": 3}],
+    "tasks": [
+        {"id": "send-mail", "codeHash": "9f86d081884c7d65", "timeout": 60, "retries": 3, "rateLimit": "100/m"}
+    ],
 }
 
 

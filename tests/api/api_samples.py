@@ -13,13 +13,17 @@ SERVICE = Registration(
         TaskRegistration("list_files", "a" * 64, allowed_next=["count"]),
         TaskRegistration("count", "b" * 64),
         TaskRegistration("report", "c" * 64, description="sums it up"),
-        TaskRegistration("send-mail", "d" * 64, input_schema=MAIL_SCHEMA),
+        TaskRegistration(
+            "send-mail", "d" * 64, input_schema=MAIL_SCHEMA, retry_on=["BUSY"], rate_limit="100/m"
+        ),
     ],
 )
 SPEC = {
+    "timeout": "2h",
+    "idleTimeout": 900,
     "steps": [
         {"task": "list_files"},
         {"task": "count", "map": {"over": "${steps.list_files}"}},
         {"task": "report", "params": {"rows": "${steps.count}"}},
-    ]
+    ],
 }

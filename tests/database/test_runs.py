@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -121,6 +122,19 @@ def test_the_pipeline_s_own_mode_priority_and_defaults_hold_unless_the_trigger_s
     other = driver.run(create(driver, wish).id)
     assert (other.failure_mode, other.priority, other.input) == ("partial-merge", 9, {"x": 1, "y": 1})
     assert {row.priority for row in driver.task_runs(other.id)} == {9}
+
+
+def test_a_run_has_the_limits_of_time_of_its_version(driver: Driver) -> None:
+    driver.store(CHAIN)
+    without = driver.run(create(driver, Trigger("driven")).id)
+    assert (without.deadline_at, without.idle_timeout_ms) == (None, None)
+    driver.store(CHAIN, timeout="1.5h", idleTimeout=90)
+    limited = driver.run(create(driver, Trigger("driven")).id)
+    assert limited.deadline_at == limited.created_at + timedelta(hours=1, minutes=30)
+    assert limited.idle_timeout_ms == 90_000
+    driver.store(CHAIN, idleTimeout="2d")
+    idle = driver.run(create(driver, Trigger("driven")).id)
+    assert (idle.deadline_at, idle.idle_timeout_ms) == (None, 172_800_000)
 
 
 def test_a_large_input_goes_to_storage(driver: Driver) -> None:

@@ -25,6 +25,20 @@ def step_mistakes(*steps: Any, **more: Any) -> dict[str, str]:
     return mistakes({"id": "p", "steps": list(steps), **more})
 
 
+def test_limits_of_time_are_normalised_to_ms_and_shown_only_when_given() -> None:
+    given = {"id": "p", "timeout": "5m", "idleTimeout": 1.5, "steps": [{"task": "t"}]}
+    spec = parse_spec(given)
+    assert (spec.timeout_ms, spec.idle_timeout_ms) == (300_000, 1_500)
+    assert parse_spec(spec.to_json()) == spec
+    assert spec.to_json() == parse_spec({**given, "timeout": 300, "idleTimeout": "1500ms"}).to_json()
+    without = parse_spec({"id": "p", "timeout": None, "steps": [{"task": "t"}]})
+    assert without.to_json() == {
+        "id": "p",
+        "failureMode": "fail-fast",
+        "steps": [{"id": "t", "task": "t", "needs": []}],
+    }
+
+
 def test_the_normalised_spec_is_what_the_documentation_shows() -> None:
     spec = parse_spec(
         {
@@ -141,6 +155,13 @@ def test_the_id_may_come_from_outside_but_must_agree() -> None:
         ({"id": "p", "priority": "high", "steps": [{"task": "t"}]}, "priority", "whole number"),
         ({"id": "p", "priority": True, "steps": [{"task": "t"}]}, "priority", "whole number"),
         ({"id": "p", "priority": 2**31, "steps": [{"task": "t"}]}, "priority", "must lie"),
+        ({"id": "p", "timeout": "soon", "steps": [{"task": "t"}]}, "timeout", "30s, 5m, 2h"),
+        ({"id": "p", "timeout": 0, "steps": [{"task": "t"}]}, "timeout", "30s, 5m, 2h"),
+        ({"id": "p", "timeout": True, "steps": [{"task": "t"}]}, "timeout", "30s, 5m, 2h"),
+        ({"id": "p", "idleTimeout": "367d", "steps": [{"task": "t"}]}, "idleTimeout", "366 days"),
+        ({"id": "p", "timeoutMs": 1.5, "steps": [{"task": "t"}]}, "timeoutMs", "whole number"),
+        ({"id": "p", "idleTimeoutMs": 0, "steps": [{"task": "t"}]}, "idleTimeoutMs", "whole number"),
+        ({"id": "p", "timeout": 1, "timeoutMs": 1, "steps": [{"task": "t"}]}, "timeoutMs", "says the same"),
         ({"id": "p", "description": 1, "steps": [{"task": "t"}]}, "description", "must be a text"),
         ({"id": "p", "description": "x" * 10_001, "steps": [{"task": "t"}]}, "description", "longer"),
         ({"id": "p", "defaults": [], "steps": [{"task": "t"}]}, "defaults", "must be an object"),

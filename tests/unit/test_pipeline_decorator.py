@@ -31,7 +31,7 @@ def steps_of(drawn: Pipeline[..., Any]) -> list[dict[str, Any]]:
 
 
 def test_the_example_of_the_documentation_draws_the_documented_spec() -> None:
-    @pipeline(id="stdlib-report", failure_mode="continue", priority=7)
+    @pipeline(id="stdlib-report", failure_mode="continue", priority=7, timeout="2h", idle_timeout=90)
     def stdlib_report() -> None:
         """Count things.
 
@@ -46,6 +46,8 @@ def test_the_example_of_the_documentation_draws_the_documented_spec() -> None:
         "description": "Count things.",
         "failureMode": "continue",
         "priority": 7,
+        "timeoutMs": 7_200_000,
+        "idleTimeoutMs": 90_000,
         "steps": [
             {"id": "list_files", "task": "list_files", "needs": []},
             {

@@ -1,0 +1,1 @@
+../../pipeweave/durations.py
