@@ -125,6 +125,14 @@ class Transaction:
         """
         self._after.append(action)
 
+    def afterwards(self, verb: Callable[[Transaction], object]) -> None:
+        """Do a verb in a transaction of its own after the commit; as `after_commit`, where it fails."""
+
+        def follow() -> None:
+            self._database.run(verb)
+
+        self.after_commit(follow)
+
     def run_after_commit(self) -> None:
         """Called once by `Database.transaction`, and by tests that commit on their own."""
         actions, self._after = self._after, []

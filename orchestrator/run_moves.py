@@ -8,7 +8,7 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids, rules
-from pipeweave.orchestrator import states
+from pipeweave.orchestrator import maintenance, states
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.states import RunStatus
@@ -24,7 +24,10 @@ def _move(
     if error is not None:
         parameters |= {"error": orjson.dumps(error).decode(), "code": error["code"]}
     moving = _move_sql(to, has_error=error is not None, where=where)
-    return tx.execute(f"WITH {moving} SELECT id FROM run", parameters).one_or_none() is not None
+    row = tx.execute(f"WITH {moving} {MOVED}", parameters).one()
+    if to.is_final and row.has_moved and row.is_awaited:
+        maintenance.run_ended(tx)
+    return bool(row.has_moved)
 
 
 def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true") -> str:
@@ -43,6 +46,9 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true") ->
             SELECT m.id, :now, 'run.{to.value}', {data} FROM run AS m
         )"""
 
+
+# What a statement with `_move_sql` ends with: whether the run moved, and whether anyone waits for its end.
+MOVED = f"SELECT EXISTS (SELECT 1 FROM run) AS has_moved, {maintenance.IS_AWAITED} AS is_awaited"
 
 # For `task_runs.complete_last`: the run ends well with the task run that just did.
 # A run that was reopened has to be looked at as a whole.

@@ -37,7 +37,7 @@ class NewRun:
 # The guard against maintenance is in the statement: nothing slips in between a look and the write.
 _WRITE = """
 WITH accepting AS MATERIALIZED (
-    SELECT 1 FROM orchestrator_state WHERE mode = 'running'
+    {maintenance.ACCEPTING}
 ), new_runs AS (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
         input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,

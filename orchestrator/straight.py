@@ -7,7 +7,7 @@ is one statement here, which commits by itself; what it decides is the same.
 from __future__ import annotations
 
 from pipeweave import ids
-from pipeweave.orchestrator import limits, run_moves, task_runs
+from pipeweave.orchestrator import limits, maintenance, run_moves, task_runs
 from pipeweave.orchestrator.advance import Going, as_released
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.moving import move_sql
@@ -96,5 +96,6 @@ def _complete_and_go_on(
 
 def _complete_last(tx: Transaction, completion: Completion) -> None:
     """Store the result of a run's only end step and end the run with it: one statement."""
-    statement = f"WITH {task_runs.COMPLETE}, {run_moves.COMPLETED_WITH_ITS_END} SELECT count(*) FROM moved"
-    tx.execute(statement, task_runs.completed(tx, [completion]))
+    statement = f"WITH {task_runs.COMPLETE}, {run_moves.COMPLETED_WITH_ITS_END} {run_moves.MOVED}"
+    if tx.execute(statement, task_runs.completed(tx, [completion])).one().is_awaited:
+        maintenance.run_ended(tx)

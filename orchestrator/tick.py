@@ -12,7 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pipeweave.orchestrator import deadlines, due, healing, limits, losses, partitions, workers
+from pipeweave.orchestrator import (
+    deadlines,
+    due,
+    healing,
+    last_tick,
+    limits,
+    losses,
+    maintenance,
+    partitions,
+    workers,
+)
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.deployment import Deployment
 
@@ -28,7 +38,10 @@ LATE = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What one tick did; all zero when another process holds the lock or nothing was lost."""
+    """What one tick did; all zero when nothing was lost."""
+
+    # Another process was ticking, so that this one did nothing.
+    is_elsewhere: bool = False
 
     republished: int = 0
     joins_checked: int = 0
@@ -42,11 +55,22 @@ class Ticked:
 def run_once(deployment: Deployment) -> Ticked:
     """One tick. Its parts are transactions of their own, so that none waits for another's locks.
 
+    During maintenance nothing is sent or moved: only lost workers are noted. While it is waited for, all goes
+    on, and the end of a run that nobody noticed is noticed here.
+
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
     with _alone(deployment.database) as is_alone:
-        return _act(deployment) if is_alone else Ticked()
+        if not is_alone:
+            return Ticked(is_elsewhere=True)
+        with deployment.database.statements() as tx:
+            is_quiet = maintenance.mode(tx) == maintenance.MAINTENANCE
+        ticked = _watch(deployment.database) if is_quiet else _act(deployment)
+        with deployment.database.statements() as tx:
+            if last_tick.note(tx) == maintenance.WAITING:
+                tx.afterwards(maintenance.enter_if_drained)
+        return ticked
 
 
 @contextmanager
@@ -60,6 +84,12 @@ def _alone(database: Database) -> Iterator[bool]:
             yield True
         finally:
             tx.execute("SELECT pg_advisory_unlock(:lock)", {"lock": _LOCK})
+
+
+def _watch(database: Database) -> Ticked:
+    with database.transaction() as tx:
+        workers.reap(tx)
+    return Ticked()
 
 
 def _act(deployment: Deployment) -> Ticked:

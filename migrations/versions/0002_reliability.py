@@ -88,6 +88,8 @@ CREATE TABLE pauses (
 MACHINE = """
 ALTER TABLE tenants ADD COLUMN max_active_runs integer CHECK (max_active_runs > 0);
 ALTER TABLE workers ADD COLUMN suspected_at timestamptz;
+-- Why there is, or will be, maintenance: told to everyone who is refused.
+ALTER TABLE orchestrator_state ADD COLUMN reason text CHECK (length(reason) <= 1000);
 """
 
 

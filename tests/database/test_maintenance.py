@@ -1,0 +1,499 @@
+"""Maintenance: each verb in each mode, nothing slips in, and the last run brings it about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from driving import BOOM, Beside, Driver, at_once, claim, settle, wait_for_lock
+from registered import register
+
+from pipeweave import ids
+from pipeweave.errors import Conflict, Unavailable
+from pipeweave.orchestrator import last_tick, maintenance, queue, registry, run_header, runs, straight, tick
+from pipeweave.orchestrator.advance import Going
+from pipeweave.orchestrator.broker import LEVELS, make_celery
+from pipeweave.orchestrator.canvas import Canvas
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.last_tick import LastTick, complaint
+from pipeweave.orchestrator.maintenance import MAINTENANCE, RUNNING, WAITING
+from pipeweave.orchestrator.paging import Document
+from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.task_run import Completion
+from pipeweave.settings import Settings
+
+
+@pytest.fixture
+def driver(fresh_database: Database) -> Driver:
+    """Alone in its database: the mode is everyone's."""
+    return Driver(fresh_database)
+
+
+class EmptyQueues(Canvas):
+    """A broker that lost every message."""
+
+    def depth(self, queue: str) -> int:
+        return 0
+
+    def oldest(self, queue: str) -> dict[int, float | None]:
+        return dict.fromkeys(LEVELS)
+
+
+@pytest.fixture
+def deployment(driver: Driver) -> Iterator[Deployment]:
+    settings = Settings(database_url=driver.database.url, broker_url="redis://127.0.0.1:1/0")
+    canvas = EmptyQueues(make_celery(settings))
+    yield Deployment(settings, driver.database, driver.database.values_or_raise, canvas)
+
+
+def do(driver: Driver, verb: Callable[..., object], **more: Any) -> None:
+    with driver.database.transaction() as tx:
+        verb(tx, **more)
+
+
+def state(driver: Driver) -> Document:
+    with driver.database.reading() as tx:
+        return maintenance.detailed_state(tx)
+
+
+def mode(driver: Driver) -> str:
+    with driver.database.transaction() as tx:
+        return maintenance.mode(tx)
+
+
+def put(driver: Driver, wanted: str) -> None:
+    with driver.database.transaction() as tx:
+        tx.execute("UPDATE orchestrator_state SET mode = :mode", {"mode": wanted})
+
+
+# --- verbs ------------------------------------------------------------------------------------------------
+
+VERBS: dict[str, Callable[[Transaction], object]] = {
+    "request": maintenance.request,
+    "enter": maintenance.enter,
+    "leave": maintenance.leave,
+}
+
+
+@pytest.mark.parametrize(
+    ("before", "verb", "after"),
+    [
+        (RUNNING, "request", WAITING),
+        (WAITING, "request", WAITING),
+        (MAINTENANCE, "request", MAINTENANCE),
+        (WAITING, "enter", MAINTENANCE),
+        (MAINTENANCE, "enter", MAINTENANCE),
+        (WAITING, "leave", RUNNING),
+        (MAINTENANCE, "leave", RUNNING),
+    ],
+)
+def test_a_verb_leads_from_mode_to_mode(driver: Driver, before: str, verb: str, after: str) -> None:
+    put(driver, before)
+    changed_at = state(driver)["modeChangedAt"]
+    do(driver, VERBS[verb])
+    assert mode(driver) == after
+    assert (state(driver)["modeChangedAt"] != changed_at) == (before != after)
+
+
+@pytest.mark.parametrize("verb", ["enter", "leave"])
+def test_what_was_not_requested_can_be_neither_entered_nor_left(driver: Driver, verb: str) -> None:
+    before = state(driver)
+    with pytest.raises(Conflict, match="was not requested"):
+        do(driver, VERBS[verb])
+    assert state(driver) == before
+
+
+@pytest.mark.parametrize("has_open_run", [True, False])
+def test_maintenance_is_entered_only_when_no_run_is_open(driver: Driver, has_open_run: bool) -> None:
+    run_id = driver.begin({"a": []})
+    do(driver, maintenance.request)
+    if not has_open_run:
+        driver.finish(run_id, "a")
+        put(driver, WAITING)
+    assert state(driver)["canEnterMaintenance"] is not has_open_run
+    do(driver, maintenance.enter)
+    assert mode(driver) == (WAITING if has_open_run else MAINTENANCE)
+
+
+def test_a_reason_is_told_until_everything_is_accepted_again(driver: Driver) -> None:
+    do(driver, maintenance.request, reason="new disks")
+    assert state(driver)["reason"] == "new disks"
+    do(driver, maintenance.request, reason="another one")
+    do(driver, maintenance.enter)
+    assert state(driver)["reason"] == "new disks"
+    with driver.database.transaction() as tx, pytest.raises(Unavailable, match="maintenance: new disks"):
+        maintenance.admit(tx)
+    do(driver, maintenance.leave, reason="disks are in")
+    assert state(driver)["reason"] is None
+
+
+# --- what is refused --------------------------------------------------------------------------------------
+
+
+def trigger(tx: Transaction, tenant: str) -> None:
+    runs.trigger(tx, tenant, Trigger("driven"))
+
+
+def trigger_many(tx: Transaction, tenant: str) -> None:
+    runs.trigger_many(tx, tenant, "driven", [Trigger("driven", n, run_token="t") for n in range(3)])
+
+
+def enqueue(tx: Transaction, tenant: str) -> None:
+    queue.enqueue(tx, tenant, [QueueRequest("noop")])
+
+
+def admit(tx: Transaction, tenant: str) -> None:
+    maintenance.admit(tx)
+
+
+@pytest.mark.parametrize("wanted", [WAITING, MAINTENANCE])
+@pytest.mark.parametrize("work", [trigger, trigger_many, enqueue, admit])
+def test_nothing_new_is_accepted_while_the_mode_is_not_running(
+    driver: Driver, work: Callable[[Transaction, str], None], wanted: str
+) -> None:
+    driver.store({"a": []})
+    put(driver, wanted)
+    with pytest.raises(Unavailable) as refused, driver.database.transaction() as tx:
+        work(tx, driver.tenant)
+    assert refused.value.context == {"maintenanceMode": wanted}
+    assert driver.rows("SELECT 1 FROM runs") == []
+    put(driver, RUNNING)
+    with driver.database.transaction() as tx:
+        work(tx, driver.tenant)
+
+
+@pytest.mark.parametrize("ends_well", [True, False])
+def test_entering_waits_for_a_trigger_under_way_and_sees_its_run(driver: Driver, ends_well: bool) -> None:
+    driver.store({"a": []})
+
+    class Undone(Exception):
+        pass
+
+    try:
+        with driver.database.transaction() as tx:
+            run_id = runs.trigger(tx, driver.tenant, Trigger("driven")).id
+            # Requesting does not wait for it: the answer comes at once, however many are under way.
+            do(driver, maintenance.request)
+            beside = Beside(lambda: do(driver, maintenance.enter)).__enter__()
+            wait_for_lock(driver.database)
+            assert not beside.is_done
+            if not ends_well:
+                raise Undone
+    except Undone:
+        pass
+    beside.wait()
+    assert mode(driver) == (WAITING if ends_well else MAINTENANCE)
+    if ends_well:
+        driver.finish(run_id, "a")
+        assert mode(driver) == MAINTENANCE
+
+
+def test_a_trigger_that_comes_while_maintenance_begins_is_refused(driver: Driver) -> None:
+    driver.store({"a": []})
+    with driver.database.transaction() as tx:
+        tx.execute("SELECT 1 FROM orchestrator_state FOR UPDATE")
+        with Beside(driver.trigger) as beside:
+            wait_for_lock(driver.database)
+            maintenance.request(tx)
+            maintenance.enter(tx)
+            tx.commit()
+    with pytest.raises(Unavailable, match="nothing new is accepted"):
+        _ = beside.result
+    assert driver.rows("SELECT 1 FROM runs") == []
+    assert mode(driver) == MAINTENANCE
+
+
+_STALE = f"""
+WITH held AS MATERIALIZED (SELECT pg_advisory_xact_lock(7)), accepting AS MATERIALIZED (
+    SELECT s.mode FROM held, orchestrator_state AS s WHERE s.mode = '{RUNNING}' FOR KEY SHARE OF s)
+SELECT mode FROM accepting
+"""
+
+
+def test_a_statement_as_old_as_the_request_finds_maintenance_entered(driver: Driver) -> None:
+    """What PostgreSQL is relied upon for: its snapshot is older than the request, its lock younger than the
+    entering; a row that changed in between is looked at again.
+    """
+
+    def stale() -> list[Any]:
+        return driver.rows(_STALE)
+
+    with driver.database.transaction() as tx:
+        tx.execute("SELECT pg_advisory_xact_lock(7)")
+        with Beside(stale) as beside:
+            wait_for_lock(driver.database)
+            do(driver, maintenance.request)
+            with driver.database.transaction() as ticking:
+                last_tick.note(ticking)
+            do(driver, maintenance.enter)
+            tx.commit()
+    assert beside.result == []
+
+
+def test_triggers_requests_and_entering_at_once_let_nothing_slip_in(driver: Driver) -> None:
+    driver.store({"a": []})
+
+    def triggers() -> None:
+        for _ in range(40):
+            try:
+                driver.finish(driver.trigger(), "a")
+            except Unavailable:
+                return
+
+    def enters() -> None:
+        do(driver, maintenance.request)
+        while mode(driver) == WAITING:
+            do(driver, maintenance.enter)
+
+    for each in at_once(triggers, triggers, enters):
+        assert each.error is None
+    assert mode(driver) == MAINTENANCE
+    assert driver.rows("SELECT 1 FROM runs WHERE finished_at IS NULL") == []
+
+
+def test_those_who_trigger_do_not_wait_for_each_other_nor_for_the_tick(driver: Driver) -> None:
+    driver.store({"a": []})
+    with driver.database.transaction() as tx:
+        runs.trigger(tx, driver.tenant, Trigger("driven"))
+        with driver.database.transaction() as ticking:
+            last_tick.note(ticking)
+            driver.trigger()
+        driver.trigger()
+
+
+# --- the last run -----------------------------------------------------------------------------------------
+
+
+def end_well(driver: Driver, run_id: UUID) -> None:
+    driver.finish(run_id, "a")
+
+
+def end_straight(driver: Driver, run_id: UUID) -> None:
+    """As a worker does that needs one statement."""
+    with driver.database.statements() as tx:
+        run = run_header.load(tx, run_id)
+        started = claim(tx, run_id, 1)
+        assert run is not None
+        assert started is not None
+        completion = Completion(started, tx.values.keep(1), None)
+        assert straight.is_straight(run, completion)
+        straight.go_on(tx, run, completion, Going("w1", started.queue))
+
+
+def end_badly(driver: Driver, run_id: UUID) -> None:
+    driver.finish(run_id, "a", failure=BOOM)
+
+
+def end_by_cancelling(driver: Driver, run_id: UUID) -> None:
+    do(driver, lambda tx: runs.cancel(tx, driver.tenant, run_id))
+
+
+ENDS = [end_well, end_straight, end_badly, end_by_cancelling]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_maintenance_begins_with_the_end_of_the_last_run(
+    driver: Driver, end: Callable[[Driver, UUID], None]
+) -> None:
+    driver.store({"a": []})
+    first, last = driver.trigger(), driver.trigger()
+    do(driver, maintenance.request)
+    end(driver, first)
+    assert mode(driver) == WAITING
+    end(driver, last)
+    assert mode(driver) == MAINTENANCE
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_runs_end_as_ever_while_nobody_waits(driver: Driver, end: Callable[[Driver, UUID], None]) -> None:
+    end(driver, driver.begin({"a": []}))
+    assert mode(driver) == RUNNING
+
+
+def test_of_runs_that_end_at_once_the_last_one_brings_maintenance(driver: Driver) -> None:
+    driver.store({"a": []})
+    for _ in range(10):
+        open_runs = [driver.trigger() for _ in range(4)]
+        do(driver, maintenance.request)
+        at_once(*(lambda run_id=run_id: driver.finish(run_id, "a") for run_id in open_runs))
+        assert mode(driver) == MAINTENANCE
+        do(driver, maintenance.leave)
+
+
+def test_what_is_open_goes_on_while_maintenance_is_waited_for(driver: Driver) -> None:
+    run_id = driver.begin({"a": [], "b": ["a"], "c": ["b"]})
+    do(driver, maintenance.request)
+    driver.finish(run_id, "a", "b")
+    assert mode(driver) == WAITING
+    driver.finish(run_id, "c")
+    assert driver.run(run_id).status == "completed"
+    assert mode(driver) == MAINTENANCE
+
+
+def test_a_step_that_ends_asks_for_nothing_more_than_before(driver: Driver) -> None:
+    """Only who ends a run looks at the mode, and only while someone waits does anything follow."""
+    run_id = driver.begin({"a": [], "b": ["a"]})
+    for wanted, step, follows in ((RUNNING, 1, 0), (WAITING, 2, 1)):
+        put(driver, wanted)
+        with driver.database.transaction() as tx:
+            started = claim(tx, run_id, step)
+            assert started is not None
+            settle(tx, started)
+            assert len(tx._after) == follows
+
+
+# --- what blocks ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["pending", "paused", "error_handling", "running"])
+def test_a_run_that_waits_for_whatever_blocks_maintenance(driver: Driver, status: str) -> None:
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        tx.execute("UPDATE runs SET status = :status WHERE id = :id", {"status": status, "id": run_id})
+    do(driver, maintenance.request)
+    do(driver, maintenance.enter)
+    found = state(driver)
+    assert (found["mode"], found["canEnterMaintenance"], found["blockingTotal"]) == (WAITING, False, 1)
+    assert found["message"].endswith("when 1 open run ended.")
+    assert [(each["id"], each["status"]) for each in found["blocking"]] == [
+        (ids.show(ids.RUN, run_id), status)
+    ]
+
+
+def test_a_task_run_that_waits_for_its_next_attempt_blocks_maintenance(driver: Driver) -> None:
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        due = tx.now + timedelta(hours=1)
+        tx.execute(
+            "UPDATE task_runs SET status = 'pending', due_at = :due, attempt = 2 WHERE run_id = :id",
+            {"due": due, "id": run_id},
+        )
+    do(driver, maintenance.request)
+    found = state(driver)
+    assert (found["canEnterMaintenance"], found["pendingTasks"], found["runningTasks"]) == (False, 1, 0)
+
+
+def test_the_oldest_open_runs_of_all_tenants_are_shown_with_what_they_wait_for(driver: Driver) -> None:
+    driver.store({"a": [], "b": [], "c": ["a"], "m": []}, maps={"m": "${input.list}"})
+    first = driver.trigger(input={"list": [1, 2]})
+    with driver.database.transaction() as tx:
+        claim(tx, first, 1)
+        registry.ensure_tenant(tx, "neighbour")
+        register(tx, "neighbour", "noop")
+        standalone = queue.enqueue(tx, "neighbour", [QueueRequest("noop")])[0].task_run_id
+    others = [driver.trigger(input={"list": []}) for _ in range(maintenance.SHOWN + 5)]
+    found = state(driver)
+    assert found["blockingTotal"] == 2 + len(others)
+    assert len(found["blocking"]) == maintenance.SHOWN
+    assert [each["id"] for each in found["blocking"]] == sorted(each["id"] for each in found["blocking"])
+    oldest, second = found["blocking"][:2]
+    assert oldest["id"] == ids.show(ids.RUN, first)
+    assert (oldest["pipelineId"], oldest["taskId"], oldest["tenant"]) == ("driven", None, driver.tenant)
+    assert oldest["taskRuns"] == {"running": 1, "queued": 3, "ready": 0, "waiting": 0, "pending": 1}
+    assert oldest["age"] >= 0
+    assert (second["pipelineId"], second["taskId"], second["tenant"]) == (None, "noop", "neighbour")
+    assert ids.task_run_id(ids.read(ids.RUN, second["id"]), 1) == standalone
+
+
+def test_health_counts_what_waits_and_what_runs(driver: Driver) -> None:
+    run_id = driver.begin({"a": [], "b": [], "c": ["a"]})
+    with driver.database.transaction() as tx:
+        claim(tx, run_id, 1)
+        found = maintenance.state(tx)
+    assert (found["mode"], found["pendingTasks"], found["runningTasks"]) == (RUNNING, 1, 1)
+    assert found["canEnterMaintenance"] is False
+
+
+# --- the tick ---------------------------------------------------------------------------------------------
+
+
+def test_the_tick_notices_the_end_of_a_run_that_nobody_noticed(
+    deployment: Deployment, driver: Driver
+) -> None:
+    run_id = driver.begin({"a": []})
+    do(driver, maintenance.request)
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 1)
+        assert started is not None
+        settle(tx, started)
+        # Its process dies here.
+        tx._after.clear()
+    assert mode(driver) == WAITING
+    tick.run_once(deployment)
+    assert mode(driver) == MAINTENANCE
+
+
+def test_the_tick_brings_maintenance_when_nothing_was_open_anyway(
+    deployment: Deployment, driver: Driver
+) -> None:
+    do(driver, maintenance.request)
+    assert mode(driver) == WAITING
+    tick.run_once(deployment)
+    assert mode(driver) == MAINTENANCE
+
+
+def test_the_tick_goes_on_healing_while_maintenance_is_waited_for(
+    deployment: Deployment, driver: Driver
+) -> None:
+    driver.begin({"a": []})
+    late(driver)
+    do(driver, maintenance.request)
+    assert tick.run_once(deployment).republished == 1
+    assert mode(driver) == WAITING
+
+
+def test_the_tick_sends_nothing_during_maintenance(deployment: Deployment, driver: Driver) -> None:
+    driver.begin({"a": []})
+    late(driver)
+    put(driver, MAINTENANCE)
+    driver.sent.clear()
+    assert tick.run_once(deployment) == tick.Ticked()
+    assert driver.sent == []
+    assert driver.rows("SELECT last_tick_at FROM orchestrator_state")[0].last_tick_at is not None
+
+
+def late(driver: Driver) -> None:
+    """Every message is lost, and has been for an hour."""
+    with driver.database.transaction() as tx:
+        tx.execute("UPDATE task_runs SET queued_at = queued_at - interval '1 hour'")
+
+
+def test_every_tick_that_acts_leaves_its_time(deployment: Deployment, driver: Driver) -> None:
+    with driver.database.reading() as tx:
+        assert last_tick.find(tx) == LastTick(None, None)
+    tick.run_once(deployment)
+    with driver.database.reading() as tx:
+        first = last_tick.find(tx)
+    assert first.at is not None
+    assert first.age is not None
+    assert first.age < timedelta(seconds=30)
+    with driver.database.transaction() as tx:
+        tx.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": tick._LOCK})
+        assert tick.run_once(deployment).is_elsewhere
+    with driver.database.reading() as tx:
+        assert last_tick.find(tx).at == first.at
+    tick.run_once(deployment)
+    assert last_tick.at(driver.database.url) != first.at
+
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "age", "is_late"),
+    [(1000, 9, False), (1000, 11, True), (10_000, 49, False), (10_000, 51, True), (1000, 3600, True)],
+)
+def test_the_tick_is_missed_after_ten_seconds_or_five_intervals(
+    interval_ms: int, age: int, is_late: bool
+) -> None:
+    settings = Settings(poll_interval_ms=interval_ms)
+    with_age = LastTick(None, age * SECOND)
+    never = LastTick(None, None)
+    assert (complaint(with_age, settings, watched_for=timedelta()) is not None) == is_late
+    assert (complaint(never, settings, watched_for=age * SECOND) is not None) == is_late
+    assert complaint(with_age, Settings(mode="serverless"), watched_for=age * SECOND) is None
