@@ -35,7 +35,7 @@ class NewRun:
 
 
 # The guard against maintenance is in the statement: nothing slips in between a look and the write.
-_WRITE = """
+_WRITE = f"""
 WITH accepting AS MATERIALIZED (
     {maintenance.ACCEPTING}
 ), new_runs AS (
