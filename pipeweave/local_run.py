@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -14,7 +14,9 @@ from pipeweave.context import Context
 from pipeweave.errors import MapSourceInvalid, PipeWeaveError, TaskError
 from pipeweave.graph import Graph
 from pipeweave.limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
+from pipeweave.local_result import RunResult, StepResult
 from pipeweave.references import json_type, resolve
+from pipeweave.retry import judge
 from pipeweave.rules import (
     FAIL_FAST,
     FAILED,
@@ -27,66 +29,32 @@ from pipeweave.rules import (
     select_next,
 )
 from pipeweave.spec import PipelineSpec, StepSpec
+from pipeweave.task_spec import TaskSpec
 
 Function = Callable[..., Any]
 
 
-@dataclass(slots=True)
-class StepResult:
-    """What became of a step, or of one item of a map.
-
-    Attributes:
-        status: `completed`, `failed`, `skipped` or `cancelled`.
-        output: what it gave; a map gives the list of its items' outputs.
-        error: what it raised.
-        run_next: the successors it chose; None for all.
-        items: of a map, in order.
-    """
-
-    status: str
-    output: Any = None
-    error: BaseException | None = None
-    run_next: tuple[str, ...] | None = None
-    items: list[StepResult] = field(default_factory=list)
-    follows_failure: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """How a run ended.
-
-    Attributes:
-        status: `completed`, `partial` or `failed`.
-        steps: by step id, in the order in which they were decided.
-        output: of the last step; where the pipeline has several ends, their outputs by step id.
-    """
-
-    status: str
-    steps: Mapping[str, StepResult]
-    output: Any
-
-    @property
-    def error(self) -> BaseException | None:
-        """What the first failed step raised."""
-        return next((step.error for step in self.steps.values() if step.error is not None), None)
-
-    def raise_error(self) -> RunResult:
-        """Raise what the first failed step raised, if one failed; else return the result."""
-        if self.error is not None:
-            raise self.error
-        return self
-
-
 class LocalRun:
-    """One run, step by step in topological order."""
+    """One run, step by step in topological order.
+
+    `options` are those of the tasks by id; what has none is a plain function, which is executed once.
+    """
 
     def __init__(
-        self, spec: PipelineSpec, input: Any, functions: Mapping[str, Function], mode: str, tenant: str
+        self,
+        spec: PipelineSpec,
+        input: Any,
+        functions: Mapping[str, Function],
+        options: Mapping[str, TaskSpec],
+        *,
+        mode: str,
+        tenant: str,
     ) -> None:
         self.spec = spec
         self.graph = Graph(spec)
         self.input = input
         self.functions = functions
+        self.options = options
         self.mode = mode
         self.tenant = tenant
         self.id = ids.new_id()
@@ -123,29 +91,56 @@ class LocalRun:
         }
 
     def once(self, step: StepSpec, item: Any = None, index: int | None = None) -> StepResult:
+        """Execute a step, or one item of a map, as often as its task wants to be tried."""
+        self.count += 1
+        options = self.options.get(step.task)
+        failed: list[Mapping[str, Any]] = []
+        delays: list[int] = []
+        while True:
+            result = self.attempt(step, item, index, tuple(failed))
+            result.attempts = len(failed) + 1
+            result.previous_attempts, result.delays_ms = failed, delays
+            if result.error is None or options is None or not may_go_on(options, result):
+                return result
+            delays.append(options.retry_policy.delay_ms(result.attempts, 0))
+            failed = [*failed, previous_attempt(result)]
+
+    def attempt(
+        self, step: StepSpec, item: Any, index: int | None, failed: Sequence[Mapping[str, Any]]
+    ) -> StepResult:
         upstream = self.upstream(step)
         fn = self.functions[step.task]
         try:
             params = None
             if step.params is not None:
                 params = resolve(step.params, input=self.input, steps=upstream, item=item, map_index=index)
-            outcome = outcome_of(fn(**bind(fn, self.context(step, params, upstream, item, index))))
+            ctx = self.context(step, params, upstream, item, index, failed)
+            outcome = outcome_of(fn(**bind(fn, ctx)))
             chosen = select_next(outcome.run_next, self.graph.successors[step.id])
         except Exception as error:
             return StepResult("failed", error=error)
         return StepResult("completed", orjson.loads(outcome.encoded), run_next=chosen)
 
-    def context(self, step: StepSpec, params: Any, upstream: Any, item: Any, index: int | None) -> Context:
-        self.count += 1
+    def context(
+        self,
+        step: StepSpec,
+        params: Any,
+        upstream: Any,
+        item: Any,
+        index: int | None,
+        failed: Sequence[Mapping[str, Any]],
+    ) -> Context:
         return Context(
             run_id=ids.show(ids.RUN, self.id),
             task_run_id=ids.show(ids.TASK_RUN, ids.task_run_id(self.id, self.count)),
             task_id=step.task,
             pipeline_id=self.spec.id,
             step_id=step.id,
+            attempt=len(failed) + 1,
             input=self.input if params is None else params,
             params=params,
             upstream=upstream,
+            previous_attempts=failed,
             item=item,
             map_index=index,
             map_name=step.map.name if step.map is not None else None,
@@ -183,3 +178,24 @@ class LocalRun:
             if size > MAX_ITEM_BYTES:
                 raise MapSourceInvalid(f"item {index} has {size} bytes, an item has at most {MAX_ITEM_BYTES}")
         return source
+
+
+def may_go_on(options: TaskSpec, result: StepResult) -> bool:
+    """Whether another attempt follows the one that ended so."""
+    assert result.error is not None
+    code, is_retryable = judge(result.error)
+    has_more = result.attempts <= options.retries
+    return has_more and options.retry_policy.may_retry(code, is_retryable=is_retryable)
+
+
+def previous_attempt(result: StepResult) -> Mapping[str, Any]:
+    """An attempt that failed, as those after it are told of it."""
+    assert result.error is not None
+    return {
+        "attempt": result.attempts,
+        "status": result.status,
+        "error": str(result.error) or type(result.error).__name__,
+        "errorCode": judge(result.error)[0],
+        "details": getattr(result.error, "details", None),
+        "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+    }

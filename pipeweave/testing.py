@@ -1,9 +1,9 @@
 """Run a task or a whole pipeline in this process, for users' own unit tests: no server, no database.
 
 The same code decides as in production: parameters are bound, results read, steps run or skipped, references
-resolved and maps expanded by `calling`, `rules`, `references` and `graph`. What is left out: retries,
-timeouts, limits and everything that is about several processes. Steps run one after the other, in the
-graph's topological order.
+resolved, maps expanded and failed attempts tried again by `calling`, `rules`, `references`, `graph` and
+`retry`. What is left out: waiting between attempts, timeouts, limits and everything that is about several
+processes. Steps run one after the other, in the graph's topological order.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from pipeweave.context import Context, Progress
 from pipeweave.errors import InvalidInput, InvalidSpec
 from pipeweave.graph import validate
 from pipeweave.json_values import json_faults
-from pipeweave.local_run import Function, LocalRun, RunResult, StepResult
+from pipeweave.local_result import RunResult, StepResult
+from pipeweave.local_run import Function, LocalRun
 from pipeweave.pipeline import Pipeline, PipelineSpec, parse_spec
-from pipeweave.task import Task, registered_tasks
+from pipeweave.task import Task, TaskSpec, registered_tasks
 
 __all__ = ["RunResult", "StepResult", "run_pipeline", "run_task"]
 
@@ -93,8 +94,9 @@ def run_pipeline(
     Args:
         pipeline: a `@pipeline` function, a spec, or a document.
         input: the run's input.
-        tasks: the tasks, or what stands in for some of them: plain functions by task id. What is not given
-            is taken from the pipeline and from the tasks defined in this process.
+        tasks: the tasks, or what stands in for some of them: plain functions by task id, which are tried as
+            often as the tasks they stand in for, or once. What is not given is taken from the pipeline and
+            from the tasks defined in this process.
         failure_mode: other than the pipeline's own.
         tenant: whose run it is.
 
@@ -103,13 +105,13 @@ def run_pipeline(
         InvalidInput: the input is not JSON.
     """
     spec = _spec_of(pipeline)
-    functions = _functions(pipeline, tasks)
+    functions, options = _functions(pipeline, tasks)
     unknown = sorted({step.task for step in spec.steps} - functions.keys())
     if unknown:
         raise InvalidSpec(f"pipeline {spec.id!r} uses tasks that are not there: {', '.join(unknown[:20])}")
     given = spec.input_with_defaults(_json(input, "input"))
-    run = LocalRun(spec, given, functions, failure_mode or spec.failure_mode, tenant)
-    return run.to_end()
+    mode = failure_mode or spec.failure_mode
+    return LocalRun(spec, given, functions, options, mode=mode, tenant=tenant).to_end()
 
 
 def _spec_of(pipeline: Pipeline[..., Any] | PipelineSpec | Mapping[str, Any]) -> PipelineSpec:
@@ -123,15 +125,17 @@ def _spec_of(pipeline: Pipeline[..., Any] | PipelineSpec | Mapping[str, Any]) ->
     return parse_spec(pipeline)
 
 
-def _functions(pipeline: Any, tasks: Any) -> dict[str, Function]:
+def _functions(pipeline: Any, tasks: Any) -> tuple[dict[str, Function], dict[str, TaskSpec]]:
+    """What runs for each task id, and the options of those that are tasks."""
     known: dict[str, Any] = {**registered_tasks()}
     if isinstance(pipeline, Pipeline):
         known |= pipeline.tasks
-    if isinstance(tasks, Mapping):
-        known |= tasks
-    elif tasks is not None:
-        known |= {task.id: task for task in tasks}
-    return {id: each.fn if isinstance(each, Task) else each for id, each in known.items()}
+    given = tasks if isinstance(tasks, Mapping) else {task.id: task for task in tasks or ()}
+    both = {**known, **given}
+    functions = {id: each.fn if isinstance(each, Task) else each for id, each in both.items()}
+    # Of a task that a plain function stands in for, the options still hold.
+    options = {id: each.spec for all in (known, given) for id, each in all.items() if isinstance(each, Task)}
+    return functions, options
 
 
 def _json(value: Any, name: str) -> Any:

@@ -9,6 +9,7 @@ import pytest
 
 from pipeweave.errors import FieldError, InvalidParams, InvalidResult, TaskError, Unavailable
 from pipeweave.orchestrator.failure import MAX_MESSAGE, MAX_TRACEBACK, Failure, failure_of
+from pipeweave.retry import judge
 
 
 def raised(error: BaseException) -> Failure:
@@ -119,3 +120,20 @@ def test_details_that_cannot_even_be_shown_are_left_empty() -> None:
             raise RuntimeError("no text")
 
     assert raised(TaskError("x", details=Broken())).details == ""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("boom"),
+        CardDeclined(),
+        TaskError("no", code="NO", retryable=False),
+        TaskError("maybe"),
+        TaskError("nameless", code=""),
+        InvalidParams("wrong"),
+        Unavailable("later"),
+    ],
+)
+def test_a_local_run_judges_an_error_as_a_worker_does(error: Exception) -> None:
+    failure = failure_of(error)
+    assert judge(error) == (failure.code, failure.retryable)

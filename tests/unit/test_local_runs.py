@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from pipeweave import Context, TaskError, TaskResult, pipeline, task
+from pipeweave import Context, Retry, TaskError, TaskResult, pipeline, task
 from pipeweave.errors import (
     InvalidInput,
     InvalidNextTasks,
@@ -17,7 +18,7 @@ from pipeweave.errors import (
     InvalidSpec,
     MapSourceInvalid,
 )
-from pipeweave.testing import run_pipeline, run_task
+from pipeweave.testing import StepResult, run_pipeline, run_task
 
 
 @task
@@ -171,6 +172,107 @@ def test_outputs_travel_as_json() -> None:
 
     run_pipeline(spec, tasks={"a": lambda: (1, 2), "b": keep})
     assert with_list == [[1, 2]]
+
+
+# --- attempts ---------------------------------------------------------------------------------------------
+
+
+class Flaky:
+    """Fails as often as there are errors, then gives what it was told of the attempts before."""
+
+    def __init__(self, *errors: BaseException) -> None:
+        self.errors = list(errors)
+
+    def run(self, ctx: Context) -> list[Any]:
+        if self.errors:
+            raise self.errors.pop(0)
+        return [ctx.attempt, ctx.task_run_id, [dict(each) for each in ctx.previous_attempts]]
+
+
+def one_step(fn: Any, **options: Any) -> StepResult:
+    @task(id="flaky", **options)
+    def flaky(ctx: Context) -> Any:
+        return fn(ctx)
+
+    return run_pipeline({"id": "p", "steps": [{"task": "flaky"}]}, tasks=[flaky]).steps["flaky"]
+
+
+def test_a_failed_attempt_is_tried_again_and_told_of_those_before() -> None:
+    busy = TaskError("busy", code="HTTP_503", details={"after": 5})
+    result = one_step(Flaky(busy, ValueError()).run, retry_delay_ms=100, retry_jitter=0.5)
+    assert (result.status, result.error, result.attempts) == ("completed", None, 3)
+    assert result.delays_ms == [100, 200]
+    assert result.output[0] == 3
+    told = result.output[2]
+    assert told == result.previous_attempts
+    assert [(each["attempt"], each["errorCode"], each["error"]) for each in told] == [
+        (1, "HTTP_503", "busy"),
+        (2, "ValueError", "ValueError"),
+    ]
+    assert (told[0]["status"], told[0]["details"], told[1]["details"]) == ("failed", {"after": 5}, None)
+    assert datetime.fromisoformat(told[0]["timestamp"]).tzinfo is not None
+
+
+def test_all_attempts_are_one_task_run() -> None:
+    seen: list[str] = []
+
+    def note(ctx: Context) -> None:
+        seen.append(ctx.task_run_id)
+        if len(seen) < 3:
+            raise ValueError
+
+    one_step(note)
+    assert len(seen) == 3
+    assert len(set(seen)) == 1
+
+
+@pytest.mark.parametrize(("retries", "attempts"), [(0, 1), (1, 2), (3, 4)])
+def test_after_the_last_attempt_the_step_has_failed(retries: int, attempts: int) -> None:
+    result = one_step(Flaky(*[ValueError(n) for n in range(10)]).run, retries=retries)
+    assert (result.status, result.attempts, len(result.delays_ms)) == ("failed", attempts, retries)
+    assert str(result.error) == str(attempts - 1), "the last error is the step's"
+
+
+def test_what_would_fail_again_is_not_tried_again() -> None:
+    assert one_step(Flaky(TaskError("no", retryable=False)).run).attempts == 1
+    assert one_step(lambda ctx: {1}).attempts == 1
+
+
+def test_only_the_named_errors_are_tried_again() -> None:
+    retry = Retry(attempts=5, retry_on=["HTTP_503"])
+    errors = [TaskError("busy", code="HTTP_503"), TaskError("broken", code="HTTP_500")]
+    result = one_step(Flaky(*errors).run, retry=retry)
+    assert (result.status, result.attempts) == ("failed", 2)
+    assert isinstance(result.error, TaskError)
+    assert result.error.task_code == "HTTP_500"
+
+
+def test_each_item_of_a_map_has_attempts_of_its_own() -> None:
+    seen: list[int] = []
+
+    @task(retries=1)
+    def halve(n: int) -> float:
+        seen.append(n)
+        if seen.count(n) < n:
+            raise ValueError(n)
+        return n / 2
+
+    spec = {"id": "p", "failureMode": "continue", "steps": [{"task": "halve", "map": [1, 2, 3]}]}
+    items = run_pipeline(spec, tasks=[halve]).steps["halve"].items
+    assert [(each.status, each.attempts) for each in items] == [
+        ("completed", 1),
+        ("completed", 2),
+        ("failed", 2),
+    ]
+
+
+def test_a_function_is_tried_as_often_as_the_task_it_stands_in_for() -> None:
+    spec = {"id": "p", "steps": [{"task": "count"}]}
+    error = ValueError("x")
+    result = run_pipeline(spec, tasks={"count": Flaky(error, error, error).run}).steps["count"]
+    assert (result.status, result.attempts) == ("completed", 4)
+    spec = {"id": "p", "steps": [{"task": "no-task"}]}
+    assert run_pipeline(spec, tasks={"no-task": Flaky(error).run}).steps["no-task"].attempts == 1
 
 
 def test_several_ends_give_their_outputs_by_step() -> None:

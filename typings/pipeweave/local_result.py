@@ -1,0 +1,1 @@
+../../pipeweave/local_result.py
