@@ -6,6 +6,7 @@ import base64
 import functools
 import json
 import queue
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -14,6 +15,7 @@ import pytest
 from broker_view import QUEUE, messages, redis, released, run
 from celery.app.task import Context
 from celery.contrib.testing.worker import start_worker
+from celery.signals import setup_logging
 from kombu.transport.redis import Channel
 
 from pipeweave.orchestrator.broker import CHORD_LIFE_S, make_celery
@@ -115,6 +117,19 @@ def test_parts_counted_by_celery_and_by_us_are_parts_of_one_chord(canvas: Canvas
     assert messages(canvas) == [(JOIN_TASK, [run_id.hex, 7])]
 
 
+@pytest.fixture
+def _logging_is_left_alone() -> Iterator[None]:
+    """A worker in this process would set the levels of all loggers."""
+
+    def nothing(**_: object) -> None:
+        pass
+
+    setup_logging.connect(nothing)
+    yield
+    setup_logging.disconnect(nothing)
+
+
+@pytest.mark.usefixtures("_logging_is_left_alone")
 def test_a_celery_worker_takes_what_is_published(canvas: Canvas) -> None:
     taken: queue.Queue[list[Any]] = queue.Queue()
     app = make_celery(Settings(broker_url=canvas.app.conf.broker_url), queues=(QUEUE,), is_worker=True)
