@@ -175,3 +175,9 @@ def _create(tx: Transaction, parent: str, name: str, bounds: str) -> str | None:
         return None
     tx.execute(f"CREATE TABLE {name} PARTITION OF {parent} {bounds} {_STORAGE.get(parent, '')}")
     return name
+
+
+def is_attached(tx: Transaction, name: str) -> bool:
+    """Whether a table is there as a partition."""
+    statement = "SELECT relispartition FROM pg_class WHERE oid = to_regclass(:name)"
+    return bool(tx.execute(statement, {"name": name}).scalar_one_or_none())

@@ -62,7 +62,7 @@ TABLE: tuple[Setting, ...] = (
         "MODE",
         "mode",
         values.mode,
-        "standalone: beat drives the tick",
+        "standalone: beat drives the tick; serverless: POST /api/tick does",
     ),
     Setting(
         "MAX_CONCURRENCY",
@@ -123,11 +123,22 @@ TABLE: tuple[Setting, ...] = (
         "one of STORAGE_BACKENDS; without it the one marked isDefault, else the first",
     ),
     Setting(
+        "RUN_RETENTION_DAYS",
+        "run_retention_days",
+        values.whole(1, 36_500),
+        "days runs are kept after the end of their month; without it, for ever",
+    ),
+    Setting(
+        "ARCHIVE_RUNS",
+        "archive_runs",
+        values.flag,
+        "whether a month of runs goes to storage before it is dropped",
+    ),
+    Setting(
         "DLQ_RETENTION_DAYS",
         "dlq_retention_days",
         values.whole(1, 36_500),
-        "days a dead letter is kept",
-        is_used=False,
+        "days a dead letter is kept after it failed",
     ),
     Setting(
         "IDEMPOTENCY_TTL_SECONDS",

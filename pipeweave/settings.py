@@ -46,6 +46,8 @@ class Settings:
     data_dir: str = ".pipeweave"
     storage_backends: tuple[Mapping[str, Any], ...] = ()
     default_storage_backend_id: str | None = None
+    run_retention_days: int | None = None
+    archive_runs: bool = True
     dlq_retention_days: int = 30
     idempotency_ttl_seconds: int = 86_400
     max_retry_delay_ms: int = 86_400_000
@@ -103,6 +105,8 @@ def environment() -> dict[str, str]:
 def _text(value: Any) -> str | None:
     if value is None or value == ():
         return None
+    if isinstance(value, bool):
+        return str(value).lower()
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 

@@ -23,7 +23,8 @@ def test_the_table_of_settings_is_the_code() -> None:
     expected = []
     for setting in TABLE:
         value = defaults[setting.field]
-        shown = "" if value in (None, ()) else f"`{value}`"
+        text = str(value).lower() if isinstance(value, bool) else value
+        shown = "" if value in (None, ()) else f"`{text}`"
         about = setting.about if setting.is_used else f"{setting.about} (not used yet)"
         expected.append((f"`{setting.name}`", shown, about))
     table = text_of("docs/configuration.md").split("## Names")[0]

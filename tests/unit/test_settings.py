@@ -105,7 +105,7 @@ def test_old_storage_names_are_refused_next_to_the_old_provider_name() -> None:
         ("POLL_INTERVAL_MS", "1s"),
         ("DB_POOL_MAX", "many"),
         ("MODE", "production"),
-        ("MODE", "serverless"),
+        ("MODE", "serverles"),
         ("LOG_LEVEL", "loud"),
         ("DATABASE_URL", "mysql://u@h/d"),
         ("DATABASE_URL", "postgresql://host"),
@@ -127,6 +127,8 @@ def test_old_storage_names_are_refused_next_to_the_old_provider_name() -> None:
         ("STORAGE_BACKENDS", f"[{BACKEND}, {BACKEND}]"),
         ("DEFAULT_STORAGE_BACKEND_ID", "nowhere"),
         ("DLQ_RETENTION_DAYS", "forever"),
+        ("RUN_RETENTION_DAYS", "0"),
+        ("ARCHIVE_RUNS", "perhaps"),
     ],
 )
 def test_a_value_out_of_its_range_is_refused_by_name(name: str, text: str) -> None:
@@ -256,12 +258,12 @@ def test_secrets_are_masked_where_settings_are_shown() -> None:
 
 def test_a_default_is_shown_as_a_default() -> None:
     assert shown({})["PORT"] == ("3000", "default")
+    assert shown({})["ARCHIVE_RUNS"] == ("true", "default")
 
 
 def test_settings_that_wait_for_their_feature_are_marked() -> None:
     marked = {row.name for row in explain({}) if not row.is_used}
     assert marked == {
-        "DLQ_RETENTION_DAYS",
         "IDEMPOTENCY_TTL_SECONDS",
         "MAX_EXECUTION_TIMEOUT",
         "MAX_RETRY_DELAY_MS",

@@ -1,0 +1,233 @@
+"""Months of history in storage: gzipped lines of JSON in parts, and a manifest that names them.
+
+`archive/runs/2026-03/manifest.json` is written last: parts without it are of a process that died, and the
+next one writes them again, under the same names. `archive/runs/index.json` lists the manifests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, astuple, dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from pipeweave import ids
+from pipeweave.errors import NotFound
+from pipeweave.orchestrator import archive_lines
+from pipeweave.orchestrator.archive_lines import KINDS, Line
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.months import Month
+from pipeweave.orchestrator.paging import Document
+from pipeweave.orchestrator.queries_shape import iso, run_id
+from pipeweave.storage import Storage
+
+FOLDER = "archive/runs"
+INDEX = f"{FOLDER}/index.json"
+FORMAT = 1
+# A part is held in memory until it is put away. Whoever reads it back will be glad of the bound, too.
+PART_BYTES = 8 * 1024 * 1024
+
+# zlib's word for a gzip header, which then carries no time: equal content gives equal files.
+_GZIP = 31
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many rows there are of each kind."""
+
+    runs: int = 0
+    task_runs: int = 0
+    attempts: int = 0
+    events: int = 0
+
+    @classmethod
+    def of_json(cls, document: Mapping[str, int]) -> Counts:
+        return cls(*(document[kind.name] for kind in KINDS))
+
+    def to_json(self) -> dict[str, int]:
+        return dict(zip((kind.name for kind in KINDS), astuple(self), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of an archive. `sha256` and `size` (bytes) are those of the file as it lies in storage."""
+
+    path: str
+    sha256: str
+    size: int
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an archive of a month holds. Of a month without runs, `first_run` is None."""
+
+    path: str
+    month: Month
+    counts: Counts
+    parts: tuple[Part, ...]
+    first_run: UUID | None
+    archived_at: str
+
+    def to_json(self) -> Document:
+        return {
+            "format": FORMAT,
+            "path": self.path,
+            "month": str(self.month),
+            "archivedAt": self.archived_at,
+            "firstRunId": None if self.first_run is None else run_id(self.first_run),
+            **self.counts.to_json(),
+            "parts": [asdict(each) for each in self.parts],
+        }
+
+    @classmethod
+    def of_json(cls, document: Mapping[str, Any]) -> Manifest:
+        first = document["firstRunId"]
+        return cls(
+            document["path"],
+            Month.parse(document["month"]),
+            Counts.of_json(document),
+            tuple(Part(**each) for each in document["parts"]),
+            None if first is None else ids.read(ids.RUN, first),
+            document["archivedAt"],
+        )
+
+
+_COUNT = "SELECT count(*) FROM {table}"
+
+
+def counted(tx: Transaction, month: Month) -> Counts:
+    """How many rows a month's partitions hold, attached or not. It reads all of them."""
+    return Counts(*(tx.execute(_COUNT.format(table=month.table(kind.table))).scalar_one() for kind in KINDS))
+
+
+def keep(database: Database, storage: Storage, month: Month) -> Manifest:
+    """See to it that a month is in storage as it is in the tables now. A complete archive is left as it is.
+
+    Raises:
+        Unavailable: PostgreSQL or storage cannot be reached.
+    """
+    with database.transaction() as tx:
+        counts, now = counted(tx, month), tx.now
+        folder, known = _place(tx, storage, month)
+    if known is None or known.counts != counts:
+        if known is not None:
+            storage.delete(known.path)
+        known = _write(database, storage, month, folder, now)
+    _list(storage, known)
+    return known
+
+
+def listed(storage: Storage) -> list[Manifest]:
+    """Every archive there is, oldest month first."""
+    try:
+        found = orjson.loads(storage.get(INDEX))["archives"]
+    except NotFound:
+        return []
+    manifests = [_read(storage, path) for path in found]
+    return [each for each in manifests if each is not None]
+
+
+# --- where ------------------------------------------------------------------------------------------------
+
+_IS_THERE = "SELECT 1 FROM {table} WHERE id = :id"
+
+
+def _place(tx: Transaction, storage: Storage, month: Month) -> tuple[str, Manifest | None]:
+    """The folder for what the tables hold now, and the archive that lies there already.
+
+    Runs of a month that was dropped may turn up later (a wrong clock, a new database): an archive whose runs
+    are gone from the tables is all there is of them, and must not be written over.
+    """
+    number = 1
+    while True:
+        folder = f"{FOLDER}/{month}" if number == 1 else f"{FOLDER}/{month}.{number}"
+        known = _read(storage, f"{folder}/manifest.json")
+        if known is None or known.first_run is None:
+            return folder, known
+        if tx.execute(_IS_THERE.format(table=month.table("runs")), {"id": known.first_run}).first():
+            return folder, known
+        number += 1
+
+
+def _read(storage: Storage, path: str) -> Manifest | None:
+    try:
+        return Manifest.of_json(orjson.loads(storage.get(path)))
+    except NotFound:
+        return None
+
+
+def _list(storage: Storage, manifest: Manifest) -> None:
+    try:
+        paths = set(orjson.loads(storage.get(INDEX))["archives"])
+    except NotFound:
+        paths = set()
+    if manifest.path not in paths:
+        storage.put(INDEX, orjson.dumps({"format": FORMAT, "archives": sorted(paths | {manifest.path})}))
+
+
+# --- writing ----------------------------------------------------------------------------------------------
+
+
+def _write(database: Database, storage: Storage, month: Month, folder: str, now: datetime) -> Manifest:
+    counts: Counter[str] = Counter()
+    first: UUID | None = None
+    parts: list[Part] = []
+    part = _Part(f"{folder}/part-00001.ndjson.gz")
+    for line in archive_lines.lines(database, month):
+        if part.is_full:
+            parts.append(part.put(storage))
+            part = _Part(f"{folder}/part-{len(parts) + 1:05}.ndjson.gz")
+        part.add(line)
+        counts.update(line.counts)
+        if first is None and line.counts["runs"]:
+            first = line.run_id
+    if part.lines:
+        parts.append(part.put(storage))
+    path = f"{folder}/manifest.json"
+    manifest = Manifest(path, month, Counts.of_json(counts), tuple(parts), first, iso(now) or "")
+    storage.put(path, orjson.dumps(manifest.to_json(), option=orjson.OPT_INDENT_2))
+    return manifest
+
+
+@dataclass(slots=True)
+class _Part:
+    """A part that is being written, in memory."""
+
+    path: str
+    lines: int = 0
+    _content: bytearray = field(default_factory=bytearray)
+    _gzip: Any = field(default_factory=lambda: zlib.compressobj(wbits=_GZIP))
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._content) >= PART_BYTES
+
+    def add(self, line: Line) -> None:
+        self._content += self._gzip.compress(line.content)
+        self.lines += 1
+
+    def put(self, storage: Storage) -> Part:
+        content = bytes(self._content + self._gzip.flush())
+        storage.put(self.path, content)
+        return Part(self.path, hashlib.sha256(content).hexdigest(), len(content), self.lines)
+
+
+# --- reading it back --------------------------------------------------------------------------------------
+
+
+def read(storage: Storage, manifest: Manifest) -> Iterator[Document]:
+    """The lines of an archive.
+
+    Raises:
+        NotFound: a part is gone.
+    """
+    for part in manifest.parts:
+        for line in zlib.decompress(storage.get(part.path), wbits=_GZIP).splitlines():
+            yield orjson.loads(line)

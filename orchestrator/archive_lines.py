@@ -1,0 +1,202 @@
+"""A month of history as lines of JSON, in constant memory.
+
+A line is a run with its task runs, attempts and events, in the shapes of the API. A run with many of them
+goes on in further lines, so that no line grows without bound:
+
+    {"runId": …, "line": 1, "isLast": true, "run": {…}, "taskRuns": […], "attempts": […], "events": […]}
+
+`run` stands in a run's first line, and is null in the others.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.months import Month
+from pipeweave.orchestrator.paging import Document
+from pipeweave.orchestrator.queries_runs import event_row, run_row
+from pipeweave.orchestrator.queries_shape import iso, reference, run_id, task_run_id
+from pipeweave.orchestrator.queries_task_runs import attempt_row, task_run_row
+from pipeweave.orchestrator.strays import key_of
+
+# Rows that one look fetches; what a line holds at most, in things and in bytes.
+FETCHED = 500
+MOST_IN_LINE = 1_000
+LINE_BYTES = 4 * 1024 * 1024
+# Runs that share a transaction. A snapshot kept for as long as the whole month takes would keep PostgreSQL
+# from tidying up behind the runs of today.
+RUNS_AT_ONCE = 1_000
+
+_LONGEST_WAIT = "SET LOCAL idle_in_transaction_session_timeout = '10min'"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line, its newline included, and how many of each kind of thing it holds."""
+
+    content: bytes
+    counts: dict[str, int]
+    run_id: UUID
+
+
+def lines(database: Database, month: Month) -> Iterator[Line]:
+    """Every run of a month in the order of ids, whether its partitions are attached or not."""
+    low, end = month.first_id, month.next.first_id
+    while low < end:
+        with database.transaction() as tx:
+            tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            # Between two looks a part may be on its way to storage.
+            tx.execute(_LONGEST_WAIT)
+            high = _after(tx, month, low) or end
+            yield from _between(tx, month, low, high)
+        low = high
+
+
+_AFTER = "SELECT id FROM {table} WHERE id >= :low ORDER BY id OFFSET :runs LIMIT 1"
+
+
+def _after(tx: Transaction, month: Month, low: UUID) -> UUID | None:
+    statement = _AFTER.format(table=month.table("runs"))
+    found: UUID | None = tx.execute(statement, {"low": low, "runs": RUNS_AT_ONCE}).scalar_one_or_none()
+    return found
+
+
+def _between(tx: Transaction, month: Month, low: UUID, high: UUID) -> Iterator[Line]:
+    streams = [_Stream(tx, kind, month, low, high) for kind in KINDS]
+    while heads := [each.head_id for each in streams if each.head_id is not None]:
+        yield from _lines_of(min(heads), streams)
+
+
+# --- the rows ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a history table holds: its name in JSON, its order within a run, and its shape."""
+
+    name: str
+    table: str
+    order: str
+    shape: Callable[[Any], Document]
+
+
+def _run(row: Any) -> Document:
+    return {
+        **run_row(row),
+        "tenant": row.tenant_id,
+        "input": row.input,
+        "inputRef": reference(row.input_path, row.input_size, row.inputs_hash),
+        "inputsHash": row.inputs_hash,
+        "runToken": row.run_token,
+    }
+
+
+def _task_run(row: Any) -> Document:
+    return {
+        **task_run_row(row),
+        "item": row.item,
+        "output": row.output,
+        "outputRef": reference(row.output_path, row.output_size, row.output_hash),
+        "outputHash": row.output_hash,
+        "selectedNext": row.selected_next,
+        "codeHash": row.code_hash,
+        "idempotencyKey": row.idempotency_key,
+        "heartbeatAt": iso(row.heartbeat_at),
+    }
+
+
+def _attempt(row: Any) -> Document:
+    return {"taskRunId": task_run_id(row.task_run_id), **attempt_row(row, row.number, row.status)}
+
+
+KINDS = (
+    Kind("runs", "runs", "id", _run),
+    Kind("taskRuns", "task_runs", "run_id, id", _task_run),
+    Kind("attempts", "attempts", "run_id, task_run_id, number", _attempt),
+    Kind("events", "events", "run_id, seq", event_row),
+)
+
+_DECLARE = """
+DECLARE archived_{table} NO SCROLL CURSOR FOR
+SELECT t.* FROM {partition} AS t WHERE t.{key} >= :low AND t.{key} < :high ORDER BY {order}
+"""
+
+
+class _Stream:
+    """The rows of one table between two runs, fetched a few at a time."""
+
+    def __init__(self, tx: Transaction, kind: Kind, month: Month, low: UUID, high: UUID) -> None:
+        self.kind = kind
+        self.key = key_of(kind.table)
+        names = {"table": kind.table, "partition": month.table(kind.table), "key": self.key}
+        tx.execute(_DECLARE.format(**names, order=kind.order), {"low": low, "high": high})
+        self._rows = self._fetched(tx)
+        self._head: Any = next(self._rows, None)
+
+    def _fetched(self, tx: Transaction) -> Iterator[Any]:
+        while rows := tx.execute(f"FETCH {FETCHED} FROM archived_{self.kind.table}").all():
+            yield from rows
+
+    @property
+    def head_id(self) -> UUID | None:
+        """The run of the next row."""
+        return None if self._head is None else getattr(self._head, self.key)
+
+    def of(self, run_id: UUID) -> Iterator[bytes]:
+        """The rows of a run, as JSON."""
+        while self.head_id == run_id:
+            row, self._head = self._head, next(self._rows, None)
+            yield orjson.dumps(self.kind.shape(row))
+
+
+# --- the lines --------------------------------------------------------------------------------------------
+
+
+def _lines_of(run: UUID, streams: list[_Stream]) -> Iterator[Line]:
+    runs, *others = streams
+    head = list(runs.of(run))
+    line = _Unfinished(run, 1, head)
+    for stream in others:
+        for each in stream.of(run):
+            if line.is_full:
+                yield line.finish(is_last=False)
+                line = _Unfinished(run, line.number + 1, [])
+            line.add(stream.kind.name, each)
+    yield line.finish(is_last=True)
+
+
+class _Unfinished:
+    """A line that may still take more."""
+
+    def __init__(self, run: UUID, number: int, head: list[bytes]) -> None:
+        self.run = run
+        self.number = number
+        self.head = head
+        self._kept: defaultdict[str, list[bytes]] = defaultdict(list)
+        self._count = self._size = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._count >= MOST_IN_LINE or self._size >= LINE_BYTES
+
+    def add(self, name: str, document: bytes) -> None:
+        self._kept[name].append(document)
+        self._count += 1
+        self._size += len(document)
+
+    def finish(self, *, is_last: bool) -> Line:
+        members = {"runId": run_id(self.run), "line": self.number, "isLast": is_last}
+        lists = b"".join(
+            b',"%s":[%s]' % (kind.name.encode(), b",".join(self._kept[kind.name])) for kind in KINDS[1:]
+        )
+        run = self.head[0] if self.head else b"null"
+        content = orjson.dumps(members)[:-1] + b',"run":' + run + lists + b"}\n"
+        counts = {kind.name: len(self._kept[kind.name]) for kind in KINDS[1:]}
+        return Line(content, {"runs": len(self.head), **counts}, self.run)

@@ -1,0 +1,43 @@
+"""How long things are kept (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pipeweave.orchestrator.months import Month
+from pipeweave.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How long things are kept.
+
+    Args:
+        runs: history of runs, counted from the end of its month; None keeps it for ever.
+        is_archived: a month goes to storage before it is dropped.
+        dead_letters: since they failed, whether they are open, retried or discarded.
+    """
+
+    runs: timedelta | None = None
+    is_archived: bool = True
+    dead_letters: timedelta = timedelta(days=30)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Policy:
+        """The policy that the settings give."""
+        days = settings.run_retention_days
+        return cls(
+            None if days is None else timedelta(days=days),
+            settings.archive_runs,
+            timedelta(days=settings.dlq_retention_days),
+        )
+
+    def due_at(self, month: Month) -> datetime | None:
+        """When a month may go; None: never."""
+        return None if self.runs is None else month.end + self.runs
+
+    def is_due(self, month: Month, now: datetime) -> bool:
+        """Whether all of a month is older than the policy."""
+        due_at = self.due_at(month)
+        return due_at is not None and due_at <= now

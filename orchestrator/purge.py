@@ -1,0 +1,82 @@
+"""What expires row by row: dead letters, idempotency claims, workers that are gone. A batch at a time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.policy import Policy
+
+# Few enough to be deleted within milliseconds; while a batch is full, the next tick goes on.
+BATCH = 1_000
+EVERY_S = 3_600
+# Long enough to look into what a worker did last week.
+WORKERS_KEPT = timedelta(days=7)
+
+_next = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """How many rows were deleted, and whether there may be more."""
+
+    dead_letters: int = 0
+    idempotency_claims: int = 0
+    workers: int = 0
+    is_full: bool = False
+
+    def __add__(self, other: Purged) -> Purged:
+        return Purged(
+            self.dead_letters + other.dead_letters,
+            self.idempotency_claims + other.idempotency_claims,
+            self.workers + other.workers,
+            other.is_full,
+        )
+
+    @property
+    def total(self) -> int:
+        return self.dead_letters + self.idempotency_claims + self.workers
+
+
+# A row that somebody holds is being retried, taken over or discarded: the next pass sees what became of it.
+_DELETE = """
+DELETE FROM {table} WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM {table} WHERE {column} < :before ORDER BY {column} LIMIT :batch FOR UPDATE SKIP LOCKED))
+"""
+
+
+def run_once(tx: Transaction, policy: Policy, batch: int = BATCH) -> Purged:
+    """Delete what is older than the policy, up to `batch` rows of each table."""
+    before = {
+        ("dead_letters", "failed_at"): tx.now - policy.dead_letters,
+        ("idempotency_claims", "expires_at"): tx.now,
+        ("workers", "stopped_at"): tx.now - WORKERS_KEPT,
+    }
+    counts = [
+        tx.execute(_DELETE.format(table=table, column=column), {"before": moment, "batch": batch}).rowcount
+        for (table, column), moment in before.items()
+    ]
+    return Purged(*counts, is_full=max(counts) == batch)
+
+
+def hourly(database: Database, policy: Policy) -> int:
+    """`run_once`, an hour after the last time or while there is more. How many rows went."""
+    global _next
+    if time.monotonic() < _next:
+        return 0
+    with database.transaction() as tx:
+        purged = run_once(tx, policy)
+    if not purged.is_full:
+        _next = time.monotonic() + EVERY_S
+    return purged.total
+
+
+def all_of(database: Database, policy: Policy) -> Purged:
+    """`run_once` until nothing is left, each batch in a transaction of its own."""
+    purged = Purged(is_full=True)
+    while purged.is_full:
+        with database.transaction() as tx:
+            purged += run_once(tx, policy)
+    return purged

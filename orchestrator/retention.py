@@ -1,0 +1,270 @@
+"""How long history is kept, and its end: a month at a time, archived and then dropped, never row by row.
+
+A month is due when all of it is older than the policy, and goes when none of its runs is active:
+
+    archive     while everything still stands where it was; seconds to minutes, nobody waits
+    detach      one table after the other, each in a moment; the runs first, so that none can be opened again
+    compare     what was detached with the archive: written again, should a run have changed in between
+    drop        the detached tables and their run tokens, in one transaction; nobody uses them any more
+
+A process that dies in between leaves a month that another goes on with, from where it stands.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import partial
+from typing import TypeVar
+from uuid import UUID
+
+from pipeweave.errors import Conflict
+from pipeweave.orchestrator import archive, partitions, strays
+from pipeweave.orchestrator.archive import Counts
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.months import Month
+from pipeweave.orchestrator.partitions import PARTITIONED
+from pipeweave.orchestrator.patience import InUse, at_once
+from pipeweave.orchestrator.policy import Policy
+from pipeweave.storage import Storage
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+_LOCK = 0x72657461_696E
+
+# Tries to get hold of a table that is in use, and seconds between two of them.
+TRIES = 10
+PAUSE_S = 1.0
+# A clock that differs from PostgreSQL's by more cannot be trusted with what is old.
+CLOCKS_MAY_DIFFER = timedelta(hours=1)
+ACTIVE_SHOWN = 5
+
+
+# --- what there is ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A month as the catalogue has it: rows as estimated, bytes on disk, and whether it is on its way out."""
+
+    month: Month
+    rows: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+    is_leaving: bool = False
+
+
+def held(tx: Transaction) -> list[Held]:
+    """The months that have partitions, oldest first."""
+    found: dict[Month, list[partitions.Partition]] = {}
+    for each in partitions.listed(tx):
+        if each.month is not None:
+            found.setdefault(each.month, []).append(each)
+    return [
+        Held(
+            month,
+            {each.parent: each.rows for each in parts},
+            sum(each.size for each in parts),
+            not all(each.is_attached for each in parts),
+        )
+        for month, parts in sorted(found.items())
+    ]
+
+
+# Both halves read an index: what is over costs nothing.
+_ACTIVE = """
+SELECT id FROM {runs} WHERE status IN ('pending', 'running', 'error_handling')
+UNION ALL
+SELECT r.id FROM tenants AS t
+    CROSS JOIN LATERAL (SELECT id FROM {runs} WHERE tenant_id = t.id AND status = 'paused' LIMIT :most) AS r
+LIMIT :most
+"""
+
+
+def active(tx: Transaction, month: Month, most: int = ACTIVE_SHOWN) -> list[UUID]:
+    """Runs of a month that are not final, up to `most`. Its partition must exist."""
+    return list(tx.execute(_ACTIVE.format(runs=month.table("runs")), {"most": most}).scalars())
+
+
+# --- what becomes of it -----------------------------------------------------------------------------------
+
+
+class Outcome(StrEnum):
+    """What became of a month that is due."""
+
+    DROPPED = "dropped"
+    ACTIVE = "active"
+    IN_USE = "in use"
+    DUE = "due"
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """A month that was due.
+
+    Args:
+        counts: rows that were dropped; of a rehearsal, those that would be.
+        archive: path of the manifest; None where nothing was archived.
+        active_runs: why it stays, the first few of them.
+    """
+
+    month: Month
+    outcome: Outcome
+    counts: Counts | None = None
+    archive: str | None = None
+    active_runs: tuple[UUID, ...] = ()
+
+
+def run_once(
+    database: Database,
+    storage: Storage,
+    policy: Policy,
+    *,
+    is_rehearsal: bool = False,
+    tries: int = TRIES,
+) -> list[Retired]:
+    """Archive and drop every month that is due, oldest first, and say what became of each.
+
+    Args:
+        is_rehearsal: only say what would be done.
+        tries: for each table, while it is in use.
+
+    Raises:
+        Conflict: another process is at it.
+        Unavailable: PostgreSQL or storage cannot be reached; months before that one are done.
+    """
+    with database.transaction() as tx:
+        due = [each.month for each in held(tx) if is_due(each, policy, tx.now)]
+        if is_rehearsal:
+            return [_rehearse(tx, each) for each in due]
+        _report_strays(tx, policy)
+    if not due:
+        return []
+    with alone(database):
+        return [_retire(database, storage, policy, each, tries) for each in due]
+
+
+def is_due(each: Held, policy: Policy, now: datetime) -> bool:
+    """Whether a month may go now; one that is on its way out goes on, unless all is to be kept."""
+    return policy.is_due(each.month, now) or (each.is_leaving and policy.runs is not None)
+
+
+@contextmanager
+def alone(database: Database) -> Iterator[None]:
+    """Keep other processes from archiving and dropping. The lock goes with its connection.
+
+    Raises:
+        Conflict: one is at it.
+    """
+    with database.statements() as tx:
+        if not tx.execute("SELECT pg_try_advisory_lock(:lock)", {"lock": _LOCK}).scalar_one():
+            raise Conflict("another process is archiving or dropping history", hint="try again later")
+        try:
+            yield
+        finally:
+            tx.execute("SELECT pg_advisory_unlock(:lock)", {"lock": _LOCK})
+
+
+def check_clock(database: Database) -> None:
+    """Age is judged by this process's clock: better not at all than by a wrong one.
+
+    Raises:
+        Conflict: it differs from PostgreSQL's by more than CLOCKS_MAY_DIFFER.
+    """
+    with database.transaction() as tx:
+        apart = abs(tx.execute("SELECT clock_timestamp()").scalar_one() - tx.now)
+    if apart > CLOCKS_MAY_DIFFER:
+        raise Conflict(
+            f"the clocks of this machine and of PostgreSQL differ by {apart}",
+            hint="nothing was dropped; set the wrong one right",
+        )
+
+
+def _rehearse(tx: Transaction, month: Month) -> Retired:
+    found = active(tx, month)
+    outcome = Outcome.ACTIVE if found else Outcome.DUE
+    return Retired(month, outcome, archive.counted(tx, month), active_runs=tuple(found))
+
+
+def _retire(database: Database, storage: Storage, policy: Policy, month: Month, tries: int) -> Retired:
+    with database.transaction() as tx:
+        found = active(tx, month)
+    if found:
+        return _stays(month, Outcome.ACTIVE, found)
+    if policy.is_archived:
+        archive.keep(database, storage, month)
+    try:
+        found = _detach(database, month, tries)
+        if found:
+            return _stays(month, Outcome.ACTIVE, found)
+        with database.transaction() as tx:
+            counts = archive.counted(tx, month)
+        manifest = archive.keep(database, storage, month) if policy.is_archived else None
+        _patiently(tries, partial(_drop, database, month))
+    except InUse:
+        return _stays(month, Outcome.IN_USE)
+    path = None if manifest is None else manifest.path
+    log.info("month.dropped", extra={"month": str(month), "archive": path, **counts.to_json()})
+    return Retired(month, Outcome.DROPPED, counts, path)
+
+
+def _stays(month: Month, outcome: Outcome, found: list[UUID] | None = None) -> Retired:
+    log.info("month.kept", extra={"month": str(month), "reason": str(outcome)})
+    return Retired(month, outcome, active_runs=tuple(found or ()))
+
+
+def _detach(database: Database, month: Month, tries: int) -> list[UUID]:
+    """Take a month out of its tables, unless a run of it is active: those are returned."""
+    # PostgreSQL prepares statements for all partitions at once, so whoever keeps a lock on an old one keeps
+    # everyone from today's; hence a transaction for each table, with as good as nothing in it.
+    for parent in PARTITIONED:
+        found = _patiently(tries, partial(_detach_from, database, parent, month))
+        if found:
+            return found
+    return []
+
+
+def _detach_from(database: Database, parent: str, month: Month) -> list[UUID]:
+    name = month.table(parent)
+    with at_once(database) as tx:
+        if not partitions.is_attached(tx, name):
+            return []
+        strays.lock(tx, [parent])
+        if parent == "runs" and (found := active(tx, month)):
+            return found
+        if partitions.is_attached(tx, name):
+            tx.execute(f"ALTER TABLE {parent} DETACH PARTITION {name}")
+        return []
+
+
+_DROP_TOKENS = "DELETE FROM run_tokens WHERE run_id >= :low AND run_id < :high"
+
+
+def _drop(database: Database, month: Month) -> None:
+    with at_once(database) as tx:
+        tx.execute(_DROP_TOKENS, {"low": month.first_id, "high": month.next.first_id})
+        tx.execute(f"DROP TABLE IF EXISTS {', '.join(month.table(each) for each in PARTITIONED)}")
+
+
+def _patiently(tries: int, work: Callable[[], R]) -> R:
+    for _ in range(tries - 1):
+        try:
+            return work()
+        except InUse:
+            time.sleep(PAUSE_S)
+    return work()
+
+
+def _report_strays(tx: Transaction, policy: Policy) -> None:
+    """Rows in the default partitions are not dropped, however old: whoever expects that should know."""
+    for each in strays.counted(tx, PARTITIONED):
+        if policy.is_due(each.month, tx.now):
+            log.warning(
+                "month.astray", extra={"month": str(each.month), "table": each.parent, "rows": each.rows}
+            )
