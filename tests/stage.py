@@ -73,10 +73,19 @@ class Stage:
 
     # --- processes ----------------------------------------------------------------------------------------
 
-    def start_worker(self, app: str, *, concurrency: int = 2, tenant: str | None = None) -> int:
+    def start_worker(self, app: str, *more: str, concurrency: int = 2, tenant: str | None = None) -> int:
         """Start a worker and wait until it lives; its process id."""
         name = f"w{next(_numbers)}"
-        arguments = ["worker", "--app", str(APPS / app), "--name", name, "--concurrency", str(concurrency)]
+        arguments = [
+            "worker",
+            "--app",
+            str(APPS / app),
+            "--name",
+            name,
+            "--concurrency",
+            str(concurrency),
+            *more,
+        ]
         process = self._start(name, arguments, tenant or self.settings.tenant)
 
         def lives() -> bool:
@@ -124,6 +133,13 @@ class Stage:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         self.processes.remove(process)
+
+    def ended(self, pid: int, deadline_s: float = STOP_DEADLINE_S) -> int:
+        """Wait until a process that was told to stop ended; its exit code."""
+        process = next(each for each in self.processes if each.pid == pid)
+        code = process.wait(deadline_s)
+        self.processes.remove(process)
+        return code
 
     def kill(self, pid: int) -> None:
         """Kill a process and its children at once."""
@@ -263,6 +279,9 @@ class Stage:
 
     def attempts(self, run_id: UUID) -> list[Any]:
         return self.rows("SELECT * FROM attempts WHERE run_id = :id ORDER BY task_run_id, number", id=run_id)
+
+    def dead_letters(self, run_id: UUID) -> list[Any]:
+        return self.rows("SELECT * FROM dead_letters WHERE run_id = :id ORDER BY task_run_id", id=run_id)
 
     def output(self, task_run: Any) -> Any:
         """A task run's output, from its row or from storage."""

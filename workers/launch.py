@@ -12,6 +12,7 @@ from pathlib import Path
 from billiard.process import current_process
 from celery.signals import worker_process_init, worker_shutting_down
 
+from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator import logs, pipelines, registry, workers
 from pipeweave.orchestrator.broker import make_celery
 from pipeweave.orchestrator.canvas import Canvas
@@ -130,9 +131,18 @@ def register(deployment: Deployment, service: str, loaded: Loaded, start: Worker
 
 
 def run_beat(settings: Settings) -> None:
-    """Drive the tick until told to stop. Several may run: an advisory lock lets one act at a time."""
+    """Drive the tick until told to stop. Several may run: an advisory lock lets one act at a time.
+
+    Raises:
+        InvalidSetting: with MODE=serverless, requests drive the tick.
+    """
     from pipeweave.workers.beat import TickScheduler
 
+    if settings.mode == "serverless":
+        raise InvalidSetting(
+            "beat does not run with MODE=serverless: requests to POST /api/tick drive the tick there",
+            hint="set MODE=standalone to let beat drive it",
+        )
     logs.configure(settings.log_level)
     app = make_celery(settings)
     TickScheduler.deployment = Deployment.open(settings, pool_size=2)  # one holds the tick's lock

@@ -1,8 +1,9 @@
 """The thread beside the calls of a child process: it says that a long call is alive, and hands over the rest.
 
-A call that takes long must hold up nothing but itself: what its message had claimed or still names goes to
-others while it runs. A heartbeat that finds no row tells that the attempt is not this worker's any more, and
-stops the function. In between the thread sleeps; short calls never meet it.
+A call that takes long must hold up nothing but itself: what was done before it is stored, and what its
+message had claimed or still names goes to others while it runs. A heartbeat that finds no row tells that the
+attempt is not this worker's any more, and stops the function. In between the thread sleeps; short calls never
+meet it.
 """
 
 from __future__ import annotations
@@ -10,22 +11,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pipeweave.errors import AttemptFenced, PipeWeaveError
-from pipeweave.orchestrator import losses, task_runs
+from pipeweave.orchestrator import task_runs
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.task_run import TaskRun
 from pipeweave.workers.pace import Pace
 from pipeweave.workers.time_limit import TimeLimit
-from pipeweave.workers.work import MESSAGE_S, Rest, Work
+from pipeweave.workers.work import MESSAGE_S, Outcome, Rest, Work
 
 log = logging.getLogger(__name__)
 
 # How often the thread looks (s), and how often it says that a call is alive (s), at least.
 LOOK_EVERY_S = 0.5
 BEAT_EVERY_S = 5.0
+
+
+# Stores what calls gave and hands over what was not begun, in a transaction of its own.
+Store = Callable[[Work, Sequence[Outcome], Rest], None]
 
 
 @dataclass(slots=True)
@@ -44,6 +49,7 @@ class Pulse:
         database: a connection of its own is used, and only for calls that take long.
         shortest_ms: the shortest heartbeat interval of the loaded tasks.
         is_stopping: whether the worker was asked to stop.
+        store: called with what waits behind a call that takes long.
         limit: stops the function of an attempt that is not wanted any more.
     """
 
@@ -55,14 +61,16 @@ class Pulse:
         *,
         shortest_ms: int,
         is_stopping: Callable[[], bool],
+        store: Store,
     ) -> None:
         self.database = database
         self.pace = pace
         self.limit = limit
         self.is_stopping = is_stopping
+        self.store = store
         self._every = min(LOOK_EVERY_S, shortest_ms / 2000)
         self._call: _Call | None = None
-        self._owed: list[tuple[Work, Rest]] = []
+        self._owed: list[tuple[Work, list[Outcome], Rest]] = []
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
 
@@ -103,15 +111,16 @@ class Pulse:
 
     def _take_rest(self, call: _Call) -> None:
         is_long = time.monotonic() - call.began > MESSAGE_S or call.work.is_long
-        if (is_long or self.is_stopping()) and (rest := call.work.take()):
-            self._owed.append((call.work, rest))
+        if not (is_long or self.is_stopping()):
+            return
+        taken = call.work.take_beside()
+        if taken is not None and any(taken):
+            self._owed.append((call.work, *taken))
 
     def _give_back(self) -> None:
-        """What was taken stays owed until PostgreSQL has it back."""
+        """What was taken stays owed until PostgreSQL has it."""
         while self._owed:
-            work, rest = self._owed[0]
-            with self.database.transaction() as tx:
-                losses.hand_over(tx, work.run.id, rest.claimed, rest.left, rest.attempt)
+            self.store(*self._owed[0])
             self._owed.pop(0)
 
     def _beat(self, call: _Call) -> None:

@@ -20,7 +20,6 @@ from pipeweave.orchestrator import losses, run_header, straight, task_runs
 from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.failure import Failure
 from pipeweave.orchestrator.outbox import UNCOUNTED, JoinCheck, Part
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.task_run import Completion, TaskRun
@@ -29,7 +28,7 @@ from pipeweave.workers.pace import Pace
 from pipeweave.workers.pulse import Pulse
 from pipeweave.workers.slots import Slot
 from pipeweave.workers.time_limit import HARD_AFTER_S
-from pipeweave.workers.work import Rest, Work
+from pipeweave.workers.work import Outcome, Rest, Work
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +38,6 @@ TURN_S = 0.1
 # Between tries to store a result while PostgreSQL is away (s): five minutes in all.
 _PAUSES = (0.1, 0.2, 0.5, 1, *[2.0] * 150)
 
-Outcome = Completion | tuple[TaskRun, Failure]
 R = TypeVar("R")
 
 
@@ -70,6 +68,7 @@ class Runner:
             calls.limit,
             shortest_ms=calls.shortest_heartbeat_ms,
             is_stopping=post.is_stopping,
+            store=self._store_apart,
         )
 
     def run(
@@ -117,7 +116,8 @@ class Runner:
     def _work_off(self, work: Work, claimed: list[TaskRun]) -> None:
         work.claimed.extend(claimed)
         while work.claimed:
-            outcomes = self._call(work)
+            self._call(work)
+            outcomes = work.ended()
             if not outcomes:
                 return  # what was left of it was taken
             # What is taken here stays taken, should the transaction start over.
@@ -134,23 +134,26 @@ class Runner:
     def _going(self) -> Going | None:
         return None if self.post.is_stopping() else Going(self.worker, self.queue)
 
-    def _call(self, work: Work) -> list[Outcome]:
+    def _call(self, work: Work) -> None:
         """Call the functions of claimed task runs, for as long as a turn may take."""
         until = time.monotonic() + TURN_S
-        outcomes: list[Outcome] = []
         while not self.slot.is_full and (each := work.next()) is not None:
             started = time.monotonic()
             seconds, interval_ms = self.calls.limits(each.task_id)
             self.slot.call(each.ordinal, started + seconds + HARD_AFTER_S, seconds)
             self.pulse.calling(work, each, interval_ms)
-            outcomes.append(self.calls.call(work.run, each, seconds))
+            outcome = self.calls.call(work.run, each, seconds)
             self.pulse.returned()
+            work.note(outcome)
             self.slot.returned()
             ended = time.monotonic()
             self.pace.note(work.run.tenant, each.task_id, ended - started)
             if ended > until or self.post.is_stopping():
                 break
-        return outcomes
+
+    def _store_apart(self, work: Work, outcomes: Sequence[Outcome], rest: Rest) -> None:
+        """Store what was done before a call that takes long, and hand over what comes after it."""
+        self.deployment.database.run(functools.partial(self._turn, work, outcomes, rest))
 
     @staticmethod
     def _is_straight(work: Work, outcomes: Sequence[Outcome]) -> bool:

@@ -8,9 +8,13 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pipeweave.orchestrator.failure import Failure
 from pipeweave.orchestrator.outbox import UNCOUNTED
 from pipeweave.orchestrator.run_header import RunHeader
-from pipeweave.orchestrator.task_run import TaskRun
+from pipeweave.orchestrator.task_run import Completion, TaskRun
+
+# How a call ended.
+Outcome = Completion | tuple[TaskRun, Failure]
 
 # A message holds its worker for about this long; then what is left goes to whoever is free.
 MESSAGE_S = 1.0
@@ -18,7 +22,7 @@ MESSAGE_S = 1.0
 
 @dataclass(slots=True)
 class Work:
-    """Task runs still to claim, those that are claimed and not begun, and how its end is counted."""
+    """Task runs to claim, those claimed and not begun, what calls gave, and how the end is counted."""
 
     run: RunHeader
     attempt: int = 1
@@ -26,6 +30,8 @@ class Work:
     part: int = UNCOUNTED
     joins: tuple[int, ...] = ()
     claimed: deque[TaskRun] = field(default_factory=deque)
+    outcomes: list[Outcome] = field(default_factory=list)
+    is_calling: bool = False
     began: float = field(default_factory=time.monotonic)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -36,15 +42,39 @@ class Work:
     def next(self) -> TaskRun | None:
         """The task run to call next; from now on it is begun."""
         with self.lock:
+            self.is_calling = bool(self.claimed)
             return self.claimed.popleft() if self.claimed else None
+
+    def note(self, outcome: Outcome) -> None:
+        """How a call ended; it waits to be stored."""
+        with self.lock:
+            self.is_calling = False
+            self.outcomes.append(outcome)
+
+    def ended(self) -> list[Outcome]:
+        """What waits to be stored: it is the taker's now."""
+        with self.lock:
+            return self._ended()
 
     def take(self) -> Rest:
         """Everything that is not begun: it is the taker's now."""
         with self.lock:
-            rest = Rest(list(self.claimed), list(self.left), self.attempt)
-            self.claimed.clear()
-            self.left.clear()
-            return rest
+            return self._rest()
+
+    def take_beside(self) -> tuple[list[Outcome], Rest] | None:
+        """Both, for another thread: only while a call is under way is it not this thread's to change."""
+        with self.lock:
+            return (self._ended(), self._rest()) if self.is_calling else None
+
+    def _ended(self) -> list[Outcome]:
+        outcomes, self.outcomes = self.outcomes, []
+        return outcomes
+
+    def _rest(self) -> Rest:
+        rest = Rest(list(self.claimed), list(self.left), self.attempt)
+        self.claimed.clear()
+        self.left.clear()
+        return rest
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,12 @@ from pipeweave import Context
 _file = os.open(os.environ["PIPEWEAVE_TEST_CALLS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
+def began(ctx: Context) -> None:
+    """Note a call when it begins: its end may never come."""
+    now = time.monotonic()
+    _write(ctx, began=now, ended=now, seen=ctx.attempt)
+
+
 @contextmanager
 def noted(ctx: Context, seen: Any = None) -> Iterator[None]:
     """Note the call when the block ends, however it ends."""
@@ -21,14 +27,18 @@ def noted(ctx: Context, seen: Any = None) -> Iterator[None]:
     try:
         yield
     finally:
-        call = {
-            "run_id": ctx.run_id,
-            "step_id": ctx.step_id,
-            "map_index": ctx.map_index,
-            "began": began,
-            "ended": time.monotonic(),
-            "pid": os.getpid(),
-            "seen": seen,
-        }
-        # One write of a short line to a file opened for appending is not torn apart by others.
-        os.write(_file, json.dumps(call).encode() + b"\n")
+        _write(ctx, began=began, ended=time.monotonic(), seen=seen)
+
+
+def _write(ctx: Context, *, began: float, ended: float, seen: Any) -> None:
+    call = {
+        "run_id": ctx.run_id,
+        "step_id": ctx.step_id,
+        "map_index": ctx.map_index,
+        "began": began,
+        "ended": ended,
+        "pid": os.getpid(),
+        "seen": seen,
+    }
+    # One write of a short line to a file opened for appending is not torn apart by others.
+    os.write(_file, json.dumps(call).encode() + b"\n")

@@ -27,12 +27,12 @@ def _act(ctx: Context) -> TaskResult:
         return TaskResult(ctx.step_id, run_next=wishes.get("choose", {}).get(ctx.step_id))
 
 
-@task
+@task(retries=0)
 def act(ctx: Context) -> TaskResult:
     return _act(ctx)
 
 
-@task(concurrency=2)
+@task(concurrency=2, retries=0)
 def act_limited(ctx: Context) -> TaskResult:
     return _act(ctx)
 
@@ -87,7 +87,7 @@ class Unprintable:
     """What is no JSON."""
 
 
-@task
+@task(retries=0)
 def misbehave(how: str, ctx: Context) -> Any:
     with noted(ctx):
         match how:
@@ -124,7 +124,7 @@ def misbehave(how: str, ctx: Context) -> Any:
                 return how
 
 
-@task
+@task(retries=0)
 def typed(count: int, names: list[str], ratio: float = 0.5) -> str:
     return f"{count} {names} {ratio}"
 

@@ -1,0 +1,132 @@
+"""Tasks that fail, hang, or take their process with them, as the run's input says."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from notes import began, noted
+
+from pipeweave import Context, TaskError, task
+from pipeweave.errors import AttemptTimedOut
+
+
+@task
+def noop(ctx: Context) -> str | None:
+    with noted(ctx):
+        return ctx.step_id
+
+
+@task(retries=3, retry_delay_ms=20, retry_backoff="fixed")
+def flaky(fails: int, ctx: Context, code: str = "FLAKY", retryable: bool = True) -> list[Any]:
+    """Fail so often, then give what it was told of its attempts."""
+    with noted(ctx):
+        if ctx.attempt <= fails:
+            raise TaskError(
+                f"attempt {ctx.attempt}", code=code, retryable=retryable, details={"n": ctx.attempt}
+            )
+        return list(ctx.previous_attempts)
+
+
+@task(retries=3, retry_delay_ms=20, retry_on=("BUSY",))
+def picky(code: str, ctx: Context) -> int:
+    with noted(ctx):
+        if ctx.attempt == 1:
+            raise TaskError("no", code=code)
+        return ctx.attempt
+
+
+# --- taking too long --------------------------------------------------------------------------------------
+
+
+@task(timeout=0.4, retries=0)
+def slow(seconds: float, ctx: Context, note: str = "") -> str:
+    """Sleep beyond its time limit; note that it could clean up."""
+    try:
+        time.sleep(seconds)
+    except AttemptTimedOut:
+        Path(note).write_text("cleaned up")
+        raise
+    return "in time"
+
+
+@task(timeout=0.4, retries=1, retry_delay_ms=20)
+def stubborn(ctx: Context) -> str:
+    """Do not stop when told so, the first time."""
+    until = time.monotonic() + (60 if ctx.attempt == 1 else 0)
+    while time.monotonic() < until:
+        try:
+            time.sleep(0.05)
+        except AttemptTimedOut:
+            continue
+    return f"attempt {ctx.attempt}"
+
+
+@task(timeout=4, retries=1, retry_delay_ms=20, heartbeat_interval_ms=250)
+def deaf(ctx: Context) -> str:
+    """Hold on to the interpreter the first time, so that nothing else of its process gets a turn."""
+    if ctx.attempt == 1:
+        sum(range(10**11))
+    return f"attempt {ctx.attempt}"
+
+
+@task(heartbeat_interval_ms=250, retries=0)
+def patient(seconds: float, ctx: Context) -> str:
+    """Take longer than many heartbeat intervals, in one wait."""
+    time.sleep(seconds)
+    return "done"
+
+
+# --- dying ------------------------------------------------------------------------------------------------
+
+
+@task(retries=2, retry_delay_ms=20)
+def suicidal(times: int, ctx: Context) -> int:
+    """Kill its own process so many times."""
+    began(ctx)
+    if ctx.attempt <= times:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return ctx.attempt
+
+
+@task(retries=2, retry_delay_ms=20)
+def deadly_item(number: int, deadly: int, ctx: Context) -> int:
+    """One of many small items kills its process, once."""
+    began(ctx)
+    if number == deadly and ctx.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+@task(retries=2, retry_delay_ms=20)
+def held_item(number: int, held: int, gate: str, ctx: Context) -> int:
+    """One of many small items waits for the test, unless it is tried again."""
+    began(ctx)
+    if number == held and ctx.attempt == 1:
+        Path(gate + ".held").touch()
+        while not Path(gate).exists():
+            time.sleep(0.01)
+    return number
+
+
+@task(retries=0)
+def third_fails(number: int, ctx: Context) -> int:
+    began(ctx)
+    if number == 2:
+        raise ValueError("the third one")
+    return number
+
+
+@task(retries=2, retry_delay_ms=20)
+def held_step(gate: str, ctx: Context) -> str | None:
+    """The step named in the file waits for the test, the first time."""
+    began(ctx)
+    held = Path(gate + ".name").read_text()
+    if ctx.step_id == held and ctx.attempt == 1:
+        Path(gate + ".held").touch()
+        while not Path(gate).exists():
+            time.sleep(0.01)
+    return ctx.step_id

@@ -1,0 +1,196 @@
+"""Processes that die: nothing that was completed is lost or repeated, what was not begun goes to others."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from stage import Stage, new_stage
+
+from pipeweave.up.postgres import Postgres
+from pipeweave.up.valkey import Valkey
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+def stage(
+    postgres_server: Postgres, database_template: str, valkey_server: Valkey, tmp_path: Path
+) -> Iterator[Stage]:
+    """A stage of its own for each test, with a beat: its workers are killed."""
+    with new_stage(postgres_server, database_template, valkey_server, tmp_path) as stage:
+        stage.start_beat()
+        yield stage
+
+
+def mapped(task: str, **params: Any) -> dict[str, Any]:
+    """A list is mapped over, and a step follows."""
+    return {
+        "id": f"map-{task}",
+        "steps": [
+            {"id": "each", "task": task, "map": {"over": "${input.list}", "as": "number"}},
+            {"id": "after", "task": "noop", "needs": ["each"]},
+        ],
+    }
+
+
+def begun(stage: Stage, run_id: UUID) -> Counter[tuple[Any, Any]]:
+    """How often each attempt of each item was begun."""
+    return Counter((call.map_index, call.seen) for call in stage.calls(run_id) if call.step_id == "each")
+
+
+def assert_each_once(stage: Stage, run_id: UUID, count: int) -> None:
+    """Every item completed, and none was begun again without a record of the attempt before."""
+    items = stage.items(run_id, "each")
+    assert [row.status for row in items] == ["completed"] * count
+    known = {(row.task_run_id, row.number): row.status for row in stage.attempts(run_id)}
+    assert set(known.values()) <= {"lost"}
+    for (index, attempt), times in begun(stage, run_id).items():
+        assert times == 1, f"attempt {attempt} of item {index} was begun {times} times"
+        assert attempt == 1 or (items[index].id, attempt - 1) in known
+    assert stage.called(run_id)["after"] == 1
+
+
+def test_a_child_that_dies_takes_one_attempt_with_it(stage: Stage) -> None:
+    stage.start_worker("faulty.py", concurrency=2)
+    run = stage.ran({"id": "dies", "steps": [{"id": "only", "task": "suicidal"}]}, {"times": 2})
+    assert run.status == "completed"
+    assert stage.steps(run.id)["only"].output == 3
+    kept = [(row.number, row.status, row.error_code) for row in stage.attempts(run.id)]
+    assert kept == [(1, "lost", "WORKER_LOST"), (2, "lost", "WORKER_LOST")]
+
+
+def test_a_task_that_always_kills_its_process_becomes_a_dead_letter(stage: Stage) -> None:
+    stage.start_worker("faulty.py", concurrency=2)
+    run = stage.ran({"id": "poison", "steps": [{"id": "only", "task": "suicidal"}]}, {"times": 99})
+    assert (run.status, stage.steps(run.id)["only"].error_code) == ("failed", "WORKER_LOST")
+    [letter] = stage.dead_letters(run.id)
+    assert [each["status"] for each in letter.history] == ["lost"] * 3
+
+
+def test_a_child_that_dies_in_a_chunk_loses_that_item_alone(stage: Stage) -> None:
+    stage.start_worker("faulty.py", concurrency=2)
+    run = stage.ran(mapped("deadly_item"), {"list": list(range(300)), "deadly": 137})
+    assert run.status == "completed"
+    assert_each_once(stage, run.id, 300)
+    lost = {row.task_run_id for row in stage.attempts(run.id)}
+    # Those of its turn whose results it had not stored yet are lost with it, what it had not begun is not.
+    assert stage.items(run.id, "each")[137].id in lost
+    again = {index for (index, attempt) in begun(stage, run.id) if attempt > 1}
+    assert len(again) == len(lost)
+
+
+def test_a_worker_that_is_killed_in_a_chunk_repeats_nothing_that_was_completed(
+    stage: Stage, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    doomed = stage.start_worker("faulty.py", concurrency=1)
+    stage.store(mapped("held_item"))
+    run_id = stage.trigger("map-held_item", {"list": list(range(300)), "held": 150, "gate": str(gate)})
+    stage.until(Path(f"{gate}.held").exists, "no item is held")
+    done = {row.id for row in stage.items(run_id, "each") if row.status == "completed"}
+    stage.kill(doomed)
+    stage.start_worker("faulty.py", concurrency=2)
+    assert stage.finished(run_id).status == "completed"
+    assert_each_once(stage, run_id, 300)
+    assert done.isdisjoint(row.task_run_id for row in stage.attempts(run_id))
+
+
+def test_a_worker_that_is_killed_in_a_chain_goes_on_elsewhere(stage: Stage, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    Path(f"{gate}.name").write_text("s7")
+    steps = [{"id": f"s{n}", "task": "held_step", "needs": [f"s{n - 1}"] if n else []} for n in range(15)]
+    doomed = stage.start_worker("faulty.py", concurrency=1)
+    stage.store({"id": "chain", "steps": steps})
+    run_id = stage.trigger("chain", {"gate": str(gate)})
+    stage.until(Path(f"{gate}.held").exists, "no step is held")
+    stage.start_worker("faulty.py", concurrency=1)
+    stage.kill(doomed)
+    assert stage.finished(run_id).status == "completed"
+    assert stage.called(run_id) == {f"s{n}": 2 if n == 7 else 1 for n in range(15)}
+    [attempt] = stage.attempts(run_id)
+    assert (attempt.number, attempt.status) == (1, "lost")
+
+
+def test_while_an_item_takes_long_others_do_the_rest_of_its_chunk(stage: Stage, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    stage.start_worker("faulty.py", concurrency=2)
+    stage.store(mapped("held_item"))
+    run_id = stage.trigger("map-held_item", {"list": list(range(300)), "held": 150, "gate": str(gate)})
+    stage.until(
+        lambda: [row.map_index for row in stage.items(run_id, "each") if row.status != "completed"] == [150],
+        "the rest was not done",
+    )
+    gate.touch()
+    assert stage.finished(run_id).status == "completed"
+    assert_each_once(stage, run_id, 300)
+    assert stage.attempts(run_id) == []
+
+
+def test_an_item_of_a_chunk_that_raises_fails_alone(stage: Stage) -> None:
+    stage.start_worker("faulty.py", concurrency=2)
+    document = mapped("third_fails") | {"failureMode": "partial-merge"}
+    run = stage.ran(document, {"list": list(range(200))})
+    assert run.status == "partial"
+    failed = [row.map_index for row in stage.items(run.id, "each") if row.status != "completed"]
+    assert (failed, len(stage.dead_letters(run.id))) == ([2], 1)
+
+
+def test_a_cancel_arrives_within_one_step_of_a_chain(stage: Stage, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    Path(f"{gate}.name").write_text("s3")
+    steps = [{"id": f"s{n}", "task": "held_step", "needs": [f"s{n - 1}"] if n else []} for n in range(10)]
+    stage.start_worker("faulty.py", concurrency=1)
+    stage.store({"id": "chain", "steps": steps})
+    run_id = stage.trigger("chain", {"gate": str(gate)})
+    stage.until(Path(f"{gate}.held").exists, "no step is held")
+    stage.cancel(run_id)
+    gate.touch()
+    stage.settle()
+    assert stage.called(run_id) == {f"s{n}": 1 for n in range(4)}
+
+
+# --- stopping ---------------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_is_told_to_stop_finishes_what_it_runs(stage: Stage, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    pid = stage.start_worker("faulty.py", concurrency=1)
+    stage.store(mapped("held_item"))
+    run_id = stage.trigger("map-held_item", {"list": list(range(100)), "held": 10, "gate": str(gate)})
+    stage.until(Path(f"{gate}.held").exists, "no item is held")
+    os.kill(pid, signal.SIGTERM)
+    # What it had claimed and not begun goes to others while it finishes.
+    stage.start_worker("faulty.py", concurrency=1)
+    stage.until(
+        lambda: [row.map_index for row in stage.items(run_id, "each") if row.status != "completed"] == [10],
+        "the rest was not done",
+    )
+    gate.touch()
+    assert stage.ended(pid) == 0
+    assert stage.finished(run_id).status == "completed"
+    assert_each_once(stage, run_id, 100)
+    assert stage.attempts(run_id) == []
+
+
+def test_a_worker_that_cannot_wait_gives_back_what_it_runs(stage: Stage, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    Path(f"{gate}.name").write_text("only")
+    pid = stage.start_worker("faulty.py", "--grace", "1", concurrency=1)
+    stage.store({"id": "one", "steps": [{"id": "only", "task": "held_step"}]})
+    run_id = stage.trigger("one", {"gate": str(gate)})
+    stage.until(Path(f"{gate}.held").exists, "the step is not held")
+    stage.start_worker("faulty.py", concurrency=1)
+    os.kill(pid, signal.SIGTERM)
+    assert stage.ended(pid) == 0
+    assert stage.finished(run_id).status == "completed"
+    row = stage.steps(run_id)["only"]
+    [attempt] = stage.attempts(run_id)
+    assert (attempt.status, attempt.error_code, row.attempt) == ("interrupted", "WORKER_STOPPED", 2)
+    assert row.max_attempts == 4, "it was not used up"
