@@ -133,14 +133,8 @@ def _problem(error: psycopg2.Error | DBAPIError) -> PipeWeaveError | None:
     said = error.orig if isinstance(error, DBAPIError) else error
     if getattr(said, "pgcode", None) in _START_OVER:
         return Deadlocked("two transactions waited for each other")
-    if not isinstance(said, psycopg2.OperationalError | psycopg2.InterfaceError) and not _has_gone(said):
+    if not isinstance(said, psycopg2.OperationalError | psycopg2.InterfaceError):
         return None
     # The driver's text names host, port and user, never the password.
     reason = (str(said).strip().splitlines() or ["no connection"])[0]
     return Unavailable(f"PostgreSQL cannot be used: {reason}", hint="check DATABASE_URL and the server")
-
-
-def _has_gone(error: BaseException | None) -> bool:
-    """Whether the server hung up with it, for which it has codes of many classes."""
-    cursor = getattr(error, "cursor", None)
-    return cursor is not None and bool(cursor.connection.closed)

@@ -167,14 +167,14 @@ class Database:
         now: Callable[[], datetime] | None = None,
     ) -> None:
         self.url = url
-        self.pool_size = pool_size
         self.values = values
         self.sender = sender
         self.now = now or (lambda: datetime.now(UTC))
         options = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}"
         # Verbs name their rows by key: one plan serves all parameters, and prunes partitions when it runs.
         self.connections = Connections(url, pool_size, f"{options} -c plan_cache_mode=force_generic_plan")
-        self._reader: Connections | None = None
+        looking = f"-c statement_timeout={READ_TIMEOUT_MS} -c default_transaction_read_only=on"
+        self._reader = Connections(url, max(1, pool_size // 2), looking)
         self.name = self.connections.engine.url.render_as_string()
 
     def transaction(self) -> AbstractContextManager[Transaction]:
@@ -230,12 +230,9 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
-        """A read-only transaction from a pool of its own, cut off after READ_TIMEOUT_MS."""
-        if self._reader is None:
-            options = f"-c statement_timeout={READ_TIMEOUT_MS} -c default_transaction_read_only=on"
-            self._reader = Connections(self.url, max(1, self.pool_size // 2), options)
+        """Statements that only read, from a pool of their own, each cut off after READ_TIMEOUT_MS."""
         with self._reader.lend() as connection:
-            tx = Transaction(self, connection)
+            tx = Transaction(self, connection, is_one=False)
             try:
                 yield tx
             finally:
@@ -244,8 +241,7 @@ class Database:
     def dispose(self) -> None:
         """Close every connection."""
         self.connections.close()
-        if self._reader is not None:
-            self._reader.close()
+        self._reader.close()
 
 
 def to_json(value: Any) -> str | None:

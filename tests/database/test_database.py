@@ -1,0 +1,404 @@
+"""Transactions: statements and their answers, what becomes durable, and connections that die."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg2
+import pytest
+from driving import Beside
+from services import wait_until
+
+from pipeweave.errors import Deadlocked, Unavailable
+from pipeweave.orchestrator import connections
+from pipeweave.orchestrator.database import Database, Transaction, to_json
+from pipeweave.orchestrator.statements import PREPARE_AFTER
+
+# Sent plainly at first, then prepared.
+OFTEN = PREPARE_AFTER + 2
+
+
+@pytest.fixture
+def alone(database_url: str) -> Iterator[Database]:
+    """A database over one connection."""
+    opened = Database(database_url, pool_size=1)
+    yield opened
+    opened.dispose()
+
+
+@pytest.fixture
+def table(alone: Database) -> Iterator[str]:
+    """A table of one's own with the rows 1 and 2."""
+    name = f"own_{uuid4().hex}"
+    with alone.transaction() as tx:
+        tx.execute(f"CREATE TABLE {name} (n integer PRIMARY KEY, said text)")
+        tx.execute(f"INSERT INTO {name} SELECT * FROM generate_series(1, 2)")
+    yield name
+    with alone.transaction() as tx:
+        tx.execute(f"DROP TABLE {name}")
+
+
+def same_often(tx: Transaction, statement: str, **parameters: Any) -> Any:
+    """The only row of a statement, which is the same however it is sent."""
+    rows = [tx.execute(statement, parameters).one() for _ in range(OFTEN)]
+    assert rows == [rows[0]] * OFTEN
+    return rows[0]
+
+
+# --- rows -------------------------------------------------------------------------------------------------
+
+
+def test_a_row_is_read_by_name_by_place_and_by_unpacking(tx: Transaction) -> None:
+    row = tx.execute("SELECT 1 AS a, 'x' AS b, true AS c").one()
+    a, b, c = row
+    assert (row.a, row.b, row.c) == (row[0], row[1], row[2]) == (a, b, c) == (1, "x", True)
+    assert (row[:2], row[-1], len(row)) == ((1, "x"), True, 3)
+
+
+def test_columns_may_have_the_names_of_what_tuples_do(tx: Transaction) -> None:
+    row = tx.execute('SELECT 1 AS count, 2 AS index, 3 AS "class", 4 AS count, 5').one()
+    assert (row.count, row.index, list(row)) == (1, 2, [1, 2, 3, 4, 5])
+
+
+def test_rows_of_different_statements_have_their_own_names(tx: Transaction) -> None:
+    assert tx.execute("SELECT 1 AS a").one().a == 1
+    assert not hasattr(tx.execute("SELECT 1 AS b").one(), "a")
+
+
+NUMBERS = "SELECT n, n * 10 AS tenfold FROM generate_series(1, :most) AS n ORDER BY n"
+
+
+def test_rows_come_all_one_by_one_or_as_their_first_column(tx: Transaction) -> None:
+    assert tx.execute(NUMBERS, {"most": 2}).all() == [(1, 10), (2, 20)]
+    assert [row.tenfold for row in tx.execute(NUMBERS, {"most": 3})] == [10, 20, 30]
+    assert tx.execute(NUMBERS, {"most": 2}).scalars() == [1, 2]
+    assert tx.execute(NUMBERS, {"most": 2}).first() == (1, 10)
+    assert tx.execute(NUMBERS, {"most": 1}).scalar_one() == 1
+    assert tx.execute(NUMBERS, {"most": 7}).rowcount == 7
+
+
+def test_no_row_is_none_or_nothing(tx: Transaction) -> None:
+    nothing = [tx.execute(NUMBERS, {"most": 0}) for _ in range(5)]
+    assert (nothing[0].all(), nothing[1].scalars()) == ([], [])
+    assert [nothing[2].first(), nothing[3].one_or_none(), nothing[4].scalar_one_or_none()] == [None] * 3
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+def test_one_row_means_exactly_one(tx: Transaction, rows: int) -> None:
+    with pytest.raises(LookupError):
+        tx.execute(NUMBERS, {"most": rows}).one()
+    with pytest.raises(LookupError):
+        tx.execute(NUMBERS, {"most": rows}).scalar_one()
+
+
+def test_more_than_one_row_is_not_one_or_none(tx: Transaction) -> None:
+    with pytest.raises(LookupError, match="there are 2"):
+        tx.execute(NUMBERS, {"most": 2}).one_or_none()
+    with pytest.raises(LookupError, match="there are 2"):
+        tx.execute(NUMBERS, {"most": 2}).scalar_one_or_none()
+
+
+def test_an_answer_is_good_after_the_next_statement(tx: Transaction) -> None:
+    first = tx.execute(NUMBERS, {"most": 2})
+    assert tx.execute(NUMBERS, {"most": 1}).scalars() == [1]
+    assert first.scalars() == [1, 2]
+
+
+# --- parameters -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "100 %",
+        "%s %(a)s %%",
+        "it's",
+        'a "b"',
+        "\\ \\' \\n",
+        "line\nline",
+        "ü 漢 🎉",
+        ":name ::text",
+        "$1",
+        "",
+        None,
+    ],
+)
+def test_a_text_comes_back_as_it_was_given(tx: Transaction, value: str | None) -> None:
+    assert same_often(tx, "SELECT CAST(:value AS text) AS value", value=value).value == value
+
+
+def test_percent_signs_and_casts_are_those_of_sql(tx: Transaction) -> None:
+    statement = (
+        "SELECT 7 % 4, 'a%b' LIKE :like, '5'::integer + :n::integer, 'at 12:30:00', '%s', (ARRAY[1,2])[1:1]"
+    )
+    assert tuple(same_often(tx, statement, like="a\\%_", n="2")) == (3, True, 7, "at 12:30:00", "%s", [1])
+
+
+def test_percent_signs_stay_without_any_parameter(tx: Transaction) -> None:
+    assert tuple(same_often(tx, "SELECT 7 % 4, '100%'")) == (3, "100%")
+
+
+def test_a_parameter_may_be_named_twice_and_others_not_at_all(tx: Transaction) -> None:
+    statement = "SELECT :a::text || :b::text || :a::text AS said"
+    assert same_often(tx, statement, a="x", b="y", unused=object()).said == "xyx"
+
+
+def test_a_parameter_that_is_missing_is_an_error_here(tx: Transaction) -> None:
+    with pytest.raises(KeyError, match="b"):
+        tx.execute("SELECT :a::text, :b::text", {"a": "x"})
+
+
+def test_values_have_the_types_of_python(tx: Transaction) -> None:
+    at, lasts = datetime(2026, 3, 1, 12, 30, tzinfo=UTC), timedelta(minutes=90)
+    id = uuid4()
+    statement = """SELECT :id::uuid AS id, :at::timestamptz, :lasts::interval, :yes::boolean, :n::bigint,
+        :x::double precision, :none::uuid"""
+    row = same_often(tx, statement, id=id, at=at, lasts=lasts, yes=True, n=1 << 40, x=0.5, none=None)
+    assert tuple(row) == (id, at, lasts, True, 1 << 40, 0.5, None)
+    assert isinstance(row.id, UUID)
+
+
+@pytest.mark.parametrize("many", [0, 1, 3])
+def test_lists_of_uuids_go_in_and_come_back(tx: Transaction, many: int) -> None:
+    wanted = [uuid4() for _ in range(many)]
+    assert same_often(tx, "SELECT CAST(:ids AS uuid[]) AS ids", ids=wanted).ids == wanted
+    statement = "SELECT count(*) FROM unnest(CAST(:ids AS uuid[])) AS id WHERE id = ANY(:ids)"
+    assert same_often(tx, statement, ids=wanted)[0] == many
+
+
+def test_lists_of_texts_go_in_and_come_back(tx: Transaction) -> None:
+    wanted = ["a,b", "{c}", 'd"e', "f\\", "%s", "", "NULL", "ü"]
+    assert same_often(tx, "SELECT CAST(:all AS text[]) AS all_of_them", all=wanted)[0] == wanted
+
+
+@pytest.mark.parametrize(
+    "value", [{"a": [1, 2.5, None, True], "ü%s": "it's :name"}, [], "text", 9007199254740993, False]
+)
+@pytest.mark.parametrize("type_", ["json", "jsonb"])
+def test_json_comes_back_as_python_values(tx: Transaction, type_: str, value: object) -> None:
+    assert same_often(tx, f"SELECT CAST(:value AS {type_}) AS value", value=to_json(value)).value == value
+
+
+def test_no_json_and_the_json_null_are_both_none(tx: Transaction) -> None:
+    assert tuple(same_often(tx, "SELECT CAST(:a AS jsonb), CAST('null' AS jsonb)", a=to_json(None))) == (
+        None,
+        None,
+    )
+
+
+# --- transactions -----------------------------------------------------------------------------------------
+
+
+def test_a_transaction_is_durable_as_a_whole_or_not_at_all(alone: Database, table: str) -> None:
+    with pytest.raises(ZeroDivisionError), alone.transaction() as tx:
+        tx.execute(f"DELETE FROM {table}")
+        raise ZeroDivisionError
+    with alone.transaction() as tx:
+        assert tx.execute(f"SELECT n FROM {table}").rowcount == 2
+        tx.execute(f"DELETE FROM {table}")
+    with alone.reading() as tx:
+        assert tx.execute(f"SELECT n FROM {table}").all() == []
+
+
+def test_statements_commit_each_by_itself_until_one_holds_the_rest(alone: Database, table: str) -> None:
+    with pytest.raises(ZeroDivisionError), alone.statements() as tx:
+        tx.execute(f"DELETE FROM {table} WHERE n = 1")
+        tx.hold()
+        tx.execute(f"DELETE FROM {table} WHERE n = 2")
+        raise ZeroDivisionError
+    with alone.reading() as tx:
+        assert tx.execute(f"SELECT n FROM {table}").scalars() == [2]
+
+
+def test_what_postgresql_refuses_keeps_its_code(alone: Database, table: str) -> None:
+    with pytest.raises(psycopg2.IntegrityError) as twice, alone.transaction() as tx:
+        tx.execute(f"INSERT INTO {table} VALUES (:n)", {"n": 1})
+    assert (twice.value.pgcode, twice.value.diag.constraint_name) == ("23505", f"{table}_pkey")
+    with pytest.raises(psycopg2.Error) as refused, alone.statements() as tx:
+        tx.execute("SELECT * FROM nowhere")
+    assert refused.value.pgcode == "42P01"
+
+
+def test_a_transaction_that_failed_does_not_pass_for_durable(alone: Database, table: str) -> None:
+    with pytest.raises(RuntimeError, match="failed before its commit"), alone.transaction() as tx:
+        tx.execute(f"DELETE FROM {table}")
+        with pytest.raises(psycopg2.Error):
+            tx.execute("SELECT 1 / 0")
+    with alone.transaction() as tx:
+        assert tx.execute(f"SELECT n FROM {table}").rowcount == 2
+
+
+def test_looking_cannot_write(alone: Database, table: str) -> None:
+    with pytest.raises(psycopg2.errors.ReadOnlySqlTransaction), alone.reading() as tx:
+        tx.execute(f"DELETE FROM {table}")
+
+
+def test_what_comes_after_the_commit_finds_rows_and_connection(alone: Database, table: str) -> None:
+    found: list[int] = []
+
+    def look() -> None:
+        with alone.transaction() as tx:
+            found.append(tx.execute(f"SELECT n FROM {table}").rowcount)
+
+    with alone.transaction() as tx:
+        tx.after_commit(look)
+        tx.execute(f"DELETE FROM {table} WHERE n = 1")
+        assert found == []
+    assert found == [1]
+
+
+def test_nobody_inherits_the_transaction_of_another(alone: Database) -> None:
+    with alone.statements() as tx:
+        left = tx.execute("BEGIN; SELECT pg_backend_pid()").scalar_one()
+    assert backend(alone) != left
+
+
+def update(tx: Transaction, table: str, n: int) -> None:
+    tx.execute(f"UPDATE {table} SET said = 'x' WHERE n = :n", {"n": n})
+
+
+def test_one_of_two_that_wait_for_each_other_is_told_to_start_over(database: Database, table: str) -> None:
+    gate = threading.Barrier(2)
+
+    def touch(first: int, second: int) -> None:
+        with database.transaction() as tx:
+            update(tx, table, first)
+            gate.wait(30)
+            update(tx, table, second)
+
+    with Beside(lambda: touch(1, 2)) as one, Beside(lambda: touch(2, 1)) as other:
+        pass
+    assert {type(one.error), type(other.error)} == {type(None), Deadlocked}
+
+
+def test_what_was_told_to_start_over_is_done_again(database: Database, table: str) -> None:
+    tries: list[str] = []
+    gate = threading.Barrier(2)
+
+    def touch(said: str, first: int, second: int) -> None:
+        def work(tx: Transaction) -> None:
+            tries.append(said)
+            update(tx, table, first)
+            if tries.count(said) == 1:
+                gate.wait(30)
+            update(tx, table, second)
+
+        database.run(work)
+
+    with Beside(lambda: touch("one", 1, 2)) as one, Beside(lambda: touch("other", 2, 1)) as other:
+        pass
+    assert (one.error, other.error, len(tries)) == (None, None, 3)
+
+
+# --- connections ------------------------------------------------------------------------------------------
+
+
+def backend(database: Database) -> int:
+    """The server process behind the connection that is next."""
+    with database.statements() as tx:
+        return int(tx.execute("SELECT pg_backend_pid()").scalar_one())
+
+
+def wait_for_the_end(database: Database, pid: int) -> None:
+    def is_gone() -> bool:
+        with database.statements() as tx:
+            found = tx.execute("SELECT 1 FROM pg_stat_activity WHERE pid = :pid", {"pid": pid})
+            return found.first() is None
+
+    wait_until(is_gone, what="the server process still lives")
+
+
+def kill(database: Database, pid: int) -> None:
+    """End a server process, by another connection."""
+    with database.statements() as tx:
+        assert tx.execute("SELECT pg_terminate_backend(:pid)", {"pid": pid}).scalar_one()
+    wait_for_the_end(database, pid)
+
+
+def test_a_killed_connection_costs_one_transaction(alone: Database, database: Database) -> None:
+    with pytest.raises(Unavailable, match="PostgreSQL cannot be used"), alone.transaction() as tx:
+        kill(database, tx.execute("SELECT pg_backend_pid()").scalar_one())
+        tx.execute("SELECT 1")
+    with alone.transaction() as tx:
+        assert tx.execute("SELECT 1").scalar_one() == 1
+
+
+def test_a_connection_that_died_a_moment_after_its_use_costs_one_statement(
+    alone: Database, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "IDLE_S", 3600)
+    kill(database, backend(alone))
+    with pytest.raises(Unavailable):
+        backend(alone)
+    assert backend(alone)
+
+
+def test_a_connection_that_died_unused_is_replaced_unseen(
+    alone: Database, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "IDLE_S", 0)
+    died = backend(alone)
+    kill(database, died)
+    assert backend(alone) != died
+
+
+def test_where_one_connection_died_the_others_are_asked(
+    database_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "IDLE_S", 3600)
+    several = Database(database_url, pool_size=3)
+    with several.statements() as a, several.statements() as b, several.statements() as c:
+        pids = [tx.execute("SELECT pg_backend_pid()").scalar_one() for tx in (a, b, c)]
+    for pid in pids:
+        kill(database, pid)
+    with pytest.raises(Unavailable):
+        backend(several)
+    with several.statements() as a, several.statements() as b, several.statements() as c:
+        assert [tx.execute("SELECT 1").scalar_one() for tx in (a, b, c)] == [1, 1, 1]
+    several.dispose()
+
+
+def test_a_transaction_that_idled_too_long_is_unavailable(alone: Database, database: Database) -> None:
+    with pytest.raises(Unavailable), alone.transaction() as tx:
+        pid = tx.execute("SELECT pg_backend_pid()").scalar_one()
+        tx.execute("SET LOCAL idle_in_transaction_session_timeout = '1ms'")
+        wait_for_the_end(database, pid)
+        tx.execute("SELECT 1")
+    assert backend(alone)
+
+
+PREPARED = "SELECT name FROM pg_prepared_statements WHERE statement LIKE :text"
+
+
+def test_what_is_sent_often_is_prepared_anew_on_a_new_connection(alone: Database, database: Database) -> None:
+    mark = uuid4().hex
+    statement = f"SELECT pg_backend_pid() AS pid, CAST(:n AS integer) AS {'m' + mark}"
+
+    def send(n: int) -> tuple[int, bool]:
+        with alone.statements() as tx:
+            row = tx.execute(statement, {"n": n}).one()
+            assert row[1] == n
+            return row.pid, bool(tx.execute(PREPARED, {"text": f"%m{mark}%"}).all())
+
+    first = [send(n) for n in range(OFTEN)]
+    assert [is_prepared for _, is_prepared in first] == [False] * PREPARE_AFTER + [True] * 2
+    kill(database, first[0][0])
+    with suppress(Unavailable):
+        send(7)
+    again = send(8)
+    assert again[0] != first[0][0]
+    assert again[1]
+
+
+def test_a_server_that_is_not_there_is_unavailable() -> None:
+    nowhere = Database("postgresql://nobody:secret@127.0.0.1:1/nothing")
+    with pytest.raises(Unavailable) as refused, nowhere.transaction():
+        pass
+    assert "secret" not in str(refused.value)
+    with pytest.raises(Unavailable), nowhere.reading():
+        pass
