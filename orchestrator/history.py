@@ -20,10 +20,15 @@ T = TaskStatus
 
 @dataclass(frozen=True, slots=True)
 class RebuiltTaskRun:
-    """A task run as its events give it. Many of a wide step share one of these values."""
+    """A task run as its events give it. Many of a wide step share one of these values.
+
+    Args:
+        was_released: whether anything let its attempt go: it has a `queued_at`.
+    """
 
     status: TaskStatus = T.PENDING
     attempt: int = 1
+    was_released: bool = False
     worker: str | None = None
     error_code: str | None = None
     output_hash: str | None = None
@@ -145,11 +150,11 @@ class _Rebuilding:
             self._fault(event, why, ordinal)
 
     def queue(self, event: StoredEvent) -> None:
-        """Released, given back by a worker, or (as it then says) let go by a limit."""
-        self.move(event, event.ordinals(), _left(event, T.PENDING, T.RUNNING), _queued)
+        """Released or (as it then says) let go by a limit or given back by a worker."""
+        self.move(event, event.ordinals(), _left(event, T.PENDING), lambda each: _released(each, T.QUEUED))
 
     def make_ready(self, event: StoredEvent) -> None:
-        self.move(event, event.ordinals(), _before(T.READY), lambda each: replace(each, status=T.READY))
+        self.move(event, event.ordinals(), _before(T.READY), lambda each: _released(each, T.READY))
 
     def start(self, event: StoredEvent) -> None:
         """Claimed from a message or (as it then says) by the worker that ended its predecessor."""
@@ -158,7 +163,7 @@ class _Rebuilding:
             event,
             [event.subject],
             _left(event, T.QUEUED),
-            lambda each: replace(each, status=T.RUNNING, worker=worker),
+            lambda each: _released(each, T.RUNNING, worker),
         )
 
     def complete(self, event: StoredEvent) -> None:
@@ -210,7 +215,7 @@ class _Rebuilding:
             event,
             [event.subject],
             [T.PENDING],
-            lambda each: replace(each, status=T.WAITING, map_first=first, map_count=count),
+            lambda each: replace(_released(each, T.WAITING), map_first=first, map_count=count),
         )
         items = range(first, first + count)
         if taken := next((each for each in items if each in self.task_runs), None):
@@ -275,8 +280,8 @@ def _why_not(event: StoredEvent, before: RebuiltTaskRun | None, allowed: frozens
     return None
 
 
-def _queued(each: RebuiltTaskRun) -> RebuiltTaskRun:
-    return replace(each, status=T.QUEUED, worker=None)
+def _released(each: RebuiltTaskRun, status: TaskStatus, worker: str | None = None) -> RebuiltTaskRun:
+    return replace(each, status=status, was_released=True, worker=worker)
 
 
 def _again(each: RebuiltTaskRun, attempt: int) -> RebuiltTaskRun:

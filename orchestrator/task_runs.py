@@ -157,7 +157,7 @@ def give_back(tx: Transaction, task_runs: Sequence[TaskRun]) -> list[TaskRun]:
         {"ids": [each.id for each in task_runs], "attempts": [each.attempt for each in task_runs]},
         source="FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[])) AS g(id, attempt)",
     )
-    append(tx, together("task_runs.queued", returned))
+    append(tx, together("task_runs.queued", returned, **{"from": "running"}))
     return returned
 
 

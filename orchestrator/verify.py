@@ -127,7 +127,7 @@ def _data(value: Any) -> dict[str, Any]:
 
 _TASK_RUNS = """
 SELECT t.id, t.status, t.attempt, t.worker, t.error_code, t.output_hash, t.selected_next, t.map_first,
-       t.map_count
+       t.map_count, t.queued_at IS NOT NULL AS was_released
 FROM task_runs AS t WHERE t.run_id = :run_id AND t.id > :after ORDER BY t.id LIMIT :limit
 """
 
@@ -145,6 +145,7 @@ def _task_runs(tx: Transaction, run_id: UUID) -> Iterator[tuple[int, RebuiltTask
 FIELDS = (
     "status",
     "attempt",
+    "was_released",
     "worker",
     "error_code",
     "output_hash",

@@ -57,7 +57,7 @@ def test_a_run_that_waits_for_its_turn_has_not_started() -> None:
 
 def test_a_step_goes_its_way_and_leaves_what_it_gave() -> None:
     run = told(CREATED, QUEUED, STARTED, COMPLETED)
-    assert run.task_runs[1] == RebuiltTaskRun(T.COMPLETED, 1, "w", None, "ab", ("b",))
+    assert run.task_runs[1] == RebuiltTaskRun(T.COMPLETED, 1, True, "w", None, "ab", ("b",))
     assert run.faults == []
 
 
@@ -79,15 +79,18 @@ def test_what_a_limit_lets_go_was_ready_before() -> None:
 
 
 def test_what_is_given_back_belongs_to_no_worker() -> None:
-    run = told(CREATED, QUEUED, STARTED, QUEUED)
-    assert run.task_runs[1] == RebuiltTaskRun(T.QUEUED)
+    given_back = ("task_runs.queued", {"ordinals": [[1, 1]], "from": "running"})
+    run = told(CREATED, QUEUED, STARTED, given_back)
+    assert run.task_runs[1] == RebuiltTaskRun(T.QUEUED, 1, True)
+    assert run.faults == []
+    assert len(told(CREATED, QUEUED, given_back).faults) == 1
 
 
 def test_another_attempt_begins_without_anything_of_the_one_before() -> None:
     run = told(CREATED, QUEUED, STARTED, RETRYING)
     assert run.task_runs[1] == RebuiltTaskRun(attempt=2)
     again = told(CREATED, QUEUED, STARTED, RETRYING, QUEUED, ("task_run.started", 1, 2, {"worker": "v"}))
-    assert again.task_runs[1] == RebuiltTaskRun(T.RUNNING, 2, "v")
+    assert again.task_runs[1] == RebuiltTaskRun(T.RUNNING, 2, True, "v")
     assert again.faults == []
 
 
@@ -101,7 +104,7 @@ def test_an_event_of_another_attempt_cannot_be() -> None:
 )
 def test_the_last_attempt_ends_with_its_code(type_: str, status: TaskStatus) -> None:
     run = told(CREATED, QUEUED, STARTED, (type_, 1, 1, {"errorCode": "BOOM", "outcome": "lost"}))
-    assert run.task_runs[1] == RebuiltTaskRun(status, 1, "w", "BOOM")
+    assert run.task_runs[1] == RebuiltTaskRun(status, 1, True, "w", "BOOM")
 
 
 def test_one_event_tells_of_many() -> None:
@@ -119,7 +122,7 @@ def test_a_map_brings_its_items() -> None:
     items = ("task_runs.queued", {"ordinals": [[3, 5]]})
     mapped = ("task_run.mapped", 1, 1, {"first": 3, "count": 3})
     run = told(CREATED, mapped, items, ("task_run.completed", 1, 1, {"count": 3}))
-    assert run.task_runs[1] == RebuiltTaskRun(T.COMPLETED, map_first=3, map_count=3)
+    assert run.task_runs[1] == RebuiltTaskRun(T.COMPLETED, 1, True, map_first=3, map_count=3)
     assert [run.task_runs[ordinal].status for ordinal in (3, 4, 5)] == [T.QUEUED] * 3
     assert run.faults == []
     assert whys(told(CREATED, items)) == ["no event made the task run"]

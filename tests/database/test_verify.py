@@ -1,0 +1,323 @@
+"""Rows agree with events, whatever happens to a run; and what does not agree is found."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+from click.testing import CliRunner, Result
+from driving import Driver, claim
+from random_history import RandomHistory
+
+from pipeweave import ids
+from pipeweave.cli import main
+from pipeweave.errors import NotFound
+from pipeweave.orchestrator import queue, verify
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.queue import QueueRequest
+
+DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
+
+
+@pytest.fixture
+def driver(database: Database) -> Driver:
+    return Driver(database)
+
+
+def differences(driver: Driver, run_id: UUID) -> list[verify.Difference]:
+    with verify.snapshot(driver.database) as tx:
+        return verify.run(tx, run_id)
+
+
+def fields(found: list[verify.Difference]) -> list[str]:
+    return [each.field for each in found]
+
+
+@contextmanager
+def undone(tx: Transaction) -> Iterator[None]:
+    tx.execute("SAVEPOINT before")
+    yield
+    tx.execute("ROLLBACK TO SAVEPOINT before")
+
+
+# --- what agrees ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_history_agrees_with_its_rows_at_every_moment(driver: Driver, seed: int) -> None:
+    history = RandomHistory(driver, seed)
+    for number in range(120):
+        if history.is_over:
+            break
+        history.step()
+        if number % 5 == 0:
+            assert differences(driver, history.run_id) == []
+    history.go()
+    assert differences(driver, history.run_id) == []
+
+
+def test_histories_are_of_every_kind(driver: Driver) -> None:
+    """What the test above relies upon."""
+    types: Counter[str] = Counter()
+    for seed in range(40):
+        history = RandomHistory(driver, seed)
+        history.go()
+        types.update(
+            row.type
+            for row in driver.rows("SELECT e.type FROM events AS e WHERE e.run_id = :id", id=history.run_id)
+        )
+    assert {
+        "run.completed",
+        "run.partial",
+        "run.failed",
+        "run.cancelled",
+        "task_runs.ready",
+        "task_runs.skipped",
+        "task_runs.cancelled",
+        "task_run.mapped",
+        "task_run.failed",
+        "task_run.timed_out",
+        "task_run.retrying",
+    } <= types.keys()
+
+
+def test_a_run_that_changes_while_it_is_looked_at_is_seen_at_one_moment(driver: Driver) -> None:
+    run_id = driver.begin(DIAMOND)
+    with verify.snapshot(driver.database) as tx:
+        tx.execute("SELECT 1 FROM runs LIMIT 1")
+        driver.finish(run_id, "a", "b", "c", "d")
+        assert verify.run(tx, run_id) == []
+    assert differences(driver, run_id) == []
+
+
+def test_verifying_changes_nothing(driver: Driver) -> None:
+    run_id = driver.begin(DIAMOND)
+    with pytest.raises(Exception, match="read-only"), verify.snapshot(driver.database) as tx:
+        tx.execute("UPDATE runs SET priority = 1 WHERE id = :id", {"id": run_id})
+
+
+def test_a_run_that_is_not_there_is_not_there(driver: Driver) -> None:
+    with pytest.raises(NotFound):
+        differences(driver, ids.new_id())
+
+
+# --- what does not ----------------------------------------------------------------------------------------
+
+# A status that the constraints of the table take for the one that is stored.
+_TAKEN_FOR = {
+    "pending": "ready",
+    "ready": "pending",
+    "queued": "ready",
+    "running": "waiting",
+    "waiting": "pending",
+    "completed": "skipped",
+    "failed": "cancelled",
+    "timeout": "cancelled",
+    "cancelled": "skipped",
+    "skipped": "cancelled",
+}
+_TAMPERED = {
+    "status": f"CAST('{json.dumps(_TAKEN_FOR)}' AS jsonb) ->> status",
+    "attempt": "attempt + 1",
+    "was_released": "",
+    "worker": "coalesce(worker, '') || 'x'",
+    "error_code": "coalesce(error_code, '') || 'x'",
+    "output_hash": "coalesce(output_hash, '') || 'x'",
+    "selected_next": "coalesce(selected_next, ARRAY['x']) || ARRAY['y']",
+    "map_first": "coalesce(map_first, 0) + 1",
+    "map_count": "coalesce(map_count, 0) + 1",
+}
+
+
+@pytest.mark.parametrize("seed", range(100, 106))
+@pytest.mark.parametrize("is_whole", [False, True], ids=["under way", "to its end"])
+def test_a_field_that_was_tampered_with_is_found(driver: Driver, seed: int, is_whole: bool) -> None:
+    history = RandomHistory(driver, seed)
+    history.go(400 if is_whole else 12)
+    rows = driver.task_runs(history.run_id)
+    assert tuple(_TAMPERED) == verify.FIELDS
+    with driver.database.transaction() as tx:
+        for row in rows:
+            for name, value in _TAMPERED.items():
+                change = f"{name} = {value}"
+                if name == "was_released":
+                    if row.status in ("queued", "running"):
+                        continue  # the table refuses it
+                    change = "queued_at = CASE WHEN queued_at IS NULL THEN now() END"
+                with undone(tx):
+                    update = f"UPDATE task_runs SET {change} WHERE run_id = :run_id AND id = :id"
+                    tx.execute(update, {"run_id": row.run_id, "id": row.id})
+                    (found,) = verify.run(tx, history.run_id)
+                    assert (found.task_run_id, found.field) == (row.id, name)
+
+
+@pytest.mark.parametrize("seed", range(200, 212))
+def test_an_event_that_is_missing_is_found(driver: Driver, seed: int) -> None:
+    history = RandomHistory(driver, seed)
+    history.go(10 + 40 * (seed % 4))
+    statement = "SELECT e.seq, e.type, e.data FROM events AS e WHERE e.run_id = :id ORDER BY e.seq"
+    with driver.database.transaction() as tx:
+        for row in tx.execute(statement, {"id": history.run_id}).all():
+            with undone(tx):
+                delete = "DELETE FROM events WHERE run_id = :id AND seq = :seq"
+                tx.execute(delete, {"id": history.run_id, "seq": row.seq})
+                assert verify.run(tx, history.run_id) or _left_no_trace(row), f"{row.type} ({row.seq})"
+
+
+def _left_no_trace(row: Any) -> bool:
+    """That a limit let a task run go is not to be seen, if it was cancelled before anyone claimed it."""
+    return (row.data or {}).get("from") == "ready"
+
+
+def test_a_missing_permission_of_a_limit_is_found_once_it_was_used(driver: Driver) -> None:
+    run_id = driver.begin({"a": []}, tasks={"a": "limited"})
+    driver.finish(run_id, "a")
+    with driver.database.transaction() as tx:
+        delete = "DELETE FROM events WHERE run_id = :id AND data ->> 'from' = 'ready'"
+        assert tx.execute(delete, {"id": run_id}).rowcount == 1
+        assert fields(verify.run(tx, run_id)) == ["event"]
+
+
+@pytest.mark.parametrize("seed", range(300, 304))
+def test_a_row_that_is_missing_is_found(driver: Driver, seed: int) -> None:
+    history = RandomHistory(driver, seed)
+    history.go(60)
+    with driver.database.transaction() as tx:
+        for row in tx.execute(
+            "SELECT id, status FROM task_runs WHERE run_id = :id", {"id": history.run_id}
+        ).all():
+            with undone(tx):
+                delete = "DELETE FROM task_runs WHERE run_id = :run_id AND id = :id"
+                tx.execute(delete, {"run_id": history.run_id, "id": row.id})
+                (found,) = verify.run(tx, history.run_id)
+                assert found == verify.Difference(history.run_id, row.id, "row", verify.MISSING, row.status)
+
+
+def test_a_run_that_was_tampered_with_is_found(driver: Driver) -> None:
+    run_id = driver.begin(DIAMOND)
+    driver.finish(run_id, "a", "b", "c", "d")
+    with driver.database.transaction() as tx:
+        for change, expected in {
+            "status = 'cancelled'": ["status"],
+            "error_code = 'STEP_FAILED'": ["error_code"],
+            "status = 'cancelled', started_at = NULL": ["status", "has_started"],
+        }.items():
+            with undone(tx):
+                tx.execute(f"UPDATE runs SET {change} WHERE id = :id", {"id": run_id})
+                assert fields(verify.run(tx, run_id)) == expected
+
+
+def test_an_event_that_nobody_wrote_is_found(driver: Driver) -> None:
+    run_id = driver.begin(DIAMOND)
+    insert = (
+        "INSERT INTO events (run_id, at, type, task_run_id, attempt, data) VALUES (:run_id, now(), :type,"
+    )
+    more = {"run.completed": ["status"], "run.imagined": ["event"], "task_run.started": ["event"]}
+    with driver.database.transaction() as tx:
+        for type_, expected in more.items():
+            for data in ("{}", "[1, 2]", "null"):
+                with undone(tx):
+                    # About a task run of another run.
+                    values = {"run_id": run_id, "type": type_, "id": ids.task_run_id(ids.new_id(), 1)}
+                    tx.execute(f"{insert} :id, 7, '{data}')", values)
+                    assert fields(verify.run(tx, run_id)) == expected
+
+
+def test_a_history_that_is_lost_as_a_whole_does_not_flood(driver: Driver) -> None:
+    run_id = driver.begin({f"s{number}": [] for number in range(200)})
+    with driver.database.transaction() as tx, undone(tx):
+        tx.execute("DELETE FROM events WHERE run_id = :id", {"id": run_id})
+        assert len(verify.run(tx, run_id)) == verify.MOST_PER_RUN
+
+
+# --- the command ------------------------------------------------------------------------------------------
+
+
+def call(database: Database, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["verify", *arguments, "--database-url", database.url])
+
+
+def tamper(driver: Driver, run_id: UUID) -> None:
+    with driver.database.transaction() as tx:
+        tx.execute(
+            "UPDATE task_runs SET worker = 'who' WHERE run_id = :id AND worker IS NULL", {"id": run_id}
+        )
+
+
+def test_the_command_is_content_when_all_agree(fresh_database: Database) -> None:
+    driver = Driver(fresh_database)
+    runs = [driver.begin(DIAMOND) for _ in range(3)]
+    driver.finish(runs[1], "a", "b")
+    result = call(fresh_database, "--all")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "3 runs agree with their events\n")
+    named = call(fresh_database, ids.show(ids.RUN, runs[0]), "--json")
+    assert json.loads(named.stdout) == {
+        "verified": 1,
+        "differing": 0,
+        "differenceCount": 0,
+        "differences": [],
+    }
+
+
+def test_the_command_shows_a_line_for_each_difference(fresh_database: Database) -> None:
+    driver = Driver(fresh_database)
+    fine, wrong = driver.begin(DIAMOND), driver.begin(DIAMOND)
+    with driver.database.transaction() as tx:
+        claim(tx, wrong, 1)
+    tamper(driver, wrong)
+    result = call(fresh_database, "--since", "1h")
+    assert result.exit_code == 1
+    run, step = ids.show(ids.RUN, wrong), ids.show(ids.TASK_RUN, ids.task_run_id(wrong, 2))
+    lines = result.stdout.splitlines()
+    assert (len(lines), lines[0]) == (3, f"{run} {step} worker: stored who, rebuilt -")
+    assert result.stderr == "1 of 2 runs differ from their events\n"
+    shown: dict[str, Any] = json.loads(call(fresh_database, "--all", "--json").stdout)
+    assert (shown["verified"], shown["differing"], shown["differenceCount"]) == (2, 1, 3)
+    assert shown["differences"][0] == {
+        "run": run,
+        "taskRun": step,
+        "field": "worker",
+        "stored": "who",
+        "rebuilt": None,
+    }
+    assert call(fresh_database, ids.show(ids.RUN, fine)).exit_code == 0
+
+
+def test_the_command_goes_from_the_newest_run_as_far_as_it_is_told(fresh_database: Database) -> None:
+    driver = Driver(fresh_database)
+    tamper(driver, driver.begin(DIAMOND))
+    driver.begin(DIAMOND)
+    assert call(fresh_database, "--all", "--limit", "1").exit_code == 0
+    assert call(fresh_database, "--all", "-n", "2").exit_code == 1
+    assert call(fresh_database, "--since", "2999-01-01T00:00:00Z").stderr.startswith("0 runs")
+
+
+def test_a_standalone_task_is_found_by_the_id_it_is_known_by(fresh_database: Database) -> None:
+    driver = Driver(fresh_database)
+    with driver.database.transaction() as tx:
+        (queued,) = queue.enqueue(tx, driver.tenant, [QueueRequest("noop", 1)])
+    result = call(fresh_database, ids.show(ids.TASK_RUN, queued.task_run_id))
+    assert (result.exit_code, result.stderr) == (0, "1 runs agree with their events\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((), 2, "--all or --since"),
+        (("--all", "prun_01jd0000000000000000000000"), 2, "--all or --since"),
+        (("prun_01jd0000000000000000000000",), 1, "NOT_FOUND"),
+        (("sausage",), 1, "NOT_FOUND"),
+        (("--all", "--limit", "0"), 2, "0"),
+    ],
+)
+def test_a_wrong_wish_is_refused(
+    database: Database, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    result = call(database, *arguments)
+    assert result.exit_code == code
+    assert said in result.stderr

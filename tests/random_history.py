@@ -1,0 +1,192 @@
+"""Runs that go their way by chance, through the real verbs: what workers, ticks and people may do to them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from driving import BOOM, WEAK, Driver, header
+from model import random_graph
+
+from pipeweave import ids
+from pipeweave.orchestrator import deadlines, failure, orphans, runs, straight, task_run, task_runs
+from pipeweave.orchestrator.advance import Advance, Going
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.plan import END
+from pipeweave.orchestrator.states import FINAL_RUN
+from pipeweave.orchestrator.task_run import COLUMNS, Completion, TaskRun
+from pipeweave.rules import FAIL_FAST, FAILURE_MODES
+
+# The tasks of the model, as a Driver registers them.
+_TASKS = {"act": "noop", "act_limited": "limited"}
+_ENDINGS = (BOOM, WEAK, WEAK, failure.silent(1000), failure.lost("its worker is gone", is_certain=False))
+
+
+class RandomHistory:
+    """One run of a random pipeline.
+
+    Args:
+        driver: whose tenant it is.
+        seed: the same one leads to the same history.
+    """
+
+    def __init__(self, driver: Driver, seed: int) -> None:
+        self.driver = driver
+        self.chance = random.Random(seed)
+        document, self.wishes = random_graph(self.chance, f"random-{seed}")
+        steps = {step["id"]: step for step in document["steps"]}
+        self.driver.store(
+            {id: step["needs"] for id, step in steps.items()},
+            id=document["id"],
+            tasks={id: _TASKS[step["task"]] for id, step in steps.items()},
+            maps={id: step["map"]["over"] for id, step in steps.items() if "map" in step},
+        )
+        mode = self.chance.choice(FAILURE_MODES)
+        self.run_id: UUID = driver.trigger(document["id"], self.wishes, failure_mode=mode)
+
+    @property
+    def is_over(self) -> bool:
+        return self.driver.run(self.run_id).status in FINAL_RUN
+
+    def step(self) -> None:
+        """Let something happen to the run; often nothing that changes it."""
+        happenings: list[tuple[Callable[[Transaction], object], int]] = [
+            (self._work, 20),
+            (self._work_straight, 8),
+            (self._give_back, 2),
+            (self._release_due, 4),
+            (self._check, 6),
+            (self._lose, 2),
+            (self._orphan, 0 if self.chance.random() < 0.9 else 1),
+            (self._end_run, 0 if self.chance.random() < 0.9 else 1),
+        ]
+        works, weights = zip(*happenings, strict=True)
+        (work,) = self.chance.choices(works, weights)
+        with self.driver.database.transaction() as tx:
+            work(tx)
+
+    def go(self, most: int = 400) -> None:
+        """Let things happen until the run is over, or for that many steps."""
+        for _ in range(most):
+            if self.is_over:
+                return
+            self.step()
+
+    # --- workers ------------------------------------------------------------------------------------------
+
+    def _work(self, tx: Transaction) -> None:
+        """Claim some task runs, end them, go on with what follows."""
+        started = self._claim(tx, self.chance.randint(1, 3))
+        going = Going("w1", self._queue(tx)) if self.chance.random() < 0.5 else None
+        while started:
+            advance = Advance(tx, header(tx, self.run_id), going, room=len(started))
+            fine = [each for each in started if not self._fails(each)]
+            failing = [(each, self.chance.choice(_ENDINGS)) for each in started if each not in fine]
+            ended = advance.fail(failing)
+            completions = [self._completion(tx, each) for each in fine]
+            ended += task_runs.complete(tx, completions)
+            chosen = {
+                each.task_run.ordinal: each.selected_next
+                for each in completions
+                if each.selected_next is not None
+            }
+            advance.settle(ended, chosen)
+            started = advance.close()
+
+    def _work_straight(self, tx: Transaction) -> None:
+        run, queue = header(tx, self.run_id), self._queue(tx)
+        started = self._claim(tx, 1)
+        while started:
+            completion = Completion(started[0], tx.values.keep({"by": started[0].step_id}))
+            if not straight.is_straight(run, completion):
+                break
+            started = straight.go_on(tx, run, completion, Going("w2", queue))
+
+    def _give_back(self, tx: Transaction) -> None:
+        running = self._some(tx, "running", 3)
+        task_runs.give_back(tx, running)
+
+    def _lose(self, tx: Transaction) -> None:
+        advance = Advance(tx, header(tx, self.run_id), is_counted=False)
+        lost = [(each, self.chance.choice(_ENDINGS)) for each in self._some(tx, "running", 2)]
+        advance.settle(advance.fail(lost))
+        advance.close()
+
+    def _claim(self, tx: Transaction, most: int) -> list[TaskRun]:
+        found = self._some(tx, "queued", most)
+        same = [each.ordinal for each in found if each.attempt == found[0].attempt]
+        if not same:
+            return []
+        return task_runs.start(
+            tx, self.run_id, same, found[0].attempt, worker=self.chance.choice(["w1", "w2#3"])
+        )
+
+    def _fails(self, each: TaskRun) -> bool:
+        wished = self.wishes["fail"].get(each.step_id)
+        if each.map_index is not None:
+            return each.map_index in (wished or ())
+        return wished is not None or self.chance.random() < 0.05
+
+    def _completion(self, tx: Transaction, each: TaskRun) -> Completion:
+        chosen = self.wishes["choose"].get(each.step_id) if each.kind == "task" else None
+        return Completion(
+            each, tx.values.keep({"by": each.step_id}), None if chosen is None else tuple(chosen)
+        )
+
+    # --- ticks and people ---------------------------------------------------------------------------------
+
+    def _release_due(self, tx: Transaction) -> None:
+        rows = tx.execute(
+            "SELECT t.id FROM task_runs AS t WHERE t.run_id = :run_id AND t.due_at IS NOT NULL"
+            " AND t.status = 'pending'",
+            {"run_id": self.run_id},
+        )
+        advance = Advance(tx, header(tx, self.run_id))
+        advance.again([row.id for row in rows])
+        advance.close()
+
+    def _check(self, tx: Transaction) -> None:
+        """A chord fires, or the tick asks: for any join, whether it is due or not."""
+        run = header(tx, self.run_id)
+        for join in self.chance.sample([END, *range(1, len(run.plan.steps) + 1)], len(run.plan.steps) + 1):
+            advance = Advance(tx, run)
+            advance.check(join)
+            advance.close()
+
+    def _orphan(self, tx: Transaction) -> None:
+        if header(tx, self.run_id).failure_mode != FAIL_FAST:
+            return
+        orphans.cancel(tx, self.driver.tenant, [self.chance.choice(list(_TASKS.values()))], "removed")
+
+    def _end_run(self, tx: Transaction) -> None:
+        if self._status(tx) in FINAL_RUN:
+            return
+        if self.chance.random() < 0.5:
+            runs.cancel(tx, self.driver.tenant, self.run_id)
+        else:
+            deadlines.end(tx, self.driver.tenant, self.run_id, deadlines.RUN_TIMEOUT, "it took too long")
+
+    # --- looking ------------------------------------------------------------------------------------------
+
+    def _status(self, tx: Transaction) -> str:
+        return str(
+            tx.execute("SELECT r.status FROM runs AS r WHERE r.id = :id", {"id": self.run_id}).scalar_one()
+        )
+
+    def _some(self, tx: Transaction, status: str, most: int) -> list[TaskRun]:
+        rows = tx.execute(
+            f"SELECT {COLUMNS} FROM task_runs AS t WHERE t.run_id = :run_id AND t.status = :status"
+            " ORDER BY t.id",
+            {"run_id": self.run_id, "status": status},
+        )
+        found = task_run.read(rows)
+        return self.chance.sample(found, min(most, len(found)))
+
+    def _queue(self, tx: Transaction) -> str:
+        row: Any = tx.execute(
+            "SELECT t.queue FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id",
+            {"run_id": self.run_id, "id": ids.task_run_id(self.run_id, 1)},
+        ).one()
+        return str(row.queue)
