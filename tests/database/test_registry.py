@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from pipeweave.orchestrator.paging import Page
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.registration import Registration, TaskRegistration, parse
 from pipeweave.orchestrator.runs import Trigger
-from pipeweave.retry import RetryPolicy
+from pipeweave.retry import Retry, RetryPolicy
+from pipeweave.task_spec import TaskSpec
 
 TENANT = "registry-tests"
 
@@ -441,6 +443,15 @@ def test_what_the_unmodified_node_worker_sends_is_taken() -> None:
     }
     body = {"serviceId": "images", "version": "0.1.0", "baseUrl": "http://localhost:8080", "tasks": [task]}
     assert parse(body, kind="http").tasks == [TaskRegistration("resize", HASH, allowed_next=[], priority=100)]
+
+
+def test_what_the_decorator_says_is_taken_as_it_is_said() -> None:
+    retry = Retry(attempts=5, delay_ms=7, backoff="linear", multiplier=3, jitter=0.5, retry_on=["BUSY"])
+    spec = TaskSpec(id="a", code_hash=HASH, name="m.a", rate_limit="5/s", **retry.to_options())
+    (taken,) = parse({"serviceId": "s", "tasks": [spec.to_registration()]}, kind="python").tasks
+    same = {each.name for each in fields(TaskRegistration)} - {"retry_on", "allowed_next"}
+    assert {name: getattr(taken, name) for name in same} == {name: getattr(spec, name) for name in same}
+    assert taken.retry_on == ["BUSY"]
 
 
 def test_nothing_is_stored_of_a_registration_that_is_refused(tx: Transaction) -> None:
