@@ -125,13 +125,13 @@ def keep(database: Database, storage: Storage, month: Month) -> Manifest:
 
 
 def listed(storage: Storage) -> list[Manifest]:
-    """Every archive there is, oldest month first."""
+    """Every archive there is, oldest month first, and of a month the first archive first."""
     try:
         found = orjson.loads(storage.get(INDEX))["archives"]
     except NotFound:
         return []
     manifests = [_read(storage, path) for path in found]
-    return [each for each in manifests if each is not None]
+    return sorted(filter(None, manifests), key=lambda each: (each.month, len(each.path), each.path))
 
 
 # --- where ------------------------------------------------------------------------------------------------

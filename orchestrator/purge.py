@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.policy import Policy
@@ -47,18 +47,18 @@ DELETE FROM {table} WHERE ctid = ANY(ARRAY(
 """
 
 
-def run_once(tx: Transaction, policy: Policy, batch: int = BATCH) -> Purged:
-    """Delete what is older than the policy, up to `batch` rows of each table."""
-    before = {
-        ("dead_letters", "failed_at"): tx.now - policy.dead_letters,
-        ("idempotency_claims", "expires_at"): tx.now,
-        ("workers", "stopped_at"): tx.now - WORKERS_KEPT,
-    }
-    counts = [
-        tx.execute(_DELETE.format(table=table, column=column), {"before": moment, "batch": batch}).rowcount
-        for (table, column), moment in before.items()
-    ]
-    return Purged(*counts, is_full=max(counts) == batch)
+def run_once(tx: Transaction, policy: Policy, batch: int | None = None) -> Purged:
+    """Delete what is older than the policy, up to `batch` rows (BATCH) of each table."""
+    batch = BATCH if batch is None else batch
+    dead_letters = _delete(tx, "dead_letters", "failed_at", tx.now - policy.dead_letters, batch)
+    claims = _delete(tx, "idempotency_claims", "expires_at", tx.now, batch)
+    workers = _delete(tx, "workers", "stopped_at", tx.now - WORKERS_KEPT, batch)
+    return Purged(dead_letters, claims, workers, is_full=batch in (dead_letters, claims, workers))
+
+
+def _delete(tx: Transaction, table: str, column: str, before: datetime, batch: int) -> int:
+    statement = _DELETE.format(table=table, column=column)
+    return tx.execute(statement, {"before": before, "batch": batch}).rowcount
 
 
 def hourly(database: Database, policy: Policy) -> int:

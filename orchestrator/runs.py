@@ -88,14 +88,17 @@ def trigger_many(
     for wish in wishes:
         new = _new_run(tx, tenant, stored, plan, tasks, wish)
         first = new.header.id if wish.run_token is None else _claim_token(tx, new)
-        if first == new.header.id:
-            new_runs.append(new)
-            created[first] = _accepted(new)
-            answers.append(created[first])
+        known = None if first in (new.header.id, *created) else _known_run(tx, first, new)
+        if known is not None:
+            answers.append(known)
         elif first in created:
             answers.append(replace(created[first], created=False, queued_tasks=[]))
         else:
-            answers.append(_known_run(tx, first, new))
+            if first != new.header.id:
+                _take_token_over(tx, new)
+            new_runs.append(new)
+            created[new.header.id] = _accepted(new)
+            answers.append(created[new.header.id])
     if new_runs:
         run_rows.write(tx, new_runs)
     return answers
@@ -192,23 +195,39 @@ RETURNING run_id
 
 def _claim_token(tx: Transaction, new: NewRun) -> UUID:
     """The run that this token, pipeline and input belong to: the new one, or the one that came first."""
-    parameters = {
+    claimed: UUID = tx.execute(_CLAIM_TOKEN, _token_parameters(new) | {"now": tx.now}).scalar_one()
+    return claimed
+
+
+def _token_parameters(new: NewRun) -> dict[str, Any]:
+    return {
         "tenant": new.header.tenant,
         "token": new.run_token,
         "pipeline_id": new.header.pipeline_id,
         "hash": new.input.hash,
         "run_id": new.header.id,
-        "now": tx.now,
     }
-    claimed: UUID = tx.execute(_CLAIM_TOKEN, parameters).scalar_one()
-    return claimed
+
+
+_TAKE_TOKEN_OVER = """
+UPDATE run_tokens SET run_id = :run_id, created_at = :now
+WHERE tenant_id = :tenant AND run_token = :token AND pipeline_id = :pipeline_id AND inputs_hash = :hash
+"""
+
+
+def _take_token_over(tx: Transaction, new: NewRun) -> None:
+    """The run that had the token is gone. The claim has locked its row: of two, the second finds this run."""
+    tx.execute(_TAKE_TOKEN_OVER, _token_parameters(new) | {"now": tx.now})
 
 
 _KNOWN = "SELECT status, pipeline_version, input_path FROM runs WHERE id = :id"
 
 
-def _known_run(tx: Transaction, run_id: UUID, new: NewRun) -> CreatedRun:
-    row = tx.execute(_KNOWN, {"id": run_id}).one()
+def _known_run(tx: Transaction, run_id: UUID, new: NewRun) -> CreatedRun | None:
+    """The run that came first; None when its history was dropped."""
+    row = tx.execute(_KNOWN, {"id": run_id}).one_or_none()
+    if row is None:
+        return None
     return replace(
         _accepted(new),
         id=run_id,

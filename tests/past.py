@@ -56,6 +56,26 @@ def past_run(tx: Transaction, moment: datetime, *, status: str = "completed", st
     return run_id
 
 
+def bury(tx: Transaction, failed_at: datetime, **columns: datetime) -> None:
+    """Write a dead letter; `retried_at` and `discarded_at` say what became of it."""
+    run_id = ids.new_id()
+    tx.execute(
+        """INSERT INTO dead_letters (id, tenant_id, run_id, task_run_id, step_id, task_id, code_version,
+            code_hash, attempts, error, error_code, fingerprint, failed_at, kind, status, history,
+            retried_at, discarded_at)
+        VALUES (:id, 'default', :run_id, :task_run_id, 's', 't', 1, 'abcd', 1, '{}', 'BOOM', 'f', :failed_at,
+            'task', 'failed', '[]', :retried_at, :discarded_at)""",
+        {
+            "id": ids.new_id(),
+            "run_id": run_id,
+            "task_run_id": ids.task_run_id(run_id, 1),
+            "failed_at": failed_at,
+            "retried_at": columns.get("retried_at"),
+            "discarded_at": columns.get("discarded_at"),
+        },
+    )
+
+
 def count(tx: Transaction, table: str) -> int:
     """Rows of a table."""
     return int(tx.execute(f"SELECT count(*) FROM {table}").scalar_one())

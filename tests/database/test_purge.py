@@ -1,0 +1,112 @@
+"""What expires row by row goes in batches, and nothing else does."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from past import bury, count
+
+from pipeweave import ids
+from pipeweave.orchestrator import purge
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.policy import Policy
+from pipeweave.orchestrator.purge import Purged
+
+MONTH = Policy(dead_letters=timedelta(days=30))
+
+
+def claim(tx: Transaction, key: str, expires_at: datetime | None) -> None:
+    """Write an idempotency claim."""
+    tx.execute(
+        """INSERT INTO idempotency_claims (tenant_id, task_id, key, task_run_id, claimed_at, expires_at)
+        VALUES ('default', 't', :key, :id, :now, :expires_at)""",
+        {"key": key, "id": ids.new_id(), "now": tx.now, "expires_at": expires_at},
+    )
+
+
+def worker(tx: Transaction, name: str, stopped_at: datetime | None) -> None:
+    """Write a worker."""
+    tx.execute(
+        """INSERT INTO workers (id, tenant_id, service_id, name, hostname, pid, concurrency, task_count,
+            started_at, heartbeat_at, stopped_at)
+        VALUES (:name, 'default', 's', :name, 'host', 1, 1, 1, :now, :now, :stopped_at)""",
+        {"name": name, "now": tx.now - timedelta(days=100), "stopped_at": stopped_at},
+    )
+
+
+def test_dead_letters_go_by_their_age_whatever_became_of_them(fresh_database: Database) -> None:
+    with fresh_database.transaction() as tx:
+        old, young = tx.now - timedelta(days=31), tx.now - timedelta(days=29)
+        for failed_at in (old, young):
+            bury(tx, failed_at)
+            bury(tx, failed_at, retried_at=tx.now)
+            bury(tx, failed_at, discarded_at=tx.now)
+        assert purge.run_once(tx, MONTH) == Purged(dead_letters=3)
+        assert tx.execute("SELECT DISTINCT failed_at FROM dead_letters").scalars() == [young]
+        assert purge.run_once(tx, MONTH) == Purged()
+
+
+def test_claims_go_when_they_expire_and_those_of_runs_that_go_on_stay(fresh_database: Database) -> None:
+    with fresh_database.transaction() as tx:
+        claim(tx, "expired", tx.now - timedelta(seconds=1))
+        claim(tx, "valid", tx.now + timedelta(seconds=60))
+        claim(tx, "open", None)
+        assert purge.run_once(tx, MONTH) == Purged(idempotency_claims=1)
+        assert sorted(tx.execute("SELECT key FROM idempotency_claims").scalars()) == ["open", "valid"]
+
+
+def test_workers_go_a_week_after_they_stopped(fresh_database: Database) -> None:
+    with fresh_database.transaction() as tx:
+        worker(tx, "long gone", tx.now - timedelta(days=8))
+        worker(tx, "gone", tx.now - timedelta(days=6))
+        worker(tx, "alive", None)
+        assert purge.run_once(tx, MONTH) == Purged(workers=1)
+        assert sorted(tx.execute("SELECT id FROM workers").scalars()) == ["alive", "gone"]
+
+
+def test_a_pass_deletes_a_batch_the_oldest_first_and_says_that_there_is_more(
+    fresh_database: Database,
+) -> None:
+    with fresh_database.transaction() as tx:
+        for days in (40, 60, 50):
+            bury(tx, tx.now - timedelta(days=days))
+        assert purge.run_once(tx, MONTH, batch=2) == Purged(dead_letters=2, is_full=True)
+        (left,) = tx.execute("SELECT failed_at FROM dead_letters").scalars()
+        assert left == tx.now - timedelta(days=40)
+
+
+def test_a_letter_that_somebody_holds_is_left_for_later(fresh_database: Database) -> None:
+    with fresh_database.transaction() as tx:
+        bury(tx, tx.now - timedelta(days=40))
+    with fresh_database.transaction() as holder:
+        holder.execute("SELECT id FROM dead_letters FOR UPDATE")
+        with fresh_database.transaction() as tx:
+            assert purge.run_once(tx, MONTH) == Purged()
+    assert purge.all_of(fresh_database, MONTH) == Purged(dead_letters=1)
+
+
+def test_everything_goes_at_once_when_someone_asks_for_it(
+    fresh_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purge, "BATCH", 2)
+    with fresh_database.transaction() as tx:
+        for _ in range(5):
+            bury(tx, tx.now - timedelta(days=40))
+    assert purge.all_of(fresh_database, MONTH) == Purged(dead_letters=5)
+
+
+def test_the_tick_purges_once_an_hour_and_goes_on_while_there_is_more(
+    fresh_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purge, "_next", 0.0)
+    monkeypatch.setattr(purge, "BATCH", 2)
+    with fresh_database.transaction() as tx:
+        for _ in range(3):
+            bury(tx, tx.now - timedelta(days=40))
+    assert [purge.hourly(fresh_database, MONTH) for _ in range(3)] == [2, 1, 0]
+    with fresh_database.transaction() as tx:
+        bury(tx, tx.now - timedelta(days=40))
+    assert purge.hourly(fresh_database, MONTH) == 0
+    with fresh_database.transaction() as tx:
+        assert count(tx, "dead_letters") == 1
