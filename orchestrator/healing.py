@@ -26,8 +26,8 @@ BATCH = 1_000
 # A message may leave this long after its row was written: what is younger is not missed.
 LEEWAY = timedelta(seconds=2)
 
-# The oldest row of each queue and priority, by a few looks into the index, however long the queues are.
-_OLDEST = """
+# The queues and priorities whose oldest row is `:late`, by a few looks into the index, however long they are.
+OLDEST = """
 WITH RECURSIVE oldest AS (
     (SELECT t.queue, t.priority, t.queued_at FROM task_runs AS t WHERE t.status = 'queued'
      ORDER BY t.queue, t.priority, t.queued_at LIMIT 1)
@@ -59,14 +59,14 @@ def republish(tx: Transaction, canvas: Canvas, late: timedelta) -> int:
     """
     count = 0
     waiting: dict[str, Mapping[int, float | None]] = {}
-    for row in tx.execute(_OLDEST, {"late": tx.now - late}).all():
+    for row in tx.execute(OLDEST, {"late": tx.now - late}).all():
         if row.queue not in waiting:
             try:
                 waiting[row.queue] = canvas.oldest(row.queue)
             except Unavailable as error:
                 log.info("republish.delayed", extra={"reason": error.detail})
                 return count
-        before = _lost_before(tx.now - late, waiting[row.queue][level(row.priority)])
+        before = lost_before(tx.now - late, waiting[row.queue][level(row.priority)])
         parameters = {"queue": row.queue, "priority": row.priority, "before": before}
         found = tx.execute(_REPUBLISH, parameters | {"now": tx.now, "batch": BATCH}).all()
         for each in sorted(found, key=lambda each: each.id):
@@ -76,7 +76,7 @@ def republish(tx: Transaction, canvas: Canvas, late: timedelta) -> int:
     return count
 
 
-def _lost_before(late: datetime, oldest: float | None) -> datetime:
+def lost_before(late: datetime, oldest: float | None) -> datetime:
     """Before when a row was queued whose message is not in the queue any more."""
     return late if oldest is None else min(late, datetime.fromtimestamp(oldest, UTC) - LEEWAY)
 
@@ -113,13 +113,14 @@ def check_joins(tx: Transaction, late: timedelta) -> int:
     count = 0
     for row in active:
         run = run_header.load(tx, row.id)
-        checks = [] if run is None else _closed_joins(tx, run)
+        checks = [] if run is None else closed_joins(tx, run)
         tx.send(*checks)
         count += len(checks)
     return count
 
 
-def _closed_joins(tx: Transaction, run: RunHeader) -> list[JoinCheck]:
+def closed_joins(tx: Transaction, run: RunHeader) -> list[JoinCheck]:
+    """The joins, maps and the end of an open run that are closed though all they wait for is final."""
     span = {"first": ids.task_run_id(run.id, 1), "last": ids.task_run_id(run.id, len(run.plan.steps))}
     rows = tx.execute(_OPEN_STEPS, {"run_id": run.id} | span).all()
     if not rows:
