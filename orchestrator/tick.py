@@ -21,10 +21,12 @@ from pipeweave.orchestrator import (
     losses,
     maintenance,
     partitions,
+    purge,
     workers,
 )
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.policy import Policy
 
 _LOCK = 0x7469636B
 
@@ -50,6 +52,7 @@ class Ticked:
     attempts_ended: int = 0
     retries_released: int = 0
     runs_timed_out: int = 0
+    purged: int = 0
 
 
 def run_once(deployment: Deployment) -> Ticked:
@@ -94,8 +97,8 @@ def _watch(database: Database) -> Ticked:
 
 def _act(deployment: Deployment) -> Ticked:
     database = deployment.database
+    _keep_partitions(database)
     with database.transaction() as tx:
-        _keep_partitions(tx)
         lost_workers = workers.reap(tx)
     with database.transaction() as tx:
         found = losses.of_lost_workers(tx)
@@ -106,6 +109,7 @@ def _act(deployment: Deployment) -> Ticked:
     timed_out = deadlines.enforce(database, timedelta(milliseconds=limit) if limit else None)
     with database.transaction() as tx:
         filled = _fill_limits(tx)
+    purged = purge.hourly(database, Policy.of(deployment.settings))
     with database.transaction() as tx:
         return Ticked(
             republished=healing.republish(tx, deployment.canvas, LATE),
@@ -115,13 +119,14 @@ def _act(deployment: Deployment) -> Ticked:
             attempts_ended=ended,
             retries_released=released,
             runs_timed_out=timed_out,
+            purged=purged,
         )
 
 
-def _keep_partitions(tx: Transaction) -> None:
+def _keep_partitions(database: Database) -> None:
     global _next_partitions
     if time.monotonic() >= _next_partitions:
-        partitions.ensure(tx, tx.now)
+        partitions.keep(database, database.now())
         _next_partitions = time.monotonic() + _PARTITIONS_EVERY_S
 
 

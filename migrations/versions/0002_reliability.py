@@ -59,6 +59,9 @@ CREATE INDEX dead_letters_by_age ON dead_letters (failed_at);
 CREATE INDEX dead_letters_alike ON dead_letters (tenant_id, fingerprint)
     WHERE retried_at IS NULL AND discarded_at IS NULL;
 
+-- They go with the month of their runs.
+CREATE INDEX run_tokens_of_run ON run_tokens (run_id);
+
 -- Retrying many dead letters at once: a row per request, worked off by the tick.
 CREATE TABLE redrives (
     id           uuid PRIMARY KEY,
