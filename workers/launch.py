@@ -20,6 +20,7 @@ from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.registration import parse
 from pipeweave.orchestrator.workers import WorkerStart
 from pipeweave.settings import Settings
+from pipeweave.workers import retention
 from pipeweave.workers.alive import Alive
 from pipeweave.workers.calls import Calls
 from pipeweave.workers.loading import Loaded, load
@@ -146,6 +147,7 @@ def run_beat(settings: Settings) -> None:
     logs.configure(settings.log_level)
     app = make_celery(settings)
     TickScheduler.deployment = Deployment.open(settings, pool_size=2)  # one holds the tick's lock
+    retention.start(settings)
     beat = app.Beat(
         scheduler_cls="pipeweave.workers.beat:TickScheduler",
         loglevel=logs.celery_level(settings.log_level),

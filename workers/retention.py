@@ -1,0 +1,70 @@
+"""Retention beside the tick: beat archives and drops months in a thread, on connections of its own.
+
+A month may take minutes and the tick has milliseconds. A thread may take the time, and when beat ends in the
+middle of it, the next one goes on (orchestrator/retention.py). A month goes once in a month: a process of its
+own would wait for nearly all of its life.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator import retention
+from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.policy import Policy
+from pipeweave.orchestrator.retention import Outcome
+from pipeweave.settings import Settings
+from pipeweave.storage import Storage, open_storage
+
+log = logging.getLogger(__name__)
+
+# A deployment that just started has better things to do.
+FIRST_AFTER_S = 60.0
+EVERY_S = 3_600.0
+# A table was in use.
+AGAIN_AFTER_S = 300.0
+
+# One holds the lock, one reads or changes tables.
+CONNECTIONS = 2
+
+
+def start(settings: Settings) -> threading.Thread | None:
+    """Apply the retention once an hour from now on; None when runs are kept for ever.
+
+    Raises:
+        InvalidSetting: storage cannot be used.
+    """
+    policy = Policy.of(settings)
+    if policy.runs is None or settings.database_url is None:
+        return None
+    database = Database(settings.database_url, pool_size=CONNECTIONS)
+    storage = open_storage(settings)
+    thread = threading.Thread(
+        target=_keep_on, args=(database, storage, policy), name="retention", daemon=True
+    )
+    thread.start()
+    return thread
+
+
+def _keep_on(database: Database, storage: Storage, policy: Policy) -> None:
+    pause = FIRST_AFTER_S
+    while True:
+        time.sleep(pause)
+        pause = apply(database, storage, policy)
+
+
+def apply(database: Database, storage: Storage, policy: Policy) -> float:
+    """One pass. Whatever stands in its way is logged; returns the seconds until the next one."""
+    try:
+        retention.check_clock(database)
+        done = retention.run_once(database, storage, policy)
+    except PipeWeaveError as error:
+        log.warning("retention.failed", extra={"reason": error.detail})
+        return AGAIN_AFTER_S
+    except Exception:
+        log.exception("retention.failed")
+        return EVERY_S
+    return AGAIN_AFTER_S if any(each.outcome is Outcome.IN_USE for each in done) else EVERY_S
