@@ -77,16 +77,61 @@ class Maintenance(AnswerModel):
 
     mode: Literal["running", "waiting_for_maintenance", "maintenance"]
     can_enter_maintenance: bool
-    pending_tasks: int
-    running_tasks: int
+    pending_tasks: int = Field(
+        description="Wait for a worker, a limit, their next attempt or the world outside."
+    )
+    running_tasks: int = Field(description="Are with a worker.")
     mode_changed_at: AwareDatetime
+    reason: str | None
     message: str
+
+
+class OpenTaskRuns(AnswerModel):
+    """Task runs of an open run that are not final, by status."""
+
+    running: int
+    queued: int
+    ready: int
+    waiting: int
+    pending: int
+
+
+class BlockingRun(AnswerModel):
+    """An open run, for which maintenance waits."""
+
+    id: RunId
+    tenant: str
+    pipeline_id: str | None = Field(description="null: a standalone task.")
+    task_id: str | None = Field(description="Of a standalone task.")
+    status: Literal["pending", "running", "paused", "error_handling"]
+    created_at: AwareDatetime
+    age: float = Field(description="Seconds.")
+    task_runs: OpenTaskRuns
+
+
+class MaintenanceState(Maintenance):
+    """The mode, and the runs that are open."""
+
+    blocking: list[BlockingRun] = Field(description="The oldest 20, of all tenants.")
+    blocking_total: int
+
+
+class TickAnswer(AnswerModel):
+    """What a tick did."""
+
+    status: Literal["ok"]
+    processed: int
+    did: dict[str, int] = Field(description="The same by kind.")
+    message: str
+    timestamp: AwareDatetime
 
 
 class Health(AnswerModel):
     """PostgreSQL answers."""
 
-    status: Literal["ok"]
+    status: Literal["ok", "degraded"]
+    degraded: str | None = Field(description="What is not as it should be, though requests are answered.")
+    last_tick_at: AwareDatetime | None
     database: Literal["connected"]
     maintenance: Maintenance
     can_accept_tasks: bool

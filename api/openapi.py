@@ -33,12 +33,13 @@ TENANT_PATTERN = NAME_PATTERN
 REF = "#/components/schemas/{model}"
 
 TAGS: Mapping[str, str] = {
-    "system": "Health, version and this document.",
+    "system": "Health, version, this document, and the tick.",
     "services": "Registered workers and the tasks they bring.",
     "tasks": "Registered units of work: code history and input schemas.",
     "pipelines": "Versioned DAGs of steps: store, plan, trigger.",
     "queue": "Single tasks outside any pipeline, and how much is waiting.",
     "runs": "Executions of pipelines: status, task runs, events, cancelling.",
+    "maintenance": "Accept nothing new, let what is open end, and be quiet: for administrators.",
 }
 
 ABOUT = f"""Durable pipelines on Celery.

@@ -113,6 +113,18 @@ class CancelRequest(Request):
     reason: Annotated[str, Field(max_length=MAX_REASON)] | None = None
 
 
+class MaintenanceRequest(Request):
+    """Move to another mode of maintenance."""
+
+    reason: (
+        Annotated[
+            str,
+            Field(max_length=MAX_REASON, description="Told to everyone who is refused; on exit, logged."),
+        ]
+        | None
+    ) = None
+
+
 class QueueTaskRequest(Request):
     """Queue one task outside any pipeline."""
 

@@ -15,20 +15,24 @@ from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.paging import Document
 from pipeweave.orchestrator.queries_shape import iso
 
-READ, WRITE, ADMIN, WORKER = (
+READ, WRITE, ADMIN, WORKER, TICK = (
     "orchestrator:read",
     "orchestrator:write",
     "orchestrator:admin",
     "orchestrator:worker",
+    "orchestrator:tick",
 )
 
 IMPLIED: dict[str, frozenset[str]] = {
     READ: frozenset({READ}),
     WRITE: frozenset({WRITE, READ}),
-    ADMIN: frozenset({ADMIN, WRITE, READ}),
+    ADMIN: frozenset({ADMIN, WRITE, READ, TICK}),
     WORKER: frozenset({WORKER}),
+    TICK: frozenset({TICK}),
 }
-"""Scope -> what it lets one do. A service's scope stands apart: an administrator is not a worker."""
+"""Scope -> what it lets one do. A service's scope stands apart: an administrator is not a worker.
+
+Whatever calls the tick from outside (a cloud's scheduler) holds a token that can do nothing else."""
 
 EVERY_TENANT = "*"
 
@@ -73,7 +77,7 @@ def create_token(
     Args:
         name: for people; several tokens may share one.
         tenants: tenant ids, or `*` for every tenant.
-        scopes: of `orchestrator:read`, `:write`, `:admin` and `:worker`.
+        scopes: of `orchestrator:read`, `:write`, `:admin`, `:worker` and `:tick`.
         expires_at: aware time after which it is refused; None for never.
 
     Raises:

@@ -288,6 +288,36 @@ class Client:
         """Version, mode and limits of the orchestrator."""
         return document_of(self._http.get("/api/info"))
 
+    # --- the deployment itself, for administrators --------------------------------------------------------
+
+    def maintenance(self) -> Document:
+        """The mode, and the runs that are open: `blocking`, the oldest 20, and `blockingTotal`."""
+        return document_of(self._http.get("/api/maintenance"))
+
+    def request_maintenance(self, reason: str | None = None) -> Document:
+        """Accept nothing new; with the end of the last open run, maintenance begins."""
+        return document_of(self._http.send("POST", "/api/maintenance/request", without_none(reason=reason)))
+
+    def enter_maintenance(self, reason: str | None = None) -> Document:
+        """Begin maintenance if no run is open, else change nothing.
+
+        Raises:
+            Conflict: it was not requested.
+        """
+        return document_of(self._http.send("POST", "/api/maintenance/enter", without_none(reason=reason)))
+
+    def exit_maintenance(self, reason: str | None = None) -> Document:
+        """Accept everything again.
+
+        Raises:
+            Conflict: it was not requested.
+        """
+        return document_of(self._http.send("POST", "/api/maintenance/exit", without_none(reason=reason)))
+
+    def tick(self) -> Document:
+        """Run one tick, as beat does each second: {processed, did, message}."""
+        return document_of(self._http.send("POST", "/api/tick", {}))
+
     # --- pages --------------------------------------------------------------------------------------------
 
     def _look(self, run_id: str) -> Run:

@@ -65,14 +65,10 @@ def whole(low: int, high: int) -> Reader:
 
 
 def mode(text: str) -> str:
-    """standalone: beat drives the tick. The other mode, serverless, does not exist yet."""
+    """standalone: beat drives the tick; serverless: requests to `POST /api/tick` do."""
     word = text.strip().lower()
-    if word == "serverless":
-        raise Unreadable(
-            "serverless does not exist yet; use standalone, where `pipeweave beat` drives the tick"
-        )
-    if word != "standalone":
-        raise Unreadable("must be standalone")
+    if word not in ("standalone", "serverless"):
+        raise Unreadable("must be standalone or serverless")
     return word
 
 

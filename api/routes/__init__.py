@@ -1,6 +1,7 @@
 """Every endpoint, one file per subject."""
 
 from pipeweave.api.endpoint import Endpoint
+from pipeweave.api.routes.maintenance import routes as maintenance
 from pipeweave.api.routes.pipelines import routes as pipelines
 from pipeweave.api.routes.queue import routes as queue
 from pipeweave.api.routes.runs import routes as runs
@@ -9,5 +10,7 @@ from pipeweave.api.routes.system import routes as system
 from pipeweave.api.routes.tasks import routes as tasks
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
-    endpoint for routes in (system, services, tasks, pipelines, queue, runs) for endpoint in routes.endpoints
+    endpoint
+    for routes in (system, services, tasks, pipelines, queue, runs, maintenance)
+    for endpoint in routes.endpoints
 )

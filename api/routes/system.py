@@ -1,19 +1,23 @@
-"""Health, version and the OpenAPI document: open to everyone but for the version."""
+"""Health, version, the OpenAPI document, and the tick for deployments that no beat drives."""
 
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from typing import Any
 
 import orjson
 from flask import current_app
+from pydantic.alias_generators import to_camel
 
-from pipeweave.api.answers import Health, Info, Unhealthy
+from pipeweave.api.answers import Health, Info, TickAnswer, Unhealthy
 from pipeweave.api.endpoint import Answer, Call, Routes
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator import maintenance
+from pipeweave.orchestrator import last_tick, maintenance, tick
+from pipeweave.orchestrator.access import TICK
+from pipeweave.orchestrator.queries_shape import iso
 
 routes = Routes("system")
 
@@ -28,31 +32,56 @@ _started = time.monotonic()
     answers={200: (Health, "PostgreSQL answers."), 503: (Unhealthy, "PostgreSQL does not answer.")},
 )
 def health(call: Call) -> dict[str, Any] | Answer:
-    """Whether PostgreSQL answers, whether new work is accepted, and how much is pending and running."""
+    """Whether PostgreSQL answers, whether new work is accepted, and how much is pending and running.
+
+    It is `degraded` when the tick is missed: runs go on, but what gets lost stays lost.
+    """
     try:
         with call.reading() as tx:
-            found = maintenance.state(tx)
+            found, last = maintenance.state(tx), last_tick.find(tx)
     except PipeWeaveError as error:
         # The reason names hosts and ports; that is for the log, not for whoever passes by.
         return Answer({"status": "error", "error": error.title, "timestamp": _now()}, 503)
-    mode = found["mode"]
-    can_accept = mode == "running"
+    here_for = timedelta(seconds=time.monotonic() - _started)
+    degraded = last_tick.complaint(last, call.deployment.settings, watched_for=here_for)
     return {
-        "status": "ok",
+        "status": "degraded" if degraded else "ok",
+        "degraded": degraded,
+        "lastTickAt": iso(last.at),
         "database": "connected",
-        "maintenance": {**found, "message": _MESSAGES[mode]},
-        "canAcceptTasks": can_accept,
-        "maintenanceMode": mode,
+        "maintenance": found,
+        "canAcceptTasks": found["mode"] == maintenance.RUNNING,
+        "maintenanceMode": found["mode"],
         "runningTasks": found["runningTasks"],
         "timestamp": _now(),
     }
 
 
-_MESSAGES = {
-    "running": "Everything is accepted.",
-    "waiting_for_maintenance": "Nothing new is accepted; what is pending goes on.",
-    "maintenance": "Nothing is pending or running, nothing is accepted.",
-}
+@routes.add("POST", "/api/tick", "Run one tick", scopes=(TICK,), answer=TickAnswer)
+def run_tick(call: Call) -> dict[str, Any]:
+    """What beat does each second, once: one bounded pass over all tenants that heals what was lost.
+
+    With `MODE=serverless` this is what drives a deployment. Ticks at the same moment are harmless: one acts,
+    the others process nothing. During maintenance none does.
+    """
+    done = asdict(tick.run_once(call.deployment))
+    is_elsewhere = done.pop("is_elsewhere")
+    processed = sum(done.values())
+    with call.reading() as tx:
+        mode = maintenance.mode(tx)
+    if is_elsewhere:
+        message = "Another tick is under way."
+    elif mode == maintenance.MAINTENANCE:
+        message = "Nothing is done during maintenance."
+    else:
+        message = "Something was due or lost." if processed else "Nothing was due or lost."
+    return {
+        "status": "ok",
+        "processed": processed,
+        "did": {to_camel(kind): number for kind, number in done.items()},
+        "message": message,
+        "timestamp": _now(),
+    }
 
 
 @routes.add("GET", "/api/info", "Version, mode and limits", answer=Info)

@@ -72,6 +72,7 @@ def up(
         tenant=settings.tenant,
         secret_key=settings.secret_key,
         has_flower=has_flower,
+        mode=settings.mode,
     )
     if detach:
         _announce(run_detached(options), options, "pipeweave down stops it")

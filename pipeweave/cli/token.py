@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pipeweave.orchestrator.database import Transaction
 
 SCOPE_PREFIX = "orchestrator:"
-SCOPES = ("read", "write", "admin", "worker")
+SCOPES = ("read", "write", "admin", "worker", "tick")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -57,7 +57,7 @@ def token() -> None:
     type=click.Choice(SCOPES),
     default=("write",),
     show_default=True,
-    help="What it allows; write includes read, admin includes both. May be given several times.",
+    help="What it allows; write includes read, admin includes all but worker. May be given several times.",
 )
 @click.option(
     "--tenant",

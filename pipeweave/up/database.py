@@ -43,3 +43,18 @@ class WorkerCount:
         from pipeweave.orchestrator import workers
 
         return workers.alive(self._url) if time.monotonic() >= self._trusted_from else 0
+
+
+class Ticks:
+    """Whether the tick goes on: it has gone through since this was made."""
+
+    def __init__(self, url: str) -> None:
+        from pipeweave.orchestrator import last_tick
+
+        self._url = url
+        self._before = last_tick.at(url)
+
+    def __call__(self) -> bool:
+        from pipeweave.orchestrator import last_tick
+
+        return last_tick.at(self._url) != self._before

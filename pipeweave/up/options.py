@@ -26,6 +26,7 @@ class UpOptions:
         tenant: the tenant that workers register for and the token is good for.
         secret_key: the user's own; None takes the folder's.
         has_flower: whether Flower runs too.
+        mode: `standalone`, or `serverless`, where no beat runs.
     """
 
     data_dir: Path
@@ -37,6 +38,7 @@ class UpOptions:
     tenant: str
     secret_key: str | None = None
     has_flower: bool = True
+    mode: str = "standalone"
 
     @property
     def url(self) -> str:

@@ -77,9 +77,10 @@ class Programs:
         launch = self._launch(("worker", *apps, *how), environment.for_worker(self._settings()))
         return ProcessSpec(name, lambda: launch, is_ready, stage=_WORKERS, grace_s=12.0)
 
-    def beat(self) -> ProcessSpec:
+    def beat(self, is_ready: Callable[[], bool]) -> ProcessSpec:
+        """The clock; who watches for its ticks says when it is ready."""
         launch = self._launch(("beat",), environment.for_program(self._settings()))
-        return ProcessSpec("beat", lambda: launch, stage=_CLOCK)
+        return ProcessSpec("beat", lambda: launch, is_ready, stage=_CLOCK)
 
     def flower(self) -> ProcessSpec | None:
         """Flower behind a password; None where it is not wanted or not installed."""
@@ -110,6 +111,7 @@ class Programs:
             "BROKER_URL": self.valkey_server.url,
             "PIPEWEAVE_SECRET_KEY": self._options.secret_key or self._kept.secret_key,
             "PIPEWEAVE_TENANT": self._options.tenant,
+            "MODE": self._options.mode,
             "PIPEWEAVE_DATA_DIR": str(self._folder.root),
             "PIPEWEAVE_ORCHESTRATOR_URL": self._options.url,
         }

@@ -94,7 +94,9 @@ def _start_processes(options: UpOptions, programs: Programs, supervisor: Supervi
     alive = database.WorkerCount(programs.postgres_server.url)
     numbers = range(1, options.workers + 1)
     workers = [programs.worker(number, lambda: alive() >= options.workers) for number in numbers]
-    needed = [programs.api(), *workers, programs.beat()]
+    needed = [programs.api(), *workers]
+    if options.mode == "standalone":
+        needed.append(programs.beat(database.Ticks(programs.postgres_server.url)))
     for spec in needed:
         supervisor.start(spec)
     supervisor.wait_ready([spec.name for spec in needed], _PROCESSES_DEADLINE_S)
@@ -110,6 +112,8 @@ def _notes(
         yield f"Flower: {programs.flower_url} (user {FLOWER_USER}, password in {folder.kept_file})"
     if not options.workers:
         yield f"No worker runs, because there are no tasks to load: {HOW_TO_ADD_TASKS}"
+    if options.mode == "serverless":
+        yield "No beat runs, because MODE is serverless: POST /api/tick (`pipeweave tick`) drives the tick"
     ignored = environment.without_effect()
     if ignored:
         yield f"{', '.join(ignored)} not used: `up` runs its own PostgreSQL and Valkey"

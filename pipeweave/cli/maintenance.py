@@ -1,0 +1,169 @@
+"""`pipeweave maintenance | tick`: quiet a whole deployment, and drive one that has no beat."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave.cli.connection import connected, json_option
+from pipeweave.errors import WaitTimeout
+
+if TYPE_CHECKING:
+    from pipeweave.answers import Document
+    from pipeweave.client import Client
+
+# Between two looks while waiting (s).
+LOOK_EVERY_S = 0.5
+# Of the open runs that a line names while waiting.
+NAMED_RUNS = 3
+
+_reason = click.option("--reason", help="Told to everyone who asks or is refused.")
+_wait = click.option(
+    "-w", "--wait", is_flag=True, help="Wait until maintenance has begun, and show what blocks it."
+)
+_timeout = click.option(
+    "--timeout", type=click.FloatRange(min=0), help="With --wait: seconds to wait at most."
+)
+
+
+@click.group()
+def maintenance() -> None:
+    """Accept nothing new, let what is open end, and be quiet."""
+
+
+@maintenance.command()
+@json_option
+@connected
+def status(client: Client, as_json: bool) -> None:
+    """Show the mode and the oldest runs that are open."""
+    _show(client.maintenance(), as_json)
+
+
+@maintenance.command()
+@_reason
+@_wait
+@_timeout
+@json_option
+@connected
+def request(client: Client, reason: str | None, wait: bool, timeout: float | None, as_json: bool) -> None:
+    """Accept nothing new; maintenance begins when the last open run ended."""
+    _do(client, client.request_maintenance, reason, wait, timeout, as_json)
+
+
+@maintenance.command()
+@_reason
+@_wait
+@_timeout
+@json_option
+@connected
+def enter(client: Client, reason: str | None, wait: bool, timeout: float | None, as_json: bool) -> None:
+    """Begin maintenance if no run is open. Exits 1 when one is."""
+    found = _do(client, client.enter_maintenance, reason, wait, timeout, as_json)
+    click.get_current_context().exit(0 if found["mode"] == "maintenance" else 1)
+
+
+@maintenance.command("exit")
+@click.option("--reason", help="Kept in the log.")
+@json_option
+@connected
+def leave(client: Client, reason: str | None, as_json: bool) -> None:
+    """Accept everything again."""
+    _show(client.exit_maintenance(reason), as_json)
+
+
+@click.command()
+@json_option
+@connected
+def tick(client: Client, as_json: bool) -> None:
+    """Run one tick, as beat does each second; for MODE=serverless, where no beat runs."""
+    from pipeweave.cli.rendering import show_json
+
+    done = client.tick()
+    if as_json:
+        show_json(done)
+        return
+    click.echo(f"{done['processed']} processed. {done['message']}")
+    for kind, number in done["did"].items():
+        if number:
+            click.echo(f"  {kind}: {number}")
+
+
+def _do(
+    client: Client,
+    verb: Callable[[str | None], Document],
+    reason: str | None,
+    wait: bool,
+    timeout: float | None,
+    as_json: bool,
+) -> Document:
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout goes with --wait")
+    found = verb(reason)
+    if wait:
+        found = _quiet(client, found, timeout, (lambda _: None) if as_json else click.echo)
+    _show(found, as_json)
+    return found
+
+
+def _quiet(client: Client, found: Document, timeout: float | None, tell: Callable[[str], object]) -> Document:
+    """Wait until maintenance has begun. Each look asks to enter: nobody has to notice the last run's end."""
+    began, told = time.monotonic(), ""
+    while found["mode"] != "maintenance":
+        if (line := _blocked(found)) != told:
+            told = line
+            tell(line)
+        left = None if timeout is None else timeout - (time.monotonic() - began)
+        if left is not None and left <= 0:
+            raise WaitTimeout(
+                f"maintenance has not begun after {timeout:g} s: {line}",
+                hint="nothing new is accepted; `pipeweave maintenance exit` takes it back",
+            )
+        time.sleep(LOOK_EVERY_S if left is None else min(LOOK_EVERY_S, left))
+        found = client.enter_maintenance()
+    return found
+
+
+def _blocked(found: Document) -> str:
+    named = [f"{each['id']} ({_what(each)}, {each['status']})" for each in found["blocking"][:NAMED_RUNS]]
+    more = found["blockingTotal"] - len(named)
+    rest = [f"{more:,} more"] if more > 0 else []
+    return f"{found['blockingTotal']:,} open: {', '.join([*named, *rest])}" if named else "nothing is open"
+
+
+def _what(run: Document) -> str:
+    return str(run["pipelineId"] or f"task {run['taskId']}")
+
+
+def _show(found: Document, as_json: bool) -> None:
+    from pipeweave.cli.rendering import show_fields, show_json, show_table, when
+
+    if as_json:
+        show_json(found)
+        return
+    fields: Sequence[tuple[str, Any]] = (
+        ("mode", found["mode"]),
+        ("since (UTC)", when(found["modeChangedAt"])),
+        ("reason", found["reason"]),
+        ("pending", found["pendingTasks"]),
+        ("running", found["runningTasks"]),
+        ("open runs", found["blockingTotal"]),
+    )
+    show_fields(fields)
+    click.echo(found["message"])
+    if found["blocking"]:
+        click.echo()
+        show_table(_COLUMNS, [_row(each) for each in found["blocking"]])
+
+
+_COUNTED = ("running", "queued", "ready", "waiting", "pending")
+_COLUMNS = ("run", "tenant", "pipeline", "status", "age", *_COUNTED)
+
+
+def _row(run: Document) -> list[Any]:
+    from pipeweave.cli.rendering import seconds
+
+    counts = [run["taskRuns"][each] for each in _COUNTED]
+    return [run["id"], run["tenant"], _what(run), run["status"], seconds(run["age"]), *counts]

@@ -1,0 +1,194 @@
+"""Maintenance and the tick, asked for by HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from api_samples import OTHER_TENANT
+from flask import Flask
+
+from pipeweave import ids
+from pipeweave.api import create_app
+from pipeweave.orchestrator import runs, tick
+from pipeweave.orchestrator.access import ADMIN, READ, TICK, WRITE
+from pipeweave.orchestrator.deployment import Deployment
+
+if TYPE_CHECKING:
+    from conftest import Api, Tokens
+
+
+@pytest.fixture
+def quiet(deployment: Deployment) -> Iterator[None]:
+    """No run is open, and whatever the test does, everything is accepted after it."""
+    with deployment.database.transaction() as tx:
+        for row in tx.execute("SELECT id, tenant_id FROM runs WHERE finished_at IS NULL").all():
+            runs.cancel(tx, row.tenant_id, row.id)
+    yield
+    with deployment.database.transaction() as tx:
+        tx.execute("UPDATE orchestrator_state SET mode = 'running', reason = NULL")
+
+
+@pytest.fixture
+def admin(api: Api, tokens: Tokens, quiet: None) -> Api:
+    return replace(api, token=tokens.make(ADMIN))
+
+
+def verb(admin: Api, name: str, **body: Any) -> tuple[int, str]:
+    answer = admin.post(f"/api/maintenance/{name}", body)
+    return answer.status_code, answer.json.get("mode") or answer.json["maintenanceMode"]
+
+
+def test_maintenance_is_requested_entered_and_left(admin: Api) -> None:
+    assert verb(admin, "request", reason="new disks") == (200, "waiting_for_maintenance")
+    shown = admin.get("/api/maintenance").json
+    assert (shown["canEnterMaintenance"], shown["reason"], shown["blocking"]) == (True, "new disks", [])
+    assert verb(admin, "enter") == (200, "maintenance")
+    assert verb(admin, "enter") == (200, "maintenance")
+    assert verb(admin, "request") == (200, "maintenance")
+    assert verb(admin, "exit") == (200, "running")
+
+
+@pytest.mark.parametrize("name", ["enter", "exit"])
+def test_what_was_not_requested_is_a_conflict(admin: Api, name: str) -> None:
+    before = admin.get("/api/maintenance").json
+    assert verb(admin, name) == (409, "running")
+    assert admin.get("/api/maintenance").json == before
+
+
+def test_an_open_run_blocks_and_its_end_brings_maintenance(admin: Api, run_id: str) -> None:
+    assert verb(admin, "request") == (200, "waiting_for_maintenance")
+    assert verb(admin, "enter") == (200, "waiting_for_maintenance")
+    shown = admin.get("/api/maintenance").json
+    assert shown["message"] == "Nothing new is accepted; maintenance begins when 1 open run ended."
+    assert [each["id"] for each in shown["blocking"]] == [run_id]
+    assert admin.post(f"/api/runs/{run_id}/cancel").status_code == 200
+    assert admin.get("/api/maintenance").json["mode"] == "maintenance"
+
+
+def test_runs_of_other_tenants_are_shown_to_an_administrator(admin: Api, neighbour: Api) -> None:
+    registration = {"serviceId": "other", "tasks": [{"id": "other-task", "codeHash": "1" * 16}]}
+    assert neighbour.post("/api/services", registration).status_code == 200
+    task_run_id = neighbour.post("/api/queue/task", {"taskId": "other-task"}).json["runId"]
+    (shown,) = admin.get("/api/maintenance").json["blocking"]
+    assert (shown["tenant"], shown["pipelineId"], shown["taskId"]) == (OTHER_TENANT, None, "other-task")
+    assert ids.task_run_id(ids.read(ids.RUN, shown["id"]), 1) == ids.read(ids.TASK_RUN, task_run_id)
+
+
+def test_health_says_the_same(admin: Api) -> None:
+    verb(admin, "request", reason="new disks")
+    health = admin.get("/health").json
+    shown = admin.get("/api/maintenance").json
+    assert health["maintenance"] == {
+        name: value for name, value in shown.items() if not name.startswith("blocking")
+    }
+    assert (health["maintenanceMode"], health["canAcceptTasks"]) == (shown["mode"], False)
+
+
+def test_who_is_refused_is_told_why(admin: Api, pipeline: str) -> None:
+    verb(admin, "request", reason="new disks")
+    for path, body in (
+        (f"/api/pipelines/{pipeline}/trigger", {"input": {}}),
+        (f"/api/pipelines/{pipeline}/trigger/batch", {"runs": [{}]}),
+        ("/api/queue/task", {"taskId": "count"}),
+    ):
+        answer = admin.post(path, body)
+        assert (answer.status_code, answer.json["maintenanceMode"]) == (503, "waiting_for_maintenance")
+        assert answer.json["detail"].endswith("new disks")
+
+
+@pytest.mark.parametrize("scope", [READ, WRITE, TICK])
+def test_only_an_administrator_may_ask(app: Flask, api: Api, tokens: Tokens, quiet: None, scope: str) -> None:
+    caller = replace(api, token=tokens.make(scope))
+    assert caller.get("/api/maintenance").status_code == 403
+    for name in ("request", "enter", "exit"):
+        assert caller.post(f"/api/maintenance/{name}").status_code == 403
+
+
+# --- the tick ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(api: Api, tokens: Tokens, quiet: None) -> Api:
+    """May do nothing but tick."""
+    return replace(api, token=tokens.make(TICK))
+
+
+def make_late(deployment: Deployment) -> None:
+    """Every message that is out was lost an hour ago: nobody consumes the queue, so it is emptied."""
+    deployment.canvas.app.control.purge()
+    backend: Any = deployment.canvas.app.backend
+    backend.client.flushall()
+    with deployment.database.transaction() as tx:
+        tx.execute("UPDATE task_runs SET queued_at = queued_at - interval '1 hour' WHERE status = 'queued'")
+
+
+def test_a_tick_heals_what_was_lost_and_says_so(clock: Api, run_id: str, deployment: Deployment) -> None:
+    make_late(deployment)
+    answer = clock.post("/api/tick")
+    assert answer.status_code == 200
+    assert (answer.json["status"], answer.json["processed"]) == ("ok", 1)
+    assert answer.json["did"]["republished"] == 1
+    assert clock.post("/api/tick").json["processed"] == 0
+
+
+def test_of_two_ticks_at_once_one_says_that_another_is_under_way(
+    clock: Api, run_id: str, deployment: Deployment
+) -> None:
+    make_late(deployment)
+    with deployment.database.transaction() as tx:
+        tx.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": tick._LOCK})
+        answer = clock.post("/api/tick").json
+    assert (answer["processed"], answer["message"]) == (0, "Another tick is under way.")
+    assert clock.post("/api/tick").json["processed"] == 1
+
+
+def test_a_tick_does_nothing_during_maintenance(
+    clock: Api, run_id: str, deployment: Deployment, tokens: Tokens
+) -> None:
+    make_late(deployment)
+    with deployment.database.transaction() as tx:
+        tx.execute("UPDATE orchestrator_state SET mode = 'maintenance'")
+    answer = clock.post("/api/tick")
+    assert (answer.status_code, answer.json["processed"]) == (200, 0)
+    assert answer.json["message"] == "Nothing is done during maintenance."
+
+
+def test_a_tick_heals_while_maintenance_is_waited_for(
+    clock: Api, run_id: str, deployment: Deployment
+) -> None:
+    make_late(deployment)
+    with deployment.database.transaction() as tx:
+        tx.execute("UPDATE orchestrator_state SET mode = 'waiting_for_maintenance'")
+    assert clock.post("/api/tick").json["processed"] == 1
+
+
+def test_the_tick_needs_its_scope_which_lets_one_do_nothing_else(
+    clock: Api, api: Api, tokens: Tokens
+) -> None:
+    assert api.post("/api/tick").status_code == 403
+    assert replace(api, token=tokens.make(ADMIN)).post("/api/tick").status_code == 200
+    assert clock.get("/api/runs").status_code == 403
+
+
+def test_health_misses_the_tick(clock: Api, deployment: Deployment) -> None:
+    clock.post("/api/tick")
+    health = clock.get("/health").json
+    assert (health["status"], health["degraded"]) == ("ok", None)
+    assert health["lastTickAt"] is not None
+    with deployment.database.transaction() as tx:
+        tx.execute("UPDATE orchestrator_state SET last_tick_at = now() - :age", {"age": timedelta(minutes=2)})
+    answer = clock.get("/health")
+    assert (answer.status_code, answer.json["status"]) == (200, "degraded")
+    assert answer.json["degraded"].startswith("the last tick was 12")
+
+
+def test_nobody_misses_the_tick_of_a_serverless_deployment(deployment: Deployment, quiet: None) -> None:
+    settings = replace(deployment.settings, mode="serverless")
+    client = create_app(settings, replace(deployment, settings=settings)).test_client()
+    with deployment.database.transaction() as tx:
+        tx.execute("UPDATE orchestrator_state SET last_tick_at = now() - interval '1 day'")
+    assert client.get("/health").json["status"] == "ok"
