@@ -52,6 +52,8 @@ class Advance:
     queue: str = ""
     # Of the message under way: it counts as one part of every gathered join (or map) of its task runs.
     is_counted: bool = True
+    # A dead letter is retried: what goes is not counted by any chord, its joins are asked about instead.
+    is_reopening: bool = False
     continued: list[TaskRun] = field(default_factory=list)
     limited: set[str] = field(default_factory=set)
     ended: bool = False
@@ -117,7 +119,7 @@ class Advance:
         frontier = list(known)
         while frontier and not self.ended:
             joins = self._successors(frontier, steps)
-            decisions = self._decide(joins, known)
+            decisions = self._decide_or_end(joins, known)
             frontier = self._skip(decisions, known)
             self._release([j for j, decision in decisions.items() if decision is Decision.RUN and j != END])
             if decisions.get(END) is Decision.RUN:
@@ -132,8 +134,12 @@ class Advance:
                 kind = self.run.plan.joins[join]
                 if not kind.is_wide:
                     here[join] = None
+                elif self.is_reopening:
+                    checks[join] = None
                 elif kind is JoinKind.IRREGULAR or _counts_itself(steps.get(ordinal)):
                     self.tx.send(Part(self.run.id, join, self.queue, ordinal=ordinal))
+                    if _may_have_counted(steps.get(ordinal)):
+                        checks[join] = None
                 elif ordinal not in steps or not self.is_counted:
                     # Skipped in this very transaction, or of a message that does not count: PostgreSQL knows.
                     checks[join] = None
@@ -149,7 +155,7 @@ class Advance:
             for each in mine:
                 if each.is_limited:
                     self.tx.send(Part(self.run.id, parent, self.queue, ordinal=each.ordinal))
-            if not self.is_counted and not all(each.is_limited for each in mine):
+            if not self.is_counted and any(not each.is_limited or _may_have_counted(each) for each in mine):
                 self.tx.send(JoinCheck(self.run.id, parent, self.queue))
 
     # --- joins --------------------------------------------------------------------------------------------
@@ -164,10 +170,14 @@ class Advance:
         else:
             self._check_step(join)
 
-    def _check_step(self, join: int) -> None:
+    def _check_step(self, *joins: int) -> None:
         known: dict[int, Predecessor] = {}
-        decisions = self._decide([join], known)
-        self._release([each for each, decision in decisions.items() if decision is Decision.RUN])
+        decisions = self._decide_or_end(joins, known)
+        if decisions.get(END) is Decision.RUN:
+            self._finish_run()
+        self._release(
+            [each for each, decision in decisions.items() if decision is Decision.RUN and each != END]
+        )
         if skipped := self._skip(decisions, known):
             self._settle_steps({each: known[each] for each in skipped}, {})
 
@@ -187,6 +197,15 @@ class Advance:
         finished = task_runs.finish_map(self.tx, self.run.id, join, count=ending.count)
         if finished is not None:
             self.settle([finished])
+
+    def _decide_or_end(self, joins: Sequence[int], known: Mapping[int, Predecessor]) -> dict[int, Decision]:
+        """`_decide`, and the end of the run where what follows has gone on already: in a run that was
+        reopened, a step may end after its join did, and be the last one to end.
+        """
+        decisions = self._decide(joins, known)
+        if END not in joins and len(decisions) < len(joins):
+            decisions |= self._decide([END], {})
+        return decisions
 
     def _decide(self, joins: Sequence[int], known: Mapping[int, Predecessor]) -> dict[int, Decision]:
         """Decide joins: from what this transaction knows, else with their rows locked and the statuses
@@ -264,10 +283,14 @@ class Advance:
     def _joins_of(self, each: TaskRun) -> tuple[int, ...]:
         if each.map_parent is not None:
             return (each.map_parent,)
+        if self.is_reopening:
+            return ()
         return self.run.plan.gathered(each.ordinal)
 
     def _open_chords(self, released: Sequence[TaskRun], mapped: Sequence[int]) -> None:
         """Tell Redis how many parts each wide join has: irregular ones when their first predecessor goes."""
+        if self.is_reopening:
+            return
         members: dict[int, int] = {}
         for each in released:
             for join in self.run.plan.gathered(each.ordinal):
@@ -311,8 +334,8 @@ class Advance:
         self._note_freed(task_runs.cancel_all(self.tx, self.run.id, code=code, message=message))
 
     def _finish_run(self) -> None:
-        self.ended = True
-        run_moves.finish(self.tx, self.run)
+        # A run that was reopened may have others open, whose turn it then is.
+        self.ended = run_moves.finish(self.tx, self.run)
 
     def close(self) -> list[TaskRun]:
         """Fill the limits this transaction touched; last, because their rows are locked last. What goes
@@ -336,6 +359,11 @@ def _predecessor(each: TaskRun, selected: Mapping[int, Collection[str]] | None) 
 def _counts_itself(task_run: TaskRun | None) -> bool:
     """Limited task runs and maps end on their own, so they count for gathered joins one by one."""
     return task_run is not None and (task_run.is_limited or task_run.kind == "map")
+
+
+def _may_have_counted(task_run: TaskRun | None) -> bool:
+    """One that was reopened ends a second time, which its chord does not count again."""
+    return task_run is not None and task_run.attempt > 1
 
 
 def _feeds_gathered(run: RunHeader, ordinals: Sequence[int]) -> bool:

@@ -130,10 +130,12 @@ class Canvas:
         return bool(reply[3])
 
     def _sizes(self, posting: Posting) -> Iterable[Command]:
-        """What `set_chord_size` of Celery's backend does, to send it along with the rest."""
+        """What `set_chord_size` of Celery's backend does, to send it along with the rest. A run that was
+        reopened may size a chord again: what was counted of it before is forgotten.
+        """
         for (run_id, join), size in posting.chord_sizes.items():
             if size:
-                yield ("DEL", self._key(run_id, join, ".c"))
+                yield ("DEL", *(self._key(run_id, join, name) for name in (".c", ".j", ".t", ".d")))
                 yield ("SET", self._key(run_id, join, ".s"), size, "EX", CHORD_LIFE_S)
 
     def _count(self, part: Part, claim: str) -> Command:

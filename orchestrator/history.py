@@ -224,7 +224,14 @@ class _Rebuilding:
 
     def reopen(self, event: StoredEvent) -> None:
         attempt = event.whole("nextAttempt", 1)
-        self.move(event, [event.subject], FINAL_TASK, lambda each: _again(each, attempt))
+        # A map whose item is tried again goes back to waiting for its items, and says so.
+        status = T.WAITING if event.text("status") == T.WAITING else T.PENDING
+        self.move(
+            event,
+            [event.subject],
+            FINAL_TASK,
+            lambda each: replace(_again(each, attempt), status=status),
+        )
 
     def reopen_together(self, event: StoredEvent) -> None:
         """Cancelled or skipped before; a cancelled attempt that had started is followed by the next one."""

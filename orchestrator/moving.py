@@ -49,6 +49,7 @@ def move_sql(
     data: str = NO_DATA,
     returning: str = "",
     attempt: str = "m.attempt",
+    reopens: bool = False,
 ) -> str:
     """The only UPDATE of a task run's status, as a common table expression.
 
@@ -63,8 +64,10 @@ def move_sql(
         data: SQL of the event's data, in terms of the moved row `m`.
         returning: more columns of the moved row `m`.
         attempt: SQL of the event's attempt.
+        reopens: leave a final status, because a dead letter is retried.
     """
-    before = set.intersection(*(set(states.task_before(each)) for each in outcomes))
+    may_leave = states.task_reopened_from if reopens else states.task_before
+    before = set.intersection(*(set(may_leave(each)) for each in outcomes))
     guard = ", ".join(f"'{each}'" for each in sorted(before))
     moving = f"""{name} AS (
         UPDATE task_runs AS t SET status = {to}{changes} {source}

@@ -1,7 +1,7 @@
 """The two state machines, as data: which status may follow which.
 
 `docs/state-machine.md` is the picture of these tables; a test keeps them equal. The only code that writes a
-status is `_move` in task_runs.py and runs.py, and it takes its guard from here.
+status is in moving.py and run_moves.py, and it takes its guard from here.
 """
 
 from __future__ import annotations
@@ -77,6 +77,23 @@ TASK_MOVES: dict[TaskStatus, frozenset[TaskStatus]] = {
     T.SKIPPED: frozenset(),
 }
 
+# What a person does when a dead letter is retried: the one way out of a final status. They stand apart from the
+# moves above, so that nothing else can leave an end by accident.
+REOPEN_RUN: dict[RunStatus, frozenset[RunStatus]] = {
+    R.PARTIAL: frozenset({R.RUNNING}),
+    R.FAILED: frozenset({R.RUNNING}),
+}
+
+REOPEN_TASK: dict[TaskStatus, frozenset[TaskStatus]] = {
+    # To waiting: a map one of whose items is tried again.
+    T.COMPLETED: frozenset({T.WAITING}),
+    T.FAILED: frozenset({T.PENDING, T.WAITING}),
+    T.TIMEOUT: frozenset({T.PENDING}),
+    # These two only where a failure was the reason.
+    T.CANCELLED: frozenset({T.PENDING, T.WAITING}),
+    T.SKIPPED: frozenset({T.PENDING}),
+}
+
 FINAL_RUN = frozenset(status for status, after in RUN_MOVES.items() if not after)
 FINAL_TASK = frozenset(status for status, after in TASK_MOVES.items() if not after)
 OPEN_TASK = frozenset(TaskStatus) - FINAL_TASK
@@ -93,3 +110,13 @@ def task_before(after: TaskStatus) -> tuple[str, ...]:
 def run_before(after: RunStatus) -> tuple[str, ...]:
     """The statuses from which a run may move to `after`."""
     return tuple(sorted(before.value for before, allowed in RUN_MOVES.items() if after in allowed))
+
+
+def task_reopened_from(after: TaskStatus) -> tuple[str, ...]:
+    """The final statuses that a retried dead letter may turn into `after`."""
+    return tuple(sorted(before.value for before, allowed in REOPEN_TASK.items() if after in allowed))
+
+
+def run_reopened_from(after: RunStatus) -> tuple[str, ...]:
+    """The final statuses of a run that a retried dead letter may turn into `after`."""
+    return tuple(sorted(before.value for before, allowed in REOPEN_RUN.items() if after in allowed))
