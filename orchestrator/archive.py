@@ -19,7 +19,7 @@ import orjson
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator import archive_lines
+from pipeweave.orchestrator import archive_lines, partitions
 from pipeweave.orchestrator.archive_lines import KINDS, Line
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.months import Month
@@ -104,7 +104,11 @@ _COUNT = "SELECT count(*) FROM {table}"
 
 def counted(tx: Transaction, month: Month) -> Counts:
     """How many rows a month's partitions hold, attached or not. It reads all of them."""
-    return Counts(*(tx.execute(_COUNT.format(table=month.table(kind.table))).scalar_one() for kind in KINDS))
+    return Counts(*(_count(tx, month.table(kind.table)) for kind in KINDS))
+
+
+def _count(tx: Transaction, name: str) -> int:
+    return int(tx.execute(_COUNT.format(table=name)).scalar_one()) if partitions.exists(tx, name) else 0
 
 
 def keep(database: Database, storage: Storage, month: Month) -> Manifest:

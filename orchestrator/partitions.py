@@ -118,6 +118,20 @@ def keep(database: Database, now: datetime) -> list[str]:
     return made
 
 
+def complete(database: Database, month: Month) -> None:
+    """Make what a month lacks of its partitions, as `keep` does.
+
+    Raises:
+        InUse: that is not possible now.
+    """
+    with at_once(database) as tx:
+        known = {each.name for each in listed(tx)}
+        has_strays = month in strays.months_of(tx, PARTITIONED)
+        for each in _lacking(known, [month], [month] if has_strays else []):
+            if not _make(tx, each, strays.MOVED_AT_ONCE):
+                raise InUse
+
+
 def missing(tx: Transaction, now: datetime, months_ahead: int = MONTHS_AHEAD) -> list[Missing]:
     """What `ensure` would make. The default partition comes first, the months in their order."""
     known = {each.name for each in listed(tx)}
@@ -171,7 +185,7 @@ def bounds_of(month: Month) -> str:
 def _create(tx: Transaction, parent: str, name: str, bounds: str) -> str | None:
     strays.lock(tx, [parent])
     # Behind the lock another process may have been first.
-    if tx.execute("SELECT to_regclass(:name)", {"name": name}).scalar_one() is not None:
+    if exists(tx, name):
         return None
     tx.execute(f"CREATE TABLE {name} PARTITION OF {parent} {bounds} {_STORAGE.get(parent, '')}")
     return name
@@ -181,3 +195,8 @@ def is_attached(tx: Transaction, name: str) -> bool:
     """Whether a table is there as a partition."""
     statement = "SELECT relispartition FROM pg_class WHERE oid = to_regclass(:name)"
     return bool(tx.execute(statement, {"name": name}).scalar_one_or_none())
+
+
+def exists(tx: Transaction, name: str) -> bool:
+    """Whether there is such a table, attached or not."""
+    return tx.execute("SELECT to_regclass(:name)", {"name": name}).scalar_one() is not None

@@ -88,7 +88,9 @@ LIMIT :most
 
 
 def active(tx: Transaction, month: Month, most: int = ACTIVE_SHOWN) -> list[UUID]:
-    """Runs of a month that are not final, up to `most`. Its partition must exist."""
+    """Runs of a month that are not final, up to `most`; none of a month without a partition."""
+    if not partitions.exists(tx, month.table("runs")):
+        return []
     return list(tx.execute(_ACTIVE.format(runs=month.table("runs")), {"most": most}).scalars())
 
 
@@ -197,9 +199,10 @@ def _retire(database: Database, storage: Storage, policy: Policy, month: Month, 
         found = active(tx, month)
     if found:
         return _stays(month, Outcome.ACTIVE, found)
-    if policy.is_archived:
-        archive.keep(database, storage, month)
     try:
+        _patiently(tries, partial(partitions.complete, database, month))
+        if policy.is_archived:
+            archive.keep(database, storage, month)
         found = _detach(database, month, tries)
         if found:
             return _stays(month, Outcome.ACTIVE, found)

@@ -177,6 +177,19 @@ def test_the_default_partition_is_never_dropped_and_old_rows_in_it_are_reported(
         assert count(tx, "runs_default") == 1
 
 
+def test_a_month_that_lacks_a_partition_gets_it_before_it_goes(
+    database: Database, storage: LocalStorage
+) -> None:
+    """A table was in use whenever the tick came by."""
+    with database.transaction() as tx:
+        tx.execute("DROP TABLE attempts_2031_03")
+    fill(database, IN_MARCH)
+    assert retire(database, is_rehearsal=True)[0].counts == Counts(1, 2, 0, 2)
+    assert retire(database)[0].counts == Counts(1, 2, 2, 2)
+    assert rows(database) == [0, 0, 0, 0]
+    assert len(lines_of(storage)[0]["attempts"]) == 2
+
+
 def test_run_tokens_go_with_their_runs(database: Database) -> None:
     for moment, token in ((IN_MARCH, "old"), (IN_APRIL, "young")):
         (run_id,) = fill(database, moment)
