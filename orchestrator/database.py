@@ -74,15 +74,23 @@ class Transaction:
         """Which database this is, for what a process remembers of it."""
         return self._database.name
 
-    def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Result:
+    def execute(
+        self, statement: str, parameters: Mapping[str, Any] | None = None, *, lock: str | None = None
+    ) -> Result:
         """Run one statement.
+
+        Args:
+            lock: a statement to run before it in the same round trip and, outside a transaction, in the same
+                implicit one: what it locks stays locked until this statement is durable, and this statement
+                sees what the locks' last holders committed. Its parameters are among these.
 
         Raises:
             psycopg2.Error: PostgreSQL refused it; the transaction can only be rolled back.
         """
         opening, self._opening = self._opening, ""
         self._is_open = self._is_open or bool(opening)
-        return sql(statement).run(self._connection, parameters or {}, opening)
+        before = None if lock is None else sql(lock)
+        return sql(statement).run(self._connection, parameters or {}, opening, before)
 
     def commit(self) -> None:
         """Make it durable. Called once by `Database.transaction`.

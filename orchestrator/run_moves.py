@@ -50,11 +50,14 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true") ->
 # What a statement with `_move_sql` ends with: whether the run moved, and whether anyone waits for its end.
 MOVED = f"SELECT EXISTS (SELECT 1 FROM run) AS has_moved, {maintenance.IS_AWAITED} AS is_awaited"
 
-# For `task_runs.complete_last`: the run ends well with the task run that just did.
-# A run that was reopened has to be looked at as a whole.
-COMPLETED_WITH_ITS_END = _move_sql(
-    RunStatus.COMPLETED, where=f"EXISTS (SELECT 1 FROM moved) AND {_NOT_REOPENED}"
-)
+
+def completed_with(where: str) -> str:
+    """SQL: the run ends well with the task run that just did, a row of `moved`. One that was reopened has to
+    be looked at as a whole.
+    """
+    return _move_sql(
+        RunStatus.COMPLETED, where=f"EXISTS (SELECT 1 FROM moved) AND {_NOT_REOPENED} AND {where}"
+    )
 
 
 def lock(tx: Transaction, run_id: UUID) -> None:
@@ -83,16 +86,61 @@ _STATUSES = "SELECT t.status, count(*) FROM task_runs AS t WHERE t.run_id = :run
 
 
 def finish(tx: Transaction, run: RunHeader) -> bool:
-    """End a run whose end steps are all final."""
+    """End a run whose end steps are all final. False when it had ended, or was reopened and is not over."""
     # A failure would have ended it at once, so that nothing needs counting, unless it was reopened since.
     if run.failure_mode == rules.FAIL_FAST and _move(tx, run.id, RunStatus.COMPLETED, where=_NOT_REOPENED):
         return True
+    if _finish_counted(tx, run, _NOT_REOPENED):
+        return True
+    # It was reopened, perhaps a moment ago: of those that end its last task runs, the last to get here counts.
+    lock(tx, run.id)
+    return _finish_counted(tx, run, "true")
+
+
+def _finish_counted(tx: Transaction, run: RunHeader, where: str) -> bool:
     rows: list[Any] = list(tx.execute(_STATUSES, {"run_id": run.id}))
     counts: dict[str, int] = {row[0]: row[1] for row in rows}
+    if not counts.keys() <= rules.FINAL:
+        return False
     status = RunStatus(rules.final_run_status(run.failure_mode, counts))
     failed = sum(counts.get(each, 0) for each in rules.FAILED)
     error = {"code": "STEP_FAILED", "message": f"{failed:,} task runs failed"} if failed else None
-    return _move(tx, run.id, status, error)
+    return _move(tx, run.id, status, error, where)
+
+
+_STATUS = "SELECT r.status FROM runs AS r WHERE r.id = :id FOR UPDATE"
+
+
+def lock_status(tx: Transaction, run_id: UUID) -> RunStatus | None:
+    """Take the run's row; how the run stands, None where its history was dropped."""
+    found = tx.execute(_STATUS, {"id": run_id}).scalar_one_or_none()
+    tx.catch_up()
+    return None if found is None else RunStatus(found)
+
+
+# Its time limit starts anew. What is still open goes on, and is only marked.
+_REOPENED = """reopened_at = :now,
+    deadline_at = CAST(:now AS timestamptz) + (deadline_at - coalesce(reopened_at, started_at))"""
+_REOPEN = f"""
+WITH run AS (
+    UPDATE runs SET status = '{RunStatus.RUNNING.value}', finished_at = NULL, error = NULL,
+        error_code = NULL, {_REOPENED}
+    WHERE id = :run_id AND status = ANY(CAST(:before AS text[])) RETURNING id
+), run_logged AS (
+    INSERT INTO events (run_id, at, type, data) SELECT m.id, :now, 'run.reopened', NULL FROM run AS m
+)
+SELECT EXISTS (SELECT 1 FROM run)
+"""
+_MARK = f"UPDATE runs SET {_REOPENED} WHERE id = :run_id"
+
+
+def reopen(tx: Transaction, run_id: UUID, status: RunStatus) -> None:
+    """Let a run go on whose dead letter is retried. Called with its row locked and its status known."""
+    if status is RunStatus.RUNNING:
+        tx.execute(_MARK, {"run_id": run_id, "now": tx.now})
+        return
+    before = list(states.run_reopened_from(RunStatus.RUNNING))
+    tx.execute(_REOPEN, {"run_id": run_id, "now": tx.now, "before": before})
 
 
 def cancel(tx: Transaction, run_id: UUID, reason: str) -> bool:

@@ -46,21 +46,32 @@ class Statement:
         self._execute = f"EXECUTE {self._name}({arguments})" if arguments else f"EXECUTE {self._name}"
 
     def run(
-        self, connection: PoolProxiedConnection, parameters: Mapping[str, Any], opening: str = ""
+        self,
+        connection: PoolProxiedConnection,
+        parameters: Mapping[str, Any],
+        opening: str = "",
+        before: Statement | None = None,
     ) -> Result:
-        """Execute it, prepared once it was sent often enough. `opening` travels in front of it."""
+        """Execute it, prepared once it was sent often enough. `opening` travels in front of it, and so does
+        the statement `before`, whose parameters are among these.
+        """
         self.sent += 1
         cursor: Any = connection.cursor()
         if self.sent <= PREPARE_AFTER or not self.is_preparable:
-            cursor.execute(opening + self._plain, parameters)
+            first = f"{before._plain}; " if before else ""
+            cursor.execute(opening + first + self._plain, parameters)
             return Result(cursor)
-        values = [parameters[name] for name in self.names]
-        # The info belongs to the connection to the server, and so do its prepared statements.
-        if self._name not in connection.info:
-            cursor.execute(opening + self._prepare(values))
-            connection.info[self._name] = True
-            opening = ""
-        cursor.execute(opening + self._execute, values)
+        values, text = [], ""
+        for each in (before, self) if before else (self,):
+            own = [parameters[name] for name in each.names]
+            # The info belongs to the connection to the server, and so do its prepared statements.
+            if each._name not in connection.info:
+                cursor.execute(opening + each._prepare(own))
+                connection.info[each._name] = True
+                opening = ""
+            values += own
+            text += each._execute if each is self else f"{each._execute}; "
+        cursor.execute(opening + text, values)
         return Result(cursor)
 
     def _prepare(self, values: Sequence[Any]) -> str:

@@ -1,101 +1,173 @@
-"""The straight way: a step ends well, and its only successor, or the end of its run, waits for nothing else.
+"""The straight way: a step ends well, and what waited for it waits for little else.
 
-Most steps of most pipelines are of this kind. What `advance.py` does in a transaction of several statements
-is one statement here, which commits by itself; what it decides is the same.
+Most steps of most pipelines are of this kind: their successors have one predecessor, or a few. What
+`advance.py` does in a transaction of several statements is one round trip here: the joins are locked, the
+result is stored, and whatever it was the last predecessor of goes on. What it decides is the same; where a
+join's other predecessors did not simply complete, deciding is left to a join message.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 from pipeweave import ids
 from pipeweave.orchestrator import limits, maintenance, run_moves, task_runs
 from pipeweave.orchestrator.advance import Going, as_released
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.moving import move_sql
+from pipeweave.orchestrator.outbox import JoinCheck
 from pipeweave.orchestrator.plan import END, JoinKind
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.states import TaskStatus
-from pipeweave.orchestrator.task_run import Completion, TaskRun, read
+from pipeweave.orchestrator.task_run import Completion, TaskRun, of_row
 from pipeweave.rules import FAIL_FAST
+
+# A step with more successors is a fan-out: those are released in bulk.
+MOST_SUCCESSORS = 8
 
 
 def is_straight(run: RunHeader, completion: Completion) -> bool:
-    """Whether nothing but this completion decides what comes next."""
+    """Whether one statement can store this completion and decide what comes next."""
     done = completion.task_run
     if done.kind != "task" or done.is_limited or completion.selected_next is not None:
         return False
     successors = run.plan.successors(done.ordinal)
-    if len(successors) > 1 or run.plan.joins[successors[0]] is not JoinKind.SINGLE:
+    if len(successors) > MOST_SUCCESSORS or any(run.plan.joins[each].is_wide for each in successors):
         return False
-    if successors[0] == END:
+    if successors == (END,):
         # In the other modes the end of a run has to look at all of its task runs.
         return run.failure_mode == FAIL_FAST
-    return run.plan[successors[0]].step.map is None and not run.plan.gathered(successors[0])
+    return all(run.plan[each].step.map is None and not run.plan.gathered(each) for each in successors)
 
 
 def go_on(tx: Transaction, run: RunHeader, completion: Completion, going: Going) -> list[TaskRun]:
-    """Store the result and take the next step. Returns the task run that goes on here, if one does.
+    """Store the result and take the next steps. Returns the task run that goes on here, if one does.
 
     Args:
         tx: need not be one transaction: every statement is whole (`Database.statements`).
         completion: one for which `is_straight` holds.
     """
-    successor = run.plan.successors(completion.task_run.ordinal)[0]
-    if successor == END:
-        _complete_last(tx, completion)
+    successors = run.plan.successors(completion.task_run.ordinal)
+    if successors == (END,):
+        _complete_last(tx, run, completion, going)
         return []
-    released = _complete_and_go_on(
-        tx, completion, successor=successor, worker=going.worker, queue=going.queue
-    )
-    if released is None:
-        return []
-    if released.status is TaskStatus.RUNNING:
-        return [released]
-    if released.status is TaskStatus.READY:
-        # A crash in between leaves a ready row; the tick fills its limit.
+    released = _complete_and_go_on(tx, run, completion, successors, going)
+    limited = [each for each in released if each.status is TaskStatus.READY]
+    tx.send(*(as_released(each) for each in released if each.status is TaskStatus.QUEUED))
+    if limited:
+        # A crash in between leaves ready rows; the tick fills their limits.
         tx.hold()
-        limits.fill(tx, run.tenant, [released.task_id])
-    else:
-        tx.send(as_released(released))
-    return []
+        limits.fill(tx, run.tenant, [each.task_id for each in limited])
+    return [each for each in released if each.status is TaskStatus.RUNNING]
 
 
-# The successor may be another worker's, or its task limited: then it waits for a message, or for its limit.
-_MINE = "t.queue = :queue AND NOT t.is_limited"
-_GO_ON = move_sql(
-    "released",
-    f"CASE WHEN {_MINE} THEN 'running' WHEN t.is_limited THEN 'ready' ELSE 'queued' END",
-    [TaskStatus.RUNNING, TaskStatus.READY, TaskStatus.QUEUED],
-    f""", queued_at = :now, worker = CASE WHEN {_MINE} THEN CAST(:worker AS text) END,
-    started_at = CASE WHEN {_MINE} THEN CAST(:now AS timestamptz) END,
-    claimed_at = CASE WHEN {_MINE} THEN now() END, heartbeat_at = CASE WHEN {_MINE} THEN now() END""",
-    f"t.id = :next AND {task_runs.UNDECIDED} AND EXISTS (SELECT 1 FROM moved)",
-    event="CASE WHEN m.status = 'running' THEN 'task_run.started' ELSE 'task_runs.' || m.status END",
-    data=f"""CASE WHEN m.status = 'running' THEN {task_runs.STARTED_FROM_PENDING}
-        ELSE jsonb_build_object('ordinals', CAST(:ordinals AS jsonb)) END""",
-)
+# --- one round trip ---------------------------------------------------------------------------------------
+
+# The joins first, in the order of their ids: the statement that follows sees what it waited for.
+_LOCK_JOINS = f"""
+SELECT 1 FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = ANY(CAST(:joins AS uuid[]))
+AND {task_runs.UNDECIDED} ORDER BY t.id FOR UPDATE
+"""
+_LOCK_RUN = "SELECT 1 FROM runs AS r WHERE r.id = :run_id AND r.finished_at IS NULL FOR UPDATE"
+
+# Joins whose other predecessors did not all simply complete: still open, or final in a way that needs a rule.
+_BLOCKED = """blocked AS (
+    SELECT e.next, bool_or(p.finished_at IS NULL) AS is_open
+    FROM unnest(CAST(:joins AS uuid[]), CAST(:others AS uuid[])) AS e(next, other)
+        JOIN task_runs AS p ON p.run_id = :run_id AND p.id = e.other
+    WHERE p.status <> 'completed' OR p.selected_next IS NOT NULL
+    GROUP BY e.next
+)"""
+_UNDECIDED = "(SELECT array_agg(b.next) FROM blocked AS b WHERE NOT b.is_open) AS undecided"
+
+# One of the successors goes on here, unless it is another worker's, or its task limited.
+_HERE = "t.id = :here AND t.queue = :queue AND NOT t.is_limited"
+
+
+def _going_on(where: str) -> str:
+    return move_sql(
+        "released",
+        f"CASE WHEN {_HERE} THEN 'running' WHEN t.is_limited THEN 'ready' ELSE 'queued' END",
+        [TaskStatus.RUNNING, TaskStatus.READY, TaskStatus.QUEUED],
+        f""", queued_at = :now, worker = CASE WHEN {_HERE} THEN CAST(:worker AS text) END,
+        started_at = CASE WHEN {_HERE} THEN CAST(:now AS timestamptz) END,
+        claimed_at = CASE WHEN {_HERE} THEN now() END, heartbeat_at = CASE WHEN {_HERE} THEN now() END""",
+        f"t.id = n.id AND {task_runs.UNDECIDED} AND EXISTS (SELECT 1 FROM moved) AND {where}",
+        source="FROM unnest(CAST(:nexts AS uuid[]), CAST(:ordinals AS integer[])) AS n(id, ordinal)",
+        event="CASE WHEN m.status = 'running' THEN 'task_run.started' ELSE 'task_runs.' || m.status END",
+        data="""CASE WHEN m.status = 'running' THEN jsonb_build_object('worker', CAST(:worker AS text))
+            ELSE jsonb_build_object('ordinals',
+                jsonb_build_array(jsonb_build_array(m.ordinal, m.ordinal))) END""",
+        returning=", n.ordinal",
+    )
+
+
+_FREE = "NOT EXISTS (SELECT 1 FROM blocked AS b WHERE b.next = t.id)"
+
+_GO_ON = f"WITH {task_runs.COMPLETE}, {_going_on('true')} SELECT * FROM released"
+_GO_ON_TO_JOINS = f"""
+WITH {task_runs.COMPLETE}, {_BLOCKED}, {_going_on(_FREE)}
+SELECT r.*, u.undecided FROM (SELECT {_UNDECIDED}) AS u LEFT JOIN released AS r ON true
+"""
+
+_AWAITED = f"{maintenance.IS_AWAITED} AS is_awaited"
+_LAST = f"WITH {task_runs.COMPLETE}, {run_moves.completed_with('true')} SELECT {_AWAITED} FROM moved"
+_LAST_OF_SEVERAL = f"""
+WITH {task_runs.COMPLETE}, {_BLOCKED}, {run_moves.completed_with("NOT EXISTS (SELECT 1 FROM blocked)")}
+SELECT {_UNDECIDED}, {_AWAITED} FROM moved
+"""
 
 
 def _complete_and_go_on(
-    tx: Transaction, completion: Completion, *, successor: int, worker: str, queue: str
-) -> TaskRun | None:
-    """Store a result and release its only successor, which waits for nothing else: one statement.
+    tx: Transaction, run: RunHeader, completion: Completion, successors: Sequence[int], going: Going
+) -> list[TaskRun]:
+    """Store a result and release the successors that wait for nothing else.
 
-    Returns the successor as it is now (running for this worker, queued or ready); None when the attempt was
-    no longer this worker's, or the successor not pending any more.
+    Returns them as they are now (running for this worker, queued or ready); none when the attempt was no
+    longer this worker's, or the successors not pending any more.
     """
-    parameters = {
-        "next": ids.task_run_id(completion.task_run.run_id, successor),
-        "ordinals": f"[[{successor},{successor}]]",
-        "worker": worker,
-        "queue": queue,
+    parameters = task_runs.completed(tx, [completion]) | {
+        "nexts": [ids.task_run_id(run.id, each) for each in successors],
+        "ordinals": list(successors),
+        "here": ids.task_run_id(run.id, successors[0]),
+        "worker": going.worker,
+        "queue": going.queue,
     }
-    statement = f"WITH {task_runs.COMPLETE}, {_GO_ON} SELECT * FROM released"
-    rows = read(tx.execute(statement, task_runs.completed(tx, [completion]) | parameters))
-    return rows[0] if rows else None
+    edges = _other_edges(run, completion.task_run.ordinal, successors)
+    if not edges:
+        return sorted(map(of_row, tx.execute(_GO_ON, parameters)), key=lambda each: each.id)
+    rows = tx.execute(_GO_ON_TO_JOINS, parameters | _as_parameters(run, edges), lock=_LOCK_JOINS).all()
+    _ask_about(tx, run, rows[0].undecided, going)
+    return sorted((of_row(row) for row in rows if row.id is not None), key=lambda each: each.id)
 
 
-def _complete_last(tx: Transaction, completion: Completion) -> None:
-    """Store the result of a run's only end step and end the run with it: one statement."""
-    statement = f"WITH {task_runs.COMPLETE}, {run_moves.COMPLETED_WITH_ITS_END} {run_moves.MOVED}"
-    if tx.execute(statement, task_runs.completed(tx, [completion])).one().is_awaited:
+def _complete_last(tx: Transaction, run: RunHeader, completion: Completion, going: Going) -> None:
+    """Store the result of an end step and, if it was the last one, end the run with it."""
+    parameters = task_runs.completed(tx, [completion])
+    edges = _other_edges(run, completion.task_run.ordinal, (END,))
+    if edges:
+        row = tx.execute(_LAST_OF_SEVERAL, parameters | _as_parameters(run, edges), lock=_LOCK_RUN).first()
+        _ask_about(tx, run, row and row.undecided, going)
+    else:
+        row = tx.execute(_LAST, parameters).first()
+    if row and row.is_awaited:
         maintenance.run_ended(tx)
+
+
+def _other_edges(run: RunHeader, done: int, successors: Sequence[int]) -> list[tuple[int, int]]:
+    """(join, predecessor) for each predecessor, other than the one that is done, of each join."""
+    joins = [each for each in successors if run.plan.joins[each] is not JoinKind.SINGLE]
+    return [(join, each) for join in joins for each in run.plan.predecessors(join) if each != done]
+
+
+def _as_parameters(run: RunHeader, edges: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    # The end of the run is no task run: it goes by the run's own id, whose ordinal is 0.
+    return {
+        "joins": [run.id if join == END else ids.task_run_id(run.id, join) for join, _ in edges],
+        "others": [ids.task_run_id(run.id, other) for _, other in edges],
+    }
+
+
+def _ask_about(tx: Transaction, run: RunHeader, undecided: Any, going: Going) -> None:
+    tx.send(*(JoinCheck(run.id, ids.ordinal_of(each), going.queue) for each in undecided or ()))

@@ -20,7 +20,7 @@ from services import new_database
 from benchmarks import history
 from pipeweave import ids
 from pipeweave.orchestrator import limits, maintenance, queries, queue, runs, tick
-from pipeweave.orchestrator.broker import make_celery
+from pipeweave.orchestrator.broker import LEVELS, make_celery
 from pipeweave.orchestrator.canvas import Canvas
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.deployment import Deployment
@@ -46,8 +46,8 @@ DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
 class EmptyQueues(Canvas):
     """A broker that lost every message."""
 
-    def depth(self, queue: str) -> int:
-        return 0
+    def oldest(self, queue: str) -> dict[int, float | None]:
+        return dict.fromkeys(LEVELS)
 
 
 @dataclass(slots=True)
@@ -95,8 +95,9 @@ class Stand:
 
     def _counted(self) -> dict[str, Read]:
         database = self.driver.database
-        for opened in (database.transaction, database.reading):
-            with opened() as tx:
+        # The tick holds its lock on one connection and works on the other.
+        with database.transaction() as one, database.transaction() as other, database.reading() as reader:
+            for tx in (one, other, reader):
                 tx.execute("SELECT pg_stat_force_next_flush()")
         with database.transaction() as tx:
             return {row.relname: Read(*row[1:]) for row in tx.execute(_COUNTERS, {"small": SMALL})}
@@ -113,12 +114,12 @@ WHERE c.relispartition AND c.reltuples > :small
 def stand(
     postgres_server: Postgres, database_template: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stand]:
-    """History of months. One connection writes and one reads, so that no other has counters to give."""
+    """History of months. Two connections write and one reads, so that no other has counters to give."""
     folder: Path = tmp_path_factory.mktemp("hot-plans")
     with new_database(postgres_server, "hot-plans", database_template) as url:
         history.fill(url, RUNS, "diamond")
         clock = Clock()
-        database = Database(url, pool_size=1, values=Values(LocalStorage(folder)), now=clock)
+        database = Database(url, pool_size=2, values=Values(LocalStorage(folder)), now=clock)
         driver = Driver(database, TENANT)
         driver.store(DIAMOND, id="diamond")
         driver.store({"a": []}, id="limited", tasks={"a": "limited"})
@@ -129,6 +130,7 @@ def stand(
         deployment = Deployment(
             settings, database, database.values_or_raise, EmptyQueues(make_celery(settings))
         )
+        tick.run_once(deployment)  # what is done once an hour is not what is measured here
         tail = f"{datetime.now(UTC) - history.NEWEST_AGE:%Y_%m}"
         yield Stand(driver, deployment, clock, tail)
         database.dispose()

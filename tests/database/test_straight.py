@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
-from driving import Driver, claim, header
+from driving import Driver, at_once, claim, header
 
 from pipeweave.orchestrator import runs, straight
 from pipeweave.orchestrator.advance import Going
 from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.outbox import JoinCheck
 from pipeweave.orchestrator.task_run import Completion, TaskRun
 
 CHAIN = {"a": [], "b": ["a"]}
@@ -66,6 +67,71 @@ def test_a_successor_of_another_queue_is_sent_there(driver: Driver) -> None:
     assert driver.events(run_id, "task_runs.queued")[-1].data == {"ordinals": [[2, 2]]}
 
 
+DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
+
+
+def test_of_two_successors_one_goes_on_here_and_one_is_sent(driver: Driver) -> None:
+    run_id = driver.begin(DIAMOND)
+    driver.sent.clear()
+    [here] = go_on(driver, run_id, started(driver, run_id, 1))
+    assert here.step_id == "b"
+    assert driver.statuses(run_id) == {"a": "completed", "b": "running", "c": "queued", "d": "pending"}
+    assert driver.released(run_id) == [3]
+    assert [each.data["ordinals"] for each in driver.events(run_id, "task_runs.queued")][-1] == [[3, 3]]
+
+
+def test_a_narrow_join_goes_on_with_the_last_of_its_predecessors(driver: Driver) -> None:
+    run_id = driver.begin(DIAMOND)
+    [b] = go_on(driver, run_id, started(driver, run_id, 1))
+    assert go_on(driver, run_id, b) == []
+    assert driver.statuses(run_id)["d"] == "pending"
+    [d] = go_on(driver, run_id, started(driver, run_id, 3))
+    assert (d.step_id, d.status.value) == ("d", "running")
+    assert go_on(driver, run_id, d) == []
+    assert driver.run(run_id).status == "completed"
+
+
+def test_a_run_ends_with_the_last_of_its_few_end_steps(driver: Driver) -> None:
+    run_id = driver.begin({"a": [], "b": [], "c": []})
+    for ordinal in (2, 1):
+        assert go_on(driver, run_id, started(driver, run_id, ordinal)) == []
+        assert driver.run(run_id).status == "running"
+    go_on(driver, run_id, started(driver, run_id, 3))
+    assert driver.run(run_id).status == "completed"
+    assert len(driver.events(run_id, "run.completed")) == 1
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_predecessors_that_complete_at_once_release_their_join_once(driver: Driver, count: int) -> None:
+    run_id = driver.begin(DIAMOND)
+    [b] = go_on(driver, run_id, started(driver, run_id, 1))
+    c = started(driver, run_id, 3)
+    ends = at_once(lambda: go_on(driver, run_id, b), lambda: go_on(driver, run_id, c))
+    assert sorted(len(each.result) for each in ends) == [0, 1]
+    assert driver.statuses(run_id)["d"] == "running"
+    assert len(driver.events(run_id, "task_run.started")) == 4
+
+
+@pytest.mark.parametrize("count", range(4))
+def test_end_steps_that_complete_at_once_end_their_run_once(driver: Driver, count: int) -> None:
+    run_id = driver.begin({"a": [], "b": []})
+    both = [started(driver, run_id, ordinal) for ordinal in (1, 2)]
+    at_once(*(lambda each=each: go_on(driver, run_id, each) for each in both))  # type: ignore[misc]
+    assert driver.run(run_id).status == "completed"
+    assert len(driver.events(run_id, "run.completed")) == 1
+
+
+def test_a_join_of_which_a_predecessor_chose_others_is_asked_about(driver: Driver) -> None:
+    """Whether it runs is a matter of rules: a message asks, and the rules decide."""
+    run_id = driver.begin({"a": [], "b": [], "c": ["a", "b"], "e": ["b"]})
+    driver.finish(run_id, "b", chosen=("e",))
+    driver.sent.clear()
+    assert go_on(driver, run_id, started(driver, run_id, 1)) == []
+    assert [each for each in driver.sent if isinstance(each, JoinCheck)] != []
+    driver.check(run_id, 3)
+    assert driver.statuses(run_id)["c"] == "queued"
+
+
 def test_a_limited_successor_waits_for_its_limit(driver: Driver) -> None:
     driver.store(CHAIN, tasks={"b": "single"})
     run_ids = [driver.trigger(), driver.trigger()]
@@ -97,13 +163,13 @@ def test_a_doubled_result_counts_once(driver: Driver) -> None:
 @pytest.mark.parametrize(
     ("needs", "members"),
     [
-        ({"a": [], "b": ["a"], "c": ["a"]}, {}),
-        ({"a": [], "b": [], "c": ["a", "b"]}, {}),
+        ({"a": [], **{f"b{n}": ["a"] for n in range(9)}}, {}),
+        ({**{f"a{n}": [] for n in range(8)}, "b": [f"a{n}" for n in range(8)]}, {}),
         ({"a": [], "b": ["a"]}, {"maps": {"b": "${steps.a}"}}),
         ({"a": []}, {"failureMode": "continue"}),
         ({"a": [], "b": ["a"]}, {"tasks": {"a": "single"}}),
     ],
-    ids=["two successors", "a join", "a map", "an end that must look at all", "a limited task"],
+    ids=["many successors", "a wide join", "a map", "an end that must look at all", "a limited task"],
 )
 def test_what_takes_more_than_this_completion_to_decide_is_not_straight(
     driver: Driver, needs: dict[str, list[str]], members: dict[str, object]
