@@ -96,7 +96,7 @@ def _going_on(where: str) -> str:
         f"t.id = n.id AND {task_runs.UNDECIDED} AND EXISTS (SELECT 1 FROM moved) AND {where}",
         source="FROM unnest(CAST(:nexts AS uuid[]), CAST(:ordinals AS integer[])) AS n(id, ordinal)",
         event="CASE WHEN m.status = 'running' THEN 'task_run.started' ELSE 'task_runs.' || m.status END",
-        data="""CASE WHEN m.status = 'running' THEN jsonb_build_object('worker', CAST(:worker AS text))
+        data=f"""CASE WHEN m.status = 'running' THEN {task_runs.STARTED_FROM_PENDING}
             ELSE jsonb_build_object('ordinals',
                 jsonb_build_array(jsonb_build_array(m.ordinal, m.ordinal))) END""",
         returning=", n.ordinal",

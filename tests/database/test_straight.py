@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from driving import Driver, at_once, claim, header
 
-from pipeweave.orchestrator import runs, straight
+from pipeweave.orchestrator import runs, straight, verify
 from pipeweave.orchestrator.advance import Going
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.outbox import JoinCheck
@@ -34,7 +34,10 @@ def go_on(driver: Driver, run_id: UUID, task_run: TaskRun, *, queue: str | None 
         run = header(tx, run_id)
         completion = Completion(task_run, tx.values.keep({"rows": 3}))
         assert straight.is_straight(run, completion)
-        return straight.go_on(tx, run, completion, Going("w1", queue or task_run.queue))
+        gone_on = straight.go_on(tx, run, completion, Going("w1", queue or task_run.queue))
+    with verify.snapshot(driver.database) as tx:
+        assert verify.run(tx, run_id) == []
+    return gone_on
 
 
 def test_the_only_successor_goes_on_with_the_worker_that_completed_its_predecessor(driver: Driver) -> None:
