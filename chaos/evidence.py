@@ -1,0 +1,105 @@
+"""Everything the proofs look at, arranged: what was planned and accepted, is stored, and tasks noted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from chaos.model import Expected, expect
+from chaos.notes import Note
+from chaos.plan import Wish
+from chaos.records import Event, Records, Run, TaskRun
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What there is to judge.
+
+    Args:
+        accepted: by token: the runs that the API answered with.
+    """
+
+    wishes: Sequence[Wish]
+    accepted: Mapping[str, set[str]]
+    records: Records
+    notes: Sequence[Note]
+
+    @cached_property
+    def wish_of(self) -> dict[str, Wish]:
+        """The wish of each stored run whose token is one of ours."""
+        by_token = {each.token: each for each in self.wishes}
+        runs = self.records.runs.values()
+        return {run.id: by_token[run.token] for run in runs if run.token in by_token}
+
+    @cached_property
+    def expected(self) -> dict[str, Expected]:
+        """How each of these runs must end."""
+        return {run_id: expect(wish.shape) for run_id, wish in self.wish_of.items()}
+
+    @cached_property
+    def steps(self) -> dict[str, dict[str, TaskRun]]:
+        """By run: the task runs of its steps by step id, items left out."""
+        found: dict[str, dict[str, TaskRun]] = {run_id: {} for run_id in self.records.runs}
+        for each in self.records.task_runs.values():
+            if each.kind != "item":
+                found[each.run_id][each.step_id] = each
+        return found
+
+    @cached_property
+    def items(self) -> dict[str, dict[str, list[TaskRun]]]:
+        """By run and step id: the task runs of a map's items, by index."""
+        found: dict[str, dict[str, list[TaskRun]]] = defaultdict(lambda: defaultdict(list))
+        for each in self.records.task_runs.values():
+            if each.kind == "item":
+                found[each.run_id][each.step_id].append(each)
+        for maps in found.values():
+            for items in maps.values():
+                items.sort(key=lambda each: each.map_index or 0)
+        return found
+
+    def document(self, run_id: str) -> list[dict[str, Any]]:
+        """The steps of a run's pipeline."""
+        return list(self.wish_of[run_id].shape.document["steps"])
+
+    @cached_property
+    def needs(self) -> dict[str, dict[str, list[str]]]:
+        """By run: the predecessors of each step."""
+        return {
+            run_id: {step["id"]: step["needs"] for step in self.document(run_id)} for run_id in self.wish_of
+        }
+
+    @cached_property
+    def begun(self) -> dict[tuple[str, int], list[Note]]:
+        """By task run and attempt: when it was called."""
+        return self._of("begin")
+
+    @cached_property
+    def returned(self) -> dict[tuple[str, int], list[Note]]:
+        return self._of("returned")
+
+    @cached_property
+    def raised(self) -> dict[tuple[str, int], list[Note]]:
+        return self._of("raised")
+
+    def _of(self, what: str) -> dict[tuple[str, int], list[Note]]:
+        found: dict[tuple[str, int], list[Note]] = defaultdict(list)
+        for each in self.notes:
+            if each.what == what:
+                found[each.task_run_id, each.attempt].append(each)
+        return dict(found)
+
+    @cached_property
+    def events(self) -> dict[tuple[str, str], list[Event]]:
+        """By task run and type."""
+        found: dict[tuple[str, str], list[Event]] = defaultdict(list)
+        for each in self.records.events:
+            if each.task_run_id is not None:
+                found[each.task_run_id, each.type].append(each)
+        return dict(found)
+
+    def is_cut_short(self, run: Run) -> bool:
+        """Whether this run ended before all its steps did, as fail-fast wants."""
+        return run.mode == "fail-fast" and self.expected[run.id].run == "failed"

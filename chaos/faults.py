@@ -1,0 +1,226 @@
+"""Doing to a stack what a plan says, one fault after the other."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from chaos import messages
+from chaos.notes import Note, Reading
+from chaos.plan import Fault
+from chaos.processes import Process
+from chaos.stack import Stack
+
+# A fault waits so long (s) for the process it hits, should that be on its way up.
+PATIENCE_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """A fault that happened.
+
+    Args:
+        began: seconds of the machine's steady clock.
+        pids: of the processes it hit.
+        cut: calls of tasks that were under way in them.
+        more: what else there is to say, as counts.
+    """
+
+    kind: str
+    planned: float
+    began: float
+    ended: float
+    pids: list[int] = field(default_factory=list)
+    cut: list[Note] = field(default_factory=list)
+    more: Mapping[str, int] = field(default_factory=dict)
+    missed: str | None = None
+
+
+@dataclass(slots=True)
+class Hit:
+    """What a fault came to while it happens."""
+
+    pids: list[int] = field(default_factory=list)
+    more: Mapping[str, int] = field(default_factory=dict)
+
+
+class Injector:
+    """Injects faults into one stack.
+
+    Args:
+        reading: tells what is under way in which process.
+    """
+
+    def __init__(self, up: Stack, reading: Reading) -> None:
+        self.up = up
+        self.reading = reading
+
+    def inject(self, fault: Fault) -> Injected:
+        """Do it, for as long as it lasts."""
+        hit, missed = Hit(), None
+        self.reading.catch_up()
+        under_way = list(self.reading.open.values())
+        began = time.monotonic()
+        try:
+            _WAYS[fault.kind](self, fault, hit)
+        except (Missed, RedisError) as error:
+            missed = str(error) or type(error).__name__
+        ended = time.monotonic()
+        cut = [each for each in under_way if each.pid in hit.pids]
+        return Injected(fault.kind, fault.at, began, ended, hit.pids, cut, hit.more, missed)
+
+    # --- processes ----------------------------------------------------------------------------------------
+
+    def kill_child(self, fault: Fault, hit: Hit) -> None:
+        """Kill one of a worker's children, a busy one if there is one."""
+        _, *children = self._there(f"worker-{fault.options['worker'] + 1}").family()
+        self.reading.catch_up()
+        busy = [each for each in children if each in self.reading.open]
+        chosen = _one_of(busy or children, fault.chance)
+        hit.pids = _kill([chosen])
+
+    def kill_worker(self, fault: Fault, hit: Hit) -> None:
+        """Kill a worker; its children go with it, or notice that they are alone."""
+        hit.pids = self._signalled(f"worker-{fault.options['worker'] + 1}", fault, signal.SIGKILL)
+
+    def stop_worker(self, fault: Fault, hit: Hit) -> None:
+        """Freeze a worker for longer than anyone waits for it."""
+        process = self._there(f"worker-{fault.options['worker'] + 1}")
+        self._freeze(process, fault, hit, whole=bool(fault.options["whole"]))
+
+    def ask_worker_to_end(self, fault: Fault, hit: Hit) -> None:
+        """What an operator does."""
+        hit.pids = self._there(f"worker-{fault.options['worker'] + 1}").send(signal.SIGTERM)
+
+    def kill_beat(self, fault: Fault, hit: Hit) -> None:
+        hit.pids = self._signalled(f"beat-{fault.options['beat'] + 1}", fault, signal.SIGKILL)
+
+    def stop_beat(self, fault: Fault, hit: Hit) -> None:
+        """Freeze a beat, perhaps with the lock that only one of them can have."""
+        self._freeze(self._there(f"beat-{fault.options['beat'] + 1}"), fault, hit, whole=True)
+
+    def kill_api(self, fault: Fault, hit: Hit) -> None:
+        hit.pids = self._signalled("api", fault, signal.SIGKILL)
+
+    def _signalled(self, name: str, fault: Fault, number: int) -> list[int]:
+        process = self._there(name)
+        family = process.family()
+        process.send(number, whole=bool(fault.options.get("whole", True)))
+        return family
+
+    @staticmethod
+    def _freeze(process: Process, fault: Fault, hit: Hit, *, whole: bool) -> None:
+        frozen = process.send(signal.SIGSTOP, whole=whole)
+        hit.pids = process.family()
+        time.sleep(fault.seconds)
+        for pid in frozen:
+            _send(pid, signal.SIGCONT)
+
+    def _there(self, name: str) -> Process:
+        process = self.up.processes[name]
+        until = time.monotonic() + PATIENCE_S
+        while len(process.family()) < (1 if name.startswith(("beat", "p", "v")) else 2):
+            if time.monotonic() > until:
+                raise Missed(f"{name} is not there")
+            time.sleep(0.05)
+        return process
+
+    # --- servers ------------------------------------------------------------------------------------------
+
+    def wipe_broker(self, fault: Fault, hit: Hit) -> None:
+        """Kill the broker and delete all it had."""
+        process = self._there("valkey")
+        with process.down():
+            hit.pids = process.send(signal.SIGKILL)
+            _gone(process)
+            shutil.rmtree(self.up.broker.folder)
+            self.up.broker.prepare()
+            time.sleep(fault.seconds)
+
+    def hang_broker(self, fault: Fault, hit: Hit) -> None:
+        """The broker takes connections and says nothing."""
+        self._freeze(self._there("valkey"), fault, hit, whole=True)
+
+    def kill_postgres(self, fault: Fault, hit: Hit) -> None:
+        """Kill the server without a word to its sessions."""
+        hit.pids = self._there("postgres").send(signal.SIGKILL)
+
+    def restart_postgres(self, fault: Fault, hit: Hit) -> None:
+        """What `pg_ctl restart -m immediate` does: sessions are cut, nothing is flushed."""
+        hit.pids = self._there("postgres").send(signal.SIGQUIT)
+
+    def take_postgres_away(self, fault: Fault, hit: Hit) -> None:
+        process = self._there("postgres")
+        with process.down():
+            hit.pids = process.send(signal.SIGQUIT)
+            _gone(process)
+            time.sleep(fault.seconds)
+
+    # --- messages -----------------------------------------------------------------------------------------
+
+    def double_messages(self, fault: Fault, hit: Hit) -> None:
+        hit.more = messages.double(self.up, fault.seconds)
+
+    def delay_messages(self, fault: Fault, hit: Hit) -> None:
+        hit.more = messages.delay(self.up, fault.seconds, fault.options["by"])
+
+    def lose_messages(self, fault: Fault, hit: Hit) -> None:
+        hit.more = messages.lose(self.up, fault.seconds)
+
+    def forget_chords(self, fault: Fault, hit: Hit) -> None:
+        hit.more = messages.forget_chords(self.up, fault.seconds)
+
+
+class Missed(Exception):
+    """There was nothing to hit."""
+
+
+_WAYS: dict[str, Callable[[Injector, Fault, Hit], None]] = {
+    "child-killed": Injector.kill_child,
+    "worker-killed": Injector.kill_worker,
+    "worker-stopped": Injector.stop_worker,
+    "worker-asked-to-end": Injector.ask_worker_to_end,
+    "beat-killed": Injector.kill_beat,
+    "beat-stopped": Injector.stop_beat,
+    "api-killed": Injector.kill_api,
+    "broker-wiped": Injector.wipe_broker,
+    "broker-hangs": Injector.hang_broker,
+    "postgres-killed": Injector.kill_postgres,
+    "postgres-restarted": Injector.restart_postgres,
+    "postgres-away": Injector.take_postgres_away,
+    "messages-doubled": Injector.double_messages,
+    "messages-delayed": Injector.delay_messages,
+    "messages-lost": Injector.lose_messages,
+    "chords-forgotten": Injector.forget_chords,
+}
+
+
+def _one_of(several: list[Any], chance: float) -> Any:
+    if not several:
+        raise Missed("the worker has no children")
+    return several[int(chance * len(several))]
+
+
+def _kill(pids: list[int]) -> list[int]:
+    for pid in pids:
+        _send(pid, signal.SIGKILL)
+    return pids
+
+
+def _send(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _gone(process: Process) -> None:
+    """Wait until it has ended."""
+    while process.pid is not None:
+        time.sleep(0.01)

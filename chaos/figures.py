@@ -1,0 +1,84 @@
+"""What a trial came to, as numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from chaos.faults import Injected
+from chaos.notes import Note
+from chaos.trial import Trial
+
+# Faults that cut calls off.
+CUTTING = ("child-killed", "worker-killed", "worker-stopped", "worker-asked-to-end")
+
+
+@dataclass(frozen=True, slots=True)
+class Recoveries:
+    """From a fault that cut a call off to the next call of the same task run (s)."""
+
+    count: int
+    p50: float
+    p95: float
+    longest: float
+
+
+def figures(trial: Trial) -> dict[str, Any]:
+    """All of them, JSON-able."""
+    records, notes = trial.evidence.records, trial.evidence.notes
+    missed = [each for each in trial.faults if each.missed]
+    rows = records.task_runs.values()
+    ended = [each for attempts in records.attempts.values() for each in attempts.values()]
+    return {
+        "faults": dict(Counter(each.kind for each in trial.faults if not each.missed)),
+        "faultsMissed": dict(Counter(each.kind for each in missed)),
+        "messages": {
+            kind: dict(sum((Counter(f.more) for f in trial.faults if f.kind == kind), Counter()))
+            for kind in sorted({each.kind for each in trial.faults if each.more})
+        },
+        "restarts": dict(trial.restarts),
+        "runs": dict(Counter(each.status for each in records.runs.values())),
+        "taskRuns": dict(Counter(each.status for each in rows)),
+        "calls": sum(each.what == "begin" for each in notes),
+        "attempts": {
+            "completed": sum(each.status == "completed" and each.kind != "map" for each in rows),
+            **Counter(each.status for each in ended),
+        },
+        "deadLetters": sum(records.dead_letters.values()),
+        "otherAnswers": {str(status): count for status, count in sorted(trial.refused.items())},
+        "settledSeconds": round(trial.settled_s, 1),
+        "recoveries": {
+            kind: asdict(found)
+            for kind in CUTTING
+            if (found := _recoveries([each for each in trial.faults if each.kind == kind], notes))
+        },
+    }
+
+
+def _recoveries(faults: Iterable[Injected], notes: Sequence[Note]) -> Recoveries | None:
+    seconds = sorted(
+        after.at - fault.began
+        for fault in faults
+        for cut in fault.cut
+        if (after := _next_call(cut, notes)) is not None
+    )
+    if not seconds:
+        return None
+    shown = [round(each, 2) for each in seconds]
+    return Recoveries(len(shown), _quantile(shown, 0.5), _quantile(shown, 0.95), shown[-1])
+
+
+def _next_call(cut: Note, notes: Sequence[Note]) -> Note | None:
+    """The first call of a later attempt of the same task run; None where the fault came too late."""
+    later = (
+        each
+        for each in notes
+        if each.what == "begin" and each.task_run_id == cut.task_run_id and each.attempt > cut.attempt
+    )
+    return min(later, key=lambda each: each.at, default=None)
+
+
+def _quantile(sorted_ones: Sequence[float], share: float) -> float:
+    return sorted_ones[min(len(sorted_ones) - 1, int(share * len(sorted_ones)))]

@@ -1,0 +1,99 @@
+"""Faults on the way: messages that are doubled, delayed or lost, chords that forget what they counted."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from chaos.stack import QUEUE, Stack
+
+# The lists of a queue, best priority first, as kombu names them.
+LISTS = [QUEUE, *(f"{QUEUE}\x06\x16{level}" for level in (3, 6, 9))]
+_WAIT_S = 0.1
+_RUN, _JOIN = "pipeweave.run", "pipeweave.join"
+
+
+def double(up: Stack, seconds: float) -> Counter[str]:
+    """Copy what waits, and what comes by for so long; how many of each kind."""
+    found: Counter[str] = Counter()
+    redis = up.redis()
+    for name in LISTS:
+        waiting = list(map(_bytes, redis.lrange(name, 0, -1)))
+        if waiting:
+            redis.lpush(name, *reversed(waiting))
+            found.update(map(_kind, waiting))
+    doubled: set[bytes] = set()
+    for place, message in _passing(redis, seconds):
+        redis.rpush(place, message)
+        if message in doubled:
+            time.sleep(0.01)  # our own copy: let a worker have it
+            continue
+        doubled.add(message)
+        redis.lpush(place, message)
+        found[_kind(message)] += 1
+    return found
+
+
+def delay(up: Stack, seconds: float, by: float) -> Counter[str]:
+    """Take what comes by for so long, and put it back this much later; how many of each kind."""
+    taken = list(_passing(up.redis(), seconds))
+
+    def put_back() -> None:
+        with suppress(RedisError):  # the broker was wiped meanwhile: they are lost
+            redis = up.redis()
+            for name, message in taken:
+                redis.lpush(name, message)
+
+    timer = threading.Timer(by, put_back)
+    timer.daemon = True
+    timer.start()
+    return Counter(_kind(message) for _, message in taken)
+
+
+def lose(up: Stack, seconds: float) -> Counter[str]:
+    """Take what comes by for so long, for ever; how many of each kind."""
+    return Counter(_kind(message) for _, message in _passing(up.redis(), seconds))
+
+
+def forget_chords(up: Stack, seconds: float) -> Counter[str]:
+    """Delete what chords have counted, again and again for so long; how many keys."""
+    found: Counter[str] = Counter()
+    redis = up.redis()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        keys = list(redis.scan_iter("*celery-taskset-meta-*", count=1_000))
+        if keys:
+            found["key"] += int(redis.delete(*keys))
+        time.sleep(_WAIT_S)
+    return found
+
+
+def depth(up: Stack) -> int:
+    """How many messages wait."""
+    redis = up.redis()
+    return sum(int(redis.llen(name)) for name in LISTS)
+
+
+def _passing(redis: Redis, seconds: float) -> Iterator[tuple[bytes, bytes]]:
+    """The messages that a worker less attentive than we are does not get."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        taken = redis.brpop(LISTS, timeout=_WAIT_S)
+        if taken is not None:
+            yield _bytes(taken[0]), _bytes(taken[1])
+
+
+def _bytes(given: bytes | str) -> bytes:
+    return given.encode() if isinstance(given, str) else given
+
+
+def _kind(message: bytes) -> str:
+    task = json.loads(message)["headers"]["task"]
+    return {_RUN: "run", _JOIN: "join"}.get(task, "other")

@@ -1,0 +1,101 @@
+"""What tasks note of themselves: a line when one begins, a line when it ends.
+
+The file is opened for appending and each line is one write, so that a process that is killed right after it
+loses nothing, and lines of several processes are not torn apart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeweave import Context
+
+VARIABLE = "CHAOS_NOTES"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One line.
+
+    Args:
+        what: `begin`, `returned` or `raised`.
+        task_run_id: as the task was told (`trun_…`).
+        at: seconds of the machine's steady clock, the same for all processes.
+        wall: seconds since the epoch.
+        token: what this call returns, unlike any other's; None in `begin`.
+        saw: what it was given of steps before it, by step id.
+    """
+
+    what: str
+    run_id: str
+    task_run_id: str
+    task_id: str
+    attempt: int
+    pid: int
+    at: float
+    wall: float
+    token: str | None = None
+    saw: dict[str, Any] = field(default_factory=dict)
+
+
+class Notebook:
+    """Writes notes."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    @contextmanager
+    def noted(self, ctx: Context, saw: dict[str, Any]) -> Iterator[str]:
+        """Note the call of a task, however it ends; gives the token it is to return. `saw` may be filled
+        meanwhile.
+        """
+        token = f"{os.getpid():x}.{time.monotonic_ns():x}"
+        self._write("begin", ctx)
+        try:
+            yield token
+        except BaseException:
+            self._write("raised", ctx)
+            raise
+        self._write("returned", ctx, token, saw)
+
+    def _write(self, what: str, ctx: Context, token: str | None = None, saw: Any = None) -> None:
+        ids = ctx.run_id, ctx.task_run_id, ctx.task_id, ctx.attempt
+        note = Note(what, *ids, os.getpid(), time.monotonic(), time.time(), token, saw or {})
+        os.write(self._file, json.dumps(asdict(note)).encode() + b"\n")
+
+
+class Reading:
+    """The notes so far, read on as they come."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+        self.notes: list[Note] = []
+        # What began and did not end, by process id.
+        self.open: dict[int, Note] = {}
+
+    def catch_up(self) -> list[Note]:
+        """Read what was written since; all notes."""
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                whole, _, _ = file.read().rpartition(b"\n")
+            if whole:
+                self._read += len(whole) + 1
+                self._take(Note(**json.loads(line)) for line in whole.split(b"\n"))
+        return self.notes
+
+    def _take(self, fresh: Iterable[Note]) -> None:
+        for each in fresh:
+            self.notes.append(each)
+            if each.what == "begin":
+                self.open[each.pid] = each
+            else:
+                self.open.pop(each.pid, None)

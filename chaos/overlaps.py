@@ -1,0 +1,46 @@
+"""Calls of a limited task at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from chaos.evidence import Evidence
+from chaos.notes import Note
+from chaos.records import TaskRun
+
+# Of the tasks in tasks.py.
+LIMITS = {"limited": 2, "single": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A call, from when to when it held a slot (s since the epoch)."""
+
+    name: str
+    begin: float
+    end: float
+
+
+def span(seen: Evidence, row: TaskRun, attempt: int, begun: Note) -> Span:
+    """From the call's begin to its end, or to when the attempt was recorded as ended, if that was earlier."""
+    key = (row.id, attempt)
+    ends = [each.wall for each in (*seen.returned.get(key, ()), *seen.raised.get(key, ()))]
+    recorded = seen.records.attempts.get(row.id, {}).get(attempt)
+    if recorded is not None:
+        ends.append(recorded.finished)
+    elif row.finished is not None:
+        ends.append(row.finished)
+    return Span(f"{row.id} attempt {attempt}", begun.wall, min(ends, default=float("inf")))
+
+
+def too_many(task_id: str, spans: Iterable[Span]) -> Iterator[str]:
+    """Each begin of a call while as many others as the limit allows were under way."""
+    under_way: list[Span] = []
+    for each in sorted(spans, key=lambda each: each.begin):
+        under_way = [other for other in under_way if other.end > each.begin]
+        if each.end > each.begin:
+            under_way.append(each)
+        if len(under_way) > LIMITS[task_id]:
+            names = ", ".join(f"{other.name} [{other.begin:.3f}, {other.end:.3f}]" for other in under_way)
+            yield f"{task_id} has a limit of {LIMITS[task_id]}, but under way were {names}"

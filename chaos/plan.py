@@ -1,0 +1,129 @@
+"""What will happen and when, drawn from a seed before anything starts: the same seed gives the same plan."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from chaos import shapes
+from chaos.shapes import Shape
+
+# The first fault comes when runs are under way (s).
+FIRST_FAULT_S = 2.0
+# Between two triggers (s).
+TRIGGERS_S = (0.1, 1.1)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fault.
+
+    Args:
+        seconds: how long one lasts, at least and at most.
+        rest: how long (s) nothing else happens afterwards, at least and at most.
+        options: what else is drawn for each, by name: one of these.
+    """
+
+    seconds: tuple[float, float] = (0.0, 0.0)
+    rest: tuple[float, float] = (0.5, 4.0)
+    options: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+
+
+_WORKERS = {"worker": (0, 1)}
+
+# A lost worker is found within 5 s: those that are stopped are stopped for longer.
+KINDS: dict[str, Kind] = {
+    "child-killed": Kind(options=_WORKERS),
+    "worker-killed": Kind(options=_WORKERS | {"whole": (False, True)}),
+    "worker-stopped": Kind((6.0, 10.0), options=_WORKERS | {"whole": (False, True)}),
+    "worker-asked-to-end": Kind(options=_WORKERS),
+    "beat-killed": Kind(options={"beat": (0, 1)}),
+    "beat-stopped": Kind((3.0, 6.0), options={"beat": (0, 1)}),
+    "api-killed": Kind(options={"whole": (False, True)}),
+    "broker-wiped": Kind((0.0, 3.0)),
+    "broker-hangs": Kind((3.0, 6.0)),
+    "postgres-killed": Kind(),
+    "postgres-restarted": Kind(),
+    "postgres-away": Kind((3.0, 7.0)),
+    "messages-doubled": Kind((0.5, 2.0)),
+    "messages-delayed": Kind((0.5, 2.0), options={"by": (1.0, 3.0, 6.0)}),
+    "messages-lost": Kind((0.3, 1.5)),
+    "chords-forgotten": Kind((0.5, 1.5)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault.
+
+    Args:
+        at: seconds after the start.
+        seconds: how long it lasts.
+        chance: 0 to 1: which of several it hits, where only the moment itself can say among what.
+    """
+
+    kind: str
+    at: float
+    seconds: float
+    chance: float
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A run that will be asked for, `at` seconds after the start; its token makes asking again harmless."""
+
+    at: float
+    token: str
+    shape: Shape
+
+    @property
+    def pipeline_id(self) -> str:
+        return str(self.shape.document["id"])
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will happen, each in order."""
+
+    seed: int
+    seconds: float
+    wishes: list[Wish]
+    faults: list[Fault]
+
+
+def make(seed: int, seconds: float, *, kinds: Collection[str] = tuple(KINDS), pace: float = 1.0) -> Plan:
+    """The plan of a seed.
+
+    Args:
+        seed: decides everything.
+        seconds: how long faults and triggers go on.
+        kinds: of faults.
+        pace: what pauses between faults are multiplied by.
+    """
+    faults = list(_faults(random.Random(f"faults {seed}"), seconds, list(kinds), pace))
+    return Plan(seed, seconds, list(_wishes(random.Random(f"runs {seed}"), seed, seconds)), faults)
+
+
+def _wishes(chance: random.Random, seed: int, seconds: float) -> Iterator[Wish]:
+    at, number = 0.0, 0
+    while at < seconds:
+        yield Wish(at, f"chaos-{seed}-{number}", shapes.draw(chance, number))
+        at += chance.uniform(*TRIGGERS_S)
+        number += 1
+
+
+def _faults(chance: random.Random, seconds: float, names: list[str], pace: float) -> Iterator[Fault]:
+    """Kinds in random order, each once before any comes again."""
+    at = FIRST_FAULT_S
+    deck: list[str] = []
+    while at < seconds and names:
+        deck = deck or chance.sample(names, len(names))
+        name = deck.pop()
+        kind = KINDS[name]
+        options = {key: chance.choice(values) for key, values in kind.options.items()}
+        fault = Fault(name, at, chance.uniform(*kind.seconds), chance.random(), options)
+        yield fault
+        at += fault.seconds + pace * chance.uniform(*kind.rest)

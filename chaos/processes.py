@@ -1,0 +1,150 @@
+"""Processes of the stack under test. Whoever dies is started again, as any supervisor would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from pipeweave.errors import PipeWeaveError
+from pipeweave.up.launch import Launch, spawn
+
+LOOK_EVERY_S = 0.05
+# Before a process that ended is started again.
+PAUSE_S = 0.3
+STOP_S = 10.0
+
+
+class Process:
+    """One process and those that come after it in its place.
+
+    Args:
+        name: for logs.
+        launch: how to start it now.
+        log: what all of them say.
+        stop_signal: ends it as it should.
+    """
+
+    def __init__(
+        self, name: str, launch: Callable[[], Launch], log: Path, stop_signal: int = signal.SIGTERM
+    ) -> None:
+        self.name = name
+        self.starts = 0
+        self._launch = launch
+        self._log = log
+        self._stop_signal = stop_signal
+        self._lock = threading.RLock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._start_at = 0.0
+        self._is_down = False
+        self._sessions: list[int] = []
+
+    # --- the supervisor -----------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Start it, if it is not there and its time has come."""
+        with self._lock:
+            if self._process is not None and self._process.poll() is not None:
+                self._process, self._start_at = None, time.monotonic() + PAUSE_S
+            if self._process is None and not self._is_down and time.monotonic() >= self._start_at:
+                self._start()
+
+    def _start(self) -> None:
+        with self._log.open("ab") as output, suppress(PipeWeaveError):
+            self._process = spawn(self._launch(), output)
+            self._sessions.append(self._process.pid)
+            self.starts += 1
+
+    # --- what is done to it -------------------------------------------------------------------------------
+
+    @property
+    def pid(self) -> int | None:
+        """None while it is not there."""
+        with self._lock:
+            alive = self._process is not None and self._process.poll() is None
+            return self._process.pid if alive and self._process else None
+
+    def family(self) -> list[int]:
+        """It and its children."""
+        try:
+            parent = psutil.Process(self.pid or -1)
+            return [parent.pid, *(each.pid for each in parent.children(recursive=True))]
+        except (psutil.Error, ValueError):
+            return []
+
+    def send(self, number: int, *, whole: bool = False) -> list[int]:
+        """Send a signal to it, or to its whole family; to whom it was sent."""
+        family = self.family()
+        hit = family if whole else family[:1]
+        for pid in hit:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return hit
+
+    @contextmanager
+    def down(self) -> Iterator[None]:
+        """It is not started again before the block ends."""
+        with self._lock:
+            self._is_down = True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._is_down, self._start_at = False, 0.0
+
+    def stop(self) -> None:
+        """End it, and whatever is left of those before it."""
+        with self._lock:
+            self._is_down = True
+            process = self._process
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.send_signal(self._stop_signal)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_S)
+        for session in self._sessions:
+            self._end_session(session)
+        if process is not None:
+            process.wait(STOP_S)
+
+    def _end_session(self, session: int) -> None:
+        # Each has a session of its own: the group is its children and nobody else's. Only where the first of
+        # them is gone, and a process has its number again, it is somebody else's.
+        is_ours = self._process is not None and self._process.pid == session
+        if is_ours or not psutil.pid_exists(session):
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(session, signal.SIGKILL)
+
+
+class Keeper:
+    """Keeps processes running, from a thread beside."""
+
+    def __init__(self) -> None:
+        self._processes: list[Process] = []
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
+
+    def keep(self, process: Process) -> Process:
+        """Start a process, and again whenever it ends."""
+        self._processes.append(process)
+        return process
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Start nothing more; the processes stay as they are."""
+        self._end.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._end.wait(LOOK_EVERY_S):
+            for each in list(self._processes):
+                each.look()

@@ -1,0 +1,231 @@
+"""The proofs. Each looks at the evidence and tells, in a line with ids, what contradicts it; nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+
+from chaos import overlaps
+from chaos.evidence import Evidence
+from chaos.notes import Note
+from chaos.records import Run, TaskRun
+
+FINAL_RUN = frozenset({"completed", "partial", "failed", "cancelled"})
+FINAL = frozenset({"completed", "failed", "timeout", "cancelled", "skipped"})
+# What `failed` of the model may be called.
+BADLY = frozenset({"failed", "timeout"})
+# What may be followed by another attempt.
+ENDED = frozenset({"failed", "timeout", "lost", "interrupted"})
+# Codes of what our own tasks raise.
+RAISED = frozenset({"ValueError", "REFUSED"})
+MAP_FAILED = "MAP_ITEMS_FAILED"
+
+Proof = Callable[[Evidence], Iterator[str]]
+
+
+def every_accepted_run_is_there_once(seen: Evidence) -> Iterator[str]:
+    """Asking again with the same token never makes a second run, and no run is lost."""
+    stored = Counter(run.token for run in seen.records.runs.values())
+    for wish in seen.wishes:
+        answered = seen.accepted.get(wish.token, set())
+        if len(answered) != 1:
+            yield f"{wish.token}: the API answered with runs {sorted(answered)}"
+        if stored[wish.token] != 1:
+            yield f"{wish.token}: {stored[wish.token]} runs are stored"
+        yield from (f"{wish.token}: {run} is not stored" for run in answered if run not in seen.records.runs)
+    for run in seen.records.runs.values():
+        if run.id not in seen.wish_of:
+            yield f"{run.id}: nobody asked for it (token {run.token})"
+
+
+def every_run_ended_as_its_failure_mode_demands(seen: Evidence) -> Iterator[str]:
+    """Status of the run, of each step, of each item."""
+    for run_id in seen.wish_of:
+        run, expected = seen.records.runs[run_id], seen.expected[run_id]
+        if run.status != expected.run:
+            yield f"{run.id} ({run.pipeline_id}, {run.mode}): {run.status}, not {expected.run}"
+        steps = seen.steps[run_id]
+        if steps.keys() != expected.steps.keys():
+            yield f"{run.id}: steps {sorted(steps.keys() ^ expected.steps.keys())} are missing or too many"
+        for step_id in steps.keys() & expected.steps.keys():
+            yield from _wrong(seen, run, steps[step_id], expected.steps[step_id])
+        for step_id, items in expected.items.items():
+            yield from _wrong_items(seen, run, step_id, items)
+
+
+def _wrong(seen: Evidence, run: Run, row: TaskRun, expected: str) -> Iterator[str]:
+    fine = BADLY if expected == "failed" else {expected}
+    if seen.is_cut_short(run):
+        fine = fine | {"cancelled"}
+    if row.status not in fine:
+        yield f"{row.id} ({row.step_id} {row.map_index} of {run.id}): {row.status}, not {expected}"
+
+
+def _wrong_items(seen: Evidence, run: Run, step_id: str, expected: list[str]) -> Iterator[str]:
+    items = seen.items[run.id][step_id]
+    if not items and seen.is_cut_short(run):
+        return
+    if [each.map_index for each in items] != list(range(len(expected))):
+        yield f"{run.id}: {len(items)} items of {step_id}, not {len(expected)}, or some twice"
+        return
+    for row, wanted in zip(items, expected, strict=True):
+        yield from _wrong(seen, run, row, wanted)
+
+
+def nothing_is_under_way(seen: Evidence) -> Iterator[str]:
+    """Every run and task run is final, so no slot of a limit is held."""
+    for run in seen.records.runs.values():
+        if run.status not in FINAL_RUN:
+            yield f"{run.id} ({run.pipeline_id}): {run.status}"
+    for row in seen.records.task_runs.values():
+        if row.status not in FINAL:
+            yield f"{row.id} ({row.step_id} of {row.run_id}): {row.status}, attempt {row.attempt}"
+
+
+def what_completed_completed_once(seen: Evidence) -> Iterator[str]:
+    """One event for each row that is completed, and the output is what that very attempt returned."""
+    for row in seen.records.task_runs.values():
+        count = len(seen.events.get((row.id, "task_run.completed"), ()))
+        if count != (1 if row.status == "completed" else 0):
+            yield f"{row.id} ({row.step_id}): {row.status}, but {count} events say it completed"
+        if row.status == "completed" and row.kind != "map":
+            tokens = [each.token for each in seen.returned.get((row.id, row.attempt), ())]
+            if tokens != [row.output]:
+                yield f"{row.id} attempt {row.attempt}: output {row.output}, but the task returned {tokens}"
+
+
+def nothing_began_again_without_a_reason(seen: Evidence) -> Iterator[str]:
+    """An attempt is called at most once, and another one only if those before it are recorded as ended."""
+    for (task_run_id, attempt), begun in seen.begun.items():
+        if len(begun) > 1:
+            yield f"{task_run_id} attempt {attempt} was called {len(begun)} times: {_shown(begun)}"
+        row = seen.records.task_runs.get(task_run_id)
+        if row is None or attempt > row.attempt:
+            yield f"{task_run_id} attempt {attempt} was called, but is not recorded ({_shown(begun)})"
+        ended = seen.records.attempts.get(task_run_id, {})
+        for number in range(1, attempt):
+            if number not in ended or ended[number].status not in ENDED:
+                yield f"{task_run_id} attempt {attempt} was called, but how {number} ended is not recorded"
+
+
+def attempts_add_up(seen: Evidence) -> Iterator[str]:
+    """A row's attempt is one more than those that ended badly before it, and no end was made up."""
+    for row in seen.records.task_runs.values():
+        if row.kind == "map":
+            continue  # it is called by nobody
+        ended = seen.records.attempts.get(row.id, {})
+        last = row.attempt if row.status in BADLY else row.attempt - 1
+        if sorted(ended) != list(range(1, last + 1)):
+            stands = f"{row.status} at attempt {row.attempt}"
+            yield f"{row.id} ({row.step_id}): {stands}, recorded as ended: {sorted(ended)}"
+        for each in ended.values():
+            if each.status == "failed" and each.code in RAISED and not seen.raised.get((row.id, each.number)):
+                yield f"{row.id} attempt {each.number}: {each.code} is recorded, but the task did not raise"
+
+
+def steps_began_after_their_predecessors(seen: Evidence) -> Iterator[str]:
+    """By the tasks' own notes and by the order of events; and nothing began that was not to run."""
+    for begun in seen.begun.values():
+        for note in begun:
+            row = seen.records.task_runs.get(note.task_run_id)
+            if row is None or row.run_id not in seen.needs:
+                continue
+            if seen.expected[row.run_id].steps.get(row.step_id) == "skipped":
+                yield f"{row.id} ({row.step_id} of {row.run_id}) was called, but is to be skipped"
+            for before in seen.needs[row.run_id][row.step_id]:
+                yield from _too_early(seen, note, row, seen.steps[row.run_id][before])
+
+
+def _too_early(seen: Evidence, note: Note, row: TaskRun, before: TaskRun) -> Iterator[str]:
+    if before.status not in FINAL - {"cancelled"}:
+        yield f"{row.id} ({row.step_id}) was called, but {before.id} ({before.step_id}) is {before.status}"
+        return
+    parts = seen.items[row.run_id][before.step_id] if before.kind == "map" else [before]
+    for part in parts:
+        for end in seen.returned.get((part.id, part.attempt), ()):
+            if part.status == "completed" and end.at > note.at:
+                early = f"{end.at - note.at:.3f} s before {part.id} ({part.step_id}) returned"
+                yield f"{row.id} ({row.step_id}) was called {early}"
+    # A worker that goes on with the successor writes both events in one statement, in either order.
+    started = [each for each in seen.events.get((row.id, "task_run.started"), ())]
+    for type in ("task_run.completed", "task_run.failed", "task_run.timed_out"):
+        for event in seen.events.get((before.id, type), ()):
+            if any(each.seq < event.seq and each.at != event.at for each in started):
+                yield f"{row.id} ({row.step_id}) started before event {event.seq} ({type} of {before.id})"
+
+
+def steps_saw_what_was_recorded(seen: Evidence) -> Iterator[str]:
+    """What a step was given of the steps before it is what their rows say."""
+    for (task_run_id, attempt), notes in seen.returned.items():
+        row = seen.records.task_runs.get(task_run_id)
+        for name, value in notes[0].saw.items() if row is not None and row.attempt == attempt else ():
+            assert row is not None
+            before = seen.steps[row.run_id].get(name)
+            if before is not None and value != (wanted := _output(seen, before)):
+                yield f"{row.id} ({row.step_id}): was given {value} of {name}, recorded is {wanted}"
+
+
+def _output(seen: Evidence, row: TaskRun) -> object:
+    if row.status != "completed":
+        return None
+    if row.kind != "map":
+        return row.output
+    return [each.output for each in seen.items[row.run_id][row.step_id]]
+
+
+def dead_letters_are_those_of_exhausted_task_runs(seen: Evidence) -> Iterator[str]:
+    """Exactly one for each task run that failed for good, and none else."""
+    letters = dict(seen.records.dead_letters)
+    for row in seen.records.task_runs.values():
+        count = letters.pop(row.id, 0)
+        is_due = row.status in BADLY and row.code != MAP_FAILED
+        if count != (1 if is_due else 0):
+            yield f"{row.id} ({row.step_id}): {row.status} ({row.code}), {count} dead letters"
+    yield from (f"{each}: a dead letter of nothing" for each in letters)
+
+
+def limits_were_kept(seen: Evidence) -> Iterator[str]:
+    """Of a limited task, never more calls at once than its limit. An attempt that was given up counts until
+    then: nobody can stop a process that does not answer.
+    """
+    by_task: dict[str, list[overlaps.Span]] = defaultdict(list)
+    for (task_run_id, attempt), begun in seen.begun.items():
+        row = seen.records.task_runs.get(task_run_id)
+        if row is not None and row.task_id in overlaps.LIMITS:
+            by_task[row.task_id].append(overlaps.span(seen, row, attempt, begun[0]))
+    for task_id, spans in by_task.items():
+        yield from overlaps.too_many(task_id, spans)
+
+
+def events_rebuild_what_is_stored(seen: Evidence) -> Iterator[str]:
+    """Row by row, without a difference."""
+    yield from seen.records.differences
+
+
+def _shown(notes: list[Note]) -> str:
+    return ", ".join(f"process {each.pid} at {each.at:.3f}" for each in notes)
+
+
+ALL: tuple[Proof, ...] = (
+    every_accepted_run_is_there_once,
+    nothing_is_under_way,
+    every_run_ended_as_its_failure_mode_demands,
+    what_completed_completed_once,
+    nothing_began_again_without_a_reason,
+    attempts_add_up,
+    steps_began_after_their_predecessors,
+    steps_saw_what_was_recorded,
+    dead_letters_are_those_of_exhausted_task_runs,
+    limits_were_kept,
+    events_rebuild_what_is_stored,
+)
+
+
+def name_of(proof: Proof) -> str:
+    """What it proves, as a sentence."""
+    return proof.__name__.replace("_", " ")
+
+
+def contradictions(seen: Evidence) -> dict[str, list[str]]:
+    """What contradicts each proof; all lists are empty when everything holds."""
+    return {name_of(proof): list(proof(seen)) for proof in ALL}

@@ -1,0 +1,143 @@
+"""What PostgreSQL says at the end, read by statements of our own, as plain values."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from chaos.stack import Stack
+from pipeweave import ids
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    id: str
+    token: str | None
+    pipeline_id: str
+    mode: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """Times are seconds since the epoch."""
+
+    id: str
+    run_id: str
+    step_id: str
+    task_id: str
+    kind: str
+    map_index: int | None
+    status: str
+    attempt: int
+    code: str | None
+    output: Any
+    finished: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One that ended badly."""
+
+    task_run_id: str
+    number: int
+    status: str
+    code: str | None
+    worker: str | None
+    finished: float
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`at` is the time of its transaction."""
+
+    run_id: str
+    at: float
+    seq: int
+    type: str
+    task_run_id: str | None
+    attempt: int | None
+
+
+@dataclass(slots=True)
+class Records:
+    """Everything that is stored, ids as they are shown."""
+
+    runs: dict[str, Run]
+    task_runs: dict[str, TaskRun]
+    attempts: dict[str, dict[int, Attempt]]
+    events: list[Event]
+    # How many dead letters there are of each task run.
+    dead_letters: Mapping[str, int]
+    # What comparing events with rows found, as text.
+    differences: list[str] = field(default_factory=list)
+
+    def of_run(self) -> dict[str, list[TaskRun]]:
+        """The task runs of each run."""
+        found: dict[str, list[TaskRun]] = defaultdict(list)
+        for each in self.task_runs.values():
+            found[each.run_id].append(each)
+        return found
+
+
+_RUNS = "SELECT id, run_token, pipeline_id, failure_mode, status FROM runs ORDER BY id"
+_TASK_RUNS = """
+SELECT id, run_id, step_id, task_id, kind, map_index, status, attempt, error_code, output,
+       extract(epoch FROM finished_at)::float8 FROM task_runs ORDER BY id
+"""
+_ATTEMPTS = """
+SELECT task_run_id, number, status, error_code, worker, extract(epoch FROM finished_at)::float8
+FROM attempts ORDER BY task_run_id, number
+"""
+_EVENTS = """
+SELECT run_id, extract(epoch FROM at)::float8, seq, type, task_run_id, attempt FROM events
+ORDER BY run_id, seq
+"""
+_DEAD_LETTERS = "SELECT task_run_id, count(*) FROM dead_letters GROUP BY task_run_id"
+
+
+def read(up: Stack) -> Records:
+    """All of it."""
+    attempts: dict[str, dict[int, Attempt]] = defaultdict(dict)
+    for row in up.rows(_ATTEMPTS):
+        each = Attempt(_task_run(row[0]), *row[1:])
+        attempts[each.task_run_id][each.number] = each
+    return Records(
+        {each.id: each for each in (Run(_run(row[0]), *row[1:]) for row in up.rows(_RUNS))},
+        {each.id: each for each in _task_runs(up)},
+        dict(attempts),
+        list(_events(up)),
+        {_task_run(row[0]): row[1] for row in up.rows(_DEAD_LETTERS)},
+        differences(up.database.url),
+    )
+
+
+def _events(up: Stack) -> Iterator[Event]:
+    for run_id, at, seq, type, task_run_id, attempt in up.rows(_EVENTS):
+        yield Event(_run(run_id), at, seq, type, _task_run(task_run_id), attempt)
+
+
+def _task_runs(up: Stack) -> Iterator[TaskRun]:
+    for row in up.rows(_TASK_RUNS):
+        yield TaskRun(_task_run(row[0]), _run(row[1]), *row[2:])
+
+
+def differences(database_url: str) -> list[str]:
+    """What the product's own comparison of events and rows finds."""
+    from pipeweave.orchestrator import verify
+    from pipeweave.orchestrator.database import Database
+
+    database = Database(database_url, pool_size=0)
+    with verify.snapshot(database) as tx:
+        return [str(each) for each in verify.all(tx)]
+
+
+def _run(value: Any) -> str:
+    return ids.show(ids.RUN, UUID(str(value)))
+
+
+def _task_run(value: Any) -> Any:
+    return None if value is None else ids.show(ids.TASK_RUN, UUID(str(value)))

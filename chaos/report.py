@@ -1,0 +1,32 @@
+"""What a trial says at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# Of what contradicts a proof, this much is printed; all of it is in the folder that is kept.
+SHOWN = 10
+
+
+def lines(figures: Mapping[str, Any], contradictions: Mapping[str, list[str]]) -> list[str]:
+    """For people."""
+    shown = ["", *(f"{name}: {_values(value)}" for name, value in figures.items()), ""]
+    for proof, found in contradictions.items():
+        shown.append(f"{'holds' if not found else 'FAILS'}  {proof}")
+        shown += [f"       {each}" for each in found[:SHOWN]]
+        if len(found) > SHOWN:
+            shown.append(f"       and {len(found) - SHOWN} more")
+    return shown
+
+
+def _values(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_inner(each)}" for name, each in value.items()) or "none"
+    return str(value)
+
+
+def _inner(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "(" + ", ".join(f"{name} {each}" for name, each in value.items()) + ")"
+    return str(value)

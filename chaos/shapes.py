@@ -1,0 +1,201 @@
+"""The pipelines of the fault test, and what an input asks of their steps. Everything is drawn by chance."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Document = dict[str, Any]
+# By step id: seconds, failures, refuse, choose, look (tasks.py).
+Wishes = dict[str, dict[str, Any]]
+
+WORKFLOWS = Path(__file__).parents[1] / "tests" / "flows" / "workflows"
+# The steps of the largest one, times every run of it, would be most of the test.
+MOST_STEPS = 320
+
+MODES = ("fail-fast", "continue", "partial-merge")
+# How long (s) a step takes unless it is told otherwise.
+USUAL_S = 0.01
+
+# Tasks that never end well, whatever the input asks.
+DOOMED = frozenset({"hopeless", "endless", "stubborn"})
+# Tasks that can note what they are given.
+_SEEING = frozenset({"work", "limited", "single", "slow"})
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A pipeline with an input that fits it.
+
+    Args:
+        document: as it is stored.
+        input: of one run.
+        mode: what becomes of that run when a step fails.
+    """
+
+    document: Document
+    input: Mapping[str, Any]
+    mode: str
+
+
+def draw(chance: random.Random, number: int) -> Shape:
+    """The next pipeline of a plan."""
+    kinds = [kind for kind, weight in _KINDS.items() for _ in range(weight)]
+    kind = chance.choice(kinds)
+    id = f"{kind.__name__.strip('_')}-{number}"
+    steps, wishes, lists = kind(chance)
+    _look(chance, steps, wishes)
+    given = {"steps": wishes, "lists": lists, "seconds": USUAL_S}
+    return Shape({"id": id, "steps": steps}, given, chance.choice(MODES))
+
+
+Drawn = tuple[list[Document], Wishes, dict[str, list[int]]]
+
+
+def _step(id: str, needs: list[str], task: str = "work") -> Document:
+    return {"id": id, "task": task, "needs": needs}
+
+
+def _workflow(chance: random.Random) -> Drawn:
+    """A production workflow with tasks that do nothing, some of which fail at first."""
+    path = chance.choice(sorted(WORKFLOWS.glob("*.json")))
+    steps = json.loads(path.read_text())["steps"]
+    while len(steps) > MOST_STEPS:
+        path = chance.choice(sorted(WORKFLOWS.glob("*.json")))
+        steps = json.loads(path.read_text())["steps"]
+    documents = [_step(each["id"], each["parents"]) for each in steps]
+    return documents, _some_fail_at_first(chance, documents, 0.03), {}
+
+
+def _chain(chance: random.Random) -> Drawn:
+    names = [f"c{number}" for number in range(chance.randint(5, 40))]
+    steps = [_step(name, names[place - 1 : place]) for place, name in enumerate(names)]
+    return steps, _some_fail_at_first(chance, steps, 0.1), {}
+
+
+def _diamond(chance: random.Random) -> Drawn:
+    """1, 2, 1; one side may be left out by choice."""
+    steps = [_step("top", []), _step("left", ["top"]), _step("right", ["top"])]
+    steps.append(_step("bottom", ["left", "right"]))
+    choose = chance.choice([None, ["left"], ["left", "right"], []])
+    return steps, {} if choose is None else {"top": {"choose": choose}}, {}
+
+
+def _fan(chance: random.Random) -> Drawn:
+    middle = [f"m{number}" for number in range(chance.choice([3, 9, 24, 80]))]
+    steps = [_step("first", []), *(_step(each, ["first"]) for each in middle), _step("last", middle)]
+    return steps, _some_fail_at_first(chance, steps, 0.05), {}
+
+
+def _mapped(chance: random.Random) -> Drawn:
+    """A wide map between two steps; some of its items may be refused."""
+    count = chance.choice([0, 5, 60, 300])
+    wishes: Wishes = {"each": {"seconds": 0.002}}
+    if chance.random() < 0.3:
+        wishes["each"]["refuse"] = [each for each in range(count) if chance.random() < 0.05]
+    if chance.random() < 0.3:
+        wishes["each"]["failures"] = 1
+    task = chance.choice(["work", "work", "work", "limited"]) if count <= 60 else "work"
+    steps = [_step("before", []), _map("each", ["before"], task), _step("after", ["each"])]
+    return steps, wishes, {"each": list(range(count))}
+
+
+def _map(id: str, needs: list[str], task: str) -> Document:
+    return _step(id, needs, task) | {"map": {"over": f"${{input.lists.{id}}}"}}
+
+
+def _crowd(chance: random.Random) -> Drawn:
+    """More steps of limited tasks than may run at once."""
+    names = [f"l{number}" for number in range(chance.randint(4, 10))]
+    steps = [_step(name, [], chance.choice(["limited", "limited", "single"])) for name in names]
+    steps.append(_step("all", names))
+    wishes: Wishes = {name: {"seconds": chance.choice([0.02, 0.1, 0.4])} for name in names}
+    return steps, wishes, {}
+
+
+def _slow(chance: random.Random) -> Drawn:
+    """Steps that take seconds, side by side."""
+    names = [f"s{number}" for number in range(chance.randint(1, 3))]
+    steps = [_step("start", []), *(_step(name, ["start"], "slow") for name in names), _step("end", names)]
+    return steps, {name: {"seconds": chance.uniform(1.5, 4.0)} for name in names}, {}
+
+
+def _doomed(chance: random.Random) -> Drawn:
+    """A chain with branches; one of its steps never ends well."""
+    steps, wishes, lists = _tangle(chance)
+    task = chance.choice(["hopeless", "hopeless", "endless", "stubborn"])
+    chosen = chance.choice([each for each in steps if "map" not in each])
+    chosen["task"] = task
+    wishes.pop(chosen["id"], None)
+    return steps, wishes, lists
+
+
+def _belated(chance: random.Random) -> Drawn:
+    """Steps that exceed their time limit once."""
+    names = [f"t{number}" for number in range(chance.randint(1, 2))]
+    steps = [*(_step(name, [], "late") for name in names), _step("join", names)]
+    return steps, {}, {}
+
+
+def _tangle(chance: random.Random) -> Drawn:
+    """A graph without a plan: plain, limited and mapped steps that fail at first, refuse and choose."""
+    names = [f"n{number}" for number in range(chance.randint(4, 24))]
+    steps: list[Document] = []
+    lists: dict[str, list[int]] = {}
+    for number, name in enumerate(names):
+        most = min(number, chance.choice([1, 2, 3, 12]))
+        needs = sorted(chance.sample(names[:number], chance.randint(min(number, 1), most)), key=names.index)
+        task = chance.choice(["work", "work", "work", "limited"])
+        if number and chance.random() < 0.15:
+            lists[name] = list(range(chance.choice([0, 1, 3, 8, 20])))
+            steps.append(_map(name, needs, task))
+        else:
+            steps.append(_step(name, needs, task))
+    wishes = _some_fail_at_first(chance, steps, 0.1)
+    if chance.random() < 0.4:
+        _refuse(chance, steps, wishes, lists)
+    for step in steps:
+        if step["id"] not in lists and chance.random() < 0.1:
+            after = [each["id"] for each in steps if step["id"] in each["needs"]]
+            chosen = [each for each in after if chance.random() < 0.6]
+            wishes.setdefault(step["id"], {})["choose"] = chosen
+    return steps, wishes, lists
+
+
+def _refuse(
+    chance: random.Random, steps: list[Document], wishes: Wishes, lists: Mapping[str, list[int]]
+) -> None:
+    for step in steps:
+        if chance.random() < 0.1:
+            items = lists.get(step["id"])
+            which = True if items is None else [each for each in items if chance.random() < 0.4]
+            wishes.setdefault(step["id"], {})["refuse"] = which
+
+
+def _some_fail_at_first(chance: random.Random, steps: list[Document], share: float) -> Wishes:
+    return {each["id"]: {"failures": chance.randint(1, 3)} for each in steps if chance.random() < share}
+
+
+def _look(chance: random.Random, steps: list[Document], wishes: Wishes) -> None:
+    """Let some steps note what they are given of the steps before them."""
+    for step in steps:
+        if step["needs"] and step["task"] in _SEEING and "map" not in step and chance.random() < 0.3:
+            wishes.setdefault(step["id"], {})["look"] = step["needs"][:10]
+
+
+_KINDS: dict[Callable[[random.Random], Drawn], int] = {
+    _workflow: 3,
+    _chain: 3,
+    _diamond: 3,
+    _fan: 3,
+    _mapped: 4,
+    _crowd: 3,
+    _slow: 3,
+    _doomed: 3,
+    _belated: 1,
+    _tangle: 5,
+}

@@ -1,0 +1,203 @@
+"""A real stack of its own: PostgreSQL and Valkey, one API, two workers, two beats."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import secrets
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+from redis import Redis
+
+from chaos.notes import VARIABLE
+from chaos.processes import Keeper, Process
+from pipeweave.settings import environment
+from pipeweave.up import postgres, valkey
+from pipeweave.up.launch import Launch
+from pipeweave.up.ports import LOOPBACK, free_port
+from pipeweave.up.postgres import Postgres
+from pipeweave.up.valkey import Valkey
+
+ROOT = Path(__file__).parents[1]
+TENANT = "default"
+QUEUE = f"pipeweave.{TENANT}.python"
+CONCURRENCY = (2, 3)
+# What a worker that is asked to end gives its tasks (s): less than the slow ones take.
+GRACE_S = 2
+START_S = 60.0
+ANSWER_S = 10.0
+
+# What a program needs to find its way; settings of the user's own must not change the test.
+_PLAIN = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
+
+
+class NotUp(Exception):
+    """Something of the stack did not get ready: nothing was tested."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the API said; `status` 0 when it said nothing."""
+
+    status: int
+    body: Any
+
+
+@dataclass(slots=True)
+class Stack:
+    """What is up.
+
+    Args:
+        folder: of everything it writes.
+        processes: by name; `worker-1`, `worker-2`, `beat-1`, `beat-2`, `api`, `postgres`, `valkey`.
+    """
+
+    folder: Path
+    database: Postgres
+    broker: Valkey
+    port: int
+    keeper: Keeper
+    processes: dict[str, Process]
+    token: str = ""
+
+    @property
+    def notes(self) -> Path:
+        return self.folder / "notes.jsonl"
+
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
+        """One request, once."""
+        headers = {"Authorization": f"Bearer {self.token}", "X-Tenant": TENANT}
+        content = None if body is None else json.dumps(body).encode()
+        if content is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            with closing(http.client.HTTPConnection(LOOPBACK, self.port, timeout=ANSWER_S)) as connection:
+                connection.request(method, path, content, headers)
+                answer = connection.getresponse()
+                return Answer(answer.status, json.loads(answer.read()))
+        except (OSError, http.client.HTTPException, ValueError):
+            return Answer(0, None)
+
+    def rows(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """What a statement of our own finds.
+
+        Raises:
+            psycopg2.Error: PostgreSQL is away, or refuses.
+        """
+        connection = psycopg2.connect(self.database.url, connect_timeout=5)
+        try:
+            with connection, connection.cursor() as cursor:
+                cursor.execute(statement, parameters)
+                return list(cursor.fetchall())
+        finally:
+            connection.close()
+
+    def redis(self) -> Redis:
+        """A connection to the broker."""
+        return Redis.from_url(self.broker.url, socket_timeout=5, socket_connect_timeout=2)
+
+    def servers_answer(self) -> bool:
+        return self.database.is_ready() and self.broker.is_ready()
+
+    def wait_for_servers(self, seconds: float) -> bool:
+        """Wait so long for both servers; whether they answer."""
+        return waited(self.servers_answer, seconds)
+
+
+def waited(is_so: Any, seconds: float, every_s: float = 0.05) -> bool:
+    """Look again until it is so, for so long; whether it is."""
+    until = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > until:
+            return False
+        time.sleep(every_s)
+    return True
+
+
+@contextmanager
+def stack(folder: Path) -> Iterator[Stack]:
+    """Bring everything up in a folder; all of it is gone at the end.
+
+    Raises:
+        NotUp: something did not get ready.
+    """
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    database = Postgres(folder / "postgres", free_port(), secrets.token_hex(16), secrets.token_hex(16))
+    broker = Valkey(folder / "valkey", free_port(), secrets.token_hex(16))
+    database.prepare()
+    broker.prepare()
+    up = Stack(folder, database, broker, free_port(), Keeper(), {})
+    up.keeper.start()
+    try:
+        _start_servers(up)
+        _start_processes(up)
+        yield up
+    finally:
+        up.keeper.stop()
+        for process in reversed(up.processes.values()):
+            process.stop()
+
+
+def _start_servers(up: Stack) -> None:
+    def postgres_again() -> Launch:
+        up.database.prepare()  # forgets the lock file of one that was killed
+        return up.database.launch()
+
+    log = up.folder / "logs"
+    kept = Process("postgres", postgres_again, log / "postgres.log", postgres.STOP_SIGNAL)
+    up.processes["postgres"] = up.keeper.keep(kept)
+    kept = Process("valkey", up.broker.launch, log / "valkey.log", valkey.STOP_SIGNAL)
+    up.processes["valkey"] = up.keeper.keep(kept)
+    if not up.wait_for_servers(START_S):
+        raise NotUp("the servers did not get ready")
+
+
+def _start_processes(up: Stack) -> None:
+    from pipeweave.orchestrator import migrate
+
+    migrate.upgrade(up.database.url)
+    up.token = _token(up.database.url)
+    variables = {
+        **{name: value for name, value in environment().items() if name in _PLAIN},
+        "DATABASE_URL": up.database.url,
+        "BROKER_URL": up.broker.url,
+        "PIPEWEAVE_SECRET_KEY": secrets.token_hex(32),
+        "PIPEWEAVE_DATA_DIR": str(up.folder / "data"),
+        VARIABLE: str(up.notes),
+    }
+    tasks = ("--app", "chaos.tasks", "--grace", str(GRACE_S))
+    commands = {
+        "beat-1": ("beat",),
+        "beat-2": ("beat",),
+        **{
+            f"worker-{place}": ("worker", *tasks, "--name", f"w{place}", "--concurrency", str(slots))
+            for place, slots in enumerate(CONCURRENCY, 1)
+        },
+        "api": ("api", "--port", str(up.port)),
+    }
+    for name, arguments in commands.items():
+        launch = Launch((sys.executable, "-m", "pipeweave.cli", *arguments), variables, cwd=ROOT)
+        kept = Process(name, lambda launch=launch: launch, up.folder / "logs" / f"{name}.log")  # type: ignore[misc]
+        up.processes[name] = up.keeper.keep(kept)
+    if not waited(lambda: _is_ready(up), START_S):
+        raise NotUp("API and workers did not get ready")
+
+
+def _is_ready(up: Stack) -> bool:
+    alive = up.rows("SELECT count(*) FROM workers WHERE stopped_at IS NULL")[0][0]
+    return alive >= len(CONCURRENCY) and up.ask("GET", "/health").status == 200
+
+
+def _token(database_url: str) -> str:
+    from pipeweave.orchestrator import access
+    from pipeweave.orchestrator.database import Database
+
+    with Database(database_url, pool_size=0).transaction() as tx:
+        return access.create_token(tx, name="chaos", tenants=[TENANT], scopes=[access.WRITE])

@@ -1,0 +1,115 @@
+"""One fault test from its plan to its evidence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg2
+from redis.exceptions import RedisError
+
+from chaos import messages, records
+from chaos.evidence import Evidence
+from chaos.faults import Injected, Injector
+from chaos.notes import Reading
+from chaos.plan import Plan
+from chaos.stack import NotUp, Stack, stack, waited
+from chaos.triggering import Triggers
+
+# After a fault, the servers have this long (s) to answer before the next one.
+SERVERS_S = 30.0
+# When all runs are final, messages that are left over have this long (s) to be dropped.
+QUIET_S = 15.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What happened.
+
+    Args:
+        faults: in the order of the plan.
+        refused: how often the API gave another answer than the one wanted, by status; 0 for none at all.
+        settled_s: between the last fault and the end of the last run.
+        restarts: how often each process was started again.
+    """
+
+    evidence: Evidence
+    faults: list[Injected]
+    refused: Mapping[int, int]
+    settled_s: float
+    restarts: Mapping[str, int]
+
+
+def run(plan: Plan, folder: Path, *, settle_s: float, say: Say) -> Trial:
+    """Bring a stack up, let the plan happen, and see how everything ends.
+
+    Args:
+        settle_s: how long the last runs may take when there are no faults any more.
+
+    Raises:
+        NotUp: the stack did not come up, so that nothing was tested.
+    """
+    with stack(folder) as up:
+        reading = Reading(up.notes)
+        triggers = Triggers(up, plan.wishes)
+        triggers.store()
+        say(f"up; {len(plan.wishes)} runs and {len(plan.faults)} faults in {plan.seconds:g} s")
+        triggers.start()
+        faults = _inject(plan, Injector(up, reading), up, say)
+        calm = time.monotonic()
+        _settle(up, triggers, settle_s, say)
+        settled_s = time.monotonic() - calm
+        _stop_workers(up)
+        evidence = Evidence(plan.wishes, triggers.accepted, records.read(up), reading.catch_up())
+        restarts = {name: each.starts - 1 for name, each in up.processes.items()}
+        return Trial(evidence, faults, triggers.refused, settled_s, restarts)
+
+
+def _inject(plan: Plan, injector: Injector, up: Stack, say: Say) -> list[Injected]:
+    began, faults = time.monotonic(), []
+    for fault in plan.faults:
+        time.sleep(max(0.0, began + fault.at - time.monotonic()))
+        if not up.wait_for_servers(SERVERS_S):
+            raise NotUp(f"the servers did not come back before {fault.kind} at {fault.at:.1f} s")
+        done = injector.inject(fault)
+        faults.append(done)
+        more = done.missed or ", ".join(f"{count} {name}" for name, count in done.more.items())
+        options = ", ".join(f"{name} {value}" for name, value in fault.options.items())
+        say(f"{time.monotonic() - began:6.1f} s  {fault.kind} ({options}) {len(done.cut)} cut {more}")
+    time.sleep(max(0.0, began + plan.seconds - time.monotonic()))
+    return faults
+
+
+def _settle(up: Stack, triggers: Triggers, seconds: float, say: Say) -> None:
+    """Wait until every run is accepted and final, and no message waits."""
+    until = time.monotonic() + seconds
+    is_accepted = triggers.finish(seconds)
+    say("every run is accepted" if is_accepted else "not every run was accepted")
+    if not waited(lambda: _open_runs(up) == 0, max(0.0, until - time.monotonic()), 0.2):
+        say(f"{_open_runs(up)} runs are not final after {seconds:g} s")
+    waited(lambda: _depth(up) == 0, QUIET_S, 0.2)
+
+
+def _open_runs(up: Stack) -> int:
+    try:
+        return int(up.rows("SELECT count(*) FROM runs WHERE finished_at IS NULL")[0][0])
+    except psycopg2.Error:
+        return -1
+
+
+def _depth(up: Stack) -> int:
+    try:
+        return messages.depth(up)
+    except RedisError:
+        return -1
+
+
+def _stop_workers(up: Stack) -> None:
+    """Nothing more happens to the rows, and nothing more is noted."""
+    for name, process in up.processes.items():
+        if name not in ("postgres", "valkey"):
+            process.stop()

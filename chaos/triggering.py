@@ -1,0 +1,100 @@
+"""Runs asked for by HTTP, again and again with the same token until the API says which run it is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from chaos.plan import Wish
+from chaos.stack import NotUp, Stack
+
+THREADS = 8
+PAUSE_S = 0.2
+# More runs than this are not kept under way: the next one is asked for when one of them ended.
+MOST_UNDER_WAY = 40
+# Answers after which asking again is of no use: the test itself is wrong.
+HOPELESS = frozenset({400, 401, 403, 404, 413, 422})
+
+
+class Triggers:
+    """Asks for the runs of a plan, each at its time.
+
+    Args:
+        wishes: in the order of their times.
+    """
+
+    def __init__(self, up: Stack, wishes: Sequence[Wish]) -> None:
+        self.up = up
+        self.wishes = wishes
+        # By token: every run the API answered with.
+        self.accepted: dict[str, set[str]] = defaultdict(set)
+        # By status: answers that were not the one we wanted; 0 is none at all.
+        self.refused: dict[int, int] = defaultdict(int)
+        self._pool = ThreadPoolExecutor(THREADS, "trigger")
+        self._asked: list[Future[None]] = []
+        self._end = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="triggers", daemon=True)
+
+    def store(self) -> None:
+        """Store the pipelines.
+
+        Raises:
+            NotUp: one was refused.
+        """
+        for wish in self.wishes:
+            answer = self.up.ask("PUT", f"/api/pipelines/{wish.pipeline_id}", wish.shape.document)
+            if answer.status not in (200, 201):
+                raise NotUp(f"pipeline {wish.pipeline_id} was refused: {answer.status} {answer.body}")
+
+    def start(self) -> None:
+        """The plan's time begins now."""
+        self._thread.start()
+
+    def finish(self, seconds: float) -> bool:
+        """Wait so long for every run to be accepted; whether all were.
+
+        Raises:
+            NotUp: one was refused for good.
+        """
+        until = time.monotonic() + seconds
+        self._thread.join(seconds)
+        while not all(each.done() for each in self._asked) and time.monotonic() < until:
+            time.sleep(0.05)
+        self._end.set()
+        self._pool.shutdown()
+        for each in self._asked:
+            each.result()
+        return len(self.accepted) == len(self.wishes)
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        for wish in self.wishes:
+            while time.monotonic() < began + wish.at or self._is_enough():
+                if self._end.wait(0.05):
+                    return
+            self._asked.append(self._pool.submit(self._ask, wish))
+
+    def _is_enough(self) -> bool:
+        """Whether so many runs are under way that more would only wait."""
+        try:
+            row = self.up.rows("SELECT count(*) FROM runs WHERE finished_at IS NULL")
+        except Exception:
+            return False  # PostgreSQL is away: just then it is worth asking
+        return int(row[0][0]) >= MOST_UNDER_WAY
+
+    def _ask(self, wish: Wish) -> None:
+        body = {"input": wish.shape.input, "failureMode": wish.shape.mode, "runToken": wish.token}
+        while not self._end.is_set():
+            answer = self.up.ask("POST", f"/api/pipelines/{wish.pipeline_id}/trigger", body)
+            with self._lock:
+                if 200 <= answer.status < 300:
+                    self.accepted[wish.token].add(answer.body["pipelineRunId"])
+                    return
+                self.refused[answer.status] += 1
+            if answer.status in HOPELESS:
+                raise NotUp(f"{wish.token} was refused: {answer.status} {answer.body}")
+            self._end.wait(PAUSE_S)
