@@ -38,6 +38,7 @@ COMMANDS: dict[str, str] = {
     "maintenance": "pipeweave.cli.maintenance:maintenance",
     "tick": "pipeweave.cli.maintenance:tick",
     "verify": "pipeweave.cli.verify:verify",
+    "recover": "pipeweave.cli.recover:recover",
 }
 
 

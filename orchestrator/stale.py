@@ -1,0 +1,260 @@
+"""What stands still in a deployment, since when and why, and what sets it going again. It changes nothing.
+
+Each look goes through an index of what is open: months of history make none of them slower. What the tick
+heals on its own is stale only when it is late beyond the tick's own patience.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import islice
+from uuid import UUID
+
+from pipeweave.errors import Unavailable
+from pipeweave.orchestrator import healing, last_tick, maintenance, stale_runs
+from pipeweave.orchestrator.canvas import Canvas, level
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.tick import LATE as TICK_PATIENCE
+from pipeweave.orchestrator.workers import LOST_AFTER, WORKER_OF
+from pipeweave.settings import Settings
+
+# What is later than this was not healed by the tick, which has half of it.
+LATE = 2 * TICK_PATIENCE
+# Of each kind; more of the same says nothing more.
+MOST_PER_KIND = 100
+
+
+class Kind(StrEnum):
+    """Ways of standing still."""
+
+    MAINTENANCE = "maintenance"
+    TICK_SILENT = "tick_silent"
+    BROKER_AWAY = "broker_away"
+    WORKER_SILENT = "worker_silent"
+    WORKER_GONE = "worker_gone"
+    ATTEMPT_SILENT = "attempt_silent"
+    MESSAGE_LOST = "message_lost"
+    RETRY_OVERDUE = "retry_overdue"
+    LIMIT_HAS_ROOM = "limit_has_room"
+    JOIN_CLOSED = "join_closed"
+    RUN_WITHOUT_LIVE_ROW = "run_without_live_row"
+    RUN_OVERDUE = "run_overdue"
+
+
+HEALS: dict[Kind, str] = {
+    Kind.MAINTENANCE: "end it: `pipeweave maintenance exit`",
+    Kind.TICK_SILENT: "start `pipeweave beat`",
+    Kind.BROKER_AWAY: "start the broker; then the tick sends what was lost",
+    Kind.WORKER_SILENT: "two looks of the tick take it for lost; its attempts are then tried again",
+    Kind.WORKER_GONE: "the tick ends the attempt as lost; another one follows, if one is left",
+    Kind.ATTEMPT_SILENT: "two looks of the tick end the attempt as timed out",
+    Kind.MESSAGE_LOST: "the tick sends the message again",
+    Kind.RETRY_OVERDUE: "the tick lets the attempt go",
+    Kind.LIMIT_HAS_ROOM: "the tick fills the limit",
+    Kind.JOIN_CLOSED: "the tick asks a worker to look at the join",
+    Kind.RUN_WITHOUT_LIVE_ROW: "the tick asks a worker to look at the run's end",
+    Kind.RUN_OVERDUE: "the tick fails the run",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """Something that stands still.
+
+    Args:
+        since: None when nobody noted it.
+        why: what was found, in a sentence.
+    """
+
+    kind: Kind
+    why: str
+    since: datetime | None = None
+    run_id: UUID | None = None
+    task_run_id: UUID | None = None
+
+    @property
+    def what_heals(self) -> str:
+        return HEALS[self.kind]
+
+
+def find(tx: Transaction, canvas: Canvas, settings: Settings) -> list[Stale]:
+    """Everything that stands still, by kind, at most MOST_PER_KIND of each.
+
+    Raises:
+        Unavailable: PostgreSQL cannot be reached.
+    """
+    looks: tuple[Callable[[], Iterator[Stale]], ...] = (
+        lambda: _tick(tx, settings),
+        lambda: _silent_workers(tx),
+        lambda: _on_gone_workers(tx),
+        lambda: _silent_attempts(tx),
+        lambda: _lost_messages(tx, canvas),
+        lambda: _overdue_retries(tx),
+        lambda: _limits_with_room(tx),
+        lambda: _closed_joins(tx),
+        lambda: _overdue_runs(tx),
+    )
+    found = [each for look in looks for each in islice(look(), MOST_PER_KIND)]
+    return [*_maintenance(tx), *found] if found else []
+
+
+_MODE = "SELECT mode, mode_changed_at FROM orchestrator_state"
+
+
+def _maintenance(tx: Transaction) -> Iterator[Stale]:
+    """Why nothing heals what was found."""
+    row = tx.execute(_MODE).one()
+    if row.mode == maintenance.MAINTENANCE:
+        why = "during maintenance the tick leaves everything as it is"
+        yield Stale(Kind.MAINTENANCE, why, row.mode_changed_at)
+
+
+def _tick(tx: Transaction, settings: Settings) -> Iterator[Stale]:
+    last = last_tick.find(tx)
+    complaint = last_tick.complaint(last, settings, watched_for=timedelta.max)
+    if complaint is not None:
+        yield Stale(Kind.TICK_SILENT, complaint.partition(":")[0], last.at)
+
+
+# --- workers ----------------------------------------------------------------------------------------------
+
+_SILENT_WORKERS = """
+SELECT w.id, w.tenant_id, w.service_id, w.heartbeat_at FROM workers AS w
+WHERE w.stopped_at IS NULL AND w.heartbeat_at < now() - CAST(:after AS interval)
+ORDER BY w.heartbeat_at LIMIT :most
+"""
+
+
+def _silent_workers(tx: Transaction) -> Iterator[Stale]:
+    for row in tx.execute(_SILENT_WORKERS, {"after": LOST_AFTER, "most": MOST_PER_KIND}):
+        why = f"worker {row.id} of service {row.service_id} ({row.tenant_id}) does not say that it lives"
+        yield Stale(Kind.WORKER_SILENT, why, row.heartbeat_at)
+
+
+_ON_GONE_WORKERS = f"""
+SELECT t.run_id, t.id, t.step_id, t.worker, coalesce(w.stopped_at, w.heartbeat_at) AS since
+FROM task_runs AS t LEFT JOIN LATERAL (
+    SELECT w.stopped_at, w.heartbeat_at FROM workers AS w WHERE w.id = {WORKER_OF}) AS w ON true
+WHERE t.status = 'running'
+  AND (w.heartbeat_at IS NULL OR w.stopped_at IS NOT NULL
+       OR w.heartbeat_at < now() - CAST(:after AS interval))
+ORDER BY t.run_id, t.id LIMIT :most
+"""
+
+
+def _on_gone_workers(tx: Transaction) -> Iterator[Stale]:
+    for row in tx.execute(_ON_GONE_WORKERS, {"after": LOST_AFTER, "most": MOST_PER_KIND}):
+        why = f"step {row.step_id} is running on worker {row.worker}, which is gone"
+        yield Stale(Kind.WORKER_GONE, why, row.since, row.run_id, row.id)
+
+
+_SILENT_ATTEMPTS = """
+SELECT t.run_id, t.id, t.step_id, t.heartbeat_at, k.heartbeat_interval_ms AS interval_ms
+FROM task_runs AS t JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
+WHERE t.status = 'running'
+  AND t.heartbeat_at < now() - k.heartbeat_interval_ms * interval '2 milliseconds' - CAST(:late AS interval)
+ORDER BY t.heartbeat_at LIMIT :most
+"""
+
+
+def _silent_attempts(tx: Transaction) -> Iterator[Stale]:
+    for row in tx.execute(_SILENT_ATTEMPTS, {"late": LATE, "most": MOST_PER_KIND}):
+        why = f"step {row.step_id} should give a heartbeat every {row.interval_ms:,} ms"
+        yield Stale(Kind.ATTEMPT_SILENT, why, row.heartbeat_at, row.run_id, row.id)
+
+
+# --- what waits without a reason --------------------------------------------------------------------------
+
+_LOST = """
+SELECT t.run_id, t.id, t.step_id, t.queue, t.queued_at FROM task_runs AS t
+WHERE t.status = 'queued' AND t.queue = :queue AND t.priority = :priority AND t.queued_at < :before
+ORDER BY t.queued_at LIMIT :most
+"""
+
+
+def _lost_messages(tx: Transaction, canvas: Canvas) -> Iterator[Stale]:
+    late = tx.now - LATE
+    for place in tx.execute(healing.OLDEST, {"late": late}).all():
+        try:
+            waiting = canvas.oldest(place.queue)
+        except Unavailable as error:
+            yield Stale(Kind.BROKER_AWAY, error.detail)
+            return
+        before = healing.lost_before(late, waiting[level(place.priority)])
+        which = {"queue": place.queue, "priority": place.priority, "before": before, "most": MOST_PER_KIND}
+        for row in tx.execute(_LOST, which):
+            why = f"step {row.step_id} is queued, and its message is not in queue {row.queue} any more"
+            yield Stale(Kind.MESSAGE_LOST, why, row.queued_at, row.run_id, row.id)
+
+
+_OVERDUE_RETRIES = """
+SELECT t.run_id, t.id, t.step_id, t.attempt, t.due_at FROM task_runs AS t
+WHERE t.status = 'pending' AND t.due_at < now() - CAST(:late AS interval) ORDER BY t.due_at LIMIT :most
+"""
+
+
+def _overdue_retries(tx: Transaction) -> Iterator[Stale]:
+    for row in tx.execute(_OVERDUE_RETRIES, {"late": LATE, "most": MOST_PER_KIND}):
+        why = f"attempt {row.attempt} of step {row.step_id} is due"
+        yield Stale(Kind.RETRY_OVERDUE, why, row.due_at, row.run_id, row.id)
+
+
+# One row for each task that has ready ones: the task run that is to go first.
+_ROOM = """
+WITH waiting AS (
+    SELECT t.tenant_id, t.task_id, count(*) AS number, min(t.queued_at) AS oldest
+    FROM task_runs AS t WHERE t.status = 'ready' GROUP BY t.tenant_id, t.task_id
+)
+SELECT w.task_id, w.number, w.oldest, k.concurrency, live.number AS live, f.run_id, f.id
+FROM waiting AS w
+JOIN tasks AS k ON k.tenant_id = w.tenant_id AND k.id = w.task_id
+CROSS JOIN LATERAL (
+    SELECT count(*) AS number FROM task_runs AS t
+    WHERE t.tenant_id = w.tenant_id AND t.task_id = w.task_id AND t.is_limited AND t.kind <> 'map'
+      AND t.status IN ('queued', 'running', 'waiting')) AS live
+CROSS JOIN LATERAL (
+    SELECT t.run_id, t.id FROM task_runs AS t
+    WHERE t.tenant_id = w.tenant_id AND t.task_id = w.task_id AND t.status = 'ready'
+    ORDER BY t.priority, t.id LIMIT 1) AS f
+WHERE w.oldest < :late AND (k.concurrency = 0 OR live.number < k.concurrency)
+  AND (k.rate_at IS NULL OR k.rate_at < :late)
+  AND NOT EXISTS (SELECT 1 FROM pauses AS p WHERE p.tenant_id = w.tenant_id AND p.task_id IN ('', w.task_id))
+ORDER BY w.oldest LIMIT :most
+"""
+
+
+def _limits_with_room(tx: Transaction) -> Iterator[Stale]:
+    for row in tx.execute(_ROOM, {"late": tx.now - LATE, "most": MOST_PER_KIND}):
+        room = "has no limit" if row.concurrency == 0 else f"has room for {row.concurrency - row.live:,}"
+        why = f"{row.number:,} task runs of task {row.task_id} are ready, and it {room}"
+        yield Stale(Kind.LIMIT_HAS_ROOM, why, row.oldest, row.run_id, row.id)
+
+
+# --- runs -------------------------------------------------------------------------------------------------
+
+
+def _closed_joins(tx: Transaction) -> Iterator[Stale]:
+    for found in stale_runs.closed(tx, late=LATE):
+        if found.task_run_id is None:
+            kind, why = Kind.RUN_WITHOUT_LIVE_ROW, "every task run is final, and the run is not"
+        else:
+            kind, why = (
+                Kind.JOIN_CLOSED,
+                f"all that step {found.step_id} waits for is final, and it is not released",
+            )
+        yield Stale(kind, why, found.since, found.run_id, found.task_run_id)
+
+
+_OVERDUE_RUNS = """
+SELECT r.id, r.deadline_at FROM runs AS r
+WHERE r.finished_at IS NULL AND r.deadline_at < now() - CAST(:late AS interval)
+ORDER BY r.deadline_at LIMIT :most
+"""
+
+
+def _overdue_runs(tx: Transaction) -> Iterator[Stale]:
+    for row in tx.execute(_OVERDUE_RUNS, {"late": LATE, "most": MOST_PER_KIND}):
+        yield Stale(Kind.RUN_OVERDUE, "the run is open beyond its time limit", row.deadline_at, row.id)

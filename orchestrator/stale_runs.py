@@ -1,0 +1,72 @@
+"""Open runs in which a step, or the end, waits for nothing any more and is not released."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.orchestrator import healing, run_header
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.plan import END
+from pipeweave.orchestrator.run_header import RunHeader
+
+# The oldest active runs; what is newer is looked at when those are over.
+MOST_RUNS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A join, a map, or with `task_run_id` None the end of a run, that is due and closed since then."""
+
+    run_id: UUID
+    task_run_id: UUID | None
+    step_id: str | None
+    since: datetime
+
+
+_ACTIVE = """
+SELECT r.id FROM runs AS r
+WHERE r.status IN ('running', 'error_handling') AND r.created_at < :late ORDER BY r.id LIMIT :most
+"""
+
+
+def closed(tx: Transaction, *, late: timedelta) -> Iterator[Closed]:
+    """What is due for longer than `late`, of the MOST_RUNS oldest runs that are active."""
+    before = tx.now - late
+    for run_id in tx.execute(_ACTIVE, {"late": before, "most": MOST_RUNS}).scalars():
+        run = run_header.load(tx, run_id)
+        if run is None:
+            continue
+        for check in healing.closed_joins(tx, run):
+            since = _since(tx, run, check.join)
+            if since < before:
+                yield _closed(run, check.join, since)
+
+
+def _closed(run: RunHeader, join: int, since: datetime) -> Closed:
+    if join == END:
+        return Closed(run.id, None, None, since)
+    return Closed(run.id, ids.task_run_id(run.id, join), run.plan[join].id, since)
+
+
+# What it waits for: its predecessors; of a map that is laid out, its items; of the end, everything.
+_SINCE = """
+SELECT coalesce(max(t.finished_at), r.created_at) AS since
+FROM runs AS r LEFT JOIN task_runs AS t ON t.run_id = r.id AND {which}
+WHERE r.id = :run_id GROUP BY r.created_at
+"""
+_SINCE_STEPS = _SINCE.format(which="t.id = ANY(CAST(:ids AS uuid[]))")
+_SINCE_ITEMS = _SINCE.format(which="t.map_parent = :join")
+
+
+def _since(tx: Transaction, run: RunHeader, join: int) -> datetime:
+    before = [ids.task_run_id(run.id, each) for each in run.plan.predecessors(join)]
+    found: Any = tx.execute(_SINCE_STEPS, {"run_id": run.id, "ids": before}).scalar_one()
+    if join != END and run.plan[join].step.map is not None:
+        items: Any = tx.execute(_SINCE_ITEMS, {"run_id": run.id, "join": join}).scalar_one()
+        found = max(found, items)
+    return found  # type: ignore[no-any-return]

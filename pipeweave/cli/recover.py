@@ -1,0 +1,105 @@
+"""`pipeweave recover`: what stands still, since when and why, and setting it going again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave import ids
+from pipeweave.cli.connection import json_option
+from pipeweave.cli.deployed import with_deployment
+from pipeweave.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeweave.orchestrator.recovery import Recovery
+    from pipeweave.orchestrator.stale import Stale
+
+# What a tick counts, as a person says it.
+_DONE = {
+    "republished": "messages sent again",
+    "joins_checked": "joins asked about",
+    "limits_filled": "limits filled",
+    "workers_lost": "workers taken for lost",
+    "attempts_ended": "attempts ended",
+    "retries_released": "retries let go",
+    "runs_timed_out": "runs timed out",
+}
+
+
+@click.command()
+@click.option("--auto-resume", is_flag=True, help="Heal it: tick until nothing is left or nothing moves.")
+@json_option
+@with_deployment
+@click.pass_context
+def recover(ctx: click.Context, settings: Settings, auto_resume: bool, as_json: bool) -> None:
+    """Show what stands still: since when, why, and what heals it.
+
+    Exits 1 while something does.
+    """
+    from pipeweave.orchestrator import recovery
+    from pipeweave.orchestrator.deployment import Deployment
+
+    deployment = Deployment.open(settings, pool_size=2)
+    try:
+        done = recovery.resume(deployment) if auto_resume else None
+        left = recovery.look(deployment) if done is None else done.left
+    finally:
+        deployment.close()
+    if as_json:
+        _show_json(left, done)
+    else:
+        _show(left, done)
+    ctx.exit(1 if left else 0)
+
+
+def _show(left: Sequence[Stale], done: Recovery | None) -> None:
+    from pipeweave.cli.rendering import show_table, when
+
+    if done is not None:
+        counts = [f"{number:,} {_DONE.get(name, name)}" for name, number in sorted(done.done.items())]
+        click.echo(f"{len(done.found):,} found, {done.ticks:,} ticks: {', '.join(counts) or 'nothing to do'}")
+    columns = ("kind", "run", "task run", "since (UTC)", "why", "what heals")
+    shown = [_document(each) for each in left]
+    rows = [
+        (each["kind"], each["run"], each["taskRun"], when(each["since"]), each["why"], each["whatHeals"])
+        for each in shown
+    ]
+    show_table(columns, rows, none="Nothing stands still.")
+    if done is not None and _was_silent(done.found) and not _was_silent(left):
+        # The ticks of this command hide that no other ones came.
+        click.echo("Nobody else drives the tick: start `pipeweave beat`.", err=True)
+
+
+def _was_silent(found: Sequence[Stale]) -> bool:
+    return any(each.kind.value == "tick_silent" for each in found)
+
+
+def _show_json(left: Sequence[Stale], done: Recovery | None) -> None:
+    from pipeweave.cli.rendering import show_json
+
+    document: dict[str, Any] = {"stale": [_document(each) for each in left]}
+    if done is not None:
+        document["found"] = [_document(each) for each in done.found]
+        document["ticks"] = done.ticks
+        document["done"] = {_camel(name): number for name, number in done.done.items()}
+    show_json(document)
+
+
+def _document(each: Stale) -> dict[str, Any]:
+    from pipeweave.orchestrator.queries_shape import iso
+
+    return {
+        "kind": each.kind.value,
+        "run": None if each.run_id is None else ids.show(ids.RUN, each.run_id),
+        "taskRun": None if each.task_run_id is None else ids.show(ids.TASK_RUN, each.task_run_id),
+        "since": iso(each.since),
+        "why": each.why,
+        "whatHeals": each.what_heals,
+    }
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))

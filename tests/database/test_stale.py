@@ -1,0 +1,390 @@
+"""What stands still is seen, with its cause and what heals it; what is on its way is left alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from click.testing import CliRunner
+from driving import WEAK, Driver, claim, settle
+
+from pipeweave import ids
+from pipeweave.cli import main
+from pipeweave.errors import Unavailable
+from pipeweave.orchestrator import recovery, stale, tick, workers
+from pipeweave.orchestrator.broker import LEVELS, make_celery
+from pipeweave.orchestrator.canvas import Canvas
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.outbox import JoinCheck
+from pipeweave.orchestrator.stale import LATE, Kind, Stale
+from pipeweave.orchestrator.workers import WorkerStart
+from pipeweave.settings import Settings
+
+WIDE = {"a": [], **{f"b{n}": ["a"] for n in range(8)}, "c": [f"b{n}" for n in range(8)]}
+BROKER = "redis://127.0.0.1:1/0"
+
+
+class Queues(Canvas):
+    """A broker that lost every message, or still has what is younger than `oldest_sent`."""
+
+    is_away = False
+    oldest_sent: float | None = None
+
+    def oldest(self, queue: str) -> dict[int, float | None]:
+        if self.is_away:
+            raise Unavailable("the broker cannot be used")
+        return dict.fromkeys(LEVELS, self.oldest_sent)
+
+
+class Clock:
+    """A clock the test moves on."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def driver(fresh_database: Database, clock: Clock) -> Iterator[Driver]:
+    """Alone in its database: what is stale is looked for everywhere."""
+    database = Database(fresh_database.url, values=fresh_database.values, now=clock)
+    yield Driver(database)
+    database.dispose()
+
+
+@pytest.fixture
+def queues() -> Queues:
+    return Queues(make_celery(Settings(broker_url=BROKER)))
+
+
+@pytest.fixture
+def deployment(driver: Driver, queues: Queues) -> Deployment:
+    settings = Settings(database_url=driver.database.url, broker_url=BROKER)
+    found = Deployment(settings, driver.database, driver.database.values_or_raise, queues)
+    tick.run_once(found)
+    return found
+
+
+def later(clock: Clock, by: timedelta = LATE) -> None:
+    clock.ahead += by + timedelta(seconds=1)
+
+
+def past(driver: Driver, statement: str, **parameters: Any) -> None:
+    """Change what the database's own clock wrote, so that it is long ago."""
+    with driver.database.transaction() as tx:
+        tx.execute(statement, parameters)
+
+
+def a_worker(tx: Transaction, driver: Driver) -> str:
+    return workers.register(tx, driver.tenant, WorkerStart("python", "w@host", "host", 2, 3))
+
+
+def found(deployment: Deployment) -> list[Stale]:
+    return recovery.look(deployment)
+
+
+def only(deployment: Deployment) -> Stale:
+    (one,) = found(deployment)
+    return one
+
+
+# --- nothing ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_on_its_way_is_not_stale(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+    run_id = driver.begin(WIDE)
+    driver.finish(run_id, "a", *(f"b{number}" for number in range(8)))
+    assert found(deployment) == []
+
+
+def test_what_runs_on_a_living_worker_is_not_stale(
+    deployment: Deployment, driver: Driver, clock: Clock
+) -> None:
+    run_id = driver.begin({"a": [], "b": ["a"]})
+    with driver.database.transaction() as tx:
+        claim(tx, run_id, 1, f"{a_worker(tx, driver)}#77")
+    later(clock)
+    assert found(deployment) == []
+
+
+def test_what_is_over_is_not_stale(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+    run_id = driver.begin({"a": []})
+    driver.finish(run_id, "a")
+    later(clock, timedelta(days=1))
+    assert found(deployment) == []
+
+
+# --- the tick and the workers -----------------------------------------------------------------------------
+
+
+def test_a_tick_that_does_not_come_is_missed(deployment: Deployment, driver: Driver) -> None:
+    past(driver, "UPDATE orchestrator_state SET last_tick_at = now() - interval '1 hour'")
+    one = only(deployment)
+    assert (one.kind, one.why) == (Kind.TICK_SILENT, "the last tick was 60 min ago")
+    assert one.since is not None
+    past(driver, "UPDATE orchestrator_state SET last_tick_at = NULL")
+    assert only(deployment) == Stale(Kind.TICK_SILENT, "there was no tick yet")
+
+
+def test_a_worker_that_fell_silent_is_missed_with_what_it_was_running(
+    deployment: Deployment, driver: Driver
+) -> None:
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        worker = a_worker(tx, driver)
+        claim(tx, run_id, 1, f"{worker}#77")
+    past(driver, "UPDATE workers SET heartbeat_at = now() - interval '1 minute'")
+    silent, running = found(deployment)
+    assert (silent.kind, running.kind) == (Kind.WORKER_SILENT, Kind.WORKER_GONE)
+    assert worker in silent.why
+    assert (running.run_id, running.task_run_id) == (run_id, ids.task_run_id(run_id, 1))
+    assert running.since == silent.since is not None
+
+
+def test_what_runs_on_a_worker_that_ended_is_stale(deployment: Deployment, driver: Driver) -> None:
+    run_id = driver.begin({"a": [], "b": []})
+    with driver.database.transaction() as tx:
+        worker = a_worker(tx, driver)
+        claim(tx, run_id, 1, worker)
+        claim(tx, run_id, 2, "never registered")
+        workers.stop(tx, worker)
+    assert [(each.kind, each.since is None) for each in found(deployment)] == [
+        (Kind.WORKER_GONE, False),
+        (Kind.WORKER_GONE, True),
+    ]
+
+
+def test_an_attempt_without_heartbeats_is_stale(deployment: Deployment, driver: Driver) -> None:
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        claim(tx, run_id, 1, a_worker(tx, driver))
+    past(driver, "UPDATE task_runs SET heartbeat_at = now() - interval '1 hour'")
+    assert (only(deployment).kind, only(deployment).run_id) == (Kind.ATTEMPT_SILENT, run_id)
+
+
+# --- messages, retries, limits ----------------------------------------------------------------------------
+
+
+def test_a_message_is_lost_when_its_queue_has_only_younger_ones(
+    deployment: Deployment, driver: Driver, clock: Clock, queues: Queues
+) -> None:
+    run_id = driver.begin({"a": [], "b": []})
+    later(clock)
+    queues.oldest_sent = (datetime.now(UTC) - timedelta(minutes=1)).timestamp()
+    assert found(deployment) == []
+    queues.oldest_sent = (datetime.now(UTC) + timedelta(minutes=1)).timestamp()
+    assert [each.kind for each in found(deployment)] == [Kind.MESSAGE_LOST] * 2
+    queues.oldest_sent = None
+    assert [each.task_run_id for each in found(deployment)] == [ids.task_run_id(run_id, n) for n in (1, 2)]
+
+
+def test_a_broker_that_is_away_is_said_once(
+    deployment: Deployment, driver: Driver, clock: Clock, queues: Queues
+) -> None:
+    driver.begin({"a": [], "b": []})
+    later(clock)
+    queues.is_away = True
+    assert only(deployment) == Stale(Kind.BROKER_AWAY, "the broker cannot be used")
+
+
+def test_an_attempt_that_is_long_due_is_stale(deployment: Deployment, driver: Driver) -> None:
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 1)
+        assert started is not None
+        settle(tx, started, failure=WEAK)
+    assert found(deployment) == []
+    past(driver, "UPDATE task_runs SET due_at = now() - interval '1 minute'")
+    one = only(deployment)
+    assert (one.kind, one.run_id, one.why) == (Kind.RETRY_OVERDUE, run_id, "attempt 2 of step a is due")
+
+
+def test_a_limit_with_room_and_work_is_stale(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+    driver.store({"a": []}, id="single", tasks={"a": "single"})
+    runs = [driver.trigger("single") for _ in range(3)]
+    with driver.database.transaction() as tx:
+        claim(tx, runs[0], 1, a_worker(tx, driver))
+    later(clock)
+    assert found(deployment) == []
+    past(driver, "UPDATE tasks SET concurrency = 2 WHERE id = 'single'")
+    one = only(deployment)
+    assert (one.kind, one.run_id) == (Kind.LIMIT_HAS_ROOM, runs[1])
+    assert one.why == "2 task runs of task single are ready, and it has room for 1"
+    with driver.database.transaction() as tx:
+        tx.execute(
+            "INSERT INTO pauses (tenant_id, task_id, paused_at) VALUES (:tenant, '', now())",
+            {"tenant": driver.tenant},
+        )
+    assert found(deployment) == []
+
+
+# --- runs -------------------------------------------------------------------------------------------------
+
+
+def test_a_join_that_is_due_and_closed_is_stale(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+    run_id = driver.begin(WIDE)
+    driver.finish(run_id, "a", *(f"b{number}" for number in range(8)))
+    later(clock)
+    one = only(deployment)
+    assert (one.kind, one.task_run_id) == (Kind.JOIN_CLOSED, ids.task_run_id(run_id, 10))
+    assert one.since == max(row.finished_at for row in driver.task_runs(run_id) if row.finished_at)
+
+
+def test_a_map_whose_items_are_over_is_stale(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+    run_id = driver.begin({"m": []}, {"list": list(range(10))}, maps={"m": "${input.list}"})
+    past(
+        driver,
+        "UPDATE task_runs SET status = 'skipped', finished_at = :now WHERE kind = 'item'",
+        now=driver.database.now(),
+    )
+    later(clock)
+    one = only(deployment)
+    assert (one.kind, one.task_run_id) == (Kind.JOIN_CLOSED, ids.task_run_id(run_id, 1))
+
+
+def test_a_run_of_which_all_is_over_is_stale(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+    run_id = driver.begin({f"end{number}": [] for number in range(8)})
+    driver.finish(run_id, *(f"end{number}" for number in range(8)))
+    later(clock)
+    one = only(deployment)
+    assert (one.kind, one.run_id, one.task_run_id) == (Kind.RUN_WITHOUT_LIVE_ROW, run_id, None)
+
+
+def test_a_run_beyond_its_time_limit_is_stale(deployment: Deployment, driver: Driver) -> None:
+    run_id = driver.begin({"a": []})
+    past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
+    assert (only(deployment).kind, only(deployment).run_id) == (Kind.RUN_OVERDUE, run_id)
+
+
+def test_more_of_a_kind_is_not_shown_than_a_person_reads(
+    deployment: Deployment, driver: Driver, clock: Clock
+) -> None:
+    driver.begin({f"s{number}": [] for number in range(stale.MOST_PER_KIND + 20)})
+    later(clock)
+    assert len(found(deployment)) == stale.MOST_PER_KIND
+
+
+def test_everything_stale_has_something_that_heals_it() -> None:
+    assert set(stale.HEALS) == set(Kind)
+
+
+# --- setting it going again -------------------------------------------------------------------------------
+
+
+class Time:
+    """Time that passes only while someone sleeps."""
+
+    def __init__(self) -> None:
+        self.passed = 0.0
+
+    def __call__(self) -> float:
+        return self.passed
+
+    def sleep(self, seconds: float) -> None:
+        self.passed += seconds
+
+
+def resume(deployment: Deployment, time: Time | None = None) -> recovery.Recovery:
+    time = time or Time()
+    return recovery.resume(deployment, clock=time, sleep=time.sleep)
+
+
+def test_what_stands_still_is_set_going_again(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+    lost = driver.begin({"a": []})
+    later(clock)
+    driver.sent.clear()
+    recovered = resume(deployment)
+    assert [each.kind for each in recovered.found] == [Kind.MESSAGE_LOST]
+    assert (recovered.left, recovered.ticks, recovered.done) == ([], 1, {"republished": 1})
+    assert driver.released(lost) == [1]
+
+
+def test_nothing_is_done_where_nothing_stands_still(deployment: Deployment) -> None:
+    assert resume(deployment) == recovery.Recovery([], [])
+
+
+def test_trying_ends_when_nothing_moves(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+    """Nobody answers the question about the join."""
+    run_id = driver.begin(WIDE)
+    driver.finish(run_id, "a", *(f"b{number}" for number in range(8)))
+    later(clock)
+    time = Time()
+    recovered = resume(deployment, time)
+    assert [each.kind for each in recovered.left] == [Kind.JOIN_CLOSED]
+    assert recovery.PATIENCE_S <= time.passed <= recovery.PATIENCE_S + 2
+    assert {each.join for each in driver.sent if isinstance(each, JoinCheck)} == {10}
+
+
+def test_maintenance_is_left_as_it_is(deployment: Deployment, driver: Driver) -> None:
+    driver.begin({"a": []})
+    past(driver, "UPDATE orchestrator_state SET mode = 'maintenance'")
+    assert found(deployment) == []
+    past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
+    recovered = resume(deployment)
+    assert [each.kind for each in recovered.left] == [Kind.MAINTENANCE, Kind.RUN_OVERDUE]
+    assert recovered.ticks == 0
+
+
+def test_trying_ends_when_a_worker_answers(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+    run_id = driver.begin(WIDE)
+    driver.finish(run_id, "a", *(f"b{number}" for number in range(8)))
+    later(clock)
+
+    def sleep(_: float) -> None:
+        driver.check(run_id, 10)
+
+    recovered = recovery.resume(deployment, clock=Time(), sleep=sleep)
+    assert (recovered.left, recovered.ticks) == ([], 2)
+
+
+# --- the command ------------------------------------------------------------------------------------------
+
+
+def call(url: str, *arguments: str) -> Any:
+    variables = {"BROKER_URL": BROKER}
+    return CliRunner().invoke(main, ["recover", *arguments, "--database-url", url], env=variables)
+
+
+def test_the_command_says_what_stands_still(driver: Driver, deployment: Deployment) -> None:
+    assert call(driver.database.url).stdout == "Nothing stands still.\n"
+    assert call(driver.database.url).exit_code == 0
+    run_id: UUID = driver.begin({"a": []})
+    past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
+    shown = call(driver.database.url)
+    assert shown.exit_code == 1
+    assert ids.show(ids.RUN, run_id) in shown.stdout
+    (document,) = json.loads(call(driver.database.url, "--json").stdout)["stale"]
+    assert document["kind"] == "run_overdue"
+    assert document["run"] == ids.show(ids.RUN, run_id)
+    assert document["taskRun"] is None
+    assert document["since"].endswith("Z")
+    assert document["whatHeals"] == "the tick fails the run"
+
+
+def test_the_command_heals_and_says_what_it_did(driver: Driver, deployment: Deployment) -> None:
+    driver.begin({"a": []})
+    past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
+    healed = call(driver.database.url, "--auto-resume")
+    assert healed.stdout == "1 found, 1 ticks: 1 runs timed out\nNothing stands still.\n"
+    assert healed.exit_code == 0
+    document = json.loads(call(driver.database.url, "--auto-resume", "--json").stdout)
+    assert document == {"stale": [], "found": [], "ticks": 0, "done": {}}
+
+
+def test_the_command_says_that_its_own_ticks_were_the_only_ones(
+    driver: Driver, deployment: Deployment
+) -> None:
+    past(driver, "UPDATE orchestrator_state SET last_tick_at = NULL")
+    assert "pipeweave beat" in call(driver.database.url, "--auto-resume").stderr
