@@ -82,6 +82,13 @@ def test_when_up_returns_a_task_runs(stack: StackFolder) -> None:
     assert greeting(stack, "Ada") == "hello Ada"
 
 
+def test_when_up_returns_the_tick_goes_on(stack: StackFolder) -> None:
+    with stack.client() as client:
+        first = client.health()
+        assert (first["status"], first["lastTickAt"] is None) == ("ok", False)
+        wait_until(lambda: client.health()["lastTickAt"] != first["lastTickAt"], what="no tick")
+
+
 def test_the_connection_is_for_its_owner_alone(stack: StackFolder) -> None:
     assert stat.S_IMODE((stack.data / "connection.json").stat().st_mode) == 0o600
     assert set(stack.connection()) == {"url", "tenant", "token", "databaseUrl", "brokerUrl"}

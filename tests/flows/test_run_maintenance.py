@@ -1,0 +1,100 @@
+"""A deployment asked for maintenance works off what is open, comes to rest by itself, and starts anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stacks import TASKS, StackFolder
+from stage import Stage
+
+from pipeweave.errors import Unavailable
+from pipeweave.orchestrator import last_tick, maintenance
+from pipeweave.orchestrator.maintenance import MAINTENANCE, RUNNING, WAITING
+from pipeweave.settings import environment
+
+pytestmark = pytest.mark.timeout(180)
+
+STEPS = {
+    "id": "drained",
+    "steps": [
+        {"id": "first", "task": "hold", "needs": []},
+        {"id": "each", "task": "double", "needs": ["first"], "map": {"over": "${input.list}"}},
+        {"id": "last", "task": "noop", "needs": ["each"]},
+    ],
+}
+
+
+def do(stage: Stage, verb: Callable[..., object]) -> None:
+    stage.deployment.database.run(verb)
+
+
+def mode(stage: Stage) -> str:
+    return str(stage.rows("SELECT mode FROM orchestrator_state")[0].mode)
+
+
+@pytest.fixture(autouse=True)
+def _accepts_again(stage: Stage) -> Iterator[None]:
+    yield
+    stage.deployment.database.run(lambda tx: tx.execute("UPDATE orchestrator_state SET mode = 'running'"))
+
+
+def test_a_worker_drains_what_is_open_and_maintenance_begins_by_itself(stage: Stage, gate: Path) -> None:
+    """No beat runs here: the worker that ends the last run brings maintenance about."""
+    stage.store(STEPS)
+    wish: dict[str, Any] = {"path": str(gate), "list": list(range(20))}
+    runs = [stage.trigger("drained", wish) for _ in range(3)]
+    stage.until(Path(f"{gate}.held").exists, "no step runs")
+    do(stage, maintenance.request)
+    with pytest.raises(Unavailable, match="nothing new is accepted"):
+        stage.trigger("drained", wish)
+    assert mode(stage) == WAITING
+
+    gate.touch()
+    stage.until(lambda: mode(stage) == MAINTENANCE, "maintenance does not begin")
+    # Following steps and items ran while nothing new was accepted.
+    assert {stage.run(run_id).status for run_id in runs} == {"completed"}
+    assert all(stage.called(run_id) == {"first": 1, "each": 20, "last": 1} for run_id in runs)
+    with pytest.raises(Unavailable, match="nothing new is accepted"):
+        stage.trigger("drained", wish)
+
+    do(stage, maintenance.leave)
+    assert mode(stage) == RUNNING
+    assert stage.finished(stage.trigger("drained", wish)).status == "completed"
+    assert mode(stage) == RUNNING
+
+
+def test_beat_brings_maintenance_when_nothing_is_open_and_goes_on_ticking(stage: Stage) -> None:
+    beat = stage.start_beat()
+    stage.until(lambda: last_tick.at(stage.deployment.database.url) is not None, "no tick")
+    do(stage, maintenance.request)
+    stage.until(lambda: mode(stage) == MAINTENANCE, "maintenance does not begin")
+    before = last_tick.at(stage.deployment.database.url)
+    stage.until(lambda: last_tick.at(stage.deployment.database.url) != before, "no tick")
+    stage.stop(beat)
+
+
+def test_a_serverless_stack_has_no_beat_and_is_driven_by_requests(tmp_path: Path) -> None:
+    (tmp_path / "tasks.py").write_text(TASKS)
+    stack = StackFolder(tmp_path, variables={**environment(), "MODE": "serverless"})
+    try:
+        said = stack.call("up", "--detach", "--port", "0", "--no-flower")
+        assert said.returncode == 0, said.stderr
+        assert "POST /api/tick" in said.stdout
+        with stack.client() as client:
+            assert client.info()["mode"] == "serverless"
+            assert client.health()["lastTickAt"] is None
+            assert client.tick()["processed"] == 0
+            assert client.health()["lastTickAt"] is not None
+            client.request_maintenance()
+            # The tick finds that nothing is open.
+            client.tick()
+            assert client.maintenance()["mode"] == "maintenance"
+        assert "beat" not in stack.call("ps").stdout
+        refused = stack.call("beat", "--data-dir", str(stack.data))
+        assert refused.returncode == 1
+        assert "MODE=serverless" in refused.stderr
+    finally:
+        stack.down()
