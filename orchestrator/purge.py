@@ -50,15 +50,35 @@ DELETE FROM {table} WHERE ctid = ANY(ARRAY(
 def run_once(tx: Transaction, policy: Policy, batch: int | None = None) -> Purged:
     """Delete what is older than the policy, up to `batch` rows (BATCH) of each table."""
     batch = BATCH if batch is None else batch
-    dead_letters = _delete(tx, "dead_letters", "failed_at", tx.now - policy.dead_letters, batch)
-    claims = _delete(tx, "idempotency_claims", "expires_at", tx.now, batch)
-    workers = _delete(tx, "workers", "stopped_at", tx.now - WORKERS_KEPT, batch)
-    return Purged(dead_letters, claims, workers, is_full=batch in (dead_letters, claims, workers))
+    letters, claims, workers = (_delete(tx, *each, batch) for each in _expired(tx, policy))
+    return Purged(letters, claims, workers, is_full=batch in (letters, claims, workers))
+
+
+def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]:
+    """Table, column, and the time before which a row has expired, in the order of `Purged`."""
+    return [
+        ("dead_letters", "failed_at", tx.now - policy.dead_letters),
+        ("idempotency_claims", "expires_at", tx.now),
+        ("workers", "stopped_at", tx.now - WORKERS_KEPT),
+    ]
 
 
 def _delete(tx: Transaction, table: str, column: str, before: datetime, batch: int) -> int:
     statement = _DELETE.format(table=table, column=column)
     return tx.execute(statement, {"before": before, "batch": batch}).rowcount
+
+
+_COUNT = "SELECT count(*) FROM {table} WHERE {column} < :before"
+
+
+def rehearse(database: Database, policy: Policy) -> Purged:
+    """What `all_of` would delete."""
+    with database.transaction() as tx:
+        letters, claims, workers = (
+            int(tx.execute(_COUNT.format(table=table, column=column), {"before": before}).scalar_one())
+            for table, column, before in _expired(tx, policy)
+        )
+    return Purged(letters, claims, workers)
 
 
 def hourly(database: Database, policy: Policy) -> int:

@@ -16,7 +16,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -27,6 +27,7 @@ from pipeweave.errors import Conflict
 from pipeweave.orchestrator import archive, partitions, strays
 from pipeweave.orchestrator.archive import Counts
 from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.held import Held, active, held
 from pipeweave.orchestrator.months import Month
 from pipeweave.orchestrator.partitions import PARTITIONED
 from pipeweave.orchestrator.patience import InUse, at_once
@@ -44,57 +45,6 @@ TRIES = 10
 PAUSE_S = 1.0
 # A clock that differs from PostgreSQL's by more cannot be trusted with what is old.
 CLOCKS_MAY_DIFFER = timedelta(hours=1)
-ACTIVE_SHOWN = 5
-
-
-# --- what there is ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A month as the catalogue has it: rows as estimated, bytes on disk, and whether it is on its way out."""
-
-    month: Month
-    rows: dict[str, int] = field(default_factory=dict)
-    size: int = 0
-    is_leaving: bool = False
-
-
-def held(tx: Transaction) -> list[Held]:
-    """The months that have partitions, oldest first."""
-    found: dict[Month, list[partitions.Partition]] = {}
-    for each in partitions.listed(tx):
-        if each.month is not None:
-            found.setdefault(each.month, []).append(each)
-    return [
-        Held(
-            month,
-            {each.parent: each.rows for each in parts},
-            sum(each.size for each in parts),
-            not all(each.is_attached for each in parts),
-        )
-        for month, parts in sorted(found.items())
-    ]
-
-
-# Both halves read an index: what is over costs nothing.
-_ACTIVE = """
-SELECT id FROM {runs} WHERE status IN ('pending', 'running', 'error_handling')
-UNION ALL
-SELECT r.id FROM tenants AS t
-    CROSS JOIN LATERAL (SELECT id FROM {runs} WHERE tenant_id = t.id AND status = 'paused' LIMIT :most) AS r
-LIMIT :most
-"""
-
-
-def active(tx: Transaction, month: Month, most: int = ACTIVE_SHOWN) -> list[UUID]:
-    """Runs of a month that are not final, up to `most`; none of a month without a partition."""
-    if not partitions.exists(tx, month.table("runs")):
-        return []
-    return list(tx.execute(_ACTIVE.format(runs=month.table("runs")), {"most": most}).scalars())
-
-
-# --- what becomes of it -----------------------------------------------------------------------------------
 
 
 class Outcome(StrEnum):

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pipeweave.cli.cleanup import cleanup
 from pipeweave.cli.connection import json_option, with_database
+from pipeweave.cli.history import archive, partitions
 
 if TYPE_CHECKING:
     from pipeweave.orchestrator.migrate import SchemaStatus
@@ -14,7 +16,11 @@ if TYPE_CHECKING:
 
 @click.group()
 def db() -> None:
-    """The database schema."""
+    """The database: its schema and its history."""
+
+
+for each in (partitions, cleanup, archive):
+    db.add_command(each)
 
 
 @db.command()

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(database_url: str) -> Iterator[Database]:
+def opened(database_url: str, *, pool_size: int = 1) -> Iterator[Database]:
     """The database at this URL, for the block.
+
+    Args:
+        pool_size: connections kept open.
 
     Raises:
         Conflict: it lacks the current schema. Unavailable: it cannot be reached.
@@ -24,7 +27,7 @@ def opened(database_url: str) -> Iterator[Database]:
 
     if not migrate.status(database_url).is_current:
         raise Conflict("the database lacks the current schema", hint="run `pipeweave db migrate` first")
-    database = Database(database_url, pool_size=1)
+    database = Database(database_url, pool_size=pool_size)
     try:
         yield database
     finally:

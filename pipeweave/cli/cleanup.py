@@ -1,0 +1,139 @@
+"""`pipeweave db cleanup`: apply the retention now, and say what it did."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave import ids
+from pipeweave.cli.connection import json_option
+from pipeweave.cli.history import CONNECTIONS, Place, with_place
+from pipeweave.cli.rendering import show_json
+from pipeweave.cli.token import Lifetime
+from pipeweave.errors import InvalidInput
+from pipeweave.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeweave.orchestrator.policy import Policy
+    from pipeweave.orchestrator.purge import Purged
+    from pipeweave.orchestrator.retention import Retired
+
+
+@click.command()
+@click.option(
+    "--older-than", type=Lifetime(), help="Drop months that ended so long ago; RUN_RETENTION_DAYS without it."
+)
+@click.option(
+    "--dlq-retention-days",
+    type=click.IntRange(1, 36_500),
+    help="Delete dead letters that failed so long ago; DLQ_RETENTION_DAYS without it.",
+)
+@click.option("--no-archive", is_flag=True, help="Drop months without writing them to storage first.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@json_option
+@with_place
+@click.pass_context
+def cleanup(
+    ctx: click.Context,
+    place: Place,
+    older_than: timedelta | datetime | None,
+    dlq_retention_days: int | None,
+    no_archive: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Archive and drop months of history, delete old dead letters, expired claims and workers long gone.
+
+    Exits 1 when a month that is due stays because its tables are in use.
+    """
+    from pipeweave.cli.opened import opened
+    from pipeweave.orchestrator import purge, retention
+    from pipeweave.orchestrator.retention import Outcome
+
+    policy = _policy(place.settings, older_than, dlq_retention_days, is_archived=not no_archive)
+    with opened(place.database_url, pool_size=CONNECTIONS) as database:
+        retention.check_clock(database)
+        done = retention.run_once(database, place.storage, policy, is_rehearsal=dry_run)
+        purged = purge.rehearse(database, policy) if dry_run else purge.all_of(database, policy)
+    if as_json:
+        show_json(
+            {
+                "dryRun": dry_run,
+                "storage": place.storage_name if policy.is_archived else None,
+                "months": [_retired(each) for each in done],
+                "deleted": {
+                    "deadLetters": purged.dead_letters,
+                    "idempotencyClaims": purged.idempotency_claims,
+                    "workers": purged.workers,
+                },
+            }
+        )
+    else:
+        for each in done:
+            click.echo(_line(each, place.storage_name))
+        if policy.runs is None:
+            click.echo("Runs are kept for ever: set RUN_RETENTION_DAYS or give --older-than.")
+        click.echo(_deleted(purged, dry_run=dry_run))
+    ctx.exit(1 if any(each.outcome is Outcome.IN_USE for each in done) else 0)
+
+
+def _policy(
+    settings: Settings, older_than: timedelta | datetime | None, dlq_days: int | None, *, is_archived: bool
+) -> Policy:
+    from pipeweave.orchestrator.policy import Policy
+
+    policy = Policy.of(settings)
+    if isinstance(older_than, datetime):
+        older_than = datetime.now(UTC) - older_than
+        if older_than < timedelta():
+            raise InvalidInput("--older-than lies in the future", hint="give a duration such as 90d")
+    return replace(
+        policy,
+        runs=policy.runs if older_than is None else older_than,
+        is_archived=policy.is_archived and is_archived,
+        dead_letters=policy.dead_letters if dlq_days is None else timedelta(days=dlq_days),
+    )
+
+
+def _retired(each: Retired) -> dict[str, Any]:
+    return {
+        "month": str(each.month),
+        "outcome": each.outcome.value,
+        **({} if each.counts is None else each.counts.to_json()),
+        "archive": each.archive,
+        "activeRuns": [ids.show(ids.RUN, run) for run in each.active_runs],
+    }
+
+
+def _line(each: Retired, storage: str) -> str:
+    from pipeweave.orchestrator.retention import Outcome
+
+    match each.outcome:
+        case Outcome.DROPPED:
+            where = f"; {each.archive} in {storage}" if each.archive else ", not archived"
+            return f"{each.month}  dropped: {_counts(each)}{where}"
+        case Outcome.DUE:
+            return f"{each.month}  would be dropped: {_counts(each)}"
+        case Outcome.ACTIVE:
+            return f"{each.month}  stays: active are {_named(each)}"
+        case Outcome.IN_USE:
+            return f"{each.month}  stays: its tables are in use; try again"
+
+
+def _counts(each: Retired) -> str:
+    counts = each.counts.to_json() if each.counts else {}
+    words = {"runs": "runs", "taskRuns": "task runs", "attempts": "attempts", "events": "events"}
+    return ", ".join(f"{counts.get(name, 0):,} {word}" for name, word in words.items())
+
+
+def _named(each: Retired) -> str:
+    return ", ".join(ids.show(ids.RUN, run) for run in each.active_runs)
+
+
+def _deleted(purged: Purged, *, dry_run: bool) -> str:
+    verb = "Would delete" if dry_run else "Deleted"
+    claims = f"{purged.idempotency_claims:,} idempotency claims"
+    return f"{verb} {purged.dead_letters:,} dead letters, {claims}, {purged.workers:,} workers."

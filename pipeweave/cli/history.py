@@ -1,0 +1,222 @@
+"""`pipeweave db partitions | archive`: the months of history there are, in the tables and in storage."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave import ids
+from pipeweave.cli.connection import data_dir_option, json_option, resolve_database
+from pipeweave.cli.rendering import show_json, show_table
+from pipeweave.errors import Conflict, NotFound
+from pipeweave.settings import Settings, load
+from pipeweave.storage import LocalStorage, S3Storage, Storage, open_storage
+
+if TYPE_CHECKING:
+    from pipeweave.orchestrator.archive import Manifest
+    from pipeweave.orchestrator.database import Database, Transaction
+    from pipeweave.orchestrator.held import Held
+    from pipeweave.orchestrator.months import Month
+    from pipeweave.orchestrator.policy import Policy
+    from pipeweave.orchestrator.strays import Stray
+
+# One holds the lock, one reads or changes tables.
+CONNECTIONS = 2
+MOST_COUNTED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where history is, and where it goes."""
+
+    database_url: str
+    settings: Settings
+
+    @property
+    def storage(self) -> Storage:
+        """Where archives go."""
+        return open_storage(self.settings)
+
+    @property
+    def storage_name(self) -> str:
+        """Where that is, for a person: whoever runs a command elsewhere should see it."""
+        storage = self.storage
+        if isinstance(storage, S3Storage):
+            return f"bucket {storage.bucket.name}"
+        return str(storage.root) if isinstance(storage, LocalStorage) else "storage"
+
+
+def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command a `place`, and the flags that say which one."""
+
+    @click.option("--database-url", help="postgresql://user:password@host:port/database")
+    @data_dir_option
+    @functools.wraps(command)
+    def with_place(*, database_url: str | None, data_dir: Path | None, **given: Any) -> Any:
+        settings = load()
+        url = resolve_database(settings, database_url, data_dir)
+        if data_dir is not None:
+            settings = replace(settings, data_dir=str(data_dir))
+        return command(place=Place(url, settings), **given)
+
+    return with_place
+
+
+# --- partitions -------------------------------------------------------------------------------------------
+
+
+@click.command()
+@json_option
+@with_place
+def partitions(place: Place, as_json: bool) -> None:
+    """List the months of history: rows as PostgreSQL estimates them, size, active runs, and when they go."""
+    from pipeweave.cli.opened import opened
+    from pipeweave.orchestrator import strays
+    from pipeweave.orchestrator.held import held
+    from pipeweave.orchestrator.partitions import PARTITIONED
+    from pipeweave.orchestrator.policy import Policy
+
+    policy = Policy.of(place.settings)
+    with opened(place.database_url) as database, database.transaction() as tx:
+        months = [_month(tx, each, policy) for each in held(tx)]
+        astray = [_stray(each) for each in strays.counted(tx, PARTITIONED)]
+    if as_json:
+        days = place.settings.run_retention_days
+        show_json({"months": months, "default": astray, "retentionDays": days})
+        return
+    columns = ("month", "runs", "task runs", "attempts", "events", "size", "active", "policy")
+    show_table(columns, [_cells(each) for each in months])
+    _warn_of_strays(astray)
+
+
+def _month(tx: Transaction, each: Held, policy: Policy) -> dict[str, Any]:
+    from pipeweave.orchestrator.held import active
+    from pipeweave.orchestrator.queries_shape import iso
+
+    found = len(active(tx, each.month, MOST_COUNTED))
+    due_at = policy.due_at(each.month)
+    return {
+        "month": str(each.month),
+        "runs": each.rows.get("runs", 0),
+        "taskRuns": each.rows.get("task_runs", 0),
+        "attempts": each.rows.get("attempts", 0),
+        "events": each.rows.get("events", 0),
+        "bytes": each.size,
+        "activeRuns": found,
+        "policy": _word(each, found, is_due=policy.is_due(each.month, tx.now)),
+        "dueAt": iso(due_at),
+    }
+
+
+def _word(each: Held, active: int, *, is_due: bool) -> str:
+    if each.is_leaving:
+        return "leaving"
+    if not is_due:
+        return "kept"
+    return "active" if active else "due"
+
+
+def _cells(month: dict[str, Any]) -> tuple[Any, ...]:
+    policy = month["policy"]
+    if policy == "kept" and month["dueAt"]:
+        policy = f"kept until {month['dueAt'][:10]}"
+    counts = [f"{month[name]:,}" for name in ("runs", "taskRuns", "attempts", "events")]
+    return (month["month"], *counts, _size(month["bytes"]), f"{month['activeRuns']:,}", policy)
+
+
+def _size(number: int) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number:,} {unit}"
+        number //= 1024
+    return f"{number:,} GiB"
+
+
+def _stray(each: Stray) -> dict[str, Any]:
+    return {"month": str(each.month), "table": each.parent, "rows": each.rows}
+
+
+def _warn_of_strays(astray: list[dict[str, Any]]) -> None:
+    for each in astray:
+        click.echo(
+            f"{each['table']}_default holds {each['rows']:,} rows of {each['month']}, which never go;"
+            " `pipeweave db migrate` moves them once no run of that month is active",
+            err=True,
+        )
+
+
+# --- archive ----------------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("month", required=False)
+@click.option("--list", "is_list", is_flag=True, help="List the archives there are.")
+@json_option
+@with_place
+def archive(place: Place, month: str | None, is_list: bool, as_json: bool) -> None:
+    """Write MONTH (2026-03) to storage without dropping it, or list what was written."""
+    from pipeweave.orchestrator import archive as archives
+    from pipeweave.orchestrator.months import Month
+
+    if (month is None) != is_list:
+        raise click.UsageError("name a month, or give --list")
+    if month is None:
+        _show_archives(archives.listed(place.storage), as_json)
+        return
+    manifest = _archive(place, Month.parse(month))
+    if as_json:
+        show_json({**manifest.to_json(), "storage": place.storage_name})
+    else:
+        runs = f"{manifest.counts.runs:,} runs"
+        click.echo(f"{manifest.month}  archived: {runs}; {manifest.path} in {place.storage_name}")
+
+
+def _archive(place: Place, month: Month) -> Manifest:
+    from pipeweave.cli.opened import opened
+    from pipeweave.orchestrator import archive as archives
+    from pipeweave.orchestrator import retention
+
+    with opened(place.database_url, pool_size=CONNECTIONS) as database:
+        _check(database, month)
+        with retention.alone(database):
+            return archives.keep(database, place.storage, month)
+
+
+def _check(database: Database, month: Month) -> None:
+    from pipeweave.orchestrator.held import active, held
+
+    with database.transaction() as tx:
+        known = [each.month for each in held(tx)]
+        now, found = tx.now, active(tx, month)
+    if month not in known:
+        there = ", ".join(map(str, known)) or "none"
+        raise NotFound(f"there is no history of {month}", hint=f"months: {there}", month=str(month))
+    if month.end > now:
+        raise Conflict(f"{month} is not over yet", hint="a month is archived when it has ended")
+    if found:
+        shown = ", ".join(ids.show(ids.RUN, each) for each in found)
+        raise Conflict(f"runs of {month} are active: {shown}", hint="wait for them, or cancel them")
+
+
+def _show_archives(found: list[Manifest], as_json: bool) -> None:
+    if as_json:
+        show_json({"archives": [each.to_json() for each in found]})
+        return
+    columns = ("month", "runs", "size", "parts", "archived", "manifest")
+    rows = [
+        (
+            str(each.month),
+            f"{each.counts.runs:,}",
+            _size(sum(part.size for part in each.parts)),
+            len(each.parts),
+            each.archived_at,
+            each.path,
+        )
+        for each in found
+    ]
+    show_table(columns, rows)
