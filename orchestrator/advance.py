@@ -30,6 +30,9 @@ from pipeweave.rules import Decision, Predecessor
 
 T = TaskStatus
 
+# The code of what was open when a failure ended the run.
+RUN_FAILED = "RUN_FAILED"
+
 
 @dataclass(frozen=True, slots=True)
 class Going:
@@ -162,15 +165,15 @@ class Advance:
 
     def check(self, join: int) -> None:
         """Release a join, finish a map or end the run, if everything it waits for is final in PostgreSQL."""
-        if join == END:
-            if self._decide([END], {}).get(END) is Decision.RUN:
-                self._finish_run()
-        elif join <= len(self.run.plan.steps) and self.run.plan[join].step.map is not None:
+        if 0 < join <= len(self.run.plan.steps) and self.run.plan[join].step.map is not None:
             self._check_map(join)
         else:
-            self._check_step(join)
+            self.decide([join])
 
-    def _check_step(self, *joins: int) -> None:
+    def decide(self, joins: Sequence[int]) -> None:
+        """Release or skip steps, as PostgreSQL has their predecessors, or end the run; maps must be pending
+        still.
+        """
         known: dict[int, Predecessor] = {}
         decisions = self._decide_or_end(joins, known)
         if decisions.get(END) is Decision.RUN:
@@ -184,11 +187,13 @@ class Advance:
     def _check_map(self, join: int) -> None:
         match maps.lock(self.tx, self.run.id, join):
             case T.PENDING:
-                self._check_step(join)
+                self.decide([join])
             case T.WAITING if (ending := maps.ending(self.tx, self.run, join)) is not None:
                 self._finish_map(join, ending)
-            case _:
+            case None | T.WAITING:
                 return
+            case _:
+                self.decide([join])
 
     def _finish_map(self, join: int, ending: maps.Ending) -> None:
         if ending.failure is not None:
@@ -328,7 +333,7 @@ class Advance:
         """Fail fast: the first final failure ends the run, and everything still open with it."""
         self.ended = True
         if run_moves.fail(self.tx, self.run, failed):
-            self._cancel_open("RUN_FAILED", f"the run failed at step {failed.step_id}")
+            self._cancel_open(RUN_FAILED, f"the run failed at step {failed.step_id}")
 
     def _cancel_open(self, code: str, message: str) -> None:
         self._note_freed(task_runs.cancel_all(self.tx, self.run.id, code=code, message=message))

@@ -84,10 +84,10 @@ def together(type_: str, moved: Sequence[TaskRun], **data: Any) -> list[Event]:
     """One event for task runs that moved for one cause: a wide step has thousands of them."""
     if not moved:
         return []
-    return [Event(moved[0].run_id, type_, data={"ordinals": _ranges(each.ordinal for each in moved), **data})]
+    return [Event(moved[0].run_id, type_, data={"ordinals": ranges(each.ordinal for each in moved), **data})]
 
 
-def _ranges(ordinals: Iterable[int]) -> list[list[int]]:
+def ranges(ordinals: Iterable[int]) -> list[list[int]]:
     """Ordinals as closed ranges: a thousand neighbours are one pair."""
     ranges: list[list[int]] = []
     for each in sorted(ordinals):

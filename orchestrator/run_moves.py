@@ -92,7 +92,7 @@ def finish(tx: Transaction, run: RunHeader) -> bool:
         return True
     if _finish_counted(tx, run, _NOT_REOPENED):
         return True
-    # It was reopened, perhaps a moment ago: of those that end its last task runs, the last to get here counts.
+    # It was reopened, perhaps a moment ago: of those that end its last task runs, the last one here counts.
     lock(tx, run.id)
     return _finish_counted(tx, run, "true")
 

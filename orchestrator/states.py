@@ -77,8 +77,8 @@ TASK_MOVES: dict[TaskStatus, frozenset[TaskStatus]] = {
     T.SKIPPED: frozenset(),
 }
 
-# What a person does when a dead letter is retried: the one way out of a final status. They stand apart from the
-# moves above, so that nothing else can leave an end by accident.
+# What retrying a dead letter does: the one way out of a final status. These moves stand apart from those
+# above, so that nothing else can leave an end by accident.
 REOPEN_RUN: dict[RunStatus, frozenset[RunStatus]] = {
     R.PARTIAL: frozenset({R.RUNNING}),
     R.FAILED: frozenset({R.RUNNING}),

@@ -32,6 +32,9 @@ def is_straight(run: RunHeader, completion: Completion) -> bool:
     done = completion.task_run
     if done.kind != "task" or done.is_limited or completion.selected_next is not None:
         return False
+    if done.attempt > 1:
+        # Of a run that was reopened, perhaps: then its joins may have gone on without it.
+        return False
     successors = run.plan.successors(done.ordinal)
     if len(successors) > MOST_SUCCESSORS or any(run.plan.joins[each].is_wide for each in successors):
         return False
@@ -112,10 +115,14 @@ SELECT r.*, u.undecided FROM (SELECT {_UNDECIDED}) AS u LEFT JOIN released AS r 
 """
 
 _AWAITED = f"{maintenance.IS_AWAITED} AS is_awaited"
-_LAST = f"WITH {task_runs.COMPLETE}, {run_moves.completed_with('true')} SELECT {_AWAITED} FROM moved"
+_GOES_ON = "NOT EXISTS (SELECT 1 FROM run)"
+_LAST = f"""
+WITH {task_runs.COMPLETE}, {run_moves.completed_with("true")}
+SELECT {_AWAITED}, {_GOES_ON} AS is_reopened FROM moved
+"""
 _LAST_OF_SEVERAL = f"""
 WITH {task_runs.COMPLETE}, {_BLOCKED}, {run_moves.completed_with("NOT EXISTS (SELECT 1 FROM blocked)")}
-SELECT {_UNDECIDED}, {_AWAITED} FROM moved
+SELECT {_UNDECIDED}, {_AWAITED}, {_GOES_ON} AND NOT EXISTS (SELECT 1 FROM blocked) AS is_reopened FROM moved
 """
 
 
@@ -151,6 +158,9 @@ def _complete_last(tx: Transaction, run: RunHeader, completion: Completion, goin
         _ask_about(tx, run, row and row.undecided, going)
     else:
         row = tx.execute(_LAST, parameters).first()
+    if row and row.is_reopened:
+        # Whether it is over takes a look at all of its task runs.
+        tx.send(JoinCheck(run.id, END, going.queue))
     if row and row.is_awaited:
         maintenance.run_ended(tx)
 

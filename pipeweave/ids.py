@@ -15,6 +15,7 @@ from uuid import UUID
 from pipeweave.errors import InvalidId, NotFound
 
 RUN, TASK_RUN, DEAD_LETTER, SERVICE, EVENT = "prun", "trun", "dlq", "svc", "evt"
+REDRIVE = "rdr"
 
 ORDINAL_BITS = 24
 MAX_TASK_RUNS = 1 << ORDINAL_BITS

@@ -56,7 +56,9 @@ ALTER TABLE dead_letters
     ADD COLUMN retry_run_id uuid;
 CREATE INDEX dead_letters_of_run ON dead_letters (run_id);
 CREATE INDEX dead_letters_by_age ON dead_letters (failed_at);
-CREATE INDEX dead_letters_alike ON dead_letters (tenant_id, fingerprint)
+CREATE INDEX dead_letters_open ON dead_letters (tenant_id, id)
+    WHERE retried_at IS NULL AND discarded_at IS NULL;
+CREATE INDEX dead_letters_alike ON dead_letters (tenant_id, fingerprint, id)
     WHERE retried_at IS NULL AND discarded_at IS NULL;
 
 -- They go with the month of their runs.
