@@ -44,6 +44,9 @@ IS_AWAITED = f"EXISTS (SELECT 1 FROM orchestrator_state WHERE mode = '{WAITING}'
 _ACTIVE = "FROM runs AS r WHERE r.status IN ('pending', 'running', 'error_handling')"
 _PAUSED = "FROM runs AS r WHERE r.tenant_id = t.id AND r.status = 'paused'"
 
+# While many runs end, each asks whether it was the last one: that must not cost what counting does.
+_IS_DRAINED = f"""NOT EXISTS (SELECT 1 {_ACTIVE})
+    AND NOT EXISTS (SELECT 1 FROM tenants AS t CROSS JOIN LATERAL (SELECT 1 {_PAUSED} LIMIT 1) AS p)"""
 _OPEN_RUNS = f"""(SELECT count(*) {_ACTIVE})
     + (SELECT coalesce(sum(p.number), 0)
        FROM tenants AS t CROSS JOIN LATERAL (SELECT count(*) AS number {_PAUSED} LIMIT 1) AS p)"""
@@ -214,12 +217,12 @@ def enter(tx: Transaction, reason: str | None = None) -> None:
 
 def enter_if_drained(tx: Transaction, reason: str | None = None) -> bool:
     """Begin maintenance if someone waits for it and no run is open."""
-    if not tx.execute(f"SELECT {IS_AWAITED} AND {_OPEN_RUNS} = 0").scalar_one():
+    if not tx.execute(f"SELECT {IS_AWAITED} AND {_IS_DRAINED}").scalar_one():
         return False
     tx.execute("SELECT 1 FROM orchestrator_state FOR UPDATE")
     tx.catch_up()
     # A statement of its own: it sees what the lock waited for.
-    has_entered = _move(tx, MAINTENANCE, [WAITING], reason, keeps=True, where=f"AND {_OPEN_RUNS} = 0")
+    has_entered = _move(tx, MAINTENANCE, [WAITING], reason, keeps=True, where=f"AND {_IS_DRAINED}")
     if has_entered:
         log.info("maintenance.entered", extra={"reason": reason})
     return has_entered

@@ -238,7 +238,20 @@ def say_the_mode(stand: Stand) -> None:
         maintenance.state(tx)
 
 
-@pytest.mark.parametrize("work", [fill_limits, tick_in_vain, tick_that_heals, say_the_mode])
+def drain(stand: Stand) -> None:
+    """Maintenance is asked for, a run blocks it, ends, and brings it about."""
+    run_id = trigger(stand)
+    database = stand.driver.database
+    database.run(maintenance.request)
+    database.run(maintenance.enter)
+    with database.reading() as tx:
+        assert maintenance.detailed_state(tx)["blockingTotal"] == 1
+    with database.transaction() as tx:
+        runs.cancel(tx, TENANT, run_id)
+    database.run(maintenance.leave)
+
+
+@pytest.mark.parametrize("work", [fill_limits, tick_in_vain, tick_that_heals, say_the_mode, drain])
 def test_what_looks_for_open_rows_everywhere_fetches_none_that_are_over(
     stand: Stand, work: Callable[[Stand], object]
 ) -> None:
