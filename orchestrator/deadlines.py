@@ -18,7 +18,7 @@ RUN_TIMEOUT, RUN_IDLE = "RUN_TIMEOUT", "RUN_IDLE_TIMEOUT"
 _OPEN = "r.status IN ('pending', 'running', 'error_handling')"
 
 # A run's own limit first; the deployment's holds for runs whose pipeline names none. Ids are ordered by time,
-# so that the second look begins with the oldest active runs.
+# so that the second look goes over old active runs alone.
 _LATE = f"""
 (SELECT r.id, r.tenant_id FROM runs AS r
  WHERE r.finished_at IS NULL AND r.deadline_at < now() ORDER BY r.deadline_at LIMIT :batch)
@@ -26,7 +26,7 @@ UNION ALL
 (SELECT r.id, r.tenant_id FROM runs AS r
  WHERE {_OPEN} AND r.id < :before AND r.deadline_at IS NULL
    AND coalesce(r.reopened_at, r.started_at) < now() - CAST(:limit AS interval)
- ORDER BY r.id LIMIT :batch)
+ LIMIT :batch)
 """
 
 # Waiting for another attempt is not idleness.

@@ -32,13 +32,14 @@ class RunHeader:
     plan: Plan
 
 
-_HEADER = """
-SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mode, r.priority, r.input,
-       r.input_path,
-       CASE WHEN r.pipeline_id IS NULL THEN
-           (SELECT t.task_id FROM task_runs AS t WHERE t.run_id = r.id LIMIT 1) END AS task_id
-FROM runs AS r WHERE r.id = :id
-"""
+# What `of_row` reads, of a run `r`.
+COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mode, r.priority, r.input,
+    r.input_path,
+    CASE WHEN r.pipeline_id IS NULL THEN
+        (SELECT o.task_id FROM task_runs AS o WHERE o.run_id = r.id LIMIT 1) END AS only_task"""
+WIDTH = 9
+
+_HEADER = f"SELECT {COLUMNS} FROM runs AS r WHERE r.id = :id"
 
 _headers: OrderedDict[UUID, RunHeader] = OrderedDict()
 _plans: OrderedDict[tuple[str, str, int, str], Plan] = OrderedDict()
@@ -46,22 +47,30 @@ _plans: OrderedDict[tuple[str, str, int, str], Plan] = OrderedDict()
 
 def load(tx: Transaction, run_id: UUID) -> RunHeader | None:
     """The run's header; None when there is no such run (its history was dropped, the message stayed)."""
-    found = _headers.get(run_id)
+    found = known(run_id)
     if found is None:
-        row: Any = tx.execute(_HEADER, {"id": run_id}).one_or_none()
-        if row is None:
-            return None
-        values: list[Any] = [*row[:8], _plan(tx, row)]
-        found = RunHeader(*values)
-        _headers[run_id] = found
-        if len(_headers) > CACHED_RUNS:
-            _headers.popitem(last=False)
+        row = tx.execute(_HEADER, {"id": run_id}).one_or_none()
+        found = None if row is None else of_row(tx, row)
+    return found
+
+
+def known(run_id: UUID) -> RunHeader | None:
+    """The run's header, if this process has it."""
+    return _headers.get(run_id)
+
+
+def of_row(tx: Transaction, row: Any) -> RunHeader:
+    """The header of a row that starts with COLUMNS; this process keeps it."""
+    values: list[Any] = [*row[: WIDTH - 1], _plan(tx, row)]
+    found = _headers[row[0]] = RunHeader(*values)
+    if len(_headers) > CACHED_RUNS:
+        _headers.popitem(last=False)
     return found
 
 
 def _plan(tx: Transaction, row: Any) -> Plan:
     if row.pipeline_id is None:
-        return single(row.task_id)
+        return single(row.only_task)
     stored = pipelines.get(tx, row.tenant_id, row.pipeline_id, row.pipeline_version)
     return plan_of(row.tenant_id, stored.version, stored.spec)
 

@@ -14,9 +14,11 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids
+from pipeweave.orchestrator import run_header
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.events import append
 from pipeweave.orchestrator.moving import move, move_sql, together
+from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.states import TaskStatus
 from pipeweave.orchestrator.task_run import COLUMNS, Completion, TaskRun, read
 
@@ -122,6 +124,24 @@ def dispatch_ready(tx: Transaction, which: Sequence[tuple[UUID, UUID]]) -> list[
     return moved
 
 
+# A pending row is not startable here: only the transaction that saw its predecessors final may start it.
+_START = move_sql(
+    "moved",
+    f"'{T.RUNNING.value}'",
+    [T.RUNNING],
+    _CLAIMED,
+    "t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt AND t.status = 'queued'",
+    event=STARTED["event"],
+    data=STARTED["data"],
+)
+_START_ALONE = f"WITH {_START} SELECT * FROM moved"
+# The header of the run comes along for a process that meets it for the first time.
+_START_WITH_HEADER = f"""
+WITH {_START} SELECT {run_header.COLUMNS}, m.* FROM runs AS r LEFT JOIN moved AS m ON true
+WHERE r.id = :run_id
+"""
+
+
 def start(
     tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, *, worker: str
 ) -> list[TaskRun]:
@@ -130,17 +150,27 @@ def start(
     """
     if not ordinals:
         return []
-    return move(
-        tx,
-        run_id,
-        T.RUNNING,
-        _CLAIMED,
-        # A pending row is not startable here: only the transaction that saw its predecessors final may
-        # start it.
-        "t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt AND t.status = 'queued'",
-        {"ids": _ids(run_id, ordinals), "attempt": attempt, "worker": worker},
-        **STARTED,
-    )
+    return read(tx.execute(_START_ALONE, _claim(tx, run_id, ordinals, attempt, worker)))
+
+
+def start_with_header(
+    tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, *, worker: str
+) -> tuple[RunHeader | None, list[TaskRun]]:
+    """`start`, and the header of the run, None when there is no such run: one statement."""
+    if (known := run_header.known(run_id)) is not None or not ordinals:
+        return known or run_header.load(tx, run_id), start(tx, run_id, ordinals, attempt, worker=worker)
+    rows = tx.execute(_START_WITH_HEADER, _claim(tx, run_id, ordinals, attempt, worker)).all()
+    if not rows:
+        return None, []
+    started = [row[run_header.WIDTH :] for row in rows]
+    return run_header.of_row(tx, rows[0]), read(each for each in started if each[0] is not None)
+
+
+def _claim(
+    tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, worker: str
+) -> dict[str, Any]:
+    which = _ids(run_id, ordinals)
+    return {"run_id": run_id, "ids": which, "attempt": attempt, "worker": worker, "now": tx.now}
 
 
 def give_back(tx: Transaction, task_runs: Sequence[TaskRun]) -> list[TaskRun]:

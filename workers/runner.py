@@ -76,18 +76,20 @@ class Runner:
     ) -> None:
         """Run the task runs a message names, and what they release for this worker."""
 
+        is_stopping = self.post.is_stopping()
+        first = () if is_stopping else ordinals[: self._at_once(attempt)]
+
         def begin(tx: Transaction) -> tuple[Work | None, list[TaskRun]]:
-            run = run_header.load(tx, run_id)
+            run, started = task_runs.start_with_header(tx, run_id, first, attempt, worker=self.worker)
             if run is None:
                 return None, []
-            work = Work(run, attempt, deque(ordinals), part, tuple(joins))
-            if self.post.is_stopping():
+            work = Work(run, attempt, deque(ordinals[len(first) :]), part, tuple(joins))
+            if is_stopping:
                 self._hand_over(tx, work, work.take())
                 return work, []
-            return work, self._claim(tx, work)
+            return work, started or self._claim(tx, work)
 
         self.slot.begin(run_id, ordinals, attempt)
-        # A look and a claim: each is whole in its one statement.
         work, claimed = self.deployment.database.run(begin, is_one=False)
         if work is None:
             log.warning("message.dropped", extra={"run_id": str(run_id), "reason": "no such run"})
@@ -193,14 +195,18 @@ class Runner:
 
     def _claim(self, tx: Transaction, work: Work) -> list[TaskRun]:
         """Claim the next task runs of the message, as many as fit in a turn; others may have taken some."""
-        # Another attempt is claimed alone: should its worker die, there is no doubt whether it had begun.
-        size = self.pace.fitting(TURN_S) if work.attempt == 1 else 1
+        size = self._at_once(work.attempt)
         while work.left:
             ordinals = [work.left.popleft() for _ in range(min(size, len(work.left)))]
             started = task_runs.start(tx, work.run.id, ordinals, work.attempt, worker=self.worker)
             if started:
                 return started
         return []
+
+    def _at_once(self, attempt: int) -> int:
+        """How many task runs to claim together."""
+        # Another attempt is claimed alone: should its worker die, there is no doubt whether it had begun.
+        return self.pace.fitting(TURN_S) if attempt == 1 else 1
 
     @staticmethod
     def _hand_over(tx: Transaction, work: Work, rest: Rest) -> None:
