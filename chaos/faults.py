@@ -14,7 +14,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from chaos import messages
-from chaos.notes import Note, Reading
+from chaos.notes import Reading
 from chaos.plan import Fault
 from chaos.processes import Process
 from chaos.stack import Stack
@@ -30,7 +30,6 @@ class Injected:
     Args:
         began: seconds of the machine's steady clock.
         pids: of the processes it hit.
-        cut: calls of tasks that were under way in them.
         more: what else there is to say, as counts.
     """
 
@@ -39,7 +38,6 @@ class Injected:
     began: float
     ended: float
     pids: list[int] = field(default_factory=list)
-    cut: list[Note] = field(default_factory=list)
     more: Mapping[str, int] = field(default_factory=dict)
     missed: str | None = None
 
@@ -66,16 +64,12 @@ class Injector:
     def inject(self, fault: Fault) -> Injected:
         """Do it, for as long as it lasts."""
         hit, missed = Hit(), None
-        self.reading.catch_up()
-        under_way = list(self.reading.open.values())
         began = time.monotonic()
         try:
             _WAYS[fault.kind](self, fault, hit)
         except (Missed, RedisError) as error:
             missed = str(error) or type(error).__name__
-        ended = time.monotonic()
-        cut = [each for each in under_way if each.pid in hit.pids]
-        return Injected(fault.kind, fault.at, began, ended, hit.pids, cut, hit.more, missed)
+        return Injected(fault.kind, fault.at, began, time.monotonic(), hit.pids, dict(hit.more), missed)
 
     # --- processes ----------------------------------------------------------------------------------------
 

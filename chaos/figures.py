@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from chaos.evidence import Evidence
 from chaos.faults import Injected
 from chaos.notes import Note
 from chaos.trial import Trial
 
-# Faults that cut calls off.
+# How attempts that a fault cut off are recorded, and the faults that do.
+GIVEN_UP = frozenset({"lost", "interrupted"})
+SILENT = "HEARTBEAT_LOST"
 CUTTING = ("child-killed", "worker-killed", "worker-stopped", "worker-asked-to-end")
 
 
@@ -52,17 +55,17 @@ def figures(trial: Trial) -> dict[str, Any]:
         "recoveries": {
             kind: asdict(found)
             for kind in CUTTING
-            if (found := _recoveries([each for each in trial.faults if each.kind == kind], notes))
+            if (found := _recoveries([each for each in trial.faults if each.kind == kind], trial.evidence))
         },
     }
 
 
-def _recoveries(faults: Iterable[Injected], notes: Sequence[Note]) -> Recoveries | None:
+def _recoveries(faults: Iterable[Injected], seen: Evidence) -> Recoveries | None:
     seconds = sorted(
-        after.at - fault.began
+        again.at - max(fault.began, cut.at)
         for fault in faults
-        for cut in fault.cut
-        if (after := _next_call(cut, notes)) is not None
+        for cut in _cut(fault, seen)
+        if (again := _next_call(cut, seen.notes)) is not None
     )
     if not seconds:
         return None
@@ -70,8 +73,17 @@ def _recoveries(faults: Iterable[Injected], notes: Sequence[Note]) -> Recoveries
     return Recoveries(len(shown), _quantile(shown, 0.5), _quantile(shown, 0.95), shown[-1])
 
 
+def _cut(fault: Injected, seen: Evidence) -> Iterator[Note]:
+    """The calls in these processes whose attempts are recorded as ended by something like this fault."""
+    for note in seen.notes:
+        if note.what == "begin" and note.pid in fault.pids and note.at < fault.ended:
+            ended = seen.records.attempts.get(note.task_run_id, {}).get(note.attempt)
+            if ended is not None and (ended.status in GIVEN_UP or ended.code == SILENT):
+                yield note
+
+
 def _next_call(cut: Note, notes: Sequence[Note]) -> Note | None:
-    """The first call of a later attempt of the same task run; None where the fault came too late."""
+    """The first call of a later attempt of the same task run; None where the run ended instead."""
     later = (
         each
         for each in notes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -123,6 +124,13 @@ def _events(up: Stack) -> Iterator[Event]:
 def _task_runs(up: Stack) -> Iterator[TaskRun]:
     for row in up.rows(_TASK_RUNS):
         yield TaskRun(_task_run(row[0]), _run(row[1]), *row[2:])
+
+
+def keep(up: Stack, folder: Path) -> None:
+    """Write every row into a file per table, for whoever looks into what went wrong."""
+    for table in ("runs", "task_runs", "attempts", "events", "dead_letters", "workers", "tasks"):
+        rows = up.rows(f"SELECT row_to_json(t)::text FROM {table} AS t")
+        (folder / f"{table}.jsonl").write_text("".join(f"{row[0]}\n" for row in rows))
 
 
 def differences(database_url: str) -> list[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psycopg2
@@ -64,6 +65,8 @@ def run(plan: Plan, folder: Path, *, settle_s: float, say: Say) -> Trial:
         _settle(up, triggers, settle_s, say)
         settled_s = time.monotonic() - calm
         _stop_workers(up)
+        records.keep(up, folder)
+        (folder / "faults.jsonl").write_text("".join(f"{json.dumps(asdict(each))}\n" for each in faults))
         evidence = Evidence(plan.wishes, triggers.accepted, records.read(up), reading.catch_up())
         restarts = {name: each.starts - 1 for name, each in up.processes.items()}
         return Trial(evidence, faults, triggers.refused, settled_s, restarts)
@@ -79,7 +82,7 @@ def _inject(plan: Plan, injector: Injector, up: Stack, say: Say) -> list[Injecte
         faults.append(done)
         more = done.missed or ", ".join(f"{count} {name}" for name, count in done.more.items())
         options = ", ".join(f"{name} {value}" for name, value in fault.options.items())
-        say(f"{time.monotonic() - began:6.1f} s  {fault.kind} ({options}) {len(done.cut)} cut {more}")
+        say(f"{time.monotonic() - began:6.1f} s  {fault.kind} ({options}) {more}")
     time.sleep(max(0.0, began + plan.seconds - time.monotonic()))
     return faults
 
