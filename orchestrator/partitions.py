@@ -47,7 +47,7 @@ class Partition:
 
 _LISTED = """
 SELECT c.relname AS name, c.relispartition AS is_attached, CAST(greatest(c.reltuples, 0) AS bigint) AS rows,
-       pg_total_relation_size(c.oid) AS size
+       coalesce(pg_total_relation_size(c.oid), 0) AS size  -- NULL: dropped a moment ago
 FROM pg_class AS c
 WHERE c.relkind = 'r' AND pg_table_is_visible(c.oid)
   AND c.relname ~ '^(runs|task_runs|attempts|events)_(default|[0-9]{4}_[0-9]{2})$'
