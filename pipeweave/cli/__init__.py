@@ -39,6 +39,7 @@ COMMANDS: dict[str, str] = {
     "tick": "pipeweave.cli.maintenance:tick",
     "verify": "pipeweave.cli.verify:verify",
     "recover": "pipeweave.cli.recover:recover",
+    "doctor": "pipeweave.cli.doctor:doctor",
 }
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from pipeweave.cli.connection import FILE_NAME, data_dir_option, read, resolve_database
-from pipeweave.errors import PipeWeaveError
 from pipeweave.settings import Settings, load
 
 Command = Callable[..., Any]
@@ -52,22 +51,3 @@ def settings_of(settings: Settings, database_url: str | None, data_dir: Path | N
         api_token=str(document["token"]),
         data_dir=str(folder),
     )
-
-
-def known_settings(database_url: str | None, data_dir: Path | None) -> tuple[Settings, PipeWeaveError | None]:
-    """As `settings_of`, as far as settings can be read at all, and what is wrong with them."""
-    try:
-        settings = load()
-    except PipeWeaveError as error:
-        return _without_environment(database_url, data_dir), error
-    try:
-        return settings_of(settings, database_url, data_dir), None
-    except PipeWeaveError as error:
-        return settings, error
-
-
-def _without_environment(database_url: str | None, data_dir: Path | None) -> Settings:
-    try:
-        return settings_of(Settings(), database_url, data_dir)
-    except PipeWeaveError:
-        return Settings()

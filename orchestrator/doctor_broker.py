@@ -1,0 +1,120 @@
+"""Checks of what lies beside PostgreSQL: broker, storage, API."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from pipeweave.client import Client
+from pipeweave.errors import Forbidden, TenantRequired, Unauthenticated
+from pipeweave.orchestrator.broker import make_celery
+from pipeweave.orchestrator.doctor import Check, Verdict, error, fine, warning
+from pipeweave.orchestrator.wire import Wire
+from pipeweave.settings import Settings
+from pipeweave.storage import open_storage
+
+# Of Redis; every Valkey is newer.
+MIN_BROKER = (6, 2)
+API_TIMEOUT_S = 5.0
+
+
+def _info(settings: Settings, section: str) -> dict[str, str]:
+    """What the broker says of itself."""
+    wire = Wire(make_celery(settings))
+    try:
+        (answer,) = wire.ask([("INFO", section)])
+    finally:
+        wire.close()
+    text = answer.decode() if isinstance(answer, bytes) else str(answer)
+    pairs = (line.partition(":") for line in text.splitlines() if not line.startswith("#"))
+    return {name: value.strip() for name, _, value in pairs}
+
+
+def broker(settings: Settings) -> Verdict:
+    """Redis or Valkey answers, and is new enough."""
+    found = _info(settings, "server")
+    if "valkey_version" in found:
+        return fine(f"Valkey {found['valkey_version']}")
+    version = found.get("redis_version", "")
+    numbers = tuple(int(each) for each in version.split(".")[:2] if each.isdigit())
+    if numbers < MIN_BROKER:
+        oldest = ".".join(map(str, MIN_BROKER))
+        return warning(
+            f"Redis {version or 'of unknown version'}", f"Redis {oldest} is the oldest that is known to do"
+        )
+    return fine(f"Redis {version}")
+
+
+def memory(settings: Settings) -> Verdict:
+    """The broker never throws keys away to make room."""
+    found = _info(settings, "memory")
+    policy, most = found.get("maxmemory_policy", "noeviction"), found.get("maxmemory", "0")
+    if policy == "noeviction":
+        return fine("maxmemory-policy is noeviction")
+    hint = "set maxmemory-policy noeviction: what is thrown away is sent again only after seconds"
+    if most == "0":
+        return warning(f"maxmemory-policy is {policy}, for when maxmemory is set", hint)
+    return error(f"maxmemory-policy is {policy}: messages may be thrown away", hint)
+
+
+def persistence(settings: Settings) -> Verdict:
+    """What a restart of the broker loses. Either way nothing that matters."""
+    found = _info(settings, "persistence")
+    if found.get("aof_enabled") == "1":
+        return fine("the broker keeps an append-only file")
+    return fine("the broker keeps no append-only file: after a restart, the tick sends again what was queued")
+
+
+def storage(settings: Settings) -> Verdict:
+    """An object can be written, read and deleted."""
+    if not settings.storage_backends and not Path(settings.data_dir).exists():
+        return fine(f"{_backend(settings)}, which is not there yet")
+    opened = open_storage(settings)
+    path, content = f"probes/doctor-{secrets.token_hex(8)}", secrets.token_bytes(16)
+    opened.put(path, content)
+    try:
+        found = opened.get(path)
+    finally:
+        opened.delete(path)
+    if found != content:
+        return error("what was written is not what is read", "something else writes to the same place")
+    return fine(f"{_backend(settings)}: written, read and deleted")
+
+
+def _backend(settings: Settings) -> str:
+    chosen = settings.default_storage_backend_id
+    backends = settings.storage_backends
+    found = next((each for each in backends if each["id"] == chosen or each.get("isDefault")), None)
+    found = found or next(iter(backends), None)
+    if found is None:
+        return f"files below {settings.data_dir}"
+    return f"backend {found['id']} ({found['provider']})"
+
+
+def api(settings: Settings) -> Verdict:
+    """The API answers, and takes the token."""
+    if not settings.orchestrator_url:
+        return fine("not checked: PIPEWEAVE_ORCHESTRATOR_URL is not set")
+    with Client(
+        settings.orchestrator_url, settings.api_token, settings.tenant, timeout=API_TIMEOUT_S
+    ) as client:
+        health = client.health()
+        try:
+            client.runs(limit=1)
+        except (Unauthenticated, Forbidden, TenantRequired) as problem:
+            hint = "`pipeweave token create NAME` makes one; set PIPEWEAVE_API_TOKEN"
+            return error(f"{settings.orchestrator_url} refuses the token: {problem.detail}", hint)
+    if health["status"] != "ok":
+        return warning(
+            f"{settings.orchestrator_url} is {health['status']}", str(health.get("degraded") or "see its log")
+        )
+    return fine(f"{settings.orchestrator_url} answers")
+
+
+CHECKS = (
+    Check("broker", broker),
+    Check("broker memory", memory, needs=("broker",)),
+    Check("broker persistence", persistence, needs=("broker",)),
+    Check("storage", storage),
+    Check("api", api),
+)

@@ -1,0 +1,152 @@
+"""Checks of PostgreSQL: whether it is there, can do what is asked of it, and has room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
+
+from pipeweave.errors import InvalidSetting
+from pipeweave.orchestrator import migrate, partitions, strays, workers
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.doctor import Check, Verdict, error, fine, warning
+from pipeweave.settings import Settings
+
+MIN_MAJOR = 14
+# Rows carry the clocks of the hosts that wrote them. From here on what is fresh looks late.
+CLOCK_WARNING = timedelta(seconds=1)
+CLOCK_ERROR = timedelta(seconds=5)
+# Connections of one process (docs/operations.md): a worker's own and its children's, and beat's.
+PER_WORKER, PER_CHILD, BEAT = 1, 2, 3
+CROWDED = 0.9
+
+
+@contextmanager
+def looking(settings: Settings) -> Iterator[Transaction]:
+    """A read-only transaction over a connection of its own, each statement limited in time.
+
+    Raises:
+        InvalidSetting: no database is named. Unavailable: it cannot be reached.
+    """
+    if not settings.database_url:
+        raise InvalidSetting(
+            "DATABASE_URL is not set", hint="set it to postgresql://user:password@host:port/name"
+        )
+    database = Database(settings.database_url, pool_size=1)
+    try:
+        with database.reading() as tx:
+            yield tx
+    finally:
+        database.dispose()
+
+
+def reachable(settings: Settings) -> Verdict:
+    """PostgreSQL answers, and is new enough."""
+    with looking(settings) as tx:
+        number = int(tx.execute("SHOW server_version_num").scalar_one())
+        version = str(tx.execute("SHOW server_version").scalar_one()).partition(" ")[0]
+    parts = urlsplit(settings.database_url or "")
+    where = f"{parts.hostname or 'local'}:{parts.port or 5432}{parts.path}"
+    if number < MIN_MAJOR * 10_000:
+        return error(
+            f"PostgreSQL {version} at {where} is too old",
+            f"PostgreSQL {MIN_MAJOR} is the oldest that will do",
+        )
+    return fine(f"PostgreSQL {version} at {where}")
+
+
+def schema(settings: Settings) -> Verdict:
+    """The schema is the one this version needs."""
+    try:
+        found = migrate.status(settings.database_url or "")
+    except ValueError:
+        return error("the schema is newer than this version", "install the version that migrated it")
+    if found.is_current:
+        return fine(f"the schema is current: {found.current}")
+    pending = ", ".join(found.pending)
+    return error(f"the schema is at {found.current or 'nothing'}; pending: {pending}", "pipeweave db migrate")
+
+
+def partitions_ahead(settings: Settings) -> Verdict:
+    """There are partitions for this month and the next ones."""
+    with looking(settings) as tx:
+        # Without the next month's there is time left, without this month's there is none.
+        now = [each for each in partitions.missing(tx, tx.now, 0)]
+        ahead = partitions.missing(tx, tx.now)
+    if now:
+        return error(
+            "this month's partitions are missing", "pipeweave db migrate; `pipeweave beat` keeps them"
+        )
+    if ahead:
+        names = ", ".join(str(each.month) for each in ahead)
+        return warning(f"partitions are missing: {names}", "start `pipeweave beat`, or pipeweave db migrate")
+    return fine(f"partitions are there, {partitions.MONTHS_AHEAD} months ahead")
+
+
+def default_partitions(settings: Settings) -> Verdict:
+    """Nothing lies in the default partitions."""
+    with looking(settings) as tx:
+        found = strays.counted(tx, partitions.PARTITIONED, most=1_000)
+    if not found:
+        return fine("the default partitions are empty")
+    shown = ", ".join(f"{each.rows:,} {each.parent} of {each.month}" for each in found[:4])
+    return warning(
+        f"rows lie in the default partitions: {shown}",
+        "check the clocks of all hosts; `pipeweave db migrate` moves them to their months",
+    )
+
+
+def clock(settings: Settings) -> Verdict:
+    """This host and PostgreSQL agree on the time."""
+    with looking(settings) as tx:
+        tx.execute("SELECT 1")
+        before = datetime.now(UTC)
+        theirs: datetime = tx.execute("SELECT clock_timestamp()").scalar_one()
+        after = datetime.now(UTC)
+    # As much of the difference as the way there and back does not explain.
+    ahead = theirs - after if theirs > after else before - theirs if theirs < before else timedelta()
+    side = "behind" if theirs > after else "ahead of"
+    shown = f"this host's clock is {ahead.total_seconds():.1f} s {side} PostgreSQL's"
+    if ahead < CLOCK_WARNING:
+        return fine("this host and PostgreSQL agree on the time")
+    hint = "run NTP on every host"
+    return error(shown, hint) if ahead >= CLOCK_ERROR else warning(shown, hint)
+
+
+_CONNECTIONS = """
+SELECT CAST(current_setting('max_connections') AS integer)
+       - CAST(current_setting('superuser_reserved_connections') AS integer) AS most,
+       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS used
+"""
+
+_WORKERS = """
+SELECT count(*) AS number, coalesce(sum(concurrency), 0) AS children FROM workers
+WHERE stopped_at IS NULL AND heartbeat_at >= now() - CAST(:after AS interval)
+"""
+
+
+def connections(settings: Settings) -> Verdict:
+    """PostgreSQL takes as many connections as the processes may use."""
+    with looking(settings) as tx:
+        row = tx.execute(_CONNECTIONS).one()
+        alive = tx.execute(_WORKERS, {"after": workers.LOST_AFTER}).one()
+    api = settings.db_pool_max + settings.db_pool_max // 2
+    needed = api + BEAT + PER_WORKER * alive.number + PER_CHILD * int(alive.children)
+    shown = (
+        f"{row.used} of {row.most} in use; an API process, beat and {alive.number} workers may use {needed}"
+    )
+    hint = "raise max_connections of PostgreSQL, or lower DB_POOL_MAX and the workers' concurrency"
+    if row.used >= CROWDED * row.most or needed > row.most:
+        return warning(shown, hint)
+    return fine(shown)
+
+
+CHECKS = (
+    Check("database", reachable),
+    Check("schema", schema, needs=("database",)),
+    Check("partitions", partitions_ahead, needs=("schema",)),
+    Check("default partitions", default_partitions, needs=("schema",)),
+    Check("clock", clock, needs=("database",)),
+    Check("connections", connections, needs=("schema",)),
+)

@@ -1,0 +1,149 @@
+"""Checks of the processes and of what they work on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import timedelta
+
+from pipeweave.orchestrator import last_tick, maintenance, stale, workers
+from pipeweave.orchestrator.broker import make_celery
+from pipeweave.orchestrator.canvas import Canvas
+from pipeweave.orchestrator.doctor import Check, Verdict, error, fine, warning
+from pipeweave.orchestrator.doctor_database import looking
+from pipeweave.settings import Settings
+
+MOST_COUNTED = 10_000
+SHOWN = 5
+
+
+_ALIVE = """
+SELECT w.tenant_id, w.service_id, w.hostname, count(*) AS number, sum(w.concurrency) AS slots
+FROM workers AS w WHERE w.stopped_at IS NULL AND w.heartbeat_at >= now() - CAST(:after AS interval)
+GROUP BY w.tenant_id, w.service_id, w.hostname ORDER BY w.tenant_id, w.service_id
+"""
+
+_DISCONNECTED = """
+SELECT s.tenant_id, s.id FROM services AS s WHERE s.kind = 'python' AND s.status = 'disconnected'
+ORDER BY s.tenant_id, s.id LIMIT 20
+"""
+
+
+def workers_alive(settings: Settings) -> Verdict:
+    """Workers live, for every service that did not say good-bye."""
+    with looking(settings) as tx:
+        rows = tx.execute(_ALIVE, {"after": workers.LOST_AFTER}).all()
+        lost = [f"{row.id} ({row.tenant_id})" for row in tx.execute(_DISCONNECTED)]
+    counts: dict[str, int] = defaultdict(int)
+    for row in rows:
+        counts[f"{row.service_id} ({row.tenant_id})"] += row.number
+    shown = ", ".join(f"{number} of {service}" for service, number in list(counts.items())[:SHOWN])
+    if not rows:
+        return warning("no worker lives", "start one: pipeweave worker --app MODULE")
+    if lost:
+        return warning(
+            f"workers: {shown}; lost the last one of: {', '.join(lost[:SHOWN])}",
+            "start a worker of that service, or leave it if it is not to come back",
+        )
+    return fine(f"workers: {shown}, {sum(row.slots for row in rows)} task runs at once")
+
+
+def one_storage(settings: Settings) -> Verdict:
+    """Processes on several hosts do not each write to a folder of their own."""
+    with looking(settings) as tx:
+        hosts = {row.hostname for row in tx.execute(_ALIVE, {"after": workers.LOST_AFTER})}
+    is_bucket = any(each["provider"] != "local" for each in settings.storage_backends)
+    if is_bucket or len(hosts) <= 1:
+        return fine("a bucket" if is_bucket else "files, for processes on one host")
+    return warning(
+        f"files, for workers on {len(hosts)} hosts",
+        "mount the same folder on all of them, or set STORAGE_BACKENDS to a bucket",
+    )
+
+
+def tick(settings: Settings) -> Verdict:
+    """Somebody drives the tick."""
+    with looking(settings) as tx:
+        last = last_tick.find(tx)
+    complaint = last_tick.complaint(last, settings, watched_for=timedelta.max)
+    if complaint is not None:
+        what, _, hint = complaint.partition(": ")
+        return error(what, hint)
+    if last.age is None:
+        return fine("the tick is driven from outside, and was not yet")
+    return fine(f"the last tick was {last.age.total_seconds():.0f} s ago")
+
+
+def mode(settings: Settings) -> Verdict:
+    """New work is accepted."""
+    with looking(settings) as tx:
+        found = maintenance.mode(tx)
+    if found == maintenance.RUNNING:
+        return fine("new work is accepted")
+    return warning(f"the mode is {found}: new work is refused", "`pipeweave maintenance exit` ends it")
+
+
+# The queues that have queued rows: a look into the index for each, however long they are.
+_QUEUES = """
+WITH RECURSIVE queues AS (
+    (SELECT t.queue FROM task_runs AS t WHERE t.status = 'queued' ORDER BY t.queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT t.queue FROM task_runs AS t WHERE t.status = 'queued' AND t.queue > q.queue
+            ORDER BY t.queue LIMIT 1) FROM queues AS q WHERE q.queue IS NOT NULL
+)
+SELECT q.queue FROM queues AS q
+WHERE q.queue IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM services AS s JOIN workers AS w ON w.tenant_id = s.tenant_id AND w.service_id = s.id
+    WHERE s.queue = q.queue AND w.stopped_at IS NULL AND w.heartbeat_at >= now() - CAST(:after AS interval))
+ORDER BY q.queue COLLATE "C"
+"""
+
+
+def queues(settings: Settings) -> Verdict:
+    """Somebody consumes every queue that something waits in."""
+    with looking(settings) as tx:
+        found = tx.execute(_QUEUES, {"after": workers.LOST_AFTER}).scalars()
+    if found:
+        names = ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if found[SHOWN:] else "")
+        return error(f"task runs wait in queues without a worker: {names}", "start a worker of that service")
+    return fine("every queue that something waits in has workers")
+
+
+_DEAD_LETTERS = """
+SELECT count(*) FROM (SELECT 1 FROM dead_letters AS d WHERE d.retried_at IS NULL AND d.discarded_at IS NULL
+                      LIMIT :most) AS d
+"""
+
+
+def dead_letters(settings: Settings) -> Verdict:
+    """No dead letter is open."""
+    with looking(settings) as tx:
+        number = int(tx.execute(_DEAD_LETTERS, {"most": MOST_COUNTED}).scalar_one())
+    if number:
+        shown = f"{number:,}" if number < MOST_COUNTED else f"{number:,} or more"
+        return warning(f"{shown} dead letters are open", "look at them, then retry or discard them")
+    return fine("no dead letter is open")
+
+
+def standing_still(settings: Settings) -> Verdict:
+    """Nothing stands still."""
+    canvas = Canvas(make_celery(settings))
+    try:
+        with looking(settings) as tx:
+            found = stale.find(tx, canvas, settings)
+    finally:
+        canvas.close()
+    if not found:
+        return fine("nothing stands still")
+    kinds = ", ".join(dict.fromkeys(each.kind.value for each in found))
+    return warning(f"{len(found)} found: {kinds}", "`pipeweave recover` says since when and why")
+
+
+CHECKS = (
+    Check("workers", workers_alive, needs=("schema",)),
+    Check("shared storage", one_storage, needs=("schema",)),
+    Check("tick", tick, needs=("schema",)),
+    Check("maintenance", mode, needs=("schema",)),
+    Check("queues", queues, needs=("schema",)),
+    Check("dead letters", dead_letters, needs=("schema",)),
+    Check("standing still", standing_still, needs=("schema", "broker")),
+)

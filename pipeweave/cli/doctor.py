@@ -1,0 +1,79 @@
+"""`pipeweave doctor`: whether every link of a deployment holds, and how to mend it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave.cli.connection import data_dir_option, json_option
+from pipeweave.cli.deployed import settings_of
+from pipeweave.errors import InvalidSetting, PipeWeaveError
+from pipeweave.settings import Settings, load
+
+if TYPE_CHECKING:
+    from pipeweave.orchestrator.doctor import Finding
+
+COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+_BADNESS = ("ok", "warning", "error")
+
+
+@click.command()
+@click.option("--database-url", help="postgresql://user:password@host:port/database")
+@data_dir_option
+@json_option
+@click.pass_context
+def doctor(ctx: click.Context, database_url: str | None, data_dir: Path | None, as_json: bool) -> None:
+    """Check every link of a deployment, and say how to mend what does not hold.
+
+    Exits 1 when something does not work; a warning is none of that.
+    """
+    from pipeweave.orchestrator.doctor import examine
+    from pipeweave.orchestrator.doctor_checks import checks
+
+    settings, problem = _settings(database_url, data_dir)
+    findings = []
+    for found in examine(settings, checks(problem)):
+        findings.append(found)
+        if not as_json:
+            _show(found)
+    worst = max((each.level.value for each in findings), key=_BADNESS.index)
+    if as_json:
+        from pipeweave.cli.rendering import show_json
+
+        show_json({"status": worst, "checks": list(map(_document, findings))})
+    ctx.exit(1 if worst == "error" else 0)
+
+
+def _settings(database_url: str | None, data_dir: Path | None) -> tuple[Settings, PipeWeaveError | None]:
+    """The settings as far as they can be read, and what is wrong with them."""
+    problem: PipeWeaveError | None = None
+    try:
+        given = load()
+    except InvalidSetting as error:
+        given, problem = Settings(), error
+    try:
+        return settings_of(given, database_url, data_dir), problem
+    except InvalidSetting:
+        # Nothing names a database: a check of its own says so.
+        return replace(given, database_url=None), problem
+
+
+def _show(found: Finding) -> None:
+    from pipeweave.cli.rendering import is_terminal, text
+
+    level = f"{found.level.value:<8}"
+    level = click.style(level, fg=COLOURS[found.level.value]) if is_terminal() else level
+    hint = f"; {text(found.verdict.hint)}" if found.verdict.hint else ""
+    click.echo(f"{level} {found.name:<19} {text(found.verdict.line)}{hint}")
+
+
+def _document(found: Finding) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "level": found.level.value,
+        "detail": found.verdict.line,
+        "hint": found.verdict.hint,
+    }
