@@ -19,7 +19,7 @@ from services import new_database
 
 from benchmarks import history
 from pipeweave import ids
-from pipeweave.orchestrator import limits, maintenance, queries, queue, runs, tick
+from pipeweave.orchestrator import limits, maintenance, queries, queue, recovery, runs, stale, tick, verify
 from pipeweave.orchestrator.broker import LEVELS, make_celery
 from pipeweave.orchestrator.canvas import Canvas
 from pipeweave.orchestrator.database import Database, Transaction
@@ -251,7 +251,24 @@ def drain(stand: Stand) -> None:
     database.run(maintenance.leave)
 
 
-@pytest.mark.parametrize("work", [fill_limits, tick_in_vain, tick_that_heals, say_the_mode, drain])
+def look_for_what_stands_still(stand: Stand) -> None:
+    """A message is lost, a join is due and closed."""
+    trigger(stand)
+    due = trigger(stand)
+    with stand.driver.database.transaction() as tx:
+        tx.execute(
+            "UPDATE task_runs SET status = 'skipped', finished_at = now() WHERE run_id = :id", {"id": due}
+        )
+    stand.clock.ahead += 2 * stale.LATE
+    assert {"message_lost", "run_without_live_row"} <= {
+        each.kind.value for each in recovery.look(stand.deployment)
+    }
+
+
+LOOKS = [fill_limits, tick_in_vain, tick_that_heals, say_the_mode, drain, look_for_what_stands_still]
+
+
+@pytest.mark.parametrize("work", LOOKS)
 def test_what_looks_for_open_rows_everywhere_fetches_none_that_are_over(
     stand: Stand, work: Callable[[Stand], object]
 ) -> None:
@@ -294,6 +311,7 @@ READS: dict[str, tuple[Callable[[Transaction], Any], int]] = {
     "its events": (lambda tx: queries.run_events(tx, TENANT, newest(tx), Page()), FIRST),
     "a task run": (lambda tx: queries.task_run(tx, TENANT, ids.task_run_id(newest(tx), 1)), FIRST),
     "queue items": (lambda tx: queries.queue_items(tx, TENANT, Page()), 0),
+    "a run against its events": (lambda tx: verify.run(tx, newest(tx)), FIRST),
 }
 
 
