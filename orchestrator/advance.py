@@ -20,6 +20,7 @@ from pipeweave.errors import AttemptFailed, InvalidInput, NotFound
 from pipeweave.orchestrator import attempts, limits, maps, run_moves, task_runs
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.failure import Failure, failure_of
+from pipeweave.orchestrator.messages import MESSAGES_PER_FAN_OUT
 from pipeweave.orchestrator.outbox import Chord, JoinCheck, Part, Released
 from pipeweave.orchestrator.plan import END, WIDE, JoinKind
 from pipeweave.orchestrator.run_header import RunHeader
@@ -116,6 +117,9 @@ class Advance:
         self._settle_items([each for each in finished if each.kind == "item"])
         steps = {each.ordinal: each for each in finished if each.kind != "item"}
         self._settle_steps({number: _predecessor(each, selected) for number, each in steps.items()}, steps)
+        if not self.ended and any(each.kind == "map" and each.attempt > 1 for each in finished):
+            # It was reopened: all that is behind it may have ended before.
+            self.check(END)
 
     def _settle_steps(self, known: dict[int, Predecessor], steps: Mapping[int, TaskRun]) -> None:
         """Decide the successors of final steps, then the successors of those that were skipped, and so on."""
@@ -276,6 +280,7 @@ class Advance:
             self._lay_out(ordinal)
 
     def _send(self, released: Sequence[TaskRun]) -> None:
+        usual = self._usual_seconds(released)
         for each in released:
             match each.status:
                 case T.RUNNING:
@@ -283,7 +288,14 @@ class Advance:
                 case T.READY:
                     self.limited.add(each.task_id)
                 case _:
-                    self.tx.send(as_released(each, self._joins_of(each)))
+                    seconds = usual.get(each.task_id)
+                    self.tx.send(as_released(each, self._joins_of(each), seconds))
+
+    def _usual_seconds(self, released: Sequence[TaskRun]) -> Mapping[str, float]:
+        """How long tasks usually take, where so many go out that they travel in chunks."""
+        if len(released) < MESSAGES_PER_FAN_OUT:
+            return {}
+        return task_runs.usual_seconds(self.tx, self.run.tenant, {each.task_id for each in released})
 
     def _joins_of(self, each: TaskRun) -> tuple[int, ...]:
         if each.map_parent is not None:
@@ -351,9 +363,18 @@ class Advance:
         return self.continued
 
 
-def as_released(each: TaskRun, joins: tuple[int, ...] = ()) -> Released:
+def as_released(each: TaskRun, joins: tuple[int, ...] = (), seconds: float | None = None) -> Released:
     """A queued task run on its way to a message."""
-    return Released(each.run_id, each.ordinal, each.attempt, each.task_id, each.queue, each.priority, joins)
+    return Released(
+        each.run_id,
+        each.ordinal,
+        each.attempt,
+        each.task_id,
+        each.queue,
+        each.priority,
+        joins,
+        seconds=seconds,
+    )
 
 
 def _predecessor(each: TaskRun, selected: Mapping[int, Collection[str]] | None) -> Predecessor:

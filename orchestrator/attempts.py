@@ -16,6 +16,7 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids
+from pipeweave.orchestrator import registry
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.failure import Failure, Outcome, fingerprint
 from pipeweave.orchestrator.moving import move_sql
@@ -23,7 +24,6 @@ from pipeweave.orchestrator.queries_shape import iso
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.states import TaskStatus
 from pipeweave.orchestrator.task_run import TaskRun, read
-from pipeweave.retry import RetryPolicy
 
 # At most this delay (ms) before an attempt that makes up for one whose worker was lost or stopped: nothing is
 # wrong with the task, so nothing is gained by waiting.
@@ -67,7 +67,7 @@ def end(
         row = rows.get(task_run.id)
         if row is None or row.attempt != task_run.attempt or row.status != task_run.status.value:
             continue
-        delay_ms = _next_delay(row, failure, chance)
+        delay_ms = _next_delay(row, failure, tx.max_retry_delay_ms, chance)
         if delay_ms is None:
             finals.append(_final_row(task_run, row, failure))
         else:
@@ -92,7 +92,7 @@ def _look(tx: Transaction, run_id: UUID, failures: Sequence[tuple[TaskRun, Failu
     return {row.id: row for row in tx.execute(_LOOK, {"run_id": run_id, "ids": which})}
 
 
-def _next_delay(row: Any, failure: Failure, chance: Callable[[], float]) -> int | None:
+def _next_delay(row: Any, failure: Failure, cap_ms: int | None, chance: Callable[[], float]) -> int | None:
     """ms before the next attempt; None when there is none."""
     if row.current_version is None or row.status == TaskStatus.PENDING:
         return None  # the task is gone, or this is a map that cannot be laid out
@@ -100,16 +100,9 @@ def _next_delay(row: Any, failure: Failure, chance: Callable[[], float]) -> int 
         return AT_ONCE_MS
     if row.attempt >= row.max_attempts:
         return None
-    policy = RetryPolicy(
-        row.retry_backoff,
-        row.retry_delay_ms,
-        row.max_retry_delay_ms,
-        row.retry_multiplier,
-        row.retry_jitter,
-        None if row.retry_on is None else frozenset(row.retry_on),
-    )
     if failure.outcome is Outcome.LOST:
         return AT_ONCE_MS
+    policy = registry.policy_of(row, cap_ms)
     if not policy.may_retry(failure.code, is_retryable=failure.retryable):
         return None
     return policy.delay_ms(row.attempt, chance())

@@ -56,6 +56,11 @@ class Transaction:
         """Where inputs and outputs are put away."""
         return self._database.values_or_raise
 
+    @property
+    def max_retry_delay_ms(self) -> int | None:
+        """No retry waits for longer (ms)."""
+        return self._database.max_retry_delay_ms
+
     def hold(self) -> None:
         """From the next statement on, everything commits together, as it always does in `transaction()`."""
         if not self._is_open:
@@ -160,6 +165,7 @@ class Database:
         values: where inputs and outputs go; verbs that touch none do without.
         sender: takes the outbox of every committed transaction; without one, messages are left to the tick.
         now: a clock for tests; the process's own by default.
+        max_retry_delay_ms: no retry waits for longer (ms); None for no such limit.
 
     Raises:
         Unavailable: from `transaction()` and `reading()`, when PostgreSQL cannot be reached.
@@ -173,8 +179,10 @@ class Database:
         values: Values | None = None,
         sender: Callable[[list[Outgoing]], None] | None = None,
         now: Callable[[], datetime] | None = None,
+        max_retry_delay_ms: int | None = None,
     ) -> None:
         self.url = url
+        self.max_retry_delay_ms = max_retry_delay_ms
         self.values = values
         self.sender = sender
         self.now = now or (lambda: datetime.now(UTC))

@@ -44,7 +44,13 @@ class Deployment:
         canvas = canvas or Canvas(make_celery(settings))
         values = Values(open_storage(settings))
         size = settings.db_pool_max if pool_size is None else pool_size
-        database = Database(settings.database_url, pool_size=size, values=values, sender=canvas.publish)
+        database = Database(
+            settings.database_url,
+            pool_size=size,
+            values=values,
+            sender=canvas.publish,
+            max_retry_delay_ms=settings.max_retry_delay_ms,
+        )
         return cls(settings, database, values, canvas)
 
     def close(self) -> None:

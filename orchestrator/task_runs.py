@@ -244,6 +244,18 @@ def note_usual(tx: Transaction, tenant: str, task_id: str, seconds: float) -> No
     tx.execute(_USUAL, {"tenant": tenant, "task": task_id, "seconds": seconds})
 
 
+_USUAL_SECONDS = """
+SELECT id, usual_seconds FROM tasks
+WHERE tenant_id = :tenant AND id = ANY(CAST(:tasks AS text[])) AND usual_seconds IS NOT NULL
+"""
+
+
+def usual_seconds(tx: Transaction, tenant: str, task_ids: Iterable[str]) -> dict[str, float]:
+    """How long (s) the runs of these tasks usually take, as far as it is known."""
+    rows = tx.execute(_USUAL_SECONDS, {"tenant": tenant, "tasks": sorted(task_ids)})
+    return {row.id: row.usual_seconds for row in rows}
+
+
 # --- the good end of an attempt (the bad one: attempts.py) --------------------------------------------------
 
 _OUTPUTS = """FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, output jsonb,

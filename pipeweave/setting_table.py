@@ -91,7 +91,6 @@ TABLE: tuple[Setting, ...] = (
         "worker_heartbeat_interval",
         values.whole(1000, 3_600_000),
         "ms between the log lines in which a worker says that it is alive",
-        is_used=False,
     ),
     Setting(
         "PIPEWEAVE_ORCHESTRATOR_URL",
@@ -152,14 +151,12 @@ TABLE: tuple[Setting, ...] = (
         "max_retry_delay_ms",
         values.whole(1, 366 * _DAY_MS),
         "upper bound of any retry's delay, in ms",
-        is_used=False,
     ),
     Setting(
         "MAX_EXECUTION_TIMEOUT",
         "max_execution_timeout",
         values.whole(1000, 366 * _DAY_MS),
-        "ms a run may take in all",
-        is_used=False,
+        "ms a run may take in all, where its pipeline says nothing else",
     ),
 )
 

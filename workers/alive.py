@@ -26,6 +26,7 @@ class Alive:
         database: with a sender: what a dead child leaves is sent to others at once.
         worker_id: what this worker is registered as.
         grace_s: seconds that calls under way may take after `stop`.
+        log_every_s: seconds between two lines in the log.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Alive:
         slots: Slots,
         *,
         grace_s: float,
+        log_every_s: float,
     ) -> None:
         self.database = database
         self.tenant = tenant
@@ -44,6 +46,7 @@ class Alive:
         self.worker_id = worker_id
         self.slots = slots
         self.grace_s = grace_s
+        self.log_every_s = log_every_s
         self._children = Children(database, slots)
         self._stop_at = float("inf")
         self._end = threading.Event()
@@ -72,6 +75,7 @@ class Alive:
 
     def _run(self) -> None:
         next_beat = time.monotonic() + BEAT_EVERY.total_seconds()
+        next_line = time.monotonic() + self.log_every_s
         while not self._end.is_set():
             self._children.wait(max(0.0, min(next_beat, self._stop_at) - time.monotonic()))
             if time.monotonic() >= self._stop_at:
@@ -82,6 +86,10 @@ class Alive:
                 if time.monotonic() >= next_beat:
                     next_beat = time.monotonic() + BEAT_EVERY.total_seconds()
                     self._beat()
+                if time.monotonic() >= next_line:
+                    next_line = time.monotonic() + self.log_every_s
+                    busy = sum(slot.seen().is_busy for slot in self.slots.taken())
+                    log.info("worker.alive", extra={"worker": self.worker_id, "busy": busy})
             except PipeWeaveError as error:
                 log.warning("worker.beat_failed", extra={"worker": self.worker_id, "reason": error.detail})
             except Exception:

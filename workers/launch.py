@@ -84,7 +84,15 @@ def run_worker(
 
     define(app, lambda: runners[0])
     worker_process_init.connect(make_runner, weak=False)
-    alive = Alive(deployment.database, settings.tenant, start, worker_id, slots, grace_s=grace_s)
+    alive = Alive(
+        deployment.database,
+        settings.tenant,
+        start,
+        worker_id,
+        slots,
+        grace_s=grace_s,
+        log_every_s=settings.worker_heartbeat_interval / 1000,
+    )
     worker_shutting_down.connect(lambda **_: alive.stop(), weak=False)
     with alive:
         app.worker_main(

@@ -10,8 +10,9 @@ import pytest
 from driving import BOOM, Beside, Driver, at_once, claim, finish_task_run, header, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.orchestrator import maps, outputs, runs
+from pipeweave.orchestrator import maps, outputs, runs, task_runs
 from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.messages import post
 from pipeweave.orchestrator.outbox import Chord
 
 MAP: dict[str, list[str]] = {"m": [], "after": ["m"]}
@@ -173,3 +174,15 @@ def test_a_cancelled_run_lays_out_no_map(driver: Driver) -> None:
     with driver.database.transaction() as tx:
         settle(tx, started)
     assert len(driver.task_runs(run_id)) == 2
+
+
+def test_items_that_usually_take_long_travel_one_by_one(driver: Driver) -> None:
+    with driver.database.transaction() as tx:
+        task_runs.note_usual(tx, driver.tenant, "noop", 2.0)
+    driver.begin({"m": []}, {"list": list(range(640))}, maps={"m": "${input.list}"})
+    slow = len(post(driver.sent).messages)
+    driver.sent.clear()
+    with driver.database.transaction() as tx:
+        task_runs.note_usual(tx, driver.tenant, "noop", 0.001)
+    driver.trigger(input={"list": list(range(640))})
+    assert (slow, len(post(driver.sent).messages)) == (640, 64)

@@ -265,10 +265,7 @@ def test_settings_that_wait_for_their_feature_are_marked() -> None:
     marked = {row.name for row in explain({}) if not row.is_used}
     assert marked == {
         "IDEMPOTENCY_TTL_SECONDS",
-        "MAX_EXECUTION_TIMEOUT",
-        "MAX_RETRY_DELAY_MS",
         "PIPEWEAVE_SECRET_KEY",
-        "WORKER_HEARTBEAT_INTERVAL",
     }
 
 
