@@ -121,10 +121,12 @@ def _go_on(tx: Transaction, letters: Sequence[Letter]) -> list[Retried]:
     still_open = {each.task_run_id: each.id for each in _lock(tx, letters)}
     if run is None or not still_open:
         return []
-    reopened = reopening.reopen(tx, run, status, still_open)
+    # Marked first: a map that cannot be laid out this time either leaves its next dead letter at once.
+    for task_run_id, letter_id in still_open.items():
+        _mark(tx, letter_id, run_id, task_run_id)
     return [
-        _retried(tx, Retried(still_open[each.id], run_id, each.id, each.code_version, is_standalone=False))
-        for each in reopened
+        Retried(still_open[each.id], run_id, each.id, each.code_version, is_standalone=False)
+        for each in reopening.reopen(tx, run, status, still_open)
     ]
 
 
@@ -145,7 +147,8 @@ def _queue_again(tx: Transaction, letter: Letter) -> list[Retried]:
     queued = queue.enqueue(tx, letter.tenant, [QueueRequest(letter.task_id, value, priority, metadata)])[0]
     version = registry.tasks(tx, letter.tenant, [letter.task_id])[letter.task_id].code_version
     run_id = ids.run_id_of(queued.task_run_id)
-    return [_retried(tx, Retried(letter.id, run_id, queued.task_run_id, version, is_standalone=True))]
+    _mark(tx, letter.id, run_id, queued.task_run_id)
+    return [Retried(letter.id, run_id, queued.task_run_id, version, is_standalone=True)]
 
 
 _MARK = """
@@ -154,17 +157,9 @@ WHERE id = :id
 """
 
 
-def _retried(tx: Transaction, retried: Retried) -> Retried:
-    tx.execute(
-        _MARK,
-        {
-            "id": retried.letter_id,
-            "run_id": retried.run_id,
-            "task_run_id": retried.task_run_id,
-            "now": tx.now,
-        },
-    )
-    return retried
+def _mark(tx: Transaction, letter_id: UUID, run_id: UUID, task_run_id: UUID) -> None:
+    parameters = {"id": letter_id, "run_id": run_id, "task_run_id": task_run_id, "now": tx.now}
+    tx.execute(_MARK, parameters)
 
 
 def _refuse_closed(row: Any) -> None:

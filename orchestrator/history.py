@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pipeweave.limits import MAX_TASK_RUNS_PER_RUN
 from pipeweave.orchestrator import states
@@ -225,13 +226,11 @@ class _Rebuilding:
     def reopen(self, event: StoredEvent) -> None:
         attempt = event.whole("nextAttempt", 1)
         # A map whose item is tried again goes back to waiting for its items, and says so.
-        status = T.WAITING if event.text("status") == T.WAITING else T.PENDING
-        self.move(
-            event,
-            [event.subject],
-            FINAL_TASK,
-            lambda each: replace(_again(each, attempt), status=status),
-        )
+        if event.text("status") == T.WAITING:
+            change = partial(_waiting_again, attempt=attempt)
+        else:
+            change = partial(_again, attempt=attempt)
+        self.move(event, [event.subject], FINAL_TASK, change)
 
     def reopen_together(self, event: StoredEvent) -> None:
         """Cancelled or skipped before; a cancelled attempt that had started is followed by the next one."""
@@ -294,6 +293,10 @@ def _released(each: RebuiltTaskRun, status: TaskStatus, worker: str | None = Non
 def _again(each: RebuiltTaskRun, attempt: int) -> RebuiltTaskRun:
     """Back to pending; of the attempt before, nothing stays but what the map it lays out consists of."""
     return RebuiltTaskRun(attempt=attempt, map_first=each.map_first, map_count=each.map_count)
+
+
+def _waiting_again(each: RebuiltTaskRun, attempt: int) -> RebuiltTaskRun:
+    return _released(_again(each, attempt), T.WAITING)
 
 
 def _status(event: StoredEvent) -> RunStatus:

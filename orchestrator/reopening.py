@@ -288,7 +288,7 @@ def _go_on(
     advance.decide(sorted(each.ordinal for each in reopened if each.kind != "item"))
     for each in maps:
         advance.check(each)
-    _arm_chords(tx, run, [each.ordinal for each in reopened if each.attempt == 1], is_over=status.is_final)
+    _arm_chords(tx, run, {each.ordinal for each in reopened}.union(maps), was_over=status.is_final)
     advance.close()
 
 
@@ -305,22 +305,21 @@ GROUP BY t.map_parent
 """
 
 
-def _arm_chords(tx: Transaction, run: RunHeader, first_timers: Collection[int], *, is_over: bool) -> None:
-    """Size the chords anew of joins with members that count themselves, and have not before.
+def _arm_chords(tx: Transaction, run: RunHeader, reopened: Collection[int], *, was_over: bool) -> None:
+    """Size chords anew whose members count themselves: of what was reopened, and of what is open beside it.
 
-    Those at a later attempt ask about their join on their own. While the run was running, messages are out
-    that count for its gathered joins: those chords are left alone.
+    While the run goes on, messages may be out that count for its gathered joins and maps: those chords are
+    left alone. Their members, at a later attempt now, ask about the join as well.
     """
-    fresh = set(first_timers)
     wide = {join: kind for join, kind in run.plan.joins.items() if kind.is_wide}
     if wide:
         opened = {ids.ordinal_of(row.id): row.counts_itself for row in tx.execute(_OPEN, _span(run))}
         for join, kind in wide.items():
             members = [each for each in run.plan.predecessors(join) if each in opened]
             if kind is JoinKind.GATHERED:
-                members = [each for each in members if is_over and opened[each]]
-            if not fresh.isdisjoint(members):
+                members = [each for each in members if was_over and opened[each]]
+            if any(each in reopened for each in members):
                 tx.send(Chord(run.id, join, len(members)))
-    if is_over and any(each > len(run.plan.steps) for each in fresh):
+    if was_over and any(each > len(run.plan.steps) for each in reopened):
         for row in tx.execute(_OPEN_ITEMS, {"run_id": run.id}):
             tx.send(Chord(run.id, row.parent, row.number))

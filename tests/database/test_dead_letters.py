@@ -1,0 +1,458 @@
+"""What failed for good, and going on from there."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from driving import BOOM, WEAK, Driver, at_once, header
+from model import random_graph, reference
+from playing import Player, failing
+from registered import a_task, register
+
+from pipeweave import ids
+from pipeweave.errors import Conflict, NotFound, Unavailable
+from pipeweave.orchestrator import dead_letters, deadlines, queue, runs, task_runs, verify
+from pipeweave.orchestrator.dead_letters import Retried
+from pipeweave.orchestrator.letter_filter import LetterFilter
+from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.rules import CONTINUE, FAIL_FAST, FAILURE_MODES, PARTIAL_MERGE
+
+CHAIN: dict[str, list[str]] = {"a": [], "b": ["a"], "c": ["b"]}
+DIAMOND: dict[str, list[str]] = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
+TWO: dict[str, list[str]] = {"a": [], "b": [], "c": ["a", "b"]}
+MAP: dict[str, list[str]] = {"m": [], "after": ["m"]}
+WIDE = [f"b{number}" for number in range(9)]
+GATHERED = {"a": [], **{each: ["a"] for each in WIDE}, "join": WIDE}
+IRREGULAR = {"a": [], "x": [], **{each: ["a"] for each in WIDE[:-1]}, WIDE[-1]: ["x"], "join": WIDE}
+
+
+@pytest.fixture
+def player(fresh_driver: Driver) -> Player:
+    return Player(fresh_driver)
+
+
+@pytest.fixture
+def fresh_driver(database: Any) -> Driver:
+    return Driver(database)
+
+
+def letters(driver: Driver, run_id: UUID | None = None) -> list[Any]:
+    """The dead letters of the tenant, or of one of its runs, oldest first."""
+    which = "" if run_id is None else " AND run_id = :run_id"
+    return driver.rows(
+        f"SELECT * FROM dead_letters WHERE tenant_id = :tenant{which} ORDER BY id",
+        tenant=driver.tenant,
+        run_id=run_id,
+    )
+
+
+def still_open(driver: Driver, run_id: UUID) -> list[Any]:
+    rows = letters(driver, run_id)
+    return [each for each in rows if each.retried_at is None and each.discarded_at is None]
+
+
+def retry(driver: Driver, letter: Any) -> Retried:
+    return driver.database.run(lambda tx: dead_letters.retry(tx, driver.tenant, letter.id))
+
+
+def failed_run(player: Player, needs: Mapping[str, Sequence[str]], *which: Any, **members: Any) -> UUID:
+    """A run that was played until nothing went on, with these steps or items failing."""
+    player.fails = failing(*which)
+    run_id = player.driver.begin(needs, **members)
+    player.play()
+    return run_id
+
+
+def differences(driver: Driver, run_id: UUID) -> list[Any]:
+    with verify.snapshot(driver.database) as tx:
+        return verify.run(tx, run_id)
+
+
+def called(player: Player) -> dict[str, int]:
+    """How often each step, or all items of it together, was called."""
+    sums: dict[str, int] = {}
+    for (step, _), number in player.calls.items():
+        sums[step] = sums.get(step, 0) + number
+    return sums
+
+
+# --- what is kept -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", FAILURE_MODES)
+def test_a_step_that_fails_for_good_leaves_one_dead_letter(player: Player, mode: str) -> None:
+    run_id = failed_run(player, DIAMOND, "b", failureMode=mode, input={"n": 1})
+    (letter,) = letters(player.driver, run_id)
+    row = player.driver.task_runs(run_id)[1]
+    assert (letter.task_run_id, letter.step_id, letter.task_id) == (row.id, "b", "noop")
+    assert (letter.status, letter.error_code, letter.attempts) == ("failed", "BOOM", 1)
+    assert (letter.kind, letter.input, letter.pipeline_id) == ("task", {"n": 1}, "driven")
+    assert letter.error["traceback"] == "Traceback …"
+
+
+@pytest.mark.parametrize("mode", FAILURE_MODES)
+def test_each_item_that_fails_leaves_its_own_and_their_map_none(player: Player, mode: str) -> None:
+    run_id = failed_run(
+        player, MAP, ("m", 0), ("m", 2), maps={"m": "${input}"}, input=["x", "y", "z"], failureMode=mode
+    )
+    found = [(each.kind, each.map_index, each.item) for each in letters(player.driver, run_id)]
+    both = [("item", 0, "x"), ("item", 2, "z")]
+    assert found == (both[:1] if mode == FAIL_FAST else both)
+
+
+def test_its_history_has_every_attempt(player: Player) -> None:
+    run_id = failed_run(player, {"a": []})
+    player.fails = {"a": WEAK}
+    run_id = player.driver.begin({"a": []}, tasks={"a": "limited"})
+    for _ in range(4):
+        player.play()
+        with player.driver.database.transaction() as tx:
+            from pipeweave.orchestrator.advance import Advance
+
+            advance = Advance(tx, header(tx, run_id))
+            advance.again([player.driver.task_runs(run_id)[0].id])
+            advance.close()
+    (letter,) = letters(player.driver, run_id)
+    assert [each["attempt"] for each in letter.history] == [1, 2, 3, 4]
+    assert {each["errorCode"] for each in letter.history} == {"WEAK"}
+    assert letter.attempts == 4
+
+
+# --- going on ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", FAILURE_MODES)
+@pytest.mark.parametrize("step", ["a", "b", "c"])
+def test_a_retried_step_lets_its_run_go_on_and_complete(player: Player, mode: str, step: str) -> None:
+    run_id = failed_run(player, CHAIN, step, failureMode=mode)
+    (letter,) = letters(player.driver, run_id)
+    assert player.driver.run(run_id).status == ("partial" if mode == PARTIAL_MERGE else "failed")
+
+    player.fails = {}
+    retried = retry(player.driver, letter)
+    run = player.driver.run(run_id)
+    assert (run.status, run.finished_at, run.error, run.error_code) == ("running", None, None, None)
+    assert run.reopened_at is not None
+    player.play()
+
+    assert player.driver.run(run_id).status == "completed"
+    assert player.driver.statuses(run_id) == dict.fromkeys(CHAIN, "completed")
+    assert called(player) == {each: 1 + (each == step) for each in CHAIN}
+    assert differences(player.driver, run_id) == []
+    assert (retried.run_id, retried.task_run_id) == (run_id, letter.task_run_id)
+    (kept,) = letters(player.driver, run_id)
+    assert (kept.retry_run_id, kept.retry_task_run_id) == (run_id, letter.task_run_id)
+
+
+def test_it_is_the_next_attempt_with_the_current_code_and_a_fresh_allowance(player: Player) -> None:
+    run_id = failed_run(player, CHAIN, "b")
+    with player.driver.database.transaction() as tx:
+        register(
+            tx,
+            player.driver.tenant,
+            *(a_task(each, code="second") for each in ("noop", "limited", "single")),
+        )
+    retried = retry(player.driver, letters(player.driver)[0])
+    row = player.driver.task_runs(run_id)[1]
+    assert (row.attempt, row.max_attempts, row.code_version) == (2, 1 + 4, 2)
+    assert retried.code_version == 2
+    assert row.code_hash == a_task("x", code="second").code_hash
+    player.fails = {}
+    player.play()
+    assert [each[3] for each in player.attempts] == [1, 1, 2, 2]
+
+
+def test_it_fails_again_and_leaves_a_second_dead_letter_with_all_attempts(player: Player) -> None:
+    run_id = failed_run(player, CHAIN, "b")
+    for number in (1, 2, 3):
+        (letter,) = still_open(player.driver, run_id)
+        assert [each["attempt"] for each in letter.history] == list(range(1, number + 1))
+        retry(player.driver, letter)
+        player.play()
+        assert player.driver.run(run_id).status == "failed"
+    assert len(letters(player.driver, run_id)) == 4
+    assert player.driver.statuses(run_id) == {"a": "completed", "b": "failed", "c": "cancelled"}
+    assert differences(player.driver, run_id) == []
+
+
+def test_what_the_failure_cancelled_runs_again_and_its_late_report_finds_nothing(player: Player) -> None:
+    run_id = player.driver.begin(DIAMOND)
+    player.driver.finish(run_id, "a")
+    with player.driver.database.transaction() as tx:
+        (running,) = task_runs.start(tx, run_id, [3], 1, worker="elsewhere")
+    player.fails = failing("b")
+    player.play()
+    assert player.driver.statuses(run_id)["c"] == "cancelled"
+
+    player.fails = {}
+    retry(player.driver, letters(player.driver, run_id)[0])
+    row = player.driver.task_runs(run_id)[2]
+    assert (row.status, row.attempt, row.max_attempts) == ("queued", 2, 5)
+    kept = player.driver.rows("SELECT * FROM attempts WHERE task_run_id = :id", id=running.id)
+    assert [(each.number, each.status, each.worker) for each in kept] == [(1, "cancelled", "elsewhere")]
+    with player.driver.database.transaction() as tx:
+        from pipeweave.orchestrator.task_run import Completion
+
+        assert task_runs.complete(tx, [Completion(running, tx.values.keep("late"))]) == []
+    player.play()
+    assert player.driver.run(run_id).status == "completed"
+    assert differences(player.driver, run_id) == []
+
+
+def test_its_time_limit_starts_anew(player: Player) -> None:
+    run_id = failed_run(player, CHAIN, "b", timeout="1h")
+    before = player.driver.run(run_id)
+    player.driver.database.now = lambda: before.finished_at + timedelta(hours=5)
+    retry(player.driver, letters(player.driver, run_id)[0])
+    run = player.driver.run(run_id)
+    assert run.deadline_at - run.reopened_at == timedelta(hours=1)
+    retry_again = run.reopened_at + timedelta(hours=7)
+    player.play()
+    player.driver.database.now = lambda: retry_again
+    retry(player.driver, still_open(player.driver, run_id)[0])
+    run = player.driver.run(run_id)
+    assert run.deadline_at == retry_again + timedelta(hours=1)
+
+
+def test_a_run_that_took_too_long_goes_on_from_what_had_failed_in_it(player: Player) -> None:
+    needs = {"a": [], "b": ["a"], "slow": [], "after": ["slow"]}
+    player.fails = failing("a")
+    run_id = player.driver.begin(needs, failureMode=CONTINUE)
+    player.play(1)
+    with player.driver.database.transaction() as tx:
+        deadlines.end(tx, player.driver.tenant, run_id, deadlines.RUN_TIMEOUT, "too long")
+    player.fails = {}
+    retry(player.driver, letters(player.driver, run_id)[0])
+    player.play()
+    assert player.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
+    assert called(player) == {"a": 2, "b": 1, "slow": 1, "after": 1}
+
+
+# --- joins ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", FAILURE_MODES)
+@pytest.mark.parametrize("tasks", [{}, {"b3": "limited", "b5": "limited", "b8": "limited", "join": "limited"}])
+@pytest.mark.parametrize("needs", [GATHERED, IRREGULAR], ids=["gathered", "irregular"])
+@pytest.mark.parametrize("is_forgotten", [False, True], ids=["at once", "days later"])
+def test_a_wide_join_is_released_once_when_its_failed_member_ended_well(
+    player: Player, mode: str, tasks: dict[str, str], needs: dict[str, list[str]], is_forgotten: bool
+) -> None:
+    run_id = failed_run(player, needs, "b3", "b8", failureMode=mode, tasks=tasks)
+    player.fails = {}
+    if is_forgotten:
+        player.forget_chords()
+    while remaining := still_open(player.driver, run_id):
+        retry(player.driver, remaining[0])
+        player.play()
+    assert player.driver.run(run_id).status == "completed"
+    assert player.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
+    assert called(player)["join"] == 1
+    assert differences(player.driver, run_id) == []
+
+
+def test_a_join_that_went_on_without_a_step_is_not_run_again(player: Player) -> None:
+    run_id = failed_run(player, TWO, "a", failureMode=PARTIAL_MERGE)
+    assert player.driver.statuses(run_id)["c"] == "completed"
+    player.fails = {}
+    retry(player.driver, letters(player.driver, run_id)[0])
+    assert player.driver.run(run_id).status == "running"
+    player.play()
+    assert player.driver.run(run_id).status == "completed"
+    assert called(player) == {"a": 2, "b": 1, "c": 1}
+
+
+def test_a_step_that_nobody_chose_stays_skipped(player: Player) -> None:
+    needs = {"a": [], "b": ["a"], "c": ["a"], "d": ["b"], "e": ["c"], "f": ["d", "e"]}
+    player.chooses = {"a": ["b"]}
+    run_id = failed_run(player, needs, "b", failureMode=CONTINUE)
+    assert player.driver.statuses(run_id)["f"] == "skipped"
+    player.fails = {}
+    retry(player.driver, letters(player.driver, run_id)[0])
+    player.play()
+    ran = dict.fromkeys("abdf", "completed")
+    assert player.driver.statuses(run_id) == {**ran, "c": "skipped", "e": "skipped"}
+    assert player.driver.run(run_id).status == "completed"
+
+
+def test_another_failure_of_the_run_still_decides_its_joins(player: Player) -> None:
+    needs = {"a": [], "b": [], "after-a": ["a"], "after-b": ["b"], "both": ["a", "b"]}
+    run_id = failed_run(player, needs, "a", "b", failureMode=CONTINUE)
+    first, second = letters(player.driver, run_id)
+    player.fails = {}
+    retry(player.driver, first)
+    player.play()
+    assert player.driver.statuses(run_id) == {
+        "a": "completed",
+        "b": "failed",
+        "after-a": "completed",
+        "after-b": "skipped",
+        "both": "skipped",
+    }
+    assert player.driver.run(run_id).status == "failed"
+    retry(player.driver, second)
+    player.play()
+    assert player.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
+    assert player.driver.run(run_id).status == "completed"
+    assert called(player) == {"a": 2, "b": 2, "after-a": 1, "after-b": 1, "both": 1}
+    assert differences(player.driver, run_id) == []
+
+
+def test_a_step_is_retried_while_its_run_goes_on(player: Player) -> None:
+    needs = {"a": [], "b": [], "slow": ["b"], "join": ["a", "slow"], "after-a": ["a"]}
+    player.fails = failing("a")
+    run_id = player.driver.begin(needs, failureMode=CONTINUE)
+    player.play(1)
+    assert player.driver.run(run_id).status == "running"
+    player.fails = {}
+    retry(player.driver, letters(player.driver, run_id)[0])
+    player.play()
+    assert player.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
+    assert player.driver.run(run_id).status == "completed"
+    assert player.driver.events(run_id, "run.reopened") == [], "it never was over"
+    assert differences(player.driver, run_id) == []
+
+
+def test_several_retried_at_once_all_end_right(player: Player) -> None:
+    needs = {**{each: [] for each in WIDE[:5]}, "join": WIDE[:5], **{f"after-{e}": [e] for e in WIDE[:5]}}
+    run_id = failed_run(player, needs, *WIDE[:5], failureMode=CONTINUE)
+    player.fails = {}
+    found = letters(player.driver, run_id)
+    done = at_once(*[lambda letter=each: retry(player.driver, letter) for each in found])  # type: ignore[misc]
+    assert [each.error for each in done] == [None] * 5
+    player.play()
+    assert player.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
+    assert set(called(player).values()) == {1, 2}
+    assert called(player)["join"] == 1
+
+
+# --- maps -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", FAILURE_MODES)
+@pytest.mark.parametrize("count", [3, 20])
+@pytest.mark.parametrize("task", ["noop", "limited"])
+def test_an_item_is_retried_and_its_map_goes_on(player: Player, mode: str, count: int, task: str) -> None:
+    run_id = failed_run(
+        player,
+        MAP,
+        ("m", 1),
+        ("m", 2),
+        maps={"m": "${input}"},
+        tasks={"m": task},
+        input=list(range(count)),
+        failureMode=mode,
+    )
+    player.fails = {}
+    player.forget_chords()
+    while remaining := still_open(player.driver, run_id):
+        retry(player.driver, remaining[0])
+        player.play()
+    assert player.driver.run(run_id).status == "completed"
+    rows = player.driver.task_runs(run_id)
+    assert {row.status for row in rows} == {"completed"}
+    assert [player.calls["m", index] for index in range(count)].count(1) >= count - 2
+    assert called(player)["after"] == 1
+    assert differences(player.driver, run_id) == []
+
+
+def test_a_map_that_could_not_be_laid_out_is_laid_out_when_it_is_retried(player: Player) -> None:
+    needs = {"first": [], "m": ["first"], "after": ["m"]}
+    run_id = failed_run(player, needs, maps={"m": "${steps.first.of}"})
+    (letter,) = letters(player.driver, run_id)
+    assert (letter.kind, letter.error_code, len(letter.history)) == ("map", "MAP_SOURCE_INVALID", 1)
+    retry(player.driver, letter)
+    # Its source did not change, so it fails again at once.
+    assert player.driver.run(run_id).status == "failed"
+    (again,) = still_open(player.driver, run_id)
+    player.driver.rows(
+        """UPDATE task_runs SET output = '{"of": [1, 2]}' WHERE run_id = :id AND step_id = 'first'
+        RETURNING 1""",
+        id=run_id,
+    )
+    retry(player.driver, again)
+    player.play()
+    assert player.driver.run(run_id).status == "completed"
+    assert called(player) == {"first": 1, "m": 2, "after": 1}
+
+
+def test_a_map_beside_the_failure_goes_on_with_what_it_had_left(player: Player) -> None:
+    needs = {"m": [], "x": [], "after": ["m", "x"]}
+    player.fails = failing("x")
+    run_id = player.driver.begin(needs, maps={"m": "${input}"}, tasks={"m": "single"}, input=[1, 2, 3])
+    while player.driver.run(run_id).status == "running":
+        player.waiting.sort(key=lambda each: getattr(each, "ordinals", (0,)) == (2,))
+        if player.calls["m", 0]:
+            player.waiting.reverse()
+        player.take()
+    player.play()
+    statuses = player.driver.statuses(run_id)
+    assert (statuses["m"], statuses["x"], statuses["after"]) == ("cancelled", "failed", "cancelled")
+    player.fails = {}
+    retry(player.driver, letters(player.driver, run_id)[0])
+    player.play()
+    assert player.driver.run(run_id).status == "completed"
+    assert called(player) == {"m": 3, "x": 2, "after": 1}
+    assert differences(player.driver, run_id) == []
+
+
+# --- any run ----------------------------------------------------------------------------------------------
+
+_TASKS = {"act": "noop", "act_limited": "limited"}
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_any_run_comes_to_what_it_would_have_come_to_without_the_failures(
+    fresh_driver: Driver, seed: int
+) -> None:
+    """In whatever order dead letters are retried, at once or while others still run, fixed or not yet."""
+    chance = random.Random(seed)
+    document, wishes = random_graph(chance, f"graph-{seed}")
+    mode = chance.choice(FAILURE_MODES)
+    player = Player(fresh_driver, chance=chance, chooses=wishes["choose"])
+    steps = {step["id"]: step for step in document["steps"]}
+    fresh_driver.store(
+        {id: step["needs"] for id, step in steps.items()},
+        id=document["id"],
+        tasks={id: _TASKS[step["task"]] for id, step in steps.items()},
+        maps={id: step["map"]["over"] for id, step in steps.items() if "map" in step},
+    )
+    broken = list(_broken(wishes, steps, chance))
+    player.fails = failing(*broken)
+    run_id = fresh_driver.trigger(document["id"], wishes, failure_mode=mode)
+    for _ in range(400):
+        player.play(chance.choice([3, 10, 1_000]))
+        found = still_open(fresh_driver, run_id)
+        if not found and not player.waiting:
+            break
+        if broken and chance.random() < 0.5:
+            player.fails.pop(broken.pop(chance.randrange(len(broken))))
+        if chance.random() < 0.1:
+            player.forget_chords() if fresh_driver.run(run_id).status != "running" else None
+        for letter in chance.sample(found, min(len(found), chance.randint(0, 2))):
+            retry(fresh_driver, letter)
+        if not player.waiting:
+            assert fresh_driver.run(run_id).status != "running", fresh_driver.statuses(run_id)
+
+    expected = reference(document, {**wishes, "fail": {}}, CONTINUE)
+    assert fresh_driver.statuses(run_id) == expected.statuses
+    assert fresh_driver.run(run_id).status == "completed"
+    assert differences(fresh_driver, run_id) == []
+    retried = {(each.step_id, each.map_index) for each in letters(fresh_driver, run_id)}
+    once = {call: number for call, number in player.calls.items() if call not in retried}
+    assert set(once.values()) <= {1}
+
+
+def _broken(wishes: Mapping[str, Any], steps: Mapping[str, Any], chance: random.Random) -> Any:
+    for name, items in wishes["fail"].items():
+        if "map" in steps[name]:
+            yield from ((name, index) for index in items)
+        else:
+            yield name
+    if not wishes["fail"]:
+        yield chance.choice([name for name, step in steps.items() if "map" not in step] or ["nobody"])

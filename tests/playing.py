@@ -1,0 +1,127 @@
+"""Runs played to their end without a broker: messages, chords and workers as they are, one after the other.
+
+Nothing heals what is lost here, no tick looks: a run that does not get to its end by its messages alone has
+been forgotten by one of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from driving import BOOM, Driver, header
+
+from pipeweave.orchestrator import straight, task_runs
+from pipeweave.orchestrator.advance import Advance, Going
+from pipeweave.orchestrator.failure import Failure
+from pipeweave.orchestrator.messages import RunMessage, post
+from pipeweave.orchestrator.outbox import UNCOUNTED, JoinCheck, Outgoing, Part
+from pipeweave.orchestrator.task_run import Completion, TaskRun
+
+Call = tuple[str, int | None]
+
+
+@dataclass(slots=True)
+class Player:
+    """A broker and a worker for one tenant, in the test's own thread.
+
+    Args:
+        fails: steps, and items of maps as (step, index), whose function raises.
+        chooses: step -> the successors it chooses.
+        chance: in which order messages are taken; without it, as they came.
+    """
+
+    driver: Driver
+    fails: dict[Any, Failure] = field(default_factory=dict)
+    chooses: dict[str, Sequence[str]] = field(default_factory=dict)
+    chance: random.Random | None = None
+    calls: Counter[Call] = field(default_factory=Counter)
+    attempts: list[tuple[str, int | None, int, int]] = field(default_factory=list)
+    waiting: list[RunMessage | JoinCheck] = field(default_factory=list)
+    sizes: dict[tuple[UUID, int], int] = field(default_factory=dict)
+    counted: dict[tuple[UUID, int], set[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.driver.database.sender = self.receive
+
+    # --- the broker ---------------------------------------------------------------------------------------
+
+    def receive(self, outbox: Sequence[Outgoing]) -> None:
+        """What a transaction sent: sizes, messages, checks, parts, as canvas.py sends them."""
+        posting = post(outbox)
+        for chord, size in posting.chord_sizes.items():
+            if size:
+                self.sizes[chord] = size
+                self.counted[chord] = set()
+        self.waiting += [*posting.messages, *posting.checks]
+        for part in posting.parts:
+            self._count(part)
+
+    def _count(self, part: Part) -> None:
+        chord = part.run_id, part.join
+        if chord not in self.sizes:
+            return
+        self.counted[chord].add(part.id)
+        if len(self.counted[chord]) == self.sizes[chord]:
+            del self.sizes[chord]
+            self.waiting.append(JoinCheck(part.run_id, part.join, part.queue))
+
+    def forget_chords(self) -> None:
+        """As if days went by."""
+        self.sizes.clear()
+
+    # --- the worker ---------------------------------------------------------------------------------------
+
+    def play(self, most: int = 100_000) -> None:
+        """Take messages until none is left, or for so many."""
+        while self.waiting and most:
+            self.take()
+            most -= 1
+
+    def take(self) -> None:
+        """Take one message."""
+        place = 0 if self.chance is None else self.chance.randrange(len(self.waiting))
+        message = self.waiting.pop(place)
+        if isinstance(message, JoinCheck):
+            self.driver.check(message.run_id, message.join)
+            return
+        was_claimed = False
+        for ordinal in message.ordinals:
+            with self.driver.database.transaction() as tx:
+                claimed = task_runs.start(tx, message.run_id, [ordinal], message.attempt, worker="w1")
+            was_claimed = was_claimed or bool(claimed)
+            while claimed:
+                claimed = self._run(claimed[0], message)
+        if was_claimed:
+            self.receive([Part(message.run_id, j, message.queue, message=message.part) for j in message.joins])
+        else:
+            self.receive([JoinCheck(message.run_id, join, message.queue) for join in message.joins])
+
+    def _run(self, each: TaskRun, message: RunMessage) -> list[TaskRun]:
+        self.calls[each.step_id, each.map_index] += 1
+        self.attempts.append((each.step_id, each.map_index, each.attempt, each.code_version))
+        failure = self.fails.get(each.step_id) or self.fails.get((each.step_id, each.map_index))
+        chosen = self.chooses.get(each.step_id) if each.kind == "task" else None
+        going = Going("w1", message.queue) if self.chance is None or self.chance.random() < 0.5 else None
+        with self.driver.database.transaction() as tx:
+            run = header(tx, each.run_id)
+            kept = tx.values.keep({"of": each.step_id})
+            completion = Completion(each, kept, None if chosen is None else tuple(chosen))
+            if failure is None and going and straight.is_straight(run, completion):
+                return straight.go_on(tx, run, completion, going)
+            advance = Advance(
+                tx, run, going, room=1, queue=message.queue, is_counted=message.part != UNCOUNTED
+            )
+            failed = [] if failure is None else advance.fail([(each, failure)])
+            done = [] if failure else task_runs.complete(tx, [completion])
+            advance.settle([*failed, *done], {} if chosen is None else {each.ordinal: tuple(chosen)})
+            return advance.close()
+
+
+def failing(*which: Any) -> dict[Any, Failure]:
+    """Steps, or items as (step, index), that fail for good at once."""
+    return dict.fromkeys(which, BOOM)
