@@ -107,12 +107,18 @@ WHERE e.run_id = :run_id AND e.seq > :after ORDER BY e.seq LIMIT :limit
 
 
 def _events(tx: Transaction, run_id: UUID) -> Iterator[StoredEvent]:
-    after = -1
-    while rows := tx.execute(_EVENTS, {"run_id": run_id, "after": after, "limit": ROWS_AT_ONCE}).all():
-        for row in rows:
-            ordinal = _ordinal(run_id, row.task_run_id)
-            yield StoredEvent(row.seq, row.type, ordinal, row.attempt, _data(row.data))
-        after = rows[-1].seq
+    for row in _rows(tx, _EVENTS, run_id, -1, "seq"):
+        yield StoredEvent(row.seq, row.type, _ordinal(run_id, row.task_run_id), row.attempt, _data(row.data))
+
+
+def _rows(tx: Transaction, statement: str, run_id: UUID, after: Any, key: str) -> Iterator[Any]:
+    """The rows of a statement that begins behind `:after` in the order of a key, however many there are."""
+    while True:
+        rows = tx.execute(statement, {"run_id": run_id, "after": after, "limit": ROWS_AT_ONCE}).all()
+        yield from rows
+        if len(rows) < ROWS_AT_ONCE:
+            return
+        after = getattr(rows[-1], key)
 
 
 def _ordinal(run_id: UUID, task_run_id: UUID | None) -> int | None:
@@ -132,12 +138,9 @@ FROM task_runs AS t WHERE t.run_id = :run_id AND t.id > :after ORDER BY t.id LIM
 """
 
 
-def _task_runs(tx: Transaction, run_id: UUID) -> Iterator[tuple[int, RebuiltTaskRun | Any]]:
-    after = run_id
-    while rows := tx.execute(_TASK_RUNS, {"run_id": run_id, "after": after, "limit": ROWS_AT_ONCE}).all():
-        for row in rows:
-            yield ids.ordinal_of(row.id), row
-        after = rows[-1].id
+def _task_runs(tx: Transaction, run_id: UUID) -> Iterator[tuple[int, Any]]:
+    for row in _rows(tx, _TASK_RUNS, run_id, run_id, "id"):
+        yield ids.ordinal_of(row.id), row
 
 
 # --- comparing --------------------------------------------------------------------------------------------
