@@ -194,3 +194,53 @@ def test_a_worker_that_cannot_wait_gives_back_what_it_runs(stage: Stage, tmp_pat
     [attempt] = stage.attempts(run_id)
     assert (attempt.status, attempt.error_code, row.attempt) == ("interrupted", "WORKER_STOPPED", 2)
     assert row.max_attempts == 4, "it was not used up"
+
+
+def test_a_rolling_restart_under_load_loses_and_repeats_nothing(stage: Stage) -> None:
+    stage.store(
+        {
+            "id": "load",
+            "steps": [
+                {"id": "each", "task": "nap", "map": {"over": "${input.list}"}},
+                {"id": "then", "task": "noop", "needs": ["each"]},
+                {"id": "last", "task": "noop", "needs": ["then"]},
+            ],
+        }
+    )
+    workers = [stage.start_worker("faulty.py", concurrency=2) for _ in range(2)]
+    runs = []
+    for _ in range(2):
+        for pid in list(workers):
+            runs += [stage.trigger("load", {"list": list(range(20))}) for _ in range(4)]
+            stage.until(lambda: stage.called(runs[-4]) != {}, "nothing runs")
+            os.kill(pid, signal.SIGTERM)
+            workers.append(stage.start_worker("faulty.py", concurrency=2))
+            assert stage.ended(pid) == 0, stage.logs()
+            workers.remove(pid)
+    for run_id in runs:
+        assert stage.finished(run_id).status == "completed"
+        assert stage.called(run_id) == {"each": 20, "then": 1, "last": 1}
+        assert stage.attempts(run_id) == []
+
+
+def test_a_beat_that_is_told_to_stop_ends_well_and_another_takes_over(stage: Stage) -> None:
+    first = stage.processes[0].pid
+    stage.start_beat()
+    os.kill(first, signal.SIGTERM)
+    assert stage.ended(first) == 0
+    stage.start_worker("faulty.py", concurrency=1)
+    run = stage.ran({"id": "again", "steps": [{"id": "a", "task": "flaky"}]}, {"fails": 1})
+    assert run.status == "completed"
+
+
+def test_a_cancel_stops_a_function_that_runs(stage: Stage, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    Path(f"{gate}.name").write_text("only")
+    stage.start_worker("faulty.py", concurrency=1)
+    stage.store({"id": "one", "steps": [{"id": "only", "task": "held_step"}]})
+    run_id = stage.trigger("one", {"gate": str(gate)})
+    stage.until(Path(f"{gate}.held").exists, "the step is not held")
+    stage.cancel(run_id)
+    # Its only process is free again, though nobody opened the gate.
+    assert stage.ran({"id": "other", "steps": [{"id": "a", "task": "noop"}]}).status == "completed"
+    assert stage.steps(run_id)["only"].status == "cancelled"

@@ -39,6 +39,12 @@ def picky(code: str, ctx: Context) -> int:
         return ctx.attempt
 
 
+@task(retries=0)
+def nap(ctx: Context) -> None:
+    with noted(ctx):
+        time.sleep(0.05)
+
+
 # --- taking too long --------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,384 @@
+"""Attempts that end badly: what follows is decided once, and written in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from driving import BOOM, TASKS, WEAK, Beside, Driver, at_once, claim, header, settle
+from registered import a_task, register
+
+from pipeweave.orchestrator import attempts, due, failure, losses, task_runs, workers
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.failure import Failure, Outcome, fingerprint
+from pipeweave.orchestrator.task_run import TaskRun
+from pipeweave.orchestrator.workers import WorkerStart
+
+STEPS = {"a": [], "b": ["a"]}
+
+
+@pytest.fixture
+def driver(database: Database) -> Driver:
+    found = Driver(database)
+    with database.transaction() as tx:
+        # Registered again as it was, and these beside it.
+        register(
+            tx,
+            found.tenant,
+            *TASKS,
+            a_task("quick", retries=2, retry_delay_ms=1, retry_backoff="fixed"),
+            a_task("later", retries=2, retry_delay_ms=3_600_000),
+            a_task("once", retries=0),
+            a_task("picky", retries=2, retry_delay_ms=1, retry_on=("BUSY",)),
+            a_task("quick-limited", retries=2, retry_delay_ms=1, concurrency=1),
+        )
+    return found
+
+
+def begun(driver: Driver, task: str, **members: Any) -> UUID:
+    return driver.begin(STEPS, tasks={"a": task}, **members)
+
+
+def fail(driver: Driver, run_id: UUID, attempt: int = 1, how: Failure = WEAK) -> None:
+    """Claim the first step's attempt and end it badly."""
+    with driver.database.transaction() as tx:
+        [started] = task_runs.start(tx, run_id, [1], attempt, worker="w1")
+        settle(tx, started, failure=how)
+
+
+def first(driver: Driver, run_id: UUID) -> Any:
+    return driver.task_runs(run_id)[0]
+
+
+def make_due(driver: Driver, run_id: UUID) -> None:
+    driver.rows(
+        "UPDATE task_runs SET due_at = now() WHERE run_id = :id AND due_at IS NOT NULL RETURNING id",
+        id=run_id,
+    )
+
+
+def letters(driver: Driver, run_id: UUID) -> list[Any]:
+    return driver.rows("SELECT * FROM dead_letters WHERE run_id = :id", id=run_id)
+
+
+def kept(driver: Driver, run_id: UUID) -> list[tuple[int, str, str]]:
+    rows = driver.rows("SELECT * FROM attempts WHERE run_id = :id ORDER BY number", id=run_id)
+    return [(row.number, row.status, row.error_code) for row in rows]
+
+
+# --- another attempt --------------------------------------------------------------------------------------
+
+
+def test_a_failed_attempt_waits_for_its_next_one(driver: Driver) -> None:
+    run_id = begun(driver, "later")
+    fail(driver, run_id)
+    row = first(driver, run_id)
+    assert (row.status, row.attempt, row.worker, row.started_at) == ("pending", 2, None, None)
+    [wait] = driver.rows(
+        "SELECT due_at - now() AS w FROM task_runs WHERE run_id = :id AND due_at > now()", id=run_id
+    )
+    assert timedelta(minutes=59) < wait.w <= timedelta(hours=1)
+    assert kept(driver, run_id) == [(1, "failed", "WEAK")]
+    [event] = driver.events(run_id, "task_run.retrying")
+    assert (event.attempt, event.data["nextAttempt"], event.data["errorCode"]) == (1, 2, "WEAK")
+    assert (driver.run(run_id).status, letters(driver, run_id)) == ("running", [])
+
+
+def test_what_is_not_due_is_not_released(driver: Driver) -> None:
+    run_id = begun(driver, "later")
+    fail(driver, run_id)
+    driver.sent.clear()
+    due.release(driver.database)
+    driver.check(run_id, 1)
+    assert (first(driver, run_id).status, driver.released(run_id)) == ("pending", [])
+
+
+def test_what_is_due_is_sent_as_its_next_attempt_and_completes(driver: Driver) -> None:
+    run_id = begun(driver, "later")
+    fail(driver, run_id)
+    make_due(driver, run_id)
+    driver.sent.clear()
+    due.release(driver.database)
+    row = first(driver, run_id)
+    assert (row.status, row.due_at, driver.released(run_id)) == ("queued", None, [1])
+    with driver.database.transaction() as tx:
+        assert claim(tx, run_id, 1) is None, "a message of the first attempt starts nothing"
+        [again] = task_runs.start(tx, run_id, [1], 2, worker="w2")
+        settle(tx, again)
+    driver.finish(run_id, "b")
+    assert driver.run(run_id).status == "completed"
+
+
+def test_a_step_that_waits_for_its_next_attempt_is_not_skipped_or_released_by_a_join_message(
+    driver: Driver,
+) -> None:
+    run_id = driver.begin({"a": [], "b": ["a"], "c": ["b"]}, tasks={"b": "later"})
+    driver.finish(run_id, "a")
+    with driver.database.transaction() as tx:
+        [started] = task_runs.start(tx, run_id, [2], 1, worker="w1")
+        settle(tx, started, failure=WEAK)
+    driver.check(run_id, 2)
+    assert driver.statuses(run_id) == {"a": "completed", "b": "pending", "c": "pending"}
+
+
+def test_a_retry_of_a_limited_task_gives_its_slot_to_others(driver: Driver) -> None:
+    driver.store({"a": []}, tasks={"a": "quick-limited"})
+    one, two = driver.trigger(), driver.trigger()
+    assert first(driver, two).status == "ready"
+    fail(driver, one)
+    assert first(driver, two).status == "queued"
+    make_due(driver, one)
+    due.release(driver.database)
+    assert first(driver, one).status == "ready"
+
+
+def test_another_attempt_runs_the_code_that_is_registered_now(driver: Driver) -> None:
+    run_id = begun(driver, "later")
+    before = first(driver, run_id)
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, a_task("later", code="second", retries=2))
+    fail(driver, run_id)
+    after = first(driver, run_id)
+    assert (after.code_version, after.code_hash != before.code_hash) == (before.code_version + 1, True)
+
+
+# --- the last attempt -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["fail-fast", "continue", "partial-merge"])
+def test_the_last_attempt_leaves_one_dead_letter_with_all_of_them(driver: Driver, mode: str) -> None:
+    run_id = begun(driver, "quick", failureMode=mode)
+    for attempt in (1, 2, 3):
+        fail(driver, run_id, attempt)
+        make_due(driver, run_id)
+        due.release(driver.database)
+    row = first(driver, run_id)
+    assert (row.status, row.error_code) == ("failed", "WEAK")
+    assert driver.run(run_id).status == ("partial" if mode == "partial-merge" else "failed")
+    [letter] = letters(driver, run_id)
+    assert (letter.task_run_id, letter.attempts, letter.error_code) == (row.id, 3, "WEAK")
+    assert [each["attempt"] for each in letter.history] == [1, 2, 3]
+    assert kept(driver, run_id) == [(number, "failed", "WEAK") for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("task", "how", "retried"),
+    [
+        ("quick", WEAK, True),
+        ("quick", BOOM, False),
+        ("once", WEAK, False),
+        ("picky", WEAK, False),
+        ("picky", replace(WEAK, code="BUSY"), True),
+        ("picky", failure.lost("gone"), True),
+        ("once", failure.lost("gone"), False),
+        ("once", failure.lost("gone", is_certain=False), True),
+        ("once", failure.interrupted(), True),
+        ("quick", failure.overdue(3), True),
+        ("once", failure.overdue(3), False),
+    ],
+)
+def test_whether_another_attempt_follows(driver: Driver, task: str, how: Failure, retried: bool) -> None:
+    run_id = begun(driver, task)
+    fail(driver, run_id, how=how)
+    row = first(driver, run_id)
+    assert (row.attempt == 2, letters(driver, run_id) == []) == (retried, retried)
+    if not retried:
+        assert row.status == ("timeout" if how.outcome is Outcome.TIMEOUT else "failed")
+    assert kept(driver, run_id) == [(1, how.outcome.value, how.code)]
+
+
+def test_what_may_not_have_begun_uses_up_no_attempt(driver: Driver) -> None:
+    run_id = begun(driver, "once")
+    for attempt in (1, 2):
+        fail(driver, run_id, attempt, failure.lost("gone", is_certain=False))
+    row = first(driver, run_id)
+    assert (row.attempt, row.max_attempts, row.status) == (3, 3, "queued")
+
+
+def test_an_attempt_ends_badly_once_however_often_it_is_said(driver: Driver) -> None:
+    run_id = begun(driver, "once")
+    with driver.database.transaction() as tx:
+        [started] = task_runs.start(tx, run_id, [1], 1, worker="w1")
+
+    def end(how: Failure) -> int:
+        with driver.database.transaction() as tx:
+            ended = attempts.end(tx, header(tx, run_id), [(started, how)])
+            return len(ended.final) + len(ended.retried)
+
+    ends = at_once(lambda: end(BOOM), lambda: end(failure.lost("gone")), lambda: end(failure.overdue(1)))
+    assert sorted(each.result for each in ends) == [0, 0, 1]
+    assert (len(letters(driver, run_id)), len(kept(driver, run_id))) == (1, 1)
+
+
+def test_a_result_and_a_loss_at_once_end_an_attempt_once(driver: Driver) -> None:
+    for _ in range(5):
+        run_id = begun(driver, "once")
+        with driver.database.transaction() as tx:
+            [started] = task_runs.start(tx, run_id, [1], 1, worker="w1")
+
+        def complete(started: TaskRun = started) -> None:
+            with driver.database.transaction() as tx:
+                settle(tx, started)
+
+        def lose(started: TaskRun = started) -> None:
+            losses.end(driver.database, [(started, failure.lost("gone"))])
+
+        at_once(complete, lose)
+        is_completed = first(driver, run_id).status == "completed"
+        assert len(letters(driver, run_id)) == (0 if is_completed else 1)
+
+
+def test_many_items_that_fail_are_one_statement_per_outcome(driver: Driver) -> None:
+    run_id = driver.begin(
+        {"m": []}, {"list": list(range(50))}, tasks={"m": "quick"}, maps={"m": "${input.list}"}
+    )
+    with driver.database.transaction() as tx:
+        started = task_runs.start(tx, run_id, list(range(2, 52)), 1, worker="w1")
+        ended = attempts.end(
+            tx, header(tx, run_id), [(each, BOOM if each.map_index == 7 else WEAK) for each in started]
+        )
+    assert ([each.map_index for each in ended.final], len(ended.retried)) == ([7], 49)
+    assert [each.map_index for each in letters(driver, run_id)] == [7]
+
+
+def test_a_map_whose_items_failed_makes_no_letter_of_its_own(driver: Driver) -> None:
+    run_id = driver.begin({"m": []}, {"list": [1, 2]}, maps={"m": "${input.list}"}, failureMode="continue")
+    for ordinal in (2, 3):
+        with driver.database.transaction() as tx:
+            [started] = task_runs.start(tx, run_id, [ordinal], 1, worker="w1")
+            settle(tx, started, failure=BOOM)
+    assert driver.statuses(run_id)["m"] == "failed"
+    assert {each.kind for each in letters(driver, run_id)} == {"item"}
+
+
+def test_a_map_that_cannot_be_laid_out_is_a_dead_letter(driver: Driver) -> None:
+    run_id = driver.begin({"m": []}, {"list": "no list"}, maps={"m": "${input.list}"})
+    [letter] = letters(driver, run_id)
+    assert (letter.kind, letter.error_code, len(letter.history)) == ("map", "MAP_SOURCE_INVALID", 1)
+
+
+def test_errors_that_differ_in_numbers_and_ids_are_alike() -> None:
+    one = replace(WEAK, message="row 17 of 0123456789abcdef0123 is missing after 3.5 s")
+    two = replace(WEAK, message="row 4 of fedcba98765432100123 is missing after 10.25 s")
+    assert fingerprint("t", one) == fingerprint("t", two)
+    assert len({fingerprint("t", one), fingerprint("u", one), fingerprint("t", replace(one, code="X"))}) == 3
+
+
+# --- what is lost -----------------------------------------------------------------------------------------
+
+
+def a_worker(tx: Transaction, tenant: str) -> str:
+    return workers.register(tx, tenant, WorkerStart("python", "w@host", "host", 2, 1))
+
+
+def mine(driver: Driver, found: list[losses.Loss], run_id: UUID) -> list[tuple[int, Failure]]:
+    return [(each.ordinal, how) for each, how in found if each.run_id == run_id]
+
+
+def test_what_runs_on_a_worker_that_lives_is_not_lost(driver: Driver) -> None:
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        worker = a_worker(tx, driver.tenant)
+        task_runs.start(tx, run_id, [1], 1, worker=workers.child_of(worker, 4711))
+        assert mine(driver, losses.of_lost_workers(tx), run_id) == []
+        workers.stop(tx, worker)
+        [(ordinal, how)] = mine(driver, losses.of_lost_workers(tx), run_id)
+        assert (ordinal, how.outcome, how.is_counted) == (1, Outcome.LOST, True)
+
+
+def test_of_what_was_claimed_together_nobody_knows_what_had_begun(driver: Driver) -> None:
+    run_id = driver.begin({"a": [], "b": [], "c": []})
+    with driver.database.transaction() as tx:
+        task_runs.start(tx, run_id, [1, 2], 1, worker="gone@host:1:ab#1")
+    with driver.database.transaction() as tx:
+        task_runs.start(tx, run_id, [3], 1, worker="gone@host:1:ab#1")
+    with driver.database.transaction() as tx:
+        found = mine(driver, losses.of_lost_workers(tx), run_id)
+    assert [(ordinal, how.is_counted) for ordinal, how in found] == [(1, False), (2, False), (3, True)]
+
+
+def test_a_silent_attempt_is_ended_at_the_second_look(driver: Driver) -> None:
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        worker = a_worker(tx, driver.tenant)
+        task_runs.start(tx, run_id, [1], 1, worker=worker)
+        assert mine(driver, losses.of_time(tx), run_id) == []
+        tx.execute(
+            "UPDATE task_runs SET heartbeat_at = now() - interval '3 minutes' WHERE run_id = :id",
+            {"id": run_id},
+        )
+        assert mine(driver, losses.of_time(tx), run_id) == []
+        tx.execute(
+            "UPDATE task_runs SET suspected_at = now() - interval '2 s' WHERE run_id = :id", {"id": run_id}
+        )
+        [(_, how)] = mine(driver, losses.of_time(tx), run_id)
+        assert (how.code, how.outcome) == ("HEARTBEAT_LOST", Outcome.TIMEOUT)
+
+
+def test_a_heartbeat_clears_a_suspicion(driver: Driver) -> None:
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        [started] = task_runs.start(tx, run_id, [1], 1, worker=a_worker(tx, driver.tenant))
+        tx.execute(
+            """UPDATE task_runs SET heartbeat_at = now() - interval '3 minutes',
+            suspected_at = now() - interval '1 minute' WHERE run_id = :id""",
+            {"id": run_id},
+        )
+        assert task_runs.heartbeat(tx, started)
+        assert mine(driver, losses.of_time(tx), run_id) == []
+
+
+def test_an_attempt_far_beyond_its_time_limit_is_overdue(driver: Driver) -> None:
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        task_runs.start(tx, run_id, [1], 1, worker=a_worker(tx, driver.tenant))
+        tx.execute(
+            "UPDATE task_runs SET claimed_at = now() - interval '301 s' WHERE run_id = :id", {"id": run_id}
+        )
+        assert mine(driver, losses.of_time(tx), run_id) == [], "its worker ends it, and has some time for it"
+        tx.execute(
+            "UPDATE task_runs SET claimed_at = now() - interval '320 s' WHERE run_id = :id", {"id": run_id}
+        )
+        [(_, how)] = mine(driver, losses.of_time(tx), run_id)
+        assert how.code == "TIMEOUT"
+
+
+def test_of_a_dead_child_what_it_had_begun_is_lost_and_the_rest_given_back(driver: Driver) -> None:
+    run_id = driver.begin(
+        {"m": []}, {"list": list(range(6))}, tasks={"m": "quick"}, maps={"m": "${input.list}"}
+    )
+    with driver.database.transaction() as tx:
+        started = task_runs.start(tx, run_id, [2, 3, 4], 1, worker="w#9")
+    driver.sent.clear()
+    doing = losses.Doing("w#9", frozenset({started[0].id}), run_id, (2, 3, 4, 5, 6), 1)
+    assert losses.of_child(driver.database, doing, failure.lost("killed")) == 1
+    rows = driver.task_runs(run_id)[1:]
+    assert [(row.status, row.attempt) for row in rows] == [("queued", 2)] + [("queued", 1)] * 5
+    # The second attempt of the first item; its message's others; the last item has a message of its own.
+    assert sorted(set(driver.released(run_id))) == [2, 3, 4, 5, 6]
+    assert kept(driver, run_id) == [(1, "lost", "WORKER_LOST")]
+
+
+def test_a_doubled_report_of_a_dead_child_changes_nothing(driver: Driver) -> None:
+    run_id = driver.begin({"a": []}, tasks={"a": "quick"})
+    with driver.database.transaction() as tx:
+        [started] = task_runs.start(tx, run_id, [1], 1, worker="w#9")
+    doing = losses.Doing("w#9", frozenset({started.id}), run_id, (1,), 1)
+    counts = at_once(*[lambda: losses.of_child(driver.database, doing, failure.lost("killed"))] * 3)
+    assert len([each for each in counts if each.error is None]) == 3
+    assert len(kept(driver, run_id)) == 1
+    assert first(driver, run_id).attempt == 2
+
+
+def test_a_loss_waits_for_nobody_who_holds_another_run(driver: Driver) -> None:
+    one, two = driver.begin({"a": []}, tasks={"a": "quick"}), driver.trigger()
+    with driver.database.transaction() as tx:
+        found = [task_runs.start(tx, each, [1], 1, worker="w#9")[0] for each in (one, two)]
+    with driver.database.transaction() as tx:
+        tx.execute("SELECT 1 FROM task_runs WHERE run_id = :id FOR UPDATE", {"id": two})
+        with Beside(lambda: losses.end(driver.database, [(found[0], failure.lost("gone"))])) as beside:
+            beside.wait()
+    assert first(driver, one).attempt == 2
