@@ -197,6 +197,7 @@ def test_a_worker_that_cannot_wait_gives_back_what_it_runs(stage: Stage, tmp_pat
 
 
 def test_a_rolling_restart_under_load_loses_and_repeats_nothing(stage: Stage) -> None:
+    workers = [stage.start_worker("faulty.py", concurrency=2) for _ in range(2)]
     stage.store(
         {
             "id": "load",
@@ -207,12 +208,12 @@ def test_a_rolling_restart_under_load_loses_and_repeats_nothing(stage: Stage) ->
             ],
         }
     )
-    workers = [stage.start_worker("faulty.py", concurrency=2) for _ in range(2)]
-    runs = []
+    runs: list[UUID] = []
     for _ in range(2):
         for pid in list(workers):
-            runs += [stage.trigger("load", {"list": list(range(20))}) for _ in range(4)]
-            stage.until(lambda: stage.called(runs[-4]) != {}, "nothing runs")
+            fresh = [stage.trigger("load", {"list": list(range(20))}) for _ in range(4)]
+            runs += fresh
+            stage.until(lambda run_id=fresh[0]: stage.called(run_id) != {}, "nothing runs")  # type: ignore[misc]
             os.kill(pid, signal.SIGTERM)
             workers.append(stage.start_worker("faulty.py", concurrency=2))
             assert stage.ended(pid) == 0, stage.logs()
@@ -225,6 +226,7 @@ def test_a_rolling_restart_under_load_loses_and_repeats_nothing(stage: Stage) ->
 
 def test_a_beat_that_is_told_to_stop_ends_well_and_another_takes_over(stage: Stage) -> None:
     first = stage.processes[0].pid
+    stage.until(lambda: stage.rows("SELECT last_tick_at FROM orchestrator_state")[0][0], "no tick")
     stage.start_beat()
     os.kill(first, signal.SIGTERM)
     assert stage.ended(first) == 0
