@@ -22,6 +22,7 @@ from pipeweave.orchestrator import (
     maintenance,
     partitions,
     purge,
+    redrives,
     workers,
 )
 from pipeweave.orchestrator.database import Database, Transaction
@@ -53,6 +54,7 @@ class Ticked:
     retries_released: int = 0
     runs_timed_out: int = 0
     purged: int = 0
+    redriven: int = 0
 
 
 def run_once(deployment: Deployment) -> Ticked:
@@ -109,6 +111,7 @@ def _act(deployment: Deployment) -> Ticked:
     timed_out = deadlines.enforce(database, timedelta(milliseconds=limit) if limit else None)
     with database.transaction() as tx:
         filled = _fill_limits(tx)
+    redriven = redrives.run_once(database)
     purged = purge.hourly(database, Policy.of(deployment.settings))
     with database.transaction() as tx:
         return Ticked(
@@ -120,6 +123,7 @@ def _act(deployment: Deployment) -> Ticked:
             retries_released=released,
             runs_timed_out=timed_out,
             purged=purged,
+            redriven=redriven,
         )
 
 

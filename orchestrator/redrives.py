@@ -1,0 +1,190 @@
+"""Retrying many dead letters: a row says which and how far it is, and the tick works it off in batches.
+
+The letters that are meant are those that are open when it is asked for: one that fails again is not retried
+for ever. What cannot be retried (its run was cancelled, its task is gone) is skipped and stays open.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.errors import Conflict, NotFound, Unavailable
+from pipeweave.orchestrator import dead_letters, maintenance
+from pipeweave.orchestrator.database import Database, Transaction, to_json
+from pipeweave.orchestrator.dead_letters import LETTER_COLUMNS, Letter, letter_of
+from pipeweave.orchestrator.letter_filter import OPEN, LetterFilter
+
+log = logging.getLogger(__name__)
+
+RUNNING, COMPLETED, CANCELLED = "running", "completed", "cancelled"
+
+# Letters of a redrive that are retried before it is another one's turn, and how many take turns.
+BATCH = 100
+AT_ONCE = 5
+# A tick has more to do: after this long (s) the next one goes on.
+LONG_ENOUGH_S = 0.5
+
+
+# --- verbs ------------------------------------------------------------------------------------------------
+
+_CREATE = f"""
+INSERT INTO redrives (id, tenant_id, filter, status, total, created_at, finished_at)
+SELECT :id, :tenant, CAST(:filter AS jsonb), CASE WHEN n.total = 0 THEN '{COMPLETED}' ELSE '{RUNNING}' END,
+    n.total, :now, CASE WHEN n.total = 0 THEN CAST(:now AS timestamptz) END
+FROM (SELECT count(*) AS total FROM dead_letters AS d WHERE {{where}} AND {OPEN} AND d.id < :id) AS n
+"""
+
+
+def create(tx: Transaction, tenant: str, which: LetterFilter) -> UUID:
+    """Ask for the retry of every dead letter that is open now and for which the filter holds; its id.
+
+    Raises:
+        Unavailable: nothing new is accepted during maintenance.
+    """
+    maintenance.admit(tx)
+    redrive_id = ids.new_id()
+    where, parameters = which.sql(tenant)
+    given = {"id": redrive_id, "filter": to_json(which.to_json()), "now": tx.now}
+    tx.execute(_CREATE.format(where=where), {**parameters, **given})
+    return redrive_id
+
+
+_CANCEL = f"""
+UPDATE redrives SET status = '{CANCELLED}', finished_at = :now
+WHERE id = :id AND tenant_id = :tenant AND status = '{RUNNING}'
+"""
+_STATUS = "SELECT status FROM redrives WHERE id = :id AND tenant_id = :tenant"
+
+
+def cancel(tx: Transaction, tenant: str, redrive_id: UUID) -> None:
+    """Stop a redrive: what it has retried stays so, the rest stays open.
+
+    Raises:
+        NotFound: the tenant has no such redrive.
+        Conflict: it is over.
+    """
+    which = {"id": redrive_id, "tenant": tenant}
+    if tx.execute(_CANCEL, {**which, "now": tx.now}).rowcount:
+        return
+    status = tx.execute(_STATUS, which).scalar_one_or_none()
+    if status is None:
+        raise unknown(redrive_id)
+    raise Conflict(f"redrive {ids.show(ids.REDRIVE, redrive_id)} is {status} already")
+
+
+def unknown(redrive_id: UUID) -> NotFound:
+    """The error for a redrive that is not there, or another tenant's."""
+    return NotFound(f"there is no redrive {ids.show(ids.REDRIVE, redrive_id)}")
+
+
+# --- working them off -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Redrive:
+    id: UUID
+    tenant: str
+    filter: LetterFilter
+    last_id: UUID | None
+
+
+_RUNNING = f"""
+SELECT id, tenant_id, filter, last_id FROM redrives WHERE status = '{RUNNING}' ORDER BY created_at LIMIT :most
+"""
+
+
+def run_once(database: Database) -> int:
+    """Retry dead letters of the redrives that are under way, in turn. How many there were."""
+    until, count = time.monotonic() + LONG_ENOUGH_S, 0
+    while (found := sum(_go_on_if_possible(database, each) for each in _under_way(database))) > 0:
+        count += found
+        if time.monotonic() > until:
+            break
+    return count
+
+
+def _under_way(database: Database) -> list[_Redrive]:
+    with database.statements() as tx:
+        rows: list[Any] = list(tx.execute(_RUNNING, {"most": AT_ONCE}))
+    return [_Redrive(row[0], row[1], LetterFilter.of_json(row[2]), row[3]) for row in rows]
+
+
+def _go_on_if_possible(database: Database, redrive: _Redrive) -> int:
+    try:
+        return _go_on(database, redrive)
+    except Unavailable as error:
+        # Maintenance, or storage is away: what was not noted is looked at again by the next tick.
+        log.info("redrive.delayed", extra={"redrive": str(redrive.id), "reason": error.detail})
+        return 0
+
+
+_NEXT = f"""
+SELECT {LETTER_COLUMNS} FROM dead_letters AS d
+WHERE {{where}} AND {OPEN} AND d.id < :id AND d.id > :after ORDER BY d.id LIMIT :batch
+"""
+
+
+def _go_on(database: Database, redrive: _Redrive) -> int:
+    letters = _next(database, redrive)
+    by_run = groupby(sorted(letters, key=_run_of), key=_run_of)
+    retried = sum(_retry(database, redrive, list(of_run)) for _, of_run in by_run)
+    skipped = len(letters) - retried
+    last_id = letters[-1].id if letters else None
+    is_over = len(letters) < BATCH
+    database.run(lambda tx: _note(tx, redrive, skipped, last_id, is_over=is_over))
+    return len(letters)
+
+
+def _run_of(letter: Letter) -> UUID:
+    return letter.run_id
+
+
+def _next(database: Database, redrive: _Redrive) -> list[Letter]:
+    where, parameters = redrive.filter.sql(redrive.tenant)
+    given = {"id": redrive.id, "after": redrive.last_id or UUID(int=0), "batch": BATCH}
+    with database.statements() as tx:
+        return [letter_of(row) for row in tx.execute(_NEXT.format(where=where), {**parameters, **given})]
+
+
+def _retry(database: Database, redrive: _Redrive, letters: Sequence[Letter]) -> int:
+    """Retry letters of one run: all of them together or, when one cannot be, those that can."""
+    try:
+        return database.run(lambda tx: _retry_and_count(tx, redrive, letters))
+    except (Conflict, NotFound):
+        if len(letters) == 1:
+            return 0
+    return sum(_retry(database, redrive, [each]) for each in letters)
+
+
+# Counted with the retry, so that a crash neither forgets one nor counts it twice. A redrive that was
+# cancelled meanwhile retries nothing more.
+_COUNT = f"""
+UPDATE redrives SET retried = retried + :retried WHERE id = :id AND status = '{RUNNING}' RETURNING id
+"""
+
+
+def _retry_and_count(tx: Transaction, redrive: _Redrive, letters: Sequence[Letter]) -> int:
+    retried = dead_letters.retry_of_run(tx, letters)
+    if tx.execute(_COUNT, {"id": redrive.id, "retried": len(retried)}).first() is None:
+        raise Conflict("the redrive was cancelled")
+    return len(retried)
+
+
+_NOTE = f"""
+UPDATE redrives SET skipped = skipped + :skipped, last_id = coalesce(:last_id, last_id),
+    status = CASE WHEN :is_over THEN '{COMPLETED}' ELSE status END,
+    finished_at = CASE WHEN :is_over THEN CAST(:now AS timestamptz) END
+WHERE id = :id AND status = '{RUNNING}'
+"""
+
+
+def _note(tx: Transaction, redrive: _Redrive, skipped: int, last_id: UUID | None, *, is_over: bool) -> None:
+    parameters = {"id": redrive.id, "skipped": skipped, "last_id": last_id, "is_over": is_over, "now": tx.now}
+    tx.execute(_NOTE, parameters)
