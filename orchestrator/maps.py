@@ -100,30 +100,31 @@ def _reserve(tx: Transaction, run_id: UUID, count: int) -> int | None:
     return first
 
 
-_INSERT = """
-INSERT INTO task_runs AS t (run_id, id, tenant_id, step_id, task_id, kind, map_index, map_parent, status,
-    max_attempts, priority, queue, is_limited, code_version, code_hash, item, created_at, queued_at)
-SELECT p.run_id, i.id, p.tenant_id, p.step_id, p.task_id, 'item', i.place - 1, :parent,
-    CASE WHEN p.is_limited THEN 'ready' ELSE 'queued' END,
-    p.max_attempts, p.priority, p.queue, p.is_limited, p.code_version, p.code_hash, CAST(i.item AS jsonb),
-    :now, :now
-FROM task_runs AS p,
-     unnest(CAST(:ids AS uuid[]), CAST(:items AS text[])) WITH ORDINALITY AS i(id, item, place)
-WHERE p.run_id = :run_id AND p.id = :parent_id
-"""
-
-_LAID_OUT = """
-SELECT p.task_id, p.step_id, p.priority, p.queue, p.is_limited, p.code_version, p.code_hash
-FROM task_runs AS p WHERE p.run_id = :run_id AND p.id = :parent_id
+# Whether the items are held is decided once, by the statement that writes them.
+_INSERT = f"""
+WITH parent AS MATERIALIZED (
+    SELECT t.*, {task_runs.HELD} AS is_held FROM task_runs AS t
+    WHERE t.run_id = :run_id AND t.id = :parent_id
+), items AS (
+    INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, map_index, map_parent, status,
+        max_attempts, priority, queue, is_limited, code_version, code_hash, item, created_at, queued_at)
+    SELECT p.run_id, i.id, p.tenant_id, p.step_id, p.task_id, 'item', i.place - 1, :parent,
+        CASE WHEN p.is_held THEN 'ready' ELSE 'queued' END,
+        p.max_attempts, p.priority, p.queue, p.is_limited, p.code_version, p.code_hash,
+        CAST(i.item AS jsonb), :now, :now
+    FROM parent AS p,
+         unnest(CAST(:ids AS uuid[]), CAST(:items AS text[])) WITH ORDINALITY AS i(id, item, place)
+)
+SELECT p.task_id, p.step_id, p.priority, p.queue, p.is_limited, p.is_held, p.code_version, p.code_hash
+FROM parent AS p
 """
 
 
 def _insert(tx: Transaction, run: RunHeader, ordinal: int, first: int, items: list[str]) -> list[TaskRun]:
     item_ids = [ids.task_run_id(run.id, number) for number in range(first, first + len(items))]
-    parent = {"run_id": run.id, "parent_id": ids.task_run_id(run.id, ordinal)}
-    tx.execute(_INSERT, {"parent": ordinal, "ids": item_ids, "items": items, "now": tx.now} | parent)
-    row = tx.execute(_LAID_OUT, parent).one()
-    status = TaskStatus.READY if row.is_limited else TaskStatus.QUEUED
+    parent = {"run_id": run.id, "parent_id": ids.task_run_id(run.id, ordinal), "parent": ordinal}
+    row = tx.execute(_INSERT, {"ids": item_ids, "items": items, "now": tx.now} | parent).one()
+    status = TaskStatus.READY if row.is_held else TaskStatus.QUEUED
     data = {"ordinals": [[first, first + len(items) - 1]]}
     append(tx, [Event(run.id, f"task_runs.{status.value}", data=data)])
     return [

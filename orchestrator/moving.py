@@ -50,6 +50,7 @@ def move_sql(
     returning: str = "",
     attempt: str = "m.attempt",
     reopens: bool = False,
+    run: str = "t.run_id = :run_id",
 ) -> str:
     """The only UPDATE of a task run's status, as a common table expression.
 
@@ -58,20 +59,21 @@ def move_sql(
         to: SQL of the new status.
         outcomes: what `to` can be; the state machine decides which statuses may be left for all of them.
         changes: more columns to set.
-        where: which rows of the run `:run_id`, beside the guard.
+        where: which rows of the run, beside the guard.
         source: a FROM clause.
         event: SQL-quoted type of the event written for each row that moved; None where one tells of all.
         data: SQL of the event's data, in terms of the moved row `m`.
         returning: more columns of the moved row `m`.
         attempt: SQL of the event's attempt.
         reopens: leave a final status, because a dead letter is retried.
+        run: SQL that says which run, or runs, the rows are of.
     """
     may_leave = states.task_reopened_from if reopens else states.task_before
     before = set.intersection(*(set(may_leave(each)) for each in outcomes))
     guard = ", ".join(f"'{each}'" for each in sorted(before))
     moving = f"""{name} AS (
         UPDATE task_runs AS t SET status = {to}{changes} {source}
-        WHERE t.run_id = :run_id AND t.status IN ({guard}) AND {where}
+        WHERE {run} AND t.status IN ({guard}) AND {where}
         RETURNING {COLUMNS}, t.output_hash, t.selected_next{returning})"""
     if event is None:
         return moving

@@ -84,14 +84,14 @@ _BLOCKED = """blocked AS (
 )"""
 _UNDECIDED = "(SELECT array_agg(b.next) FROM blocked AS b WHERE NOT b.is_open) AS undecided"
 
-# One of the successors goes on here, unless it is another worker's, or its task limited.
-_HERE = "t.id = :here AND t.queue = :queue AND NOT t.is_limited"
+# One of the successors goes on here, unless it is another worker's, or held.
+_HERE = f"t.id = :here AND t.queue = :queue AND NOT {task_runs.HELD}"
 
 
 def _going_on(where: str) -> str:
     return move_sql(
         "released",
-        f"CASE WHEN {_HERE} THEN 'running' WHEN t.is_limited THEN 'ready' ELSE 'queued' END",
+        f"CASE WHEN {_HERE} THEN 'running' WHEN {task_runs.HELD} THEN 'ready' ELSE 'queued' END",
         [TaskStatus.RUNNING, TaskStatus.READY, TaskStatus.QUEUED],
         f""", queued_at = :now, worker = CASE WHEN {_HERE} THEN CAST(:worker AS text) END,
         started_at = CASE WHEN {_HERE} THEN CAST(:now AS timestamptz) END,

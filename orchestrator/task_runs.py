@@ -32,6 +32,20 @@ def _ids(run_id: UUID, ordinals: Iterable[int]) -> list[UUID]:
 # --- on the way to a worker -------------------------------------------------------------------------------
 
 
+def is_paused(tenant: str, task: str) -> str:
+    """SQL: whether someone paused this task, or its whole tenant. The table is nearly always empty, and then
+    the first look is all there is, once a statement.
+    """
+    return f"""(EXISTS (SELECT 1 FROM pauses) AND EXISTS (
+        SELECT 1 FROM pauses AS p WHERE p.tenant_id = {tenant} AND p.task_id IN ('', {task})))"""
+
+
+IS_PAUSED = is_paused("t.tenant_id", "t.task_id")
+
+# What is to go becomes `ready` instead of `queued` or `running`: a limit or a person decides when. Each
+# statement that lets task runs go asks for itself, so that nothing slips in behind an earlier look.
+HELD = f"(t.is_limited OR {IS_PAUSED})"
+
 STARTED = {"event": "'task_run.started'", "data": "jsonb_build_object('worker', CAST(:worker AS text))"}
 # Usually a claim finds a row queued. An event that left another status says so, or history would not add up.
 STARTED_FROM_PENDING = "jsonb_build_object('worker', CAST(:worker AS text), 'from', 'pending')"
@@ -52,18 +66,19 @@ def release(
 ) -> list[TaskRun]:
     """Let steps go whose predecessors are final.
 
-    One of `continued` whose queue is this worker's becomes `running` at once; of the others, those of a
-    limited task become `ready` (the limit decides) and the rest `queued`: they need a message.
+    One of `continued` whose queue is this worker's becomes `running` at once; of the others, those that are
+    HELD become `ready` and the rest `queued`: they need a message.
     """
     left = _ids(run_id, ordinals)
     released: list[TaskRun] = []
     if continued:
         changes = f"{_CLAIMED}, queued_at = :now"
-        mine = "t.queue = :queue AND NOT t.is_limited"
+        mine = f"t.queue = :queue AND NOT {HELD}"
         going_on = _ids(run_id, continued)
         theirs = {"worker": worker, "queue": queue}
         released += _release(tx, run_id, T.RUNNING, going_on, mine, changes, theirs, _CONTINUED)
-    for to, which in ((T.QUEUED, "NOT t.is_limited"), (T.READY, "t.is_limited")):
+    # Whatever the first of these leaves is held, even if it has ceased to be so since.
+    for to, which in ((T.QUEUED, f"NOT {HELD}"), (T.READY, "true")):
         done = {each.id for each in released}
         left = [each for each in left if each not in done]
         moved = _release(tx, run_id, to, left, which, ", queued_at = :now", {}, {})
@@ -94,7 +109,7 @@ def _release(
 
 _RELEASE_DUE = move_sql(
     "moved",
-    "CASE WHEN t.is_limited THEN 'ready' ELSE 'queued' END",
+    f"CASE WHEN {HELD} THEN 'ready' ELSE 'queued' END",
     [T.READY, T.QUEUED],
     ", queued_at = :now, due_at = NULL",
     "t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'pending' AND t.due_at IS NOT NULL",
@@ -112,16 +127,51 @@ def release_due(tx: Transaction, run_id: UUID, which: Sequence[UUID]) -> list[Ta
     return moved
 
 
+# Of whatever runs: one statement for all of them.
+_OF_ANY_RUN = "FROM unnest(CAST(:runs AS uuid[]), CAST(:ids AS uuid[])) AS g(run_id, id)"
+
+
+def _moved_of_any_run(to: TaskStatus, changes: str, where: str) -> str:
+    moving = move_sql(
+        "moved",
+        f"'{to.value}'",
+        [to],
+        changes,
+        f"t.id = g.id AND {where}",
+        source=_OF_ANY_RUN,
+        run="t.run_id = g.run_id",
+    )
+    return f"WITH {moving} SELECT * FROM moved"
+
+
+_DISPATCH = _moved_of_any_run(T.QUEUED, ", queued_at = :now", f"t.status = 'ready' AND NOT {IS_PAUSED}")
+_HOLD_BACK = _moved_of_any_run(T.READY, "", f"t.status = 'queued' AND {IS_PAUSED}")
+
+
 def dispatch_ready(tx: Transaction, which: Sequence[tuple[UUID, UUID]]) -> list[TaskRun]:
-    """Let ready task runs (run id, id) go: their limit has room. Called with the limit's row locked."""
-    moved: list[TaskRun] = []
-    for run_id in dict.fromkeys(run for run, _ in which):
-        mine = [each for run, each in which if run == run_id]
-        where = "t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'ready'"
-        queued = move(tx, run_id, T.QUEUED, ", queued_at = :now", where, {"ids": mine})
-        append(tx, together("task_runs.queued", queued, **{"from": "ready"}))
-        moved += queued
-    return moved
+    """Let ready task runs (run id, id) go, best priority first: their limits have room. Called with the
+    limits' row locked.
+    """
+    return _move_any(tx, _DISPATCH, which, "task_runs.queued", **{"from": "ready"})
+
+
+def hold_back(tx: Transaction, which: Sequence[tuple[UUID, UUID]]) -> list[TaskRun]:
+    """Take queued task runs (run id, id) back that someone paused: their messages will find nothing."""
+    return _move_any(tx, _HOLD_BACK, which, "task_runs.ready")
+
+
+def _move_any(
+    tx: Transaction, statement: str, which: Sequence[tuple[UUID, UUID]], type_: str, **data: Any
+) -> list[TaskRun]:
+    if not which:
+        return []
+    parameters = {"runs": [run for run, _ in which], "ids": [each for _, each in which], "now": tx.now}
+    moved = read(tx.execute(statement, parameters))
+    by_run: dict[UUID, list[TaskRun]] = {}
+    for each in moved:
+        by_run.setdefault(each.run_id, []).append(each)
+    append(tx, [event for mine in by_run.values() for event in together(type_, mine, **data)])
+    return sorted(moved, key=lambda each: (each.priority, each.id))
 
 
 # A pending row is not startable here: only the transaction that saw its predecessors final may start it.
@@ -130,7 +180,8 @@ _START = move_sql(
     f"'{T.RUNNING.value}'",
     [T.RUNNING],
     _CLAIMED,
-    "t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt AND t.status = 'queued'",
+    f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt AND t.status = 'queued'
+        AND NOT {IS_PAUSED}""",
     event=STARTED["event"],
     data=STARTED["data"],
 )
@@ -173,22 +224,36 @@ def _claim(
     return {"run_id": run_id, "ids": which, "attempt": attempt, "worker": worker, "now": tx.now}
 
 
+_GIVE_BACK = move_sql(
+    "moved",
+    f"CASE WHEN {IS_PAUSED} THEN 'ready' ELSE 'queued' END",
+    [T.READY, T.QUEUED],
+    """, worker = NULL, started_at = NULL, claimed_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
+    queued_at = :now""",
+    "t.id = g.id AND t.attempt = g.attempt AND t.status = 'running'",
+    source="FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[])) AS g(id, attempt)",
+)
+
+
 def give_back(tx: Transaction, task_runs: Sequence[TaskRun]) -> list[TaskRun]:
-    """Return claimed task runs whose function was never called: others take them, no attempt is used up."""
+    """Return claimed task runs whose function was never called: others take them, no attempt is used up.
+
+    Those that were paused meanwhile become `ready`; of the others, which need a message, the task runs as
+    they are now.
+    """
     if not task_runs:
         return []
-    returned = move(
-        tx,
-        task_runs[0].run_id,
-        T.QUEUED,
-        """, worker = NULL, started_at = NULL, claimed_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
-        queued_at = :now""",
-        "t.id = g.id AND t.attempt = g.attempt AND t.status = 'running'",
-        {"ids": [each.id for each in task_runs], "attempts": [each.attempt for each in task_runs]},
-        source="FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[])) AS g(id, attempt)",
-    )
-    append(tx, together("task_runs.queued", returned, **{"from": "running"}))
-    return returned
+    parameters = {
+        "run_id": task_runs[0].run_id,
+        "ids": [each.id for each in task_runs],
+        "attempts": [each.attempt for each in task_runs],
+        "now": tx.now,
+    }
+    returned = read(tx.execute(f"WITH {_GIVE_BACK} SELECT * FROM moved", parameters))
+    by_status = {each: [t for t in returned if t.status is each] for each in (T.READY, T.QUEUED)}
+    for status, moved in by_status.items():
+        append(tx, together(f"task_runs.{status.value}", moved, **{"from": "running"}))
+    return by_status[T.QUEUED]
 
 
 _QUEUED = f"""
