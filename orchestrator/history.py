@@ -13,7 +13,7 @@ from functools import partial
 
 from pipeweave.limits import MAX_TASK_RUNS_PER_RUN
 from pipeweave.orchestrator import states
-from pipeweave.orchestrator.states import FINAL_TASK, RunStatus, TaskStatus
+from pipeweave.orchestrator.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.stored_event import StoredEvent, Unreadable
 
 T = TaskStatus
@@ -39,6 +39,15 @@ class RebuiltTaskRun:
 
 
 @dataclass(frozen=True, slots=True)
+class RebuiltAttempt:
+    """An attempt that was begun and did not end well."""
+
+    outcome: str | None
+    worker: str | None
+    error_code: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """An event that cannot be: `why` says what it would have needed."""
 
@@ -55,6 +64,7 @@ class RebuiltRun:
         status: None when the event that created the run is missing.
         has_started: whether it ever was anything but `pending`.
         task_runs: by ordinal.
+        attempts: by ordinal and number.
         faults: events that cannot have followed those before them.
     """
 
@@ -62,6 +72,7 @@ class RebuiltRun:
     error_code: str | None
     has_started: bool
     task_runs: Mapping[int, RebuiltTaskRun]
+    attempts: Mapping[tuple[int, int], RebuiltAttempt]
     faults: Sequence[Fault]
 
 
@@ -70,7 +81,14 @@ def rebuild(events: Iterable[StoredEvent]) -> RebuiltRun:
     found = _Rebuilding()
     for event in events:
         found.apply(event)
-    return RebuiltRun(found.status, found.error_code, found.has_started, found.task_runs, found.faults)
+    return RebuiltRun(
+        found.status,
+        found.error_code,
+        found.has_started,
+        found.task_runs,
+        found.attempts,
+        found.faults,
+    )
 
 
 @dataclass(slots=True)
@@ -81,6 +99,7 @@ class _Rebuilding:
     error_code: str | None = None
     has_started: bool = False
     task_runs: dict[int, RebuiltTaskRun] = field(default_factory=dict)
+    attempts: dict[tuple[int, int], RebuiltAttempt] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
 
     def apply(self, event: StoredEvent) -> None:
@@ -112,7 +131,7 @@ class _Rebuilding:
         self._enter(to)
 
     def reopen_run(self, event: StoredEvent) -> None:
-        self._leave(event, states.FINAL_RUN)
+        self._leave(event, states.run_reopened_from(RunStatus.RUNNING))
         self.error_code = None
         self._enter(RunStatus.RUNNING)
 
@@ -186,6 +205,7 @@ class _Rebuilding:
     def fail(self, event: StoredEvent) -> None:
         status = T.FAILED if event.type == "task_run.failed" else T.TIMEOUT
         code = event.text("errorCode")
+        self._end_attempt(event)
         self.move(
             event,
             [event.subject],
@@ -195,7 +215,15 @@ class _Rebuilding:
 
     def retry(self, event: StoredEvent) -> None:
         attempt = event.whole("nextAttempt", 1)
+        self._end_attempt(event)
         self.move(event, [event.subject], _before(T.PENDING), lambda each: _again(each, attempt))
+
+    def _end_attempt(self, event: StoredEvent) -> None:
+        """Keep what becomes of an attempt, if it was begun."""
+        before = self.task_runs.get(event.subject)
+        if before is not None and before.status in _BEGUN:
+            ended = RebuiltAttempt(event.text("outcome"), before.worker, event.text("errorCode"))
+            self.attempts[event.subject, before.attempt] = ended
 
     def end_together(self, event: StoredEvent) -> None:
         """Skipped or cancelled."""
@@ -226,19 +254,25 @@ class _Rebuilding:
     def reopen(self, event: StoredEvent) -> None:
         attempt = event.whole("nextAttempt", 1)
         # A map whose item is tried again goes back to waiting for its items, and says so.
-        if event.text("status") == T.WAITING:
-            change = partial(_waiting_again, attempt=attempt)
-        else:
-            change = partial(_again, attempt=attempt)
-        self.move(event, [event.subject], FINAL_TASK, change)
+        is_waiting = event.text("status") == T.WAITING
+        change = partial(_waiting_again if is_waiting else _again, attempt=attempt)
+        allowed = states.task_reopened_from(T.WAITING if is_waiting else T.PENDING)
+        self.move(event, [event.subject], allowed, change)
 
     def reopen_together(self, event: StoredEvent) -> None:
         """Cancelled or skipped before; a cancelled attempt that had started is followed by the next one."""
         bumped = set(event.ordinals("bumped")) if "bumped" in event.data else set()
+        for ordinal in bumped:
+            if before := self.task_runs.get(ordinal):
+                ended = RebuiltAttempt(T.CANCELLED, before.worker, before.error_code)
+                self.attempts[ordinal, before.attempt] = ended
         others = [each for each in event.ordinals() if each not in bumped]
         self.move(event, sorted(bumped), [T.CANCELLED], lambda each: _again(each, each.attempt + 1))
         self.move(event, others, [T.CANCELLED, T.SKIPPED], lambda each: _again(each, each.attempt))
 
+
+# With a worker, or, as a map, with its items.
+_BEGUN = frozenset({T.RUNNING, T.WAITING})
 
 # A run that ends without ever having been admitted never started.
 _UNSTARTED = frozenset({RunStatus.PENDING, RunStatus.FAILED, RunStatus.CANCELLED})

@@ -18,7 +18,7 @@ from pipeweave import ids
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator import history
 from pipeweave.orchestrator.database import Database, Transaction
-from pipeweave.orchestrator.history import Fault, RebuiltRun, RebuiltTaskRun
+from pipeweave.orchestrator.history import Fault, RebuiltAttempt, RebuiltRun, RebuiltTaskRun
 from pipeweave.orchestrator.stored_event import StoredEvent
 
 # Rows and events are read in pieces of this size, runs in pieces of that one.
@@ -36,8 +36,8 @@ class Difference:
 
     Args:
         task_run_id: None when it is about the run itself.
-        field: of the row; `event` when an event cannot have happened where it stands, `row` when one of the
-            two sides lacks the row as a whole.
+        field: of the row; `attempts[n]` for the record of an attempt; `event` when an event cannot have
+            happened where it stands; `row` when one of the two sides lacks the row as a whole.
         stored: what the row has.
         rebuilt: what it must have according to the events.
     """
@@ -143,6 +143,24 @@ def _task_runs(tx: Transaction, run_id: UUID) -> Iterator[tuple[int, Any]]:
         yield ids.ordinal_of(row.id), row
 
 
+_ATTEMPTS = """
+SELECT a.task_run_id, a.number, a.status, a.worker, a.error_code FROM attempts AS a
+WHERE a.run_id = :run_id AND (a.task_run_id, a.number) > (:after, :number)
+ORDER BY a.task_run_id, a.number LIMIT :limit
+"""
+
+
+def _attempts(tx: Transaction, run_id: UUID) -> Iterator[Any]:
+    after, number = run_id, 0
+    while True:
+        parameters = {"run_id": run_id, "after": after, "number": number, "limit": ROWS_AT_ONCE}
+        rows = tx.execute(_ATTEMPTS, parameters).all()
+        yield from rows
+        if len(rows) < ROWS_AT_ONCE:
+            return
+        after, number = rows[-1].task_run_id, rows[-1].number
+
+
 # --- comparing --------------------------------------------------------------------------------------------
 
 FIELDS = (
@@ -173,6 +191,7 @@ def _differences(tx: Transaction, run_id: UUID, row: Any, rebuilt: RebuiltRun) -
         yield from _of_task_run(run_id, ordinal, each, expected_ones.pop(ordinal, None))
     for ordinal, lost in expected_ones.items():
         yield Difference(run_id, ids.task_run_id(run_id, ordinal), "row", MISSING, lost.status.value)
+    yield from _of_attempts(tx, run_id, dict(rebuilt.attempts))
 
 
 def _of_task_run(
@@ -186,6 +205,30 @@ def _of_task_run(
         stored, expected = _plain(getattr(row, name)), getattr(rebuilt, name)
         if stored != expected:
             yield Difference(run_id, task_run_id, name, stored, expected)
+
+
+def _of_attempts(
+    tx: Transaction, run_id: UUID, expected: dict[tuple[int, int], RebuiltAttempt]
+) -> Iterator[Difference]:
+    for row in _attempts(tx, run_id):
+        key = (ids.ordinal_of(row.task_run_id), row.number)
+        stored, rebuilt = RebuiltAttempt(*row[2:]), expected.pop(key, None)
+        if stored != rebuilt:
+            yield _of_attempt(run_id, key, stored, rebuilt)
+    for key, lost in expected.items():
+        yield _of_attempt(run_id, key, None, lost)
+
+
+def _of_attempt(
+    run_id: UUID, key: tuple[int, int], stored: RebuiltAttempt | None, rebuilt: RebuiltAttempt | None
+) -> Difference:
+    ordinal, number = key
+    shown = [MISSING if each is None else _shown(each) for each in (stored, rebuilt)]
+    return Difference(run_id, ids.task_run_id(run_id, ordinal), f"attempts[{number}]", *shown)
+
+
+def _shown(attempt: RebuiltAttempt) -> str:
+    return f"{attempt.outcome} on {attempt.worker}, {attempt.error_code}"
 
 
 def _plain(value: Any) -> Any:

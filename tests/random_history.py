@@ -11,7 +11,17 @@ from driving import BOOM, WEAK, Driver, header
 from model import random_graph
 
 from pipeweave import ids
-from pipeweave.orchestrator import deadlines, failure, orphans, runs, straight, task_run, task_runs
+from pipeweave.errors import Conflict
+from pipeweave.orchestrator import (
+    dead_letters,
+    deadlines,
+    failure,
+    orphans,
+    runs,
+    straight,
+    task_run,
+    task_runs,
+)
 from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.plan import END
@@ -61,18 +71,27 @@ class RandomHistory:
             (self._lose, 2),
             (self._orphan, 0 if self.chance.random() < 0.9 else 1),
             (self._end_run, 0 if self.chance.random() < 0.9 else 1),
+            (self._retry, 1),
         ]
         works, weights = zip(*happenings, strict=True)
         (work,) = self.chance.choices(works, weights)
-        with self.driver.database.transaction() as tx:
-            work(tx)
+        self._do(work)
 
     def go(self, most: int = 400) -> None:
-        """Let things happen until the run is over, or for that many steps."""
+        """Let things happen for that many steps, or until the run is over and nobody wants it to go on."""
         for _ in range(most):
-            if self.is_over:
+            if not self.is_over:
+                self.step()
+            elif self.chance.random() < 0.4 or not self._do(self._retry):
                 return
-            self.step()
+
+    def _do(self, work: Callable[[Transaction], object]) -> bool:
+        """Whether it could be done."""
+        try:
+            with self.driver.database.transaction() as tx:
+                return work(tx) is not False
+        except Conflict:
+            return False
 
     # --- workers ------------------------------------------------------------------------------------------
 
@@ -154,6 +173,18 @@ class RandomHistory:
             advance = Advance(tx, run)
             advance.check(join)
             advance.close()
+
+    def _retry(self, tx: Transaction) -> bool:
+        """A dead letter is tried again. False when there is none."""
+        letters = tx.execute(
+            "SELECT d.id FROM dead_letters AS d WHERE d.run_id = :run_id AND d.retried_at IS NULL"
+            " ORDER BY d.id",
+            {"run_id": self.run_id},
+        ).scalars()
+        if not letters:
+            return False
+        dead_letters.retry(tx, self.driver.tenant, self.chance.choice(letters))
+        return True
 
     def _orphan(self, tx: Transaction) -> None:
         if header(tx, self.run_id).failure_mode != FAIL_FAST:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 from click.testing import CliRunner, Result
-from driving import Driver, claim
+from driving import WEAK, Driver, claim, settle
 from random_history import RandomHistory
 
 from pipeweave import ids
@@ -65,6 +65,7 @@ WANTED = {
     *("run.completed", "run.partial", "run.failed", "run.cancelled"),
     *("task_runs.ready", "task_runs.skipped", "task_runs.cancelled", "task_run.mapped"),
     *("task_run.failed", "task_run.timed_out", "task_run.retrying"),
+    *("run.reopened", "task_run.reopened", "task_runs.reopened"),
 }
 
 
@@ -156,15 +157,20 @@ def test_an_event_that_is_missing_is_found(driver: Driver, seed: int) -> None:
     history.go(10 + 40 * (seed % 4))
     statement = "SELECT e.seq, e.type, e.data FROM events AS e WHERE e.run_id = :id ORDER BY e.seq"
     with driver.database.transaction() as tx:
-        for row in tx.execute(statement, {"id": history.run_id}).all():
+        rows = tx.execute(statement, {"id": history.run_id}).all()
+        for row in rows:
             with undone(tx):
                 delete = "DELETE FROM events WHERE run_id = :id AND seq = :seq"
                 tx.execute(delete, {"id": history.run_id, "seq": row.seq})
-                assert verify.run(tx, history.run_id) or _left_no_trace(row), f"{row.type} ({row.seq})"
+                assert verify.run(tx, history.run_id) or _left_no_trace(row, rows), f"{row.type} ({row.seq})"
 
 
-def _left_no_trace(row: Any) -> bool:
-    """That a limit let a task run go is not to be seen, if it was cancelled before anyone claimed it."""
+def _left_no_trace(row: Any, rows: list[Any]) -> bool:
+    """That something was let go is not to be seen, if it was cancelled before anyone claimed it: by a limit,
+    or before it was reopened.
+    """
+    if any(each.type.endswith(".reopened") and each.seq > row.seq for each in rows):
+        return row.type in ("task_runs.queued", "task_runs.ready")
     return (row.data or {}).get("from") == "ready"
 
 
@@ -175,6 +181,28 @@ def test_a_missing_permission_of_a_limit_is_found_once_it_was_used(driver: Drive
         delete = "DELETE FROM events WHERE run_id = :id AND data ->> 'from' = 'ready'"
         assert tx.execute(delete, {"id": run_id}).rowcount == 1
         assert fields(verify.run(tx, run_id)) == ["event"]
+
+
+def test_an_attempt_that_was_tampered_with_is_found(driver: Driver) -> None:
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 1)
+        assert started is not None
+        settle(tx, started, failure=WEAK)
+    of_run = f"WHERE run_id = '{run_id}'"
+    with driver.database.transaction() as tx:
+        assert verify.run(tx, run_id) == []
+        for change in (
+            f"UPDATE attempts SET worker = 'who' {of_run}",
+            f"UPDATE attempts SET status = 'lost' {of_run}",
+            f"UPDATE attempts SET number = 7 {of_run}",
+            f"DELETE FROM attempts {of_run}",
+        ):
+            with undone(tx):
+                tx.execute(change)
+                found = verify.run(tx, run_id)
+                assert {each.field for each in found} <= {"attempts[1]", "attempts[7]"}
+                assert found
 
 
 @pytest.mark.parametrize("seed", range(300, 304))

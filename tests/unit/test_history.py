@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeweave.limits import MAX_TASK_RUNS_PER_RUN
-from pipeweave.orchestrator.history import RebuiltRun, RebuiltTaskRun, rebuild
+from pipeweave.orchestrator.history import RebuiltAttempt, RebuiltRun, RebuiltTaskRun, rebuild
 from pipeweave.orchestrator.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.stored_event import StoredEvent
 
@@ -44,7 +44,7 @@ def whys(run: RebuiltRun) -> list[str]:
 
 def test_a_run_that_was_created_has_a_pending_task_run_for_each_step() -> None:
     run = told(CREATED)
-    assert run == RebuiltRun(RunStatus.RUNNING, None, True, {1: RebuiltTaskRun(), 2: RebuiltTaskRun()}, [])
+    assert run == RebuiltRun(RunStatus.RUNNING, None, True, dict.fromkeys((1, 2), RebuiltTaskRun()), {}, [])
 
 
 def test_a_run_that_waits_for_its_turn_has_not_started() -> None:
@@ -89,6 +89,7 @@ def test_what_is_given_back_belongs_to_no_worker() -> None:
 def test_another_attempt_begins_without_anything_of_the_one_before() -> None:
     run = told(CREATED, QUEUED, STARTED, RETRYING)
     assert run.task_runs[1] == RebuiltTaskRun(attempt=2)
+    assert run.attempts == {(1, 1): RebuiltAttempt("failed", "w", "BOOM")}
     again = told(CREATED, QUEUED, STARTED, RETRYING, QUEUED, ("task_run.started", 1, 2, {"worker": "v"}))
     assert again.task_runs[1] == RebuiltTaskRun(T.RUNNING, 2, True, "v")
     assert again.faults == []
@@ -105,6 +106,7 @@ def test_an_event_of_another_attempt_cannot_be() -> None:
 def test_the_last_attempt_ends_with_its_code(type_: str, status: TaskStatus) -> None:
     run = told(CREATED, QUEUED, STARTED, (type_, 1, 1, {"errorCode": "BOOM", "outcome": "lost"}))
     assert run.task_runs[1] == RebuiltTaskRun(status, 1, True, "w", "BOOM")
+    assert run.attempts == {(1, 1): RebuiltAttempt("lost", "w", "BOOM")}
 
 
 def test_one_event_tells_of_many() -> None:
@@ -152,6 +154,10 @@ def test_a_run_goes_on_when_a_dead_letter_is_retried() -> None:
         RebuiltTaskRun(attempt=2),
         RebuiltTaskRun(attempt=1),
     ]
+    assert run.attempts == {
+        (1, 1): RebuiltAttempt(None, "w", "BOOM"),
+        (2, 1): RebuiltAttempt("cancelled", "w", "RUN_FAILED"),
+    }
 
 
 def test_a_run_ends_once() -> None:
@@ -206,6 +212,7 @@ _EVENTS = st.builds(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(_EVENTS, max_size=12))
 def test_no_history_however_broken_breaks_its_reader(events: list[StoredEvent]) -> None:
     assert rebuild(events) == rebuild(events)
