@@ -72,7 +72,7 @@ WANTED = {
 def test_histories_are_of_every_kind(driver: Driver) -> None:
     """What the test above relies upon."""
     missing = set(WANTED)
-    for seed in range(SEEDS):
+    for seed in range(4 * SEEDS):
         if missing:
             history = RandomHistory(driver, seed)
             history.go()
