@@ -16,7 +16,7 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids
-from pipeweave.orchestrator import registry
+from pipeweave.orchestrator import ended_keys, registry
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.failure import Failure, Outcome, fingerprint
 from pipeweave.orchestrator.moving import move_sql
@@ -74,7 +74,9 @@ def end(
             retries.append(_retry_row(task_run, row, failure, delay_ms))
     retried = _write(tx, run.id, _RETRY, retries)
     due = [UUID(each["id"]) for each in retries if each["delay_ms"] == 0]
-    return Ended(_write(tx, run.id, _FINAL, finals), retried, due)
+    final = _write(tx, run.id, _FINAL, finals)
+    ended_keys.note(tx, final)
+    return Ended(final, retried, due)
 
 
 # With the rows locked, so that what is decided here still holds when it is written.

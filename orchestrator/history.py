@@ -225,6 +225,10 @@ class _Rebuilding:
             ended = RebuiltAttempt(event.text("outcome"), before.worker, event.text("errorCode"))
             self.attempts[event.subject, before.attempt] = ended
 
+    def step_back(self, event: StoredEvent) -> None:
+        """Claimed, but another one executes under its idempotency key."""
+        self.move(event, [event.subject], [T.RUNNING], lambda each: _again(each, each.attempt))
+
     def end_together(self, event: StoredEvent) -> None:
         """Skipped or cancelled."""
         status = TaskStatus(event.type.removeprefix("task_runs."))
@@ -291,6 +295,7 @@ _CHANGES: dict[str, Callable[[_Rebuilding, StoredEvent], None]] = {
     "task_run.failed": _Rebuilding.fail,
     "task_run.timed_out": _Rebuilding.fail,
     "task_run.retrying": _Rebuilding.retry,
+    "task_run.stepped_back": _Rebuilding.step_back,
     "task_run.mapped": _Rebuilding.lay_out,
     "task_run.reopened": _Rebuilding.reopen,
 }

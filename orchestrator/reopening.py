@@ -187,7 +187,7 @@ def _steps(tx: Transaction, run: RunHeader) -> dict[int, Standing]:
 _ANEW = """, code_version = k.code_version, code_hash = k.code_hash, queue = s.queue,
     due_at = CASE WHEN t.kind = 'item' THEN CAST(:now AS timestamptz) END,
     queued_at = NULL, claimed_at = NULL, started_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
-    finished_at = NULL, worker = NULL, progress = NULL, progress_message = NULL, error = NULL,
+    finished_at = NULL, worker = NULL, awaits = NULL, progress = NULL, progress_message = NULL, error = NULL,
     error_code = NULL"""
 _ITS_TASK = """JOIN tasks AS k ON k.tenant_id = o.tenant_id AND k.id = o.task_id
     JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id"""

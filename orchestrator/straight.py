@@ -32,6 +32,8 @@ def is_straight(run: RunHeader, completion: Completion) -> bool:
     done = completion.task_run
     if done.kind != "task" or done.is_limited or completion.selected_next is not None:
         return False
+    if completion.key is not None:
+        return False
     if done.attempt > 1:
         # Of a run that was reopened, perhaps: then its joins may have gone on without it.
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -31,6 +32,7 @@ class TaskRun:
     is_limited: bool
     code_version: int
     code_hash: str
+    idempotency_key: str | None = None
 
     @property
     def ordinal(self) -> int:
@@ -39,15 +41,37 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A task run's result, put away: `selected_next` None means every successor."""
+    """A task run's result, put away: `selected_next` None means every successor.
+
+    Args:
+        key: the idempotency key that its result answers for from now on.
+        cached_from: the task run whose result this is, under the same key; its function was not called.
+    """
 
     task_run: TaskRun
     output: Kept
     selected_next: tuple[str, ...] | None = None
+    key: str | None = None
+    cached_from: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Awaits:
+    """A task run whose function was not called: another one, still open, executes under its key.
+
+    Args:
+        holder: that one.
+        since: when it took the key.
+    """
+
+    task_run: TaskRun
+    key: str
+    holder: UUID
+    since: datetime
 
 
 COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.map_index, t.map_parent,
-t.item, t.priority, t.queue, t.is_limited, t.code_version, t.code_hash"""
+t.item, t.priority, t.queue, t.is_limited, t.code_version, t.code_hash, t.idempotency_key"""
 
 
 def read(rows: Iterable[Any]) -> list[TaskRun]:
@@ -57,6 +81,6 @@ def read(rows: Iterable[Any]) -> list[TaskRun]:
 
 def of_row(row: Any) -> TaskRun:
     """The task run of a row that starts with COLUMNS."""
-    values = list(row[:15])
+    values = list(row[:16])
     values[5] = TaskStatus(values[5])
     return TaskRun(*values)

@@ -14,7 +14,7 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids
-from pipeweave.orchestrator import run_header
+from pipeweave.orchestrator import ended_keys, run_header
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.events import append
 from pipeweave.orchestrator.moving import move, move_sql, together
@@ -111,7 +111,7 @@ _RELEASE_DUE = move_sql(
     "moved",
     f"CASE WHEN {HELD} THEN 'ready' ELSE 'queued' END",
     [T.READY, T.QUEUED],
-    ", queued_at = :now, due_at = NULL",
+    ", queued_at = :now, due_at = NULL, awaits = NULL",
     "t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'pending' AND t.due_at IS NOT NULL",
 )
 
@@ -416,6 +416,7 @@ def _cancel(
         error_code = :code"""
     cancelled = move(tx, run_id, T.CANCELLED, changes, where, {"error": error, "code": code} | which)
     append(tx, together("task_runs.cancelled", cancelled, errorCode=code))
+    ended_keys.note(tx, cancelled)
     return cancelled
 
 

@@ -81,9 +81,24 @@ def _supplied(plan: Signature, ctx: Context) -> Mapping[str, Any]:
     supplied: Mapping[str, Any] = source if isinstance(source, Mapping) else {}
     if ctx.map_index is None:
         return supplied
-    given = ctx.params or {}
-    name = ctx.map_name or next((each.name for each in plan.parameters if each.name not in given), None)
+    name = _item_name(plan, ctx)
     return supplied if name is None else {**supplied, name: ctx.item}
+
+
+def _item_name(plan: Signature, ctx: Context) -> str | None:
+    """The parameter that takes the item of a map."""
+    given = ctx.params or {}
+    return ctx.map_name or next((each.name for each in plan.parameters if each.name not in given), None)
+
+
+def keyed_input(fn: Callable[..., Any], ctx: Context) -> Any:
+    """What an idempotency key is made of: `ctx.input`; in a map, an object that holds the item, too, under
+    the name of the parameter that takes it (`item` where none does).
+    """
+    if ctx.map_index is None:
+        return ctx.input
+    plan = call_plan(fn)
+    return {**_supplied(plan, ctx), _item_name(plan, ctx) or "item": ctx.item}
 
 
 def _checked(parameter: Parameter, value: Any, errors: list[FieldError]) -> Any:

@@ -288,6 +288,12 @@ class InvalidNextTasks(AttemptFailed):
     code = "INVALID_NEXT_TASKS"
 
 
+class InvalidIdempotencyKey(AttemptFailed):
+    """The task's function for idempotency keys raised, or gave no key."""
+
+    code = "INVALID_IDEMPOTENCY_KEY"
+
+
 class TaskNotLoaded(AttemptFailed):
     """The worker has no such task."""
 

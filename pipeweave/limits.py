@@ -40,6 +40,9 @@ MAX_TASK_RUNS_PER_RUN = 1_000_000
 INLINE_BYTES = 32 * 1024
 """A JSON value up to this size (32 KiB) lives in its row, a larger one in storage."""
 
+MAX_KEY_CHARS = 500
+"""Characters of an idempotency key."""
+
 MAX_BODY_BYTES = 10_000_000
 """One request body (10 MB)."""
 

@@ -9,6 +9,7 @@ from types import CodeType
 from typing import Any
 
 from pipeweave.errors import FieldError, InvalidTask
+from pipeweave.idempotency import key_mistakes
 from pipeweave.limits import MAX_DESCRIPTION
 from pipeweave.option_checks import choice_mistakes, code_mistakes, name_mistakes, number_mistakes
 from pipeweave.rates import rate_mistakes
@@ -98,8 +99,7 @@ class TaskSpec:
         yield from choice_mistakes(self.retry_backoff, "retry_backoff", BACKOFFS)
         yield from code_mistakes(self.retry_on, "retry_on")
         yield from rate_mistakes(self.rate_limit, "rate_limit")
-        if self.idempotency_key is not None and not callable(self.idempotency_key):
-            yield FieldError("idempotency_key", "must be a function of the input and the code version")
+        yield from key_mistakes(self.idempotency_key)
         if self.description is not None and not isinstance(self.description, str):
             yield FieldError(
                 "description", f"must be a text, not {self.description!r}", "invalid_type", "string"

@@ -5,21 +5,24 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pipeweave import ids, references, rules
 from pipeweave.calling import bind, outcome_of
 from pipeweave.context import Context
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded
-from pipeweave.orchestrator import task_runs
+from pipeweave.idempotency import key_of
+from pipeweave.orchestrator import idempotency, task_runs
 from pipeweave.orchestrator.attempts import previous_attempts
 from pipeweave.orchestrator.database import Database
-from pipeweave.orchestrator.failure import Failure, failure_of
+from pipeweave.orchestrator.failure import failure_of
 from pipeweave.orchestrator.run_header import RunHeader
-from pipeweave.orchestrator.task_run import Completion, TaskRun
+from pipeweave.orchestrator.task_run import Awaits, Completion, TaskRun
 from pipeweave.task import Task
 from pipeweave.workers.inputs import Inputs, Upstream
 from pipeweave.workers.time_limit import TimeLimit
+from pipeweave.workers.work import Outcome
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +52,9 @@ class Calls:
         task = self.tasks.get(task_id)
         return _UNKNOWN if task is None else (task.spec.timeout, task.spec.heartbeat_interval_ms)
 
-    def call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> Completion | tuple[TaskRun, Failure]:
-        """Call the task's function once, for so many seconds at most. Whatever it raises ends this attempt,
-        never this process.
+    def call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> Outcome:
+        """Call the task's function once, for so many seconds at most; or take the result of its idempotency
+        key, or learn who executes under it. Whatever it raises ends this attempt, never this process.
         """
         try:
             return self._call(run, task_run, seconds)
@@ -61,7 +64,7 @@ class Calls:
             log.warning("task_run.failed", extra=_names(run, task_run) | {"code": failure.code})
             return task_run, failure
 
-    def _call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> Completion:
+    def _call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> Completion | Awaits:
         task = self.tasks.get(task_run.task_id)
         if task is None:
             raise TaskNotLoaded(
@@ -70,11 +73,20 @@ class Calls:
             )
         context = self._context(run, task_run)
         arguments = bind(task.fn, context)
+        planned = run.plan[run.plan.ordinals[task_run.step_id]]
+        successors = [run.plan[each].id for each in planned.successors]
+        began = time.monotonic()
+        key = task_run.idempotency_key or self._key(task, context, seconds)
+        if key is not None:
+            other = self._claim(run, task_run, key)
+            if isinstance(other, Completion):
+                return replace(other, selected_next=rules.select_next(other.selected_next, successors))
+            if other is not None:
+                return other
+            seconds = max(seconds - (time.monotonic() - began), 0.001)
         with self.limit.of(seconds):
             returned = task.fn(**arguments)
         result = outcome_of(returned)
-        planned = run.plan[run.plan.ordinals[task_run.step_id]]
-        successors = [run.plan[each].id for each in planned.successors]
         chosen = rules.select_next(result.run_next, successors)
         try:
             kept = self.database.values_or_raise.keep(result.output)
@@ -82,7 +94,18 @@ class Calls:
             raise  # the storage's fault, not the result's
         except InvalidInput as error:
             raise InvalidResult(error.detail) from error
-        return Completion(task_run, kept, chosen)
+        return Completion(task_run, kept, chosen, key)
+
+    def _key(self, task: Task[..., Any], context: Context, seconds: float) -> str | None:
+        make = task.spec.idempotency_key
+        if make is None:
+            return None
+        with self.limit.of(seconds):
+            return key_of(make, task.fn, context)
+
+    def _claim(self, run: RunHeader, task_run: TaskRun, key: str) -> Completion | Awaits | None:
+        """None when the function may be called."""
+        return self.database.run(lambda tx: idempotency.claim(tx, run.tenant, task_run, key), is_one=False)
 
     def _context(self, run: RunHeader, task_run: TaskRun) -> Context:
         step = run.plan[run.plan.ordinals[task_run.step_id]].step

@@ -16,7 +16,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import losses, run_header, straight, task_runs
+from pipeweave.orchestrator import idempotency, losses, run_header, straight, task_runs
 from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.deployment import Deployment
@@ -146,8 +146,10 @@ class Runner:
             self.pulse.calling(work, each, interval_ms)
             outcome = self.calls.call(work.run, each, seconds)
             self.pulse.returned()
-            work.note(outcome)
             self.slot.returned()
+            if work.waits_for_its_own(each, outcome):
+                break
+            work.note(outcome)
             ended = time.monotonic()
             self.pace.note(work.run.tenant, each.task_id, ended - started)
             if ended > until or self.post.is_stopping():
@@ -183,8 +185,10 @@ class Runner:
         is_counted = work.part != UNCOUNTED
         advance = Advance(tx, work.run, going, room=len(outcomes), queue=self.queue, is_counted=is_counted)
         completions = [each for each in outcomes if isinstance(each, Completion)]
-        failed = advance.fail([each for each in outcomes if not isinstance(each, Completion)])
+        free = idempotency.lock(tx, work.run.tenant, outcomes)
+        failed = advance.fail([each for each in outcomes if isinstance(each, tuple)])
         finished = failed + task_runs.complete(tx, completions)
+        idempotency.settle(advance, outcomes, finished, free)
         chosen = {c.task_run.ordinal: c.selected_next for c in completions if c.selected_next is not None}
         advance.settle(finished, chosen)
         if rest is not None:

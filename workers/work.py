@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pipeweave.orchestrator.failure import Failure
 from pipeweave.orchestrator.outbox import UNCOUNTED
 from pipeweave.orchestrator.run_header import RunHeader
-from pipeweave.orchestrator.task_run import Completion, TaskRun
+from pipeweave.orchestrator.task_run import Awaits, Completion, TaskRun
 
-# How a call ended.
-Outcome = Completion | tuple[TaskRun, Failure]
+# How a call ended, or why there was none.
+Outcome = Completion | Awaits | tuple[TaskRun, Failure]
 
 # A message holds its worker for about this long; then what is left goes to whoever is free.
 MESSAGE_S = 1.0
@@ -57,6 +57,20 @@ class Work:
             return self._ended()
 
     def take(self) -> Rest:
+    def waits_for_its_own(self, task_run: TaskRun, outcome: Outcome) -> bool:
+        """Whether what a task run waits for is a result that is only to be stored: then it is begun again
+        after that, and this outcome does not count.
+        """
+        if not isinstance(outcome, Awaits):
+            return False
+        with self.lock:
+            done = (each.task_run.id for each in self.outcomes if isinstance(each, Completion))
+            if outcome.holder not in done:
+                return False
+            self.is_calling = False
+            self.claimed.appendleft(task_run)
+            return True
+
         """Everything that is not begun: it is the taker's now."""
         with self.lock:
             return self._rest()

@@ -35,7 +35,11 @@ CREATE INDEX runs_waiting ON runs (tenant_id, id) WHERE status = 'pending';
 ALTER TABLE task_runs
     -- The database's clock when a worker claimed it: limits of time are judged by one clock.
     ADD COLUMN claimed_at timestamptz,
-    ADD COLUMN suspected_at timestamptz;     -- silent for too long, as one look saw it; a second look decides
+    ADD COLUMN suspected_at timestamptz,     -- silent for too long, as one look saw it; a second look decides
+    ADD COLUMN awaits uuid,                  -- the task run that executes under the same idempotency key
+    ADD COLUMN cached_from uuid;             -- whose result it took under that key
+CREATE INDEX task_runs_awaiting ON task_runs (tenant_id, task_id, idempotency_key, priority, id)
+    WHERE status = 'pending' AND awaits IS NOT NULL AND due_at IS NOT NULL;
 
 -- By queue, best first: what is lost, and what is better than what a message names.
 DROP INDEX task_runs_queued;
@@ -61,6 +65,14 @@ CREATE INDEX dead_letters_open ON dead_letters (tenant_id, id)
 CREATE INDEX dead_letters_alike ON dead_letters (tenant_id, fingerprint, id)
     WHERE retried_at IS NULL AND discarded_at IS NULL;
 
+-- What a result is besides its value: it may outlive the history of the run that gave it.
+ALTER TABLE idempotency_claims
+    ADD COLUMN output_size integer CHECK (output_size >= 0),
+    ADD COLUMN output_hash text,
+    ADD COLUMN selected_next text[],
+    ADD CHECK (length(key) BETWEEN 1 AND 500),
+    ADD CHECK ((finished_at IS NULL) = (output_hash IS NULL));
+
 -- They go with the month of their runs.
 CREATE INDEX run_tokens_of_run ON run_tokens (run_id);
 
@@ -78,6 +90,7 @@ CREATE TABLE redrives (
     finished_at  timestamptz,
     CHECK ((status = 'running') = (finished_at IS NULL))
 );
+CREATE INDEX redrives_newest ON redrives (tenant_id, id);
 CREATE INDEX redrives_running ON redrives (created_at) WHERE status = 'running';
 
 -- Of a task, or with an empty task id of all tasks of a tenant.

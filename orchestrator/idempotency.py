@@ -1,0 +1,192 @@
+"""Idempotency keys: who may execute under one, and who takes the result.
+
+A key of a task is one row, and whoever writes his task run into it may call the function: looking first and
+writing then would let two of them through. Everybody else completes with the result, once there is one, or
+steps back until the holder ends (waiters.py). The row stays with its task run through retries and lost
+workers; a failure leaves nothing behind that could answer for the key.
+
+Rows are locked in this order: keys by name, runs, task runs, limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+from pipeweave.errors import AttemptFenced, Deadlocked
+from pipeweave.orchestrator import waiters
+from pipeweave.orchestrator.advance import Advance
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.failure import Failure
+from pipeweave.orchestrator.key_rows import HOLDER, IS_OPEN, Name
+from pipeweave.orchestrator.task_run import Awaits, Completion, TaskRun
+from pipeweave.orchestrator.values import Kept
+
+# A row that comes in between a look and a write is seen by the next look.
+TRIES = 5
+
+Outcome = Completion | Awaits | tuple[TaskRun, Failure]
+
+# --- taking a key -----------------------------------------------------------------------------------------
+
+_THIS = "c.tenant_id = :tenant AND c.task_id = :task AND c.key = :key"
+_IS_HIT = "c.finished_at IS NOT NULL AND c.expires_at > :now"
+
+# Nobody waits for a row that has its answer.
+_LOCK = f"SELECT 1 FROM idempotency_claims AS c WHERE {_THIS} AND NOT ({_IS_HIT}) FOR UPDATE"
+
+
+def _take_sql(me: str) -> str:
+    """Write task run `:id` into the key's row if `me` has a row, and say what was found there before.
+
+    A row that came in since the lock was looked for is not overwritten: what is known of its holder is older
+    than that.
+    """
+    return f"""
+    WITH seen AS MATERIALIZED (
+        SELECT c.task_run_id AS holder, c.claimed_at AS since, {_IS_HIT} AS is_hit, {IS_OPEN} AS is_open,
+            h.status, h.status IS NOT NULL AND h.finished_at IS NULL AS is_unfinished,
+            CAST(c.output AS text) AS output, c.output_path, c.output_size, c.output_hash, c.selected_next
+        FROM idempotency_claims AS c {HOLDER} WHERE {_THIS}
+    ), me AS ({me}), taken AS (
+        INSERT INTO idempotency_claims AS c (tenant_id, task_id, key, task_run_id, claimed_at)
+        SELECT :tenant, :task, :key, :id, :now FROM me
+        ON CONFLICT (tenant_id, task_id, key) DO UPDATE SET
+            task_run_id = excluded.task_run_id, claimed_at = excluded.claimed_at, finished_at = NULL,
+            expires_at = NULL, output = NULL, output_path = NULL, output_size = NULL, output_hash = NULL,
+            selected_next = NULL
+        WHERE c.task_run_id = (SELECT s.holder FROM seen AS s)
+        RETURNING 1
+    )
+    SELECT EXISTS (SELECT 1 FROM taken) AS is_taken, EXISTS (SELECT 1 FROM me) AS is_me, s.*
+    FROM (VALUES (1)) AS one LEFT JOIN seen AS s ON true
+    """
+
+
+# The task run keeps the key: its next attempt, and whoever looks, finds it there.
+_CLAIM = _take_sql("""
+    UPDATE task_runs AS t SET idempotency_key = :key
+    WHERE t.run_id = :run_id AND t.id = :id AND t.attempt = :attempt AND t.status = 'running'
+        AND NOT EXISTS (SELECT 1 FROM seen AS s WHERE s.is_hit OR (s.is_open AND s.holder <> :id))
+    RETURNING t.id""")
+
+
+def claim(tx: Transaction, tenant: str, task_run: TaskRun, key: str) -> Completion | Awaits | None:
+    """Let an attempt execute under a key.
+
+    Args:
+        tx: need not be one transaction (`Database.statements`).
+        task_run: it runs, here.
+
+    Returns:
+        None when it may execute; else the result that another one gave, or who executes now.
+
+    Raises:
+        AttemptFenced: the attempt is not this worker's any more.
+    """
+    ids = {"run_id": task_run.run_id, "id": task_run.id, "attempt": task_run.attempt}
+    for _ in range(TRIES):
+        row = _take(tx, _CLAIM, tenant, task_run.task_id, key, ids)
+        if row.is_taken:
+            return None
+        if row.is_hit:
+            chosen = None if row.selected_next is None else tuple(row.selected_next)
+            return Completion(task_run, _kept(row), chosen, key, row.holder)
+        if row.is_open and row.holder != task_run.id:
+            return Awaits(task_run, key, row.holder, row.since)
+        if not row.is_me:
+            raise AttemptFenced("the attempt is not this worker's any more")
+    raise Deadlocked(f"idempotency key {key[:80]!r} changes hands too often")
+
+
+def _take(tx: Transaction, statement: str, tenant: str, task_id: str, key: str, ids: dict[str, Any]) -> Any:
+    parameters = {"tenant": tenant, "task": task_id, "key": key, "now": tx.now}
+    return tx.execute(statement, parameters | ids, lock=_LOCK).one()
+
+
+def _kept(row: Any) -> Kept:
+    # JSON null is no value in a row.
+    inline = None if row.output_path is not None else row.output or "null"
+    return Kept(inline, row.output_path, row.output_size, row.output_hash)
+
+
+_RESERVE = _take_sql("SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM seen AS s WHERE s.is_hit OR s.is_unfinished)")
+
+
+def reserve(tx: Transaction, tenant: str, task_id: str, key: str, task_run_id: UUID) -> Any | None:
+    """Take a key for a task run that is about to be written. Hold the transaction together.
+
+    Returns:
+        The task run that has the key: `holder` and its `status`. None when the new one is to be written: it
+        has the key now, or will complete with a result whose own history is gone.
+    """
+    for _ in range(TRIES):
+        row = _take(tx, _RESERVE, tenant, task_id, key, {"id": task_run_id})
+        if row.is_taken or (row.is_hit and row.status is None):
+            return None
+        if row.is_hit or row.is_unfinished:
+            return row
+    raise Deadlocked(f"idempotency key {key[:80]!r} changes hands too often")
+
+
+# --- the outcomes of a turn -------------------------------------------------------------------------------
+
+
+def lock(tx: Transaction, tenant: str, outcomes: Iterable[Outcome]) -> set[Name]:
+    """Take the keys of a turn's outcomes, before any other row. Gives those that are wanted here and that
+    nobody executes under any more.
+    """
+    waiting = {_name(each) for each in outcomes if isinstance(each, Awaits)}
+    names = waiting | {_name(each) for each in outcomes if _is_answer(each)}
+    return waiting & waiters.lock(tx, tenant, names) if names else set()
+
+
+def settle(
+    advance: Advance, outcomes: Sequence[Outcome], finished: Sequence[TaskRun], free: set[Name]
+) -> None:
+    """Let results answer for their keys, let those step back that another one is in the way of, and wake who
+    waited for what ended.
+
+    Args:
+        finished: task runs that this turn ended.
+        free: what `lock` gave.
+    """
+    tx, tenant = advance.tx, advance.run.tenant
+    waiting = [each for each in outcomes if isinstance(each, Awaits)]
+    answers = [each for each in outcomes if isinstance(each, Completion) and _is_answer(each)]
+    if waiting:
+        back = waiters.step_back(tx, advance.run.id, waiting)
+        advance.limited |= {each.task_id for each in back if each.is_limited}
+    if answers:
+        done = {each.id for each in finished}
+        _finish(tx, [each.task_run for each in answers if each.task_run.id in done])
+        free = free | {_name(each) for each in answers if each.task_run.id in done}
+    if free:
+        advance.limited |= waiters.wake(tx, tenant, free)
+
+
+def _is_answer(outcome: Outcome) -> bool:
+    return isinstance(outcome, Completion) and outcome.key is not None and outcome.cached_from is None
+
+
+def _name(outcome: Outcome) -> Name:
+    assert isinstance(outcome, Awaits | Completion) and outcome.key is not None
+    return outcome.task_run.task_id, outcome.key
+
+
+# What the row of the task run holds now, for as long as its task says.
+_FINISH = """
+UPDATE idempotency_claims AS c SET finished_at = :now,
+    expires_at = CAST(:now AS timestamptz) + k.idempotency_ttl_seconds * interval '1 second',
+    output = t.output, output_path = t.output_path, output_size = t.output_size, output_hash = t.output_hash,
+    selected_next = t.selected_next
+FROM task_runs AS t JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
+WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND c.tenant_id = t.tenant_id
+    AND c.task_id = t.task_id AND c.key = t.idempotency_key AND c.task_run_id = t.id AND c.finished_at IS NULL
+"""
+
+
+def _finish(tx: Transaction, done: Sequence[TaskRun]) -> None:
+    if done:
+        tx.execute(_FINISH, {"run_id": done[0].run_id, "ids": [each.id for each in done], "now": tx.now})

@@ -1,0 +1,16 @@
+"""What the statements about idempotency keys share."""
+
+from __future__ import annotations
+
+# A task and one of its keys.
+Name = tuple[str, str]
+
+# The task run `h` in the row `c` of a key. Its run is its id without the last 24 bits (pipeweave/ids.py).
+HOLDER = """LEFT JOIN LATERAL (
+    SELECT h.status, h.finished_at, h.due_at FROM task_runs AS h
+    WHERE h.run_id = CAST(left(CAST(c.task_run_id AS text), 30) || '000000' AS uuid) AND h.id = c.task_run_id
+    LIMIT 1) AS h ON true"""
+
+# One that waits for its predecessors (again, after its dead letter was retried) executes nothing.
+IS_OPEN = """(h.status IS NOT NULL AND h.finished_at IS NULL
+    AND NOT (h.status = 'pending' AND h.due_at IS NULL))"""

@@ -1,0 +1,165 @@
+"""Task runs that wait for another one that executes under the same idempotency key.
+
+They hold no worker and use up no attempt: they are `pending` with a due time, and whoever ends the holder
+wakes them. The due time is for wake-ups that were lost. When the holder completed, all may go, because each
+will complete with its result; when it ended badly, one goes, and is the next holder.
+
+Whoever steps back and whoever ends the holder lock the key's row first: so either the one finds the holder
+over, or the other finds the one waiting.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.orchestrator import limits, run_header, task_runs
+from pipeweave.orchestrator.advance import as_released
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.key_rows import HOLDER, IS_OPEN, Name
+from pipeweave.orchestrator.moving import move_sql
+from pipeweave.orchestrator.states import TaskStatus
+from pipeweave.orchestrator.task_run import Awaits, TaskRun, read
+
+T = TaskStatus
+
+# A waiter that nobody wakes looks again when as much time has passed as its holder had the key, within these.
+SOONEST = timedelta(seconds=15)
+LATEST = timedelta(minutes=5)
+
+# One transaction wakes so many waiters of a key; the next one goes on.
+BATCH = 100
+
+# --- stepping back ----------------------------------------------------------------------------------------
+
+_BACK = move_sql(
+    "moved",
+    f"'{T.PENDING.value}'",
+    [T.PENDING],
+    """, due_at = now() + g.pause, awaits = g.holder, idempotency_key = g.key, queued_at = NULL,
+    worker = NULL, claimed_at = NULL, started_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
+    progress = NULL, progress_message = NULL""",
+    "t.id = g.id AND t.attempt = g.attempt AND t.status = 'running'",
+    source="""FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[]), CAST(:keys AS text[]),
+        CAST(:holders AS uuid[]), CAST(:shown AS text[]), CAST(:pauses AS interval[]))
+        AS g(id, attempt, key, holder, shown, pause)""",
+    event="'task_run.stepped_back'",
+    data="jsonb_build_object('awaits', m.shown, 'dueAt', m.due_at)",
+    returning=", g.shown, t.due_at",
+)
+_STEP_BACK = f"WITH {_BACK} SELECT * FROM moved"
+
+
+def step_back(tx: Transaction, run_id: UUID, waiting: Sequence[Awaits]) -> list[TaskRun]:
+    """Give up claimed task runs of a run until the holders of their keys end. No attempt is used up."""
+    pauses = [min(max(tx.now - each.since, SOONEST), LATEST) for each in waiting]
+    parameters = {
+        "run_id": run_id,
+        "ids": [each.task_run.id for each in waiting],
+        "attempts": [each.task_run.attempt for each in waiting],
+        "keys": [each.key for each in waiting],
+        "holders": [each.holder for each in waiting],
+        "shown": [ids.show(ids.TASK_RUN, each.holder) for each in waiting],
+        "pauses": pauses,
+        "now": tx.now,
+    }
+    return read(tx.execute(_STEP_BACK, parameters))
+
+
+# --- looking at keys --------------------------------------------------------------------------------------
+
+_NAMES = "unnest(CAST(:tasks AS text[]), CAST(:keys AS text[])) AS n(task, key)"
+_THESE = "c.tenant_id = :tenant AND c.task_id = n.task AND c.key = n.key"
+_LOCK = f"""
+SELECT 1 FROM {_NAMES} JOIN idempotency_claims AS c ON {_THESE} ORDER BY c.task_id, c.key FOR UPDATE OF c
+"""
+_EXECUTING = f"""
+SELECT c.task_id, c.key FROM {_NAMES} JOIN idempotency_claims AS c ON {_THESE} {HOLDER}
+WHERE c.finished_at IS NULL AND {IS_OPEN}
+"""
+
+
+def lock(tx: Transaction, tenant: str, names: Collection[Name]) -> set[Name]:
+    """Lock keys, before any other row. Gives those that nobody executes under any more."""
+    # What is locked is looked at by a statement of its own: it sees what the lock waited for.
+    rows: list[Any] = tx.execute(_EXECUTING, _parameters(tenant, names), lock=_LOCK).all()
+    tx.catch_up()
+    return set(names) - {(row.task_id, row.key) for row in rows}
+
+
+def _parameters(tenant: str, names: Collection[Name]) -> dict[str, Any]:
+    return {"tenant": tenant, "tasks": [task for task, _ in names], "keys": [key for _, key in names]}
+
+
+# --- waking -----------------------------------------------------------------------------------------------
+
+# Best priority first, then oldest. A row that somebody holds is let go or cancelled there.
+_WAITING = f"""
+SELECT w.run_id, w.id, w.task_id, w.idempotency_key AS key FROM {_NAMES} CROSS JOIN LATERAL (
+    SELECT t.run_id, t.id, t.task_id, t.idempotency_key FROM task_runs AS t
+    WHERE t.tenant_id = :tenant AND t.task_id = n.task AND t.idempotency_key = n.key
+        AND t.status = 'pending' AND t.awaits IS NOT NULL AND t.due_at IS NOT NULL
+    ORDER BY t.priority, t.id LIMIT :most FOR UPDATE SKIP LOCKED) AS w
+"""
+
+
+def wake(tx: Transaction, tenant: str, names: Collection[Name], most: int | None = None) -> set[str]:
+    """Let waiters of these keys go.
+
+    Args:
+        most: of each key; None for all of them.
+
+    Returns:
+        Tasks whose limits have to be filled.
+    """
+    size = BATCH if most is None else most
+    rows: list[Any] = tx.execute(_WAITING, _parameters(tenant, names) | {"most": size}).all()
+    by_run: dict[UUID, list[UUID]] = defaultdict(list)
+    by_name: dict[Name, int] = defaultdict(int)
+    for row in rows:
+        by_run[row.run_id].append(row.id)
+        by_name[row.task_id, row.key] += 1
+    limited = set()
+    for run_id in sorted(by_run):
+        for each in task_runs.release_due(tx, run_id, by_run[run_id]):
+            if each.status is T.READY:
+                limited.add(each.task_id)
+            else:
+                tx.send(as_released(each))
+    if most is None and (left := [name for name, number in by_name.items() if number == size]):
+        tx.afterwards(functools.partial(_wake_more, tenant=tenant, names=left))
+    return limited
+
+
+def _wake_more(tx: Transaction, *, tenant: str, names: Collection[Name]) -> None:
+    limits.fill(tx, tenant, wake(tx, tenant, names))
+
+
+# --- holders that ended badly -----------------------------------------------------------------------------
+
+_FORGET = f"DELETE FROM idempotency_claims AS c USING {_NAMES} WHERE {_THESE} AND c.finished_at IS NULL"
+_ANSWERED = f"""
+SELECT c.task_id, c.key FROM {_NAMES} JOIN idempotency_claims AS c ON {_THESE}
+WHERE c.finished_at IS NOT NULL
+"""
+
+
+def free(tx: Transaction, run_id: UUID, names: Collection[Name]) -> None:
+    """Forget who had these keys, if nobody executes under them any more, and let the next one try. Called
+    when task runs of a run that had keys, or waited for them, have ended badly.
+    """
+    run = run_header.load(tx, run_id)
+    if run is None or not (over := lock(tx, run.tenant, names)):
+        return
+    rows: list[Any] = tx.execute(_ANSWERED, _parameters(run.tenant, over)).all()
+    answered = {(row.task_id, row.key) for row in rows}
+    limited = wake(tx, run.tenant, answered) if answered else set()
+    if unanswered := over - answered:
+        tx.execute(_FORGET, _parameters(run.tenant, unanswered))
+        limited |= wake(tx, run.tenant, unanswered, most=1)
+    limits.fill(tx, run.tenant, limited)

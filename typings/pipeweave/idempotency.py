@@ -1,0 +1,1 @@
+../../pipeweave/idempotency.py
