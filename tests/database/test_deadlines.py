@@ -1,0 +1,105 @@
+"""Runs that take too long, or in which nothing happens for too long, are ended by the tick."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from driving import WEAK, Driver, at_once, claim, settle
+
+from pipeweave.orchestrator import deadlines
+from pipeweave.orchestrator.database import Database
+
+STEPS = {"a": [], "b": ["a"]}
+NEVER = None
+
+
+@pytest.fixture
+def driver(fresh_database: Database) -> Driver:
+    """Alone in its database: this looks at all runs."""
+    return Driver(fresh_database)
+
+
+def begun_ago(driver: Driver, run_id: UUID, minutes: int) -> None:
+    """Write the run as if it had begun so long ago."""
+    driver.rows(
+        """UPDATE runs SET started_at = now() - :ago, created_at = now() - :ago,
+            deadline_at = deadline_at - :ago WHERE id = :id RETURNING id""",
+        id=run_id,
+        ago=timedelta(minutes=minutes),
+    )
+    driver.rows(
+        "UPDATE events SET at = at - CAST(:ago AS interval) WHERE run_id = :id RETURNING seq",
+        id=run_id,
+        ago=timedelta(minutes=minutes),
+    )
+
+
+def run(driver: Driver, run_id: UUID) -> Any:
+    return driver.run(run_id)
+
+
+def test_a_run_beyond_its_own_time_limit_ends_with_what_is_open_in_it(driver: Driver) -> None:
+    run_id = driver.begin(STEPS, timeout="5m")
+    assert deadlines.enforce(driver.database, NEVER) == 0
+    begun_ago(driver, run_id, 6)
+    assert deadlines.enforce(driver.database, NEVER) == 1
+    assert (run(driver, run_id).status, run(driver, run_id).error_code) == ("failed", "RUN_TIMEOUT")
+    assert set(driver.statuses(run_id).values()) == {"cancelled"}
+    assert len(driver.events(run_id, "run.failed")) == 1
+    assert deadlines.enforce(driver.database, NEVER) == 0
+
+
+def test_what_a_worker_reports_of_a_run_that_timed_out_changes_nothing(driver: Driver) -> None:
+    run_id = driver.begin(STEPS, timeout="5m")
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 1)
+        assert started is not None
+    begun_ago(driver, run_id, 6)
+    deadlines.enforce(driver.database, NEVER)
+    with driver.database.transaction() as tx:
+        settle(tx, started)
+    assert driver.statuses(run_id) == {"a": "cancelled", "b": "cancelled"}
+
+
+def test_the_deployment_s_limit_holds_where_a_pipeline_names_none(driver: Driver) -> None:
+    plain = driver.begin(STEPS)
+    own = driver.begin(STEPS, id="own", timeout="2h")
+    for each in (plain, own):
+        begun_ago(driver, each, 30)
+    # Ids tell when a run was made, too: as of now, no run is half an hour old.
+    assert deadlines.enforce(driver.database, timedelta(minutes=10)) in (0, 1)
+    driver.database.now = lambda now=driver.database.now: now() + timedelta(minutes=30)  # type: ignore[misc]
+    deadlines.enforce(driver.database, timedelta(minutes=10))
+    assert (run(driver, plain).status, run(driver, own).status) == ("failed", "running")
+
+
+def test_a_run_in_which_nothing_happens_is_ended(driver: Driver) -> None:
+    run_id = driver.begin(STEPS, idleTimeout="5m")
+    assert deadlines.enforce(driver.database, NEVER) == 0
+    begun_ago(driver, run_id, 6)
+    assert deadlines.enforce(driver.database, NEVER) == 1
+    assert run(driver, run_id).error_code == "RUN_IDLE_TIMEOUT"
+
+
+def test_a_run_that_works_or_waits_for_another_attempt_is_not_idle(driver: Driver) -> None:
+    working = driver.begin(STEPS, idleTimeout="5m")
+    waiting = driver.trigger()
+    with driver.database.transaction() as tx:
+        assert claim(tx, working, 1) is not None
+    with driver.database.transaction() as tx:
+        started = claim(tx, waiting, 1)
+        assert started is not None
+        settle(tx, started, failure=WEAK)
+    for each in (working, waiting):
+        begun_ago(driver, each, 60)
+    assert deadlines.enforce(driver.database, NEVER) == 0
+
+
+def test_two_ticks_at_once_end_a_late_run_once(driver: Driver) -> None:
+    run_id = driver.begin(STEPS, timeout="5m")
+    begun_ago(driver, run_id, 6)
+    at_once(*[lambda: deadlines.enforce(driver.database, NEVER)] * 3)
+    assert len(driver.events(run_id, "run.failed")) == 1

@@ -1,0 +1,124 @@
+"""What a task run costs must not grow with the width of its run, nor with the length of the queue.
+
+PostgreSQL's own counters say how many rows were fetched, however the statements are written and planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from uuid import UUID
+
+import pytest
+from driving import WEAK, Driver
+from services import new_database
+
+from pipeweave import ids
+from pipeweave.orchestrator import attempts, limits, run_header, task_runs
+from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.task_run import Completion
+from pipeweave.orchestrator.values import Values
+from pipeweave.storage.local import LocalStorage
+from pipeweave.up.postgres import Postgres
+
+WIDTH = 3_000
+# Often enough that every statement is sent as a prepared one, too.
+TIMES = 8
+# Rows that one call may fetch.
+FEW = 60
+
+MAPPED = {"a": [], "m": ["a"]}
+CHAIN = {"a": [], "b": ["a"], "c": ["b"]}
+
+
+@pytest.fixture(scope="module")
+def driver(
+    postgres_server: Postgres, database_template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Driver]:
+    """Alone in its database, over one connection, so that no other has counters to give."""
+    with new_database(postgres_server, "width", database_template) as url:
+        values = Values(LocalStorage(tmp_path_factory.mktemp("width")))
+        database = Database(url, pool_size=1, values=values)
+        yield Driver(database)
+        database.dispose()
+
+
+@pytest.fixture(scope="module", params=["analysed before", "analysed after"])
+def wide(driver: Driver, request: pytest.FixtureRequest) -> UUID:
+    """A run with thousands of queued items. What the planner knows of them must not matter."""
+    run_id = driver.begin(MAPPED, maps={"m": "${steps.a}"})
+    driver.finish(run_id, "a", output=list(range(WIDTH)))
+    if request.param == "analysed after":
+        with driver.database.transaction() as tx:
+            tx.execute("ANALYZE task_runs")
+    return run_id
+
+
+def fetched(driver: Driver, work: Callable[[], object]) -> int:
+    """Rows of task runs that a call fetches, on average."""
+    before = _count(driver)
+    for _ in range(TIMES):
+        work()
+    return (_count(driver) - before) // TIMES
+
+
+def _count(driver: Driver) -> int:
+    with driver.database.transaction() as tx:
+        tx.execute("SELECT pg_stat_force_next_flush()")
+    with driver.database.transaction() as tx:
+        return int(tx.execute(_FETCHED).scalar_one())
+
+
+_FETCHED = """
+SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables WHERE relname LIKE 'task_runs%'
+"""
+
+
+def next_items(driver: Driver, run_id: UUID, count: int) -> list[int]:
+    rows = driver.rows(
+        """SELECT id FROM task_runs WHERE run_id = :id AND kind = 'item' AND status = 'queued'
+        ORDER BY id LIMIT :count""",
+        id=run_id,
+        count=count,
+    )
+    return [ids.ordinal_of(row.id) for row in rows]
+
+
+def test_what_an_item_costs_does_not_grow_with_its_map(driver: Driver, wide: UUID) -> None:
+    numbers = iter(next_items(driver, wide, 4 * TIMES))
+
+    def one_turn() -> None:
+        with driver.database.transaction() as tx:
+            run = run_header.load(tx, wide)
+            assert run is not None
+            mine = [next(numbers) for _ in range(4)]
+            claimed = task_runs.start(tx, wide, mine, 1, worker="w1")
+            assert len(claimed) == 4
+            task_runs.complete(tx, [Completion(each, tx.values.keep(1)) for each in claimed[:2]])
+            attempts.end(tx, run, [(claimed[2], WEAK)])
+            task_runs.give_back(tx, claimed[3:])
+            task_runs.queued(tx, wide, mine, 1)
+
+    assert fetched(driver, one_turn) <= FEW
+
+
+def test_what_a_step_costs_does_not_grow_with_the_queue(driver: Driver, wide: UUID) -> None:
+    driver.store(CHAIN, id="chain")
+    assert fetched(driver, lambda: driver.finish(driver.trigger("chain"), "a", "b", "c")) <= FEW
+
+
+def test_what_a_limit_costs_does_not_grow_with_those_that_wait_for_it(driver: Driver) -> None:
+    driver.store({"m": []}, id="limited", tasks={"m": "limited"}, maps={"m": "${input.list}"})
+    run_id = driver.trigger("limited", {"list": list(range(WIDTH))})
+    row = driver.rows(
+        "SELECT id FROM task_runs WHERE run_id = :id AND status = 'queued' ORDER BY id LIMIT 1", id=run_id
+    )[0]
+    upcoming = iter(range(ids.ordinal_of(row.id), WIDTH))
+
+    def one() -> None:
+        with driver.database.transaction() as tx:
+            claimed = task_runs.start(tx, run_id, [next(upcoming)], 1, worker="w1")
+            assert claimed
+            task_runs.complete(tx, [Completion(claimed[0], tx.values.keep(1))])
+            limits.fill(tx, driver.tenant, ["limited"])
+
+    assert fetched(driver, one) <= FEW
