@@ -39,6 +39,7 @@ TAGS: Mapping[str, str] = {
     "pipelines": "Versioned DAGs of steps: store, plan, trigger.",
     "queue": "Single tasks outside any pipeline, and how much is waiting.",
     "runs": "Executions of pipelines: status, task runs, events, cancelling.",
+    "dead letters": "Task runs that failed for good: look at them, retry them, put them aside.",
     "maintenance": "Accept nothing new, let what is open end, and be quiet: for administrators.",
 }
 

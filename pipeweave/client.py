@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from pipeweave.answers import Document, Page, Run, checked_id, document_of, run_of, without_none
+from pipeweave.client_dlq import DeadLetters
 from pipeweave.errors import Unavailable, WaitTimeout
 from pipeweave.transport import Transport
 
@@ -50,10 +51,16 @@ class Client:
         self, url: str, token: str | None = None, tenant: str = "default", timeout: float = 30.0
     ) -> None:
         self._http = Transport(url, token, tenant, timeout)
+        self._dlq = DeadLetters(self._http)
 
     @property
     def url(self) -> str:
         return self._http.url
+
+    @property
+    def dlq(self) -> DeadLetters:
+        """Task runs that failed for good."""
+        return self._dlq
 
     def close(self) -> None:
         """Close the kept connections."""

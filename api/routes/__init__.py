@@ -1,6 +1,7 @@
 """Every endpoint, one file per subject."""
 
 from pipeweave.api.endpoint import Endpoint
+from pipeweave.api.routes.dead_letters import routes as dead_letters
 from pipeweave.api.routes.maintenance import routes as maintenance
 from pipeweave.api.routes.pipelines import routes as pipelines
 from pipeweave.api.routes.queue import routes as queue
@@ -11,6 +12,6 @@ from pipeweave.api.routes.tasks import routes as tasks
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
     endpoint
-    for routes in (system, services, tasks, pipelines, queue, runs, maintenance)
+    for routes in (system, services, tasks, pipelines, queue, runs, dead_letters, maintenance)
     for endpoint in routes.endpoints
 )

@@ -35,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "status": "pipeweave.cli.runs:status",
     "runs": "pipeweave.cli.runs:runs",
     "cancel": "pipeweave.cli.runs:cancel",
+    "dlq": "pipeweave.cli.dlq:dlq",
     "maintenance": "pipeweave.cli.maintenance:maintenance",
     "tick": "pipeweave.cli.maintenance:tick",
     "verify": "pipeweave.cli.verify:verify",

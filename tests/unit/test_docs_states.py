@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from pages import text_of
 
-from pipeweave.orchestrator.states import RUN_MOVES, TASK_MOVES
+from pipeweave.orchestrator.states import REOPEN_RUN, REOPEN_TASK, RUN_MOVES, TASK_MOVES
 from pipeweave.rules import Decision, Predecessor, decide_step
 
 
@@ -26,6 +27,20 @@ def test_the_picture_of_the_state_machine_is_the_state_machine(
     assert set(re.findall(r"^\| (\w+) \| (?!meaning)", picture, re.MULTILINE)) == {
         str(each) for each in moves
     }
+
+
+def test_the_table_of_what_is_reopened_is_the_code() -> None:
+    rows = re.findall(
+        r"^\| (run|task run) \| (\w+) \| (\w+) \| .+ \|$", text_of("docs/state-machine.md"), re.M
+    )
+    tables: dict[str, Any] = {"run": REOPEN_RUN, "task run": REOPEN_TASK}
+    expected = [
+        (what, str(before), str(after))
+        for what, moves in tables.items()
+        for before, allowed in moves.items()
+        for after in allowed
+    ]
+    assert sorted(rows) == sorted(expected)
 
 
 @pytest.mark.parametrize("mode", ["fail-fast", "continue", "partial-merge"])

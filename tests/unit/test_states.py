@@ -55,6 +55,15 @@ def test_the_guard_of_a_run_s_move_is_every_status_that_may_be_left(after: RunSt
     }
 
 
+def test_only_what_failed_or_followed_a_failure_is_reopened_and_only_to_go_on() -> None:
+    assert set(states.REOPEN_RUN) < states.FINAL_RUN
+    assert RunStatus.CANCELLED not in states.REOPEN_RUN
+    assert set().union(*states.REOPEN_RUN.values()) == {RunStatus.RUNNING}
+    assert set(states.REOPEN_TASK) <= states.FINAL_TASK
+    assert set().union(*states.REOPEN_TASK.values()) == {TaskStatus.PENDING, TaskStatus.WAITING}
+    assert states.REOPEN_TASK[TaskStatus.COMPLETED] == {TaskStatus.WAITING}
+
+
 def test_open_and_final_are_all_there_is() -> None:
     assert set(TaskStatus) == states.OPEN_TASK | states.FINAL_TASK
     assert not states.OPEN_TASK & states.FINAL_TASK

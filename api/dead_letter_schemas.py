@@ -1,0 +1,220 @@
+"""What may be sent about dead letters, and what is answered."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, AwareDatetime, Field, WithJsonSchema
+
+from pipeweave import ids
+from pipeweave.api.answers import AnswerModel, CodeHash, Paged, RunId, TaskRunId, type_id_pattern
+from pipeweave.api.filters import DIGITS, Moment, PageQuery, Query
+from pipeweave.api.run_answers import Kind
+from pipeweave.api.schemas import MAX_REASON, Name, Request
+from pipeweave.durations import DURATION_EXPECTED, DURATION_PATTERN, milliseconds
+from pipeweave.orchestrator.letter_filter import LetterFilter
+from pipeweave.orchestrator.paging import DEFAULT_LIMIT, MAX_LIMIT
+from pipeweave.orchestrator.states import RunStatus, TaskStatus
+
+DeadLetterId = Annotated[str, Field(pattern=type_id_pattern(ids.DEAD_LETTER))]
+RedriveId = Annotated[str, Field(pattern=type_id_pattern(ids.REDRIVE))]
+Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+ErrorCode = Annotated[str, Field(min_length=1, max_length=200)]
+Status = Literal["open", "retried", "discarded", "all"]
+Outcome = Literal["failed", "timeout"]
+
+
+def _duration(text: str) -> str:
+    """A pattern would be answered with the pattern; this says what it means."""
+    if milliseconds(text) is None:
+        raise ValueError(f"Input should be {DURATION_EXPECTED}")
+    return text
+
+
+Duration = Annotated[
+    str, AfterValidator(_duration), WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN})
+]
+
+
+# --- what may be sent -------------------------------------------------------------------------------------
+
+
+class _Filtered(Query):
+    pipeline_id: Name | None = None
+    task_id: Name | None = None
+    error_code: ErrorCode | None = None
+    fingerprint: Fingerprint | None = Field(None, description="Equal for errors that are alike.")
+    since: Moment | None = Field(None, description="Failed then or later.")
+    until: Moment | None = Field(None, description="Failed earlier.")
+
+    def filter(self) -> LetterFilter:
+        """As the verbs and queries take it."""
+        return LetterFilter(**{name: getattr(self, name) for name in _Filtered.model_fields})
+
+
+class DeadLettersQuery(PageQuery, _Filtered):
+    """Which dead letters."""
+
+    status: Status = "open"
+
+
+class GroupsQuery(_Filtered):
+    """Which dead letters are grouped, and how many groups are wanted."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT), DIGITS] = Field(DEFAULT_LIMIT, description="Groups.")
+    status: Status = "open"
+
+
+class RetryAllRequest(Request, _Filtered):
+    """Retry every open dead letter for which all that is given holds; `{}` retries every one."""
+
+
+class DiscardRequest(Request):
+    """Discard one dead letter."""
+
+    reason: Annotated[str, Field(max_length=MAX_REASON)] | None = Field(
+        None, description="For those who look at it later."
+    )
+
+
+class DiscardMatchingRequest(Request, _Filtered):
+    """Discard every open dead letter for which all that is given holds; one filter at least."""
+
+    reason: Annotated[str, Field(max_length=MAX_REASON)] | None = None
+
+
+class PurgeRequest(Request):
+    """Delete what failed longer ago, whether open, retried or discarded."""
+
+    older_than: Duration = Field(description="As 30d, 12h or 90s.")
+
+
+# --- what is answered -------------------------------------------------------------------------------------
+
+
+class DeadLetter(AnswerModel):
+    """A task run that failed for good. `pipelineRunId` and `pipelineId` are null for a standalone task."""
+
+    id: DeadLetterId
+    dlq_id: DeadLetterId = Field(description="The same as `id`.")
+    task_run_id: TaskRunId
+    task_id: str
+    pipeline_run_id: RunId | None
+    pipeline_id: str | None
+    step_id: str
+    kind: Kind
+    map_index: int | None
+    status: Literal["open", "retried", "discarded"]
+    outcome: Outcome = Field(description="How the last attempt ended.")
+    code_version: int = Field(description="When it failed.")
+    code_hash: CodeHash
+    attempts: int
+    input: Any = Field(description="The run's. Large ones are shown by the dead letter itself.")
+    input_path: str | None = Field(description="Where an input over 32 KiB lies.")
+    error: Any = Field(description="Without its traceback; the dead letter itself shows that.")
+    error_code: str
+    fingerprint: Fingerprint
+    failed_at: AwareDatetime
+    created_at: AwareDatetime = Field(description="The same as `failedAt`.")
+    retried_at: AwareDatetime | None
+    retry_run_id: RunId | None = Field(description="The run that went on; null for a standalone task.")
+    retry_task_run_id: TaskRunId | None
+    discarded_at: AwareDatetime | None
+    discard_reason: str | None
+
+
+class DeadLetterList(Paged):
+    """Dead letters, newest first."""
+
+    items: list[DeadLetter]
+    total: int = Field(description="Up to 10,000.")
+    total_is_capped: bool = Field(description="Whether there are more than `total`.")
+
+
+class DeadAttempt(AnswerModel):
+    """One attempt that ended badly."""
+
+    attempt: int
+    status: str
+    worker: str | None
+    code_version: int | None
+    error: Any = Field(description="With its traceback.")
+    error_code: str | None
+    started_at: AwareDatetime | None
+    finished_at: AwareDatetime | None
+
+
+class DeadLetterDetail(DeadLetter):
+    """A dead letter in full."""
+
+    item: Any = Field(description="Of a map's item.")
+    previous_attempts: list[DeadAttempt] = Field(description="Every attempt, oldest first.")
+    current_code_version: int | None
+    current_code_hash: CodeHash | None
+    code_changed: bool = Field(description="Whether the task's code changed since it failed.")
+    task_is_registered: bool
+    run_status: RunStatus | None = Field(description="Null once the run's history was dropped.")
+    task_run_status: TaskStatus | None = Field(description="Null once the run's history was dropped.")
+
+
+class DeadLetterGroup(AnswerModel):
+    """Dead letters whose errors are alike."""
+
+    fingerprint: Fingerprint
+    count: int
+    task_id: str
+    error_code: str
+    error_type: str | None
+    message: str | None = Field(description="Of the newest.")
+    first_failed_at: AwareDatetime
+    last_failed_at: AwareDatetime
+    newest: DeadLetterId
+
+
+class DeadLetterGroups(AnswerModel):
+    """Groups, the largest first, of the newest 100,000 dead letters."""
+
+    groups: list[DeadLetterGroup]
+
+
+class RetriedAnswer(AnswerModel):
+    """A dead letter was retried."""
+
+    new_run_id: RunId | TaskRunId = Field(
+        description="The run that goes on; of a standalone task, its new task run."
+    )
+    task_run_id: TaskRunId
+    status: Literal["queued"]
+    code_version: int = Field(description="What it runs now.")
+
+
+class Redrive(AnswerModel):
+    """The retry of many dead letters."""
+
+    id: RedriveId
+    status: Literal["running", "completed", "cancelled"]
+    filter: dict[str, Any]
+    total: int = Field(description="Open when it was asked for.")
+    retried: int
+    skipped: int = Field(description="Could not be retried, and are open still.")
+    created_at: AwareDatetime
+    finished_at: AwareDatetime | None
+    duration_ms: float | None
+
+
+class RedriveList(Paged):
+    """Redrives, newest first."""
+
+    redrives: list[Redrive]
+
+
+class DiscardedAnswer(AnswerModel):
+    """How many dead letters were discarded."""
+
+    discarded: int
+
+
+class PurgedAnswer(AnswerModel):
+    """How many dead letters were deleted."""
+
+    purged: int

@@ -1,0 +1,213 @@
+"""Task runs that failed for good: look at them, retry them, put them aside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from pipeweave import ids
+from pipeweave.api.dead_letter_schemas import (
+    DeadLetterDetail,
+    DeadLetterGroups,
+    DeadLetterList,
+    DeadLettersQuery,
+    DiscardedAnswer,
+    DiscardMatchingRequest,
+    DiscardRequest,
+    GroupsQuery,
+    PurgedAnswer,
+    PurgeRequest,
+    Redrive,
+    RedriveList,
+    RetriedAnswer,
+    RetryAllRequest,
+)
+from pipeweave.api.endpoint import Answer, Call, PathId, Routes
+from pipeweave.api.filters import PageQuery, ValuesQuery
+from pipeweave.durations import milliseconds
+from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound
+from pipeweave.orchestrator import dead_letters, redrives
+from pipeweave.orchestrator import queries_dead_letters as queries
+from pipeweave.orchestrator.access import WRITE
+from pipeweave.orchestrator.database import Transaction
+
+routes = Routes("dead letters")
+LETTER = {"id": PathId(ids.DEAD_LETTER, "The dead letter's id.")}
+REDRIVE = {"id": PathId(ids.REDRIVE, "The redrive's id.")}
+
+
+@routes.add("GET", "/api/dlq", "List the dead letters", query=DeadLettersQuery, answer=DeadLetterList)
+def list_dead_letters(call: Call, query: DeadLettersQuery) -> dict[str, Any]:
+    """Newest first; those that were neither retried nor discarded, unless `status` says otherwise."""
+    with call.reading() as tx:
+        return queries.dead_letter_list(tx, call.tenant, query.page(), query.filter(), status=query.status)
+
+
+@routes.add("GET", "/api/dlq/groups", "Group the dead letters", query=GroupsQuery, answer=DeadLetterGroups)
+def group_dead_letters(call: Call, query: GroupsQuery) -> dict[str, Any]:
+    """Those whose errors are alike (task, code, type and message without its numbers), the most first."""
+    with call.reading() as tx:
+        found = queries.dead_letter_groups(tx, call.tenant, query.limit, query.filter(), status=query.status)
+        return {"groups": found}
+
+
+@routes.add(
+    "GET",
+    "/api/dlq/{id}",
+    "Show a dead letter",
+    ids=LETTER,
+    query=ValuesQuery,
+    answer=DeadLetterDetail,
+    errors=(NotFound,),
+)
+def get_dead_letter(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
+    """With its input and item, every attempt with its traceback, and the task's code then and now."""
+    with call.reading() as tx:
+        return queries.dead_letter(tx, call.tenant, ids.read(ids.DEAD_LETTER, id), load=query.load)
+
+
+@routes.add(
+    "POST",
+    "/api/dlq/{id}/retry",
+    "Retry a dead letter",
+    scopes=(WRITE,),
+    ids=LETTER,
+    answer=RetriedAnswer,
+    errors=(NotFound, Conflict),
+)
+def retry(call: Call, id: str) -> dict[str, Any]:
+    """With the task's current code and the original input. A pipeline's run goes on from the failed step;
+    what completed is not run again. A standalone task gets a new task run.
+
+    409 when it was retried or discarded already, when its run was cancelled, or when the history of its run
+    was dropped.
+    """
+    letter_id = ids.read(ids.DEAD_LETTER, id)
+    retried = call.change(lambda tx: dead_letters.retry(tx, call.tenant, letter_id), is_one=False)
+    task_run = ids.show(ids.TASK_RUN, retried.task_run_id)
+    return {
+        "newRunId": task_run if retried.is_standalone else ids.show(ids.RUN, retried.run_id),
+        "taskRunId": task_run,
+        "status": "queued",
+        "codeVersion": retried.code_version,
+    }
+
+
+@routes.add(
+    "POST",
+    "/api/dlq/{id}/discard",
+    "Discard a dead letter",
+    scopes=(WRITE,),
+    ids=LETTER,
+    body=DiscardRequest,
+    is_body_optional=True,
+    answer=DeadLetterDetail,
+    errors=(NotFound, Conflict),
+    example={"reason": "the customer left"},
+)
+def discard(call: Call, id: str, body: DiscardRequest) -> dict[str, Any]:
+    """Put it aside: it stays readable until it is purged, and is not retried any more."""
+    letter_id = ids.read(ids.DEAD_LETTER, id)
+    call.change(lambda tx: dead_letters.discard(tx, call.tenant, letter_id, body.reason))
+    return get_dead_letter(call, id, ValuesQuery(load=False))
+
+
+# --- many -------------------------------------------------------------------------------------------------
+
+
+@routes.add(
+    "POST",
+    "/api/dlq/retry-all",
+    "Retry many dead letters",
+    scopes=(WRITE,),
+    body=RetryAllRequest,
+    is_body_optional=True,
+    answers={202: (Redrive, "It is under way.")},
+    links={"dead_letters.get_redrive": "/id"},
+    example={"taskId": "send-mail", "errorCode": "SMTP_DOWN"},
+)
+def retry_all(call: Call, body: RetryAllRequest) -> Answer:
+    """Of those that are open now, everyone for which all that is given holds. The tick retries them in
+    batches: follow it at `/api/dlq/redrives/{id}`.
+    """
+    redrive_id = call.change(lambda tx: redrives.create(tx, call.tenant, body.filter()))
+    with call.reading() as tx:
+        return Answer(queries.redrive(tx, call.tenant, redrive_id), 202)
+
+
+@routes.add("GET", "/api/dlq/redrives", "List the redrives", query=PageQuery, answer=RedriveList)
+def list_redrives(call: Call, query: PageQuery) -> dict[str, Any]:
+    """Retries of many dead letters, newest first."""
+    with call.reading() as tx:
+        return query.named("redrives", queries.redrive_list(tx, call.tenant, query.page()))
+
+
+@routes.add(
+    "GET", "/api/dlq/redrives/{id}", "Show a redrive", ids=REDRIVE, answer=Redrive, errors=(NotFound,)
+)
+def get_redrive(call: Call, id: str) -> dict[str, Any]:
+    """How far it is."""
+    with call.reading() as tx:
+        return queries.redrive(tx, call.tenant, ids.read(ids.REDRIVE, id))
+
+
+@routes.add(
+    "POST",
+    "/api/dlq/redrives/{id}/cancel",
+    "Cancel a redrive",
+    scopes=(WRITE,),
+    ids=REDRIVE,
+    answer=Redrive,
+    errors=(NotFound, Conflict),
+)
+def cancel_redrive(call: Call, id: str) -> dict[str, Any]:
+    """What it has retried goes on; the rest stays open."""
+    redrive_id = ids.read(ids.REDRIVE, id)
+    call.change(lambda tx: redrives.cancel(tx, call.tenant, redrive_id))
+    return get_redrive(call, id)
+
+
+@routes.add(
+    "POST",
+    "/api/dlq/discard",
+    "Discard many dead letters",
+    scopes=(WRITE,),
+    body=DiscardMatchingRequest,
+    answer=DiscardedAnswer,
+    example={"fingerprint": "0" * 64, "reason": "known, and fixed since"},
+)
+def discard_matching(call: Call, body: DiscardMatchingRequest) -> dict[str, Any]:
+    """Every open one for which all that is given holds. One filter at least must be given."""
+    which = body.filter()
+    if which.is_empty:
+        message = "needs a filter: every open dead letter would be discarded"
+        raise InvalidInput(message, errors=[FieldError("", message, "required")], hint="give since, at least")
+
+    def discard_some(tx: Transaction) -> int:
+        return dead_letters.discard_matching(tx, call.tenant, which, body.reason)
+
+    return {"discarded": _in_batches(call, discard_some)}
+
+
+@routes.add(
+    "POST",
+    "/api/dlq/purge",
+    "Delete old dead letters",
+    scopes=(WRITE,),
+    body=PurgeRequest,
+    answer=PurgedAnswer,
+    example={"olderThan": "30d"},
+)
+def purge(call: Call, body: PurgeRequest) -> dict[str, Any]:
+    """Whatever failed longer ago, whether it is open, retried or discarded. There is no way back."""
+    age = timedelta(milliseconds=milliseconds(body.older_than) or 0)
+    return {"purged": _in_batches(call, lambda tx: dead_letters.purge(tx, call.tenant, tx.now - age))}
+
+
+def _in_batches(call: Call, verb: Callable[[Transaction], int]) -> int:
+    """Do a verb, each time in a transaction of its own, until it finds less than a batch."""
+    count = 0
+    while (found := call.change(verb)) == dead_letters.BATCH:
+        count += found
+    return count + found

@@ -1,0 +1,269 @@
+"""Read models of dead letters: lists, one in full, groups of those that are alike, and redrives."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.errors import FieldError, InvalidInput, NotFound
+from pipeweave.orchestrator import redrives
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.letter_filter import OPEN, LetterFilter
+from pipeweave.orchestrator.paging import Document, Page
+from pipeweave.orchestrator.queries_shape import duration_ms, iso, run_id, task_run_id
+
+# Status of a dead letter -> SQL for it. No column: both dates are kept, and tell when.
+STATUSES = {
+    "open": OPEN,
+    "retried": "d.retried_at IS NOT NULL",
+    "discarded": "d.discarded_at IS NOT NULL",
+    "all": "true",
+}
+
+# A total is counted up to here: an exact one would read on for nothing.
+MOST_COUNTED = 10_000
+# Groups are made of the newest letters, up to this many.
+MOST_GROUPED = 100_000
+# A list shows inputs up to this many bytes as stored; the letter itself shows every one.
+SHOWN_INPUT_BYTES = 4_096
+
+_COLUMNS = """d.id, d.run_id, d.task_run_id, d.pipeline_id, d.step_id, d.task_id, d.kind, d.map_index,
+    d.status, d.code_version, d.code_hash, d.attempts, d.input_path, d.error_code, d.fingerprint, d.failed_at,
+    d.retried_at, d.retry_run_id, d.retry_task_run_id, d.discarded_at, d.discard_reason"""
+
+
+def dead_letter_list(
+    tx: Transaction, tenant: str, page: Page, which: LetterFilter, *, status: str = "open"
+) -> Document:
+    """Newest first: {items, nextCursor, total, totalIsCapped}. Tracebacks and large inputs are left out.
+
+    Args:
+        status: `open`, `retried`, `discarded` or `all`.
+
+    Raises:
+        InvalidInput: another status.
+    """
+    where, parameters = _where(tenant, which, status)
+    total = _total(tx, where, parameters)
+    after = page.after("dead-letters", UUID)
+    if after:
+        where += " AND d.id < :after"
+        parameters["after"] = after[0]
+    rows = tx.execute(
+        f"""SELECT {_COLUMNS}, d.error - 'traceback' AS error,
+            CASE WHEN pg_column_size(d.input) <= {SHOWN_INPUT_BYTES} THEN d.input END AS input
+        FROM dead_letters AS d WHERE {where} ORDER BY d.id DESC LIMIT :limit""",
+        {**parameters, "limit": page.limit + 1},
+    ).all()
+    return {**page.cut(rows, "dead-letters", lambda row: (row.id,), _letter), **total}
+
+
+def _where(tenant: str, which: LetterFilter, status: str) -> tuple[str, dict[str, Any]]:
+    if status not in STATUSES:
+        message = f"must be one of {', '.join(STATUSES)}"
+        raise InvalidInput(f"status {message}", errors=[FieldError("status", message, "invalid_value")])
+    where, parameters = which.sql(tenant)
+    return f"{where} AND {STATUSES[status]}", parameters
+
+
+def _total(tx: Transaction, where: str, parameters: dict[str, Any]) -> Document:
+    statement = f"SELECT count(*) FROM (SELECT 1 FROM dead_letters AS d WHERE {where} LIMIT :most) AS n"
+    found = int(tx.execute(statement, {**parameters, "most": MOST_COUNTED + 1}).scalar_one())
+    return {"total": min(found, MOST_COUNTED), "totalIsCapped": found > MOST_COUNTED}
+
+
+def _letter(row: Any) -> Document:
+    shown = ids.show(ids.DEAD_LETTER, row.id)
+    is_standalone = row.pipeline_id is None
+    return {
+        # Both names are in use among clients.
+        "id": shown,
+        "dlqId": shown,
+        "taskRunId": task_run_id(row.task_run_id),
+        "taskId": row.task_id,
+        # A standalone task is known by its task run alone.
+        "pipelineRunId": None if is_standalone else run_id(row.run_id),
+        "pipelineId": row.pipeline_id,
+        "stepId": row.step_id,
+        "kind": row.kind,
+        "mapIndex": row.map_index,
+        "status": _status(row),
+        "outcome": row.status,
+        "codeVersion": row.code_version,
+        "codeHash": row.code_hash,
+        "attempts": row.attempts,
+        "input": row.input,
+        "inputPath": row.input_path,
+        "error": row.error,
+        "errorCode": row.error_code,
+        "fingerprint": row.fingerprint,
+        "failedAt": iso(row.failed_at),
+        "createdAt": iso(row.failed_at),
+        "retriedAt": iso(row.retried_at),
+        "retryRunId": None if is_standalone or row.retry_run_id is None else run_id(row.retry_run_id),
+        "retryTaskRunId": None if row.retry_task_run_id is None else task_run_id(row.retry_task_run_id),
+        "discardedAt": iso(row.discarded_at),
+        "discardReason": row.discard_reason,
+    }
+
+
+def _status(row: Any) -> str:
+    if row.retried_at is not None:
+        return "retried"
+    return "open" if row.discarded_at is None else "discarded"
+
+
+# --- one --------------------------------------------------------------------------------------------------
+
+# What may be gone (the run's history) or be another by now (the task's code) is asked for, not joined.
+_ONE = f"""
+SELECT {_COLUMNS}, d.error, d.input, d.item, d.history, k.code_version AS current_version,
+       k.code_hash AS current_hash, k.orphaned_at,
+       (SELECT r.status FROM runs AS r WHERE r.id = d.run_id) AS run_status,
+       (SELECT t.status FROM task_runs AS t WHERE t.run_id = d.run_id AND t.id = d.task_run_id) AS now_status
+FROM dead_letters AS d LEFT JOIN tasks AS k ON k.tenant_id = d.tenant_id AND k.id = d.task_id
+WHERE d.tenant_id = :tenant AND d.id = :id
+"""
+
+
+def dead_letter(tx: Transaction, tenant: str, letter_id: UUID, *, load: bool = False) -> Document:
+    """One dead letter: its input and item, every attempt with its traceback, the code then and now.
+
+    Args:
+        load: fetch a large input from storage, too; otherwise `inputPath` says where it is.
+
+    Raises:
+        NotFound: the tenant has no such dead letter, or storage has the input no more.
+    """
+    row = tx.execute(_ONE, {"tenant": tenant, "id": letter_id}).one_or_none()
+    if row is None:
+        shown = ids.show(ids.DEAD_LETTER, letter_id)
+        raise NotFound(f"there is no dead letter {shown}", dlqId=shown)
+    return {
+        **_letter(row),
+        "input": tx.values.load(row.input, row.input_path) if load else row.input,
+        "item": row.item,
+        "previousAttempts": [_attempt(each, row) for each in row.history],
+        "currentCodeVersion": row.current_version,
+        "currentCodeHash": row.current_hash,
+        "codeChanged": row.current_hash is not None and row.current_hash != row.code_hash,
+        "taskIsRegistered": row.current_hash is not None and row.orphaned_at is None,
+        # Null once the history of the run was dropped.
+        "runStatus": row.run_status,
+        "taskRunStatus": row.now_status,
+    }
+
+
+def _attempt(kept: dict[str, Any], row: Any) -> Document:
+    """An attempt as it was kept; the last one ended when the letter was written."""
+    finished = kept.get("finishedAt")
+    return {
+        "attempt": kept["attempt"],
+        "status": kept["status"],
+        "worker": kept.get("worker"),
+        "codeVersion": kept.get("codeVersion"),
+        "error": kept.get("error"),
+        "errorCode": kept.get("errorCode"),
+        "startedAt": _time(kept.get("startedAt")),
+        "finishedAt": iso(row.failed_at) if finished is None else _time(finished),
+    }
+
+
+def _time(kept: str | None) -> str | None:
+    return None if kept is None else iso(datetime.fromisoformat(kept))
+
+
+# --- groups -----------------------------------------------------------------------------------------------
+
+_GROUPS = """
+SELECT g.*, l.task_id, l.error_code, l.error ->> 'type' AS type, l.error ->> 'message' AS message
+FROM (
+    SELECT n.fingerprint, count(*) AS number, min(n.failed_at) AS first, max(n.failed_at) AS last,
+           (array_agg(n.id ORDER BY n.id DESC))[1] AS newest
+    FROM (SELECT d.id, d.fingerprint, d.failed_at FROM dead_letters AS d WHERE {where}
+          ORDER BY d.id DESC LIMIT :most) AS n
+    GROUP BY n.fingerprint ORDER BY count(*) DESC, n.fingerprint LIMIT :limit) AS g
+JOIN dead_letters AS l ON l.id = g.newest
+ORDER BY g.number DESC, g.fingerprint
+"""
+
+
+def dead_letter_groups(
+    tx: Transaction, tenant: str, limit: int, which: LetterFilter, *, status: str = "open"
+) -> list[Document]:
+    """Dead letters that are alike, the largest groups first, of the newest MOST_GROUPED letters.
+
+    Raises:
+        InvalidInput: a status that is none.
+    """
+    where, parameters = _where(tenant, which, status)
+    given = {**parameters, "most": MOST_GROUPED, "limit": limit}
+    return [
+        {
+            "fingerprint": row.fingerprint,
+            "count": row.number,
+            "taskId": row.task_id,
+            "errorCode": row.error_code,
+            "errorType": row.type,
+            "message": row.message,
+            "firstFailedAt": iso(row.first),
+            "lastFailedAt": iso(row.last),
+            "newest": ids.show(ids.DEAD_LETTER, row.newest),
+        }
+        for row in tx.execute(_GROUPS.format(where=where), given)
+    ]
+
+
+# --- redrives ---------------------------------------------------------------------------------------------
+
+_REDRIVES = """
+SELECT w.id, w.filter, w.status, w.total, w.retried, w.skipped, w.created_at, w.finished_at
+FROM redrives AS w WHERE w.tenant_id = :tenant AND {where} ORDER BY w.id DESC LIMIT :limit
+"""
+
+
+def redrive(tx: Transaction, tenant: str, redrive_id: UUID) -> Document:
+    """How far a redrive is.
+
+    Raises:
+        NotFound: the tenant has no such redrive.
+    """
+    statement = _REDRIVES.format(where="w.id = :id")
+    row = tx.execute(statement, {"tenant": tenant, "id": redrive_id, "limit": 1}).one_or_none()
+    if row is None:
+        raise redrives.unknown(redrive_id)
+    return _redrive(row)
+
+
+def redrive_list(tx: Transaction, tenant: str, page: Page) -> Document:
+    """The redrives of a tenant, newest first: {items, nextCursor}."""
+    after = page.after("redrives", UUID)
+    parameters = {"tenant": tenant, "after": after and after[0], "limit": page.limit + 1}
+    rows = tx.execute(_REDRIVES.format(where="w.id < :after" if after else "true"), parameters).all()
+    return page.cut(rows, "redrives", lambda row: (row.id,), _redrive)
+
+
+_FILTER_NAMES = {
+    "pipeline_id": "pipelineId",
+    "task_id": "taskId",
+    "error_code": "errorCode",
+    "fingerprint": "fingerprint",
+    "since": "since",
+    "until": "until",
+}
+
+
+def _redrive(row: Any) -> Document:
+    return {
+        "id": ids.show(ids.REDRIVE, row.id),
+        "status": row.status,
+        "filter": {_FILTER_NAMES[name]: value for name, value in row.filter.items()},
+        "total": row.total,
+        "retried": row.retried,
+        "skipped": row.skipped,
+        "createdAt": iso(row.created_at),
+        "finishedAt": iso(row.finished_at),
+        "durationMs": duration_ms(row.created_at, row.finished_at),
+    }

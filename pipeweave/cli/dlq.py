@@ -1,0 +1,285 @@
+"""`pipeweave dlq`: what failed for good, and what becomes of it."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave.cli.connection import connected, json_option
+from pipeweave.cli.token import Lifetime
+
+if TYPE_CHECKING:
+    from pipeweave.answers import Document
+    from pipeweave.client import Client
+
+STATUSES = ("open", "retried", "discarded", "all")
+# Of a task run.
+FINAL = ("completed", "failed", "timeout", "cancelled", "skipped")
+# Between two looks at a standalone task (s).
+LOOK_EVERY_S = 0.5
+
+_FILTERS = (
+    click.option("--pipeline", "pipeline_id", help="Only those of this pipeline."),
+    click.option("--task", "task_id", help="Only those of this task."),
+    click.option("--error-code", help="Only those with this error code."),
+    click.option("--fingerprint", help="Only those that are alike; `dlq groups` shows fingerprints."),
+    click.option("--since", type=Lifetime(), help="Only what failed in the last 24h, or since a time."),
+    click.option("--until", type=Lifetime(), help="Only what failed longer ago, or before a time."),
+)
+
+
+def _filtered(command: Any) -> Any:
+    for option in reversed(_FILTERS):
+        command = option(command)
+    return command
+
+
+def _given(filters: dict[str, Any]) -> dict[str, Any]:
+    """The filters that were given, as the client takes them."""
+    now = datetime.now(UTC)
+    return {
+        name: now - value if isinstance(value, timedelta) else value
+        for name, value in filters.items()
+        if value is not None
+    }
+
+
+@click.group()
+def dlq() -> None:
+    """Dead letters: list, show, retry, discard, purge."""
+
+
+# --- looking ----------------------------------------------------------------------------------------------
+
+
+@dlq.command("list")
+@_filtered
+@click.option("--status", type=click.Choice(STATUSES), default="open", show_default=True)
+@click.option("-l", "-n", "--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--cursor", help="Continue a list: `nextCursor` of the one before.")
+@json_option
+@connected
+def list_(client: Client, status: str, limit: int, cursor: str | None, as_json: bool, **filters: Any) -> None:
+    """List what failed for good, newest first."""
+    from pipeweave.cli.rendering import field, show_list, when
+
+    page = client.dlq.page(status=status, limit=limit, cursor=cursor, **_given(filters))
+    cells = {
+        "dead letter": field("id"),
+        "pipeline": field("pipelineId"),
+        "step": _place,
+        "error": field("errorCode"),
+        "attempts": field("attempts"),
+        "failed (UTC)": lambda each: when(each["failedAt"]),
+        "status": field("status"),
+    }
+    none = "Nothing failed for good." if status == "open" else "No dead letter fits."
+    show_list("items", page.items, cells, as_json=as_json, none=none, nextCursor=page.next_cursor)
+    if page.next_cursor and not as_json:
+        click.echo(f"More: --cursor {page.next_cursor}", err=True)
+
+
+def _place(letter: Any) -> str:
+    index = letter["mapIndex"]
+    return str(letter["stepId"]) if index is None else f"{letter['stepId']}[{index}]"
+
+
+@dlq.command()
+@_filtered
+@click.option("--status", type=click.Choice(STATUSES), default="open", show_default=True)
+@click.option("-l", "-n", "--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@json_option
+@connected
+def groups(client: Client, status: str, limit: int, as_json: bool, **filters: Any) -> None:
+    """Count what is alike: same task, error code, type and message but for its numbers."""
+    from pipeweave.cli.rendering import field, show_list, when
+
+    found = client.dlq.groups(status=status, limit=limit, **_given(filters))
+    cells = {
+        "number": field("count"),
+        "task": field("taskId"),
+        "error": field("errorCode"),
+        "message": lambda each: (each["message"] or "")[:80],
+        "last (UTC)": lambda each: when(each["lastFailedAt"]),
+        "fingerprint": lambda each: each["fingerprint"],
+    }
+    show_list("groups", found, cells, as_json=as_json, none="Nothing failed for good.")
+
+
+@dlq.command()
+@click.argument("dead_letter")
+@json_option
+@connected
+def show(client: Client, dead_letter: str, as_json: bool) -> None:
+    """Show DEAD_LETTER: its input, every attempt with its traceback, and the code then and now."""
+    from pipeweave.cli.rendering import show_json
+
+    found = client.dlq.get(dead_letter, load=True)
+    if as_json:
+        show_json(found)
+    else:
+        _show(found)
+
+
+def _show(letter: Document) -> None:
+    from pipeweave.cli.rendering import show_fields, text, when
+
+    changed = " (changed since)" if letter["codeChanged"] else ""
+    show_fields(
+        [
+            ("dead letter", letter["id"]),
+            ("status", letter["status"]),
+            ("task run", letter["taskRunId"]),
+            ("task", letter["taskId"]),
+            ("run", letter["pipelineRunId"]),
+            ("run status", letter["runStatus"]),
+            ("pipeline", letter["pipelineId"]),
+            ("step", None if letter["pipelineId"] is None else _place(letter)),
+            ("code", f"v{letter['codeVersion']}{changed}"),
+            ("failed (UTC)", when(letter["failedAt"])),
+            ("fingerprint", letter["fingerprint"]),
+            ("retried as", letter["retryTaskRunId"]),
+            ("discarded", letter["discardReason"]),
+            ("input", _json(letter["input"])),
+            ("item", None if letter["kind"] != "item" else _json(letter["item"])),
+        ]
+    )
+    for each in letter["previousAttempts"]:
+        error = each["error"] or {}
+        click.echo(f"\nattempt {each['attempt']}: {each['status']}, {text(each['errorCode'])}")
+        # A traceback keeps its lines, and loses what a terminal might take for commands.
+        for line in str(error.get("traceback") or error.get("message") or "").splitlines():
+            click.echo("  " + "".join(sign if sign.isprintable() else "?" for sign in line))
+
+
+def _json(value: Any) -> str:
+    import orjson
+
+    return orjson.dumps(value).decode()
+
+
+# --- one --------------------------------------------------------------------------------------------------
+
+
+@dlq.command()
+@click.argument("dead_letter")
+@click.option("-w", "--wait", is_flag=True, help="Follow what goes on; exit 0 only when it completes.")
+@json_option
+@connected
+@click.pass_context
+def retry(ctx: click.Context, client: Client, dead_letter: str, wait: bool, as_json: bool) -> None:
+    """Try DEAD_LETTER again with the current code: its run goes on from the failed step."""
+    from pipeweave.cli.rendering import show_json
+
+    answer = client.dlq.retry(dead_letter)
+    if not as_json:
+        click.echo(f"{answer['newRunId']} {answer['status']} (code v{answer['codeVersion']})")
+    ended = _followed(client, answer, as_json=as_json) if wait else None
+    if as_json:
+        show_json(answer if ended is None else {**answer, "endedAs": ended})
+    ctx.exit(0 if ended in (None, "completed") else 1)
+
+
+def _followed(client: Client, answer: Document, *, as_json: bool) -> str:
+    """How the run that goes on ended, or the task run of a standalone task."""
+    if answer["newRunId"] == answer["taskRunId"]:
+        while (status := str(client.task_run(answer["taskRunId"])["status"])) not in FINAL:
+            time.sleep(LOOK_EVERY_S)
+        return status
+    from pipeweave.cli.progress import follow
+
+    run = client.wait(answer["newRunId"]) if as_json else follow(client, answer["newRunId"])
+    return run.status
+
+
+# --- many -------------------------------------------------------------------------------------------------
+
+
+@dlq.command("retry-all")
+@_filtered
+@click.option(
+    "-w", "--wait", is_flag=True, help="Wait until all were retried; exit 0 only when none was skipped."
+)
+@click.option("--timeout", type=click.FloatRange(min=0), help="With --wait: seconds to wait at most.")
+@json_option
+@connected
+@click.pass_context
+def retry_all(
+    ctx: click.Context, /, client: Client, wait: bool, timeout: float | None, as_json: bool, **filters: Any
+) -> None:
+    """Retry everything that failed for good and fits; without filters, everything."""
+    from pipeweave.cli.rendering import show_json
+
+    redrive = client.dlq.retry_all(**_given(filters))
+    if wait:
+        shown = None if as_json else _show_redrive
+        redrive = client.dlq.wait(redrive["id"], timeout, shown)
+    elif not as_json:
+        _show_redrive(redrive)
+    if as_json:
+        show_json(redrive)
+    ctx.exit(0 if not wait or (redrive["status"] == "completed" and not redrive["skipped"]) else 1)
+
+
+@dlq.command()
+@click.argument("redrive")
+@click.option("--cancel", is_flag=True, help="Stop it: what it has retried goes on, the rest stays open.")
+@json_option
+@connected
+def redrive(client: Client, redrive: str, cancel: bool, as_json: bool) -> None:
+    """Show how far REDRIVE is: what `retry-all` started."""
+    from pipeweave.cli.rendering import show_json
+
+    found = client.dlq.cancel_redrive(redrive) if cancel else client.dlq.redrive(redrive)
+    if as_json:
+        show_json(found)
+    else:
+        _show_redrive(found)
+
+
+def _show_redrive(redrive: Document) -> None:
+    done, total = redrive["retried"] + redrive["skipped"], redrive["total"]
+    skipped = f", {redrive['skipped']:,} skipped" if redrive["skipped"] else ""
+    click.echo(f"{redrive['id']} {redrive['status']}: {done:,} of {total:,}{skipped}")
+
+
+@dlq.command()
+@click.argument("dead_letters", nargs=-1)
+@_filtered
+@click.option("--reason", help="For those who look at it later.")
+@json_option
+@connected
+def discard(
+    client: Client, dead_letters: tuple[str, ...], reason: str | None, as_json: bool, **filters: Any
+) -> None:
+    """Put DEAD_LETTERS aside, or everything that fits the filters: it is not retried any more."""
+    from pipeweave.cli.rendering import show_json
+
+    given = _given(filters)
+    if bool(dead_letters) == bool(given):
+        raise click.UsageError("name dead letters, or give filters")
+    for each in dead_letters:
+        client.dlq.discard(each, reason)
+    count = len(dead_letters) if dead_letters else client.dlq.discard_all(reason, **given)
+    if as_json:
+        show_json({"discarded": count})
+    else:
+        click.echo(f"{count:,} discarded")
+
+
+@dlq.command()
+@click.option("--older-than", metavar="30d|12h", required=True, help="Delete what failed longer ago.")
+@json_option
+@connected
+def purge(client: Client, older_than: str, as_json: bool) -> None:
+    """Delete old dead letters, whether open, retried or discarded. There is no way back."""
+    from pipeweave.cli.rendering import show_json
+
+    count = client.dlq.purge(older_than)
+    if as_json:
+        show_json({"purged": count})
+    else:
+        click.echo(f"{count:,} deleted")
