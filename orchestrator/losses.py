@@ -152,26 +152,34 @@ def of_child(database: Database, doing: Doing, ending: Failure) -> int:
         claimed = [of_row(row) for row in tx.execute(_OF_CHILD, {"worker": doing.worker})]
     begun = [(each, ending) for each in claimed if each.id in doing.called]
     count = end(database, begun)
-    _give_back(database, [each for each in claimed if each.id not in doing.called])
+    _give_back(database, [each for each in claimed if each.id not in doing.called], doing.worker)
     if doing.run_id is not None:
         with database.transaction() as tx:
-            hand_over(tx, doing.run_id, (), doing.named, doing.attempt)
+            hand_over(tx, doing.run_id, (), doing.named, doing.attempt, worker=doing.worker)
     return count
 
 
-def _give_back(database: Database, claimed: Sequence[TaskRun]) -> None:
+def _give_back(database: Database, claimed: Sequence[TaskRun], worker: str) -> None:
     for run_id in dict.fromkeys(each.run_id for each in claimed):
         mine = [each for each in claimed if each.run_id == run_id]
-        database.run(lambda tx, run_id=run_id, mine=mine: hand_over(tx, run_id, mine, (), 1))  # type: ignore[misc]
+        database.run(
+            lambda tx, run_id=run_id, mine=mine: hand_over(tx, run_id, mine, (), 1, worker=worker)  # type: ignore[misc]
+        )
 
 
 def hand_over(
-    tx: Transaction, run_id: UUID, claimed: Sequence[TaskRun], left: Collection[int], attempt: int
+    tx: Transaction,
+    run_id: UUID,
+    claimed: Sequence[TaskRun],
+    left: Collection[int],
+    attempt: int,
+    *,
+    worker: str,
 ) -> None:
-    """Let others take what a message claimed and did not begin, and what it names and did not claim; nothing
-    of it is an attempt.
+    """Let others take what a message claimed as `worker` and did not begin, and what it names and did not
+    claim; nothing of it is an attempt.
     """
-    for each in task_runs.give_back(tx, claimed):
+    for each in task_runs.give_back(tx, claimed, worker=worker):
         tx.send(as_released(each))
     for each in task_runs.queued(tx, run_id, list(left), attempt):
         tx.send(as_released(each))

@@ -230,13 +230,17 @@ _GIVE_BACK = move_sql(
     [T.READY, T.QUEUED],
     """, worker = NULL, started_at = NULL, claimed_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
     queued_at = :now""",
-    "t.id = g.id AND t.attempt = g.attempt AND t.status = 'running'",
+    """t.id = g.id AND t.attempt = g.attempt AND t.status = 'running'
+        AND t.worker = coalesce(CAST(:worker AS text), t.worker)""",
     source="FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[])) AS g(id, attempt)",
 )
 
 
-def give_back(tx: Transaction, task_runs: Sequence[TaskRun]) -> list[TaskRun]:
+def give_back(
+    tx: Transaction, task_runs: Sequence[TaskRun], *, worker: str | None = None
+) -> list[TaskRun]:
     """Return claimed task runs whose function was never called: others take them, no attempt is used up.
+    Only what `worker` holds: who gives back a second time, not knowing of the first, finds them elsewhere.
 
     Those that were paused meanwhile become `ready`; of the others, which need a message, the task runs as
     they are now.
@@ -247,6 +251,7 @@ def give_back(tx: Transaction, task_runs: Sequence[TaskRun]) -> list[TaskRun]:
         "run_id": task_runs[0].run_id,
         "ids": [each.id for each in task_runs],
         "attempts": [each.attempt for each in task_runs],
+        "worker": worker,
         "now": tx.now,
     }
     returned = read(tx.execute(f"WITH {_GIVE_BACK} SELECT * FROM moved", parameters))

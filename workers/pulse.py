@@ -18,6 +18,7 @@ from pipeweave.errors import AttemptFenced, PipeWeaveError
 from pipeweave.orchestrator import task_runs
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.task_run import TaskRun
+from pipeweave.workers import doubt
 from pipeweave.workers.pace import Pace
 from pipeweave.workers.time_limit import TimeLimit
 from pipeweave.workers.work import MESSAGE_S, Outcome, Rest, Work
@@ -71,6 +72,7 @@ class Pulse:
         self._every = min(LOOK_EVERY_S, shortest_ms / 2000)
         self._call: _Call | None = None
         self._owed: list[tuple[Work, list[Outcome], Rest]] = []
+        self._lock = threading.Lock()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
 
@@ -90,6 +92,14 @@ class Pulse:
     def returned(self) -> None:
         """It returned."""
         self._call = None
+
+    def settle(self) -> None:
+        """Store and hand over what was taken and is still owed, however long PostgreSQL is away.
+
+        Raises:
+            Unavailable: it was away for five minutes.
+        """
+        doubt.when_it_answers(self._give_back, "pulse")
 
     def _run(self) -> None:
         while not self._end.wait(self._every):
@@ -113,15 +123,24 @@ class Pulse:
         is_long = time.monotonic() - call.began > MESSAGE_S or call.work.is_long
         if not (is_long or self.is_stopping()):
             return
-        taken = call.work.take_beside()
-        if taken is not None and any(taken):
-            self._owed.append((call.work, *taken))
+        # Together, for `settle`: what is taken is owed at once.
+        with self._lock:
+            taken = call.work.take_beside()
+            if taken is not None and any(taken):
+                self._owed.append((call.work, *taken))
 
     def _give_back(self) -> None:
         """What was taken stays owed until PostgreSQL has it."""
-        while self._owed:
-            self.store(*self._owed[0])
-            self._owed.pop(0)
+        with self._lock:
+            while self._owed:
+                try:
+                    self.store(*self._owed[0])
+                except PipeWeaveError:
+                    raise
+                except Exception:
+                    # It would fail again, and nothing else may wait behind it: silence will tell of it.
+                    log.exception("pulse.failed")
+                self._owed.pop(0)
 
     def _beat(self, call: _Call) -> None:
         with self.database.statements() as tx:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
-from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import idempotency, losses, run_header, straight, task_runs
 from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.database import Transaction
@@ -23,6 +22,7 @@ from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.outbox import UNCOUNTED, JoinCheck, Part
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.task_run import Completion, TaskRun
+from pipeweave.workers import doubt
 from pipeweave.workers.calls import Calls
 from pipeweave.workers.pace import Pace
 from pipeweave.workers.pulse import Pulse
@@ -34,9 +34,6 @@ log = logging.getLogger(__name__)
 
 # Results wait at most this long before they are stored, however many calls a turn has.
 TURN_S = 0.1
-
-# Between tries to store a result while PostgreSQL is away (s): five minutes in all.
-_PAUSES = (0.1, 0.2, 0.5, 1, *[2.0] * 150)
 
 R = TypeVar("R")
 
@@ -89,14 +86,14 @@ class Runner:
                 return work, []
             return work, started or self._claim(tx, work)
 
-        self.slot.begin(run_id, ordinals, attempt)
+        self._begin_message(run_id, ordinals, attempt)
         work, claimed = self.deployment.database.run(begin, is_one=False)
         if work is None:
             log.warning("message.dropped", extra={"run_id": str(run_id), "reason": "no such run"})
         else:
             self._work_off(work, claimed)
             self._count(work, bool(claimed))
-        self.slot.end()
+        self._end_message()
 
     def join(self, run_id: UUID, join: int) -> None:
         """Release a join whose chord fired or that someone asked about, and go on with it here."""
@@ -109,10 +106,26 @@ class Runner:
             advance.check(join)
             return run, advance.close()
 
-        self.slot.begin(run_id, (), 1)
+        self._begin_message(run_id, (), 1)
         run, claimed = self.deployment.database.run(check)
         if run is not None:
             self._work_off(Work(run), claimed)
+        self._end_message()
+
+    def let_go(self) -> None:
+        """Give back what the message at hand claimed, as far as anyone knows: see doubt.py."""
+        self.pulse.settle()
+        doubt.let_go(self.deployment.database, self.worker, self.slot)
+        self.slot.end()
+
+    def _begin_message(self, run_id: UUID, ordinals: Sequence[int], attempt: int) -> None:
+        # What is owed must not be claimed here meanwhile: it would be given back as what it was before.
+        self.pulse.settle()
+        self.slot.begin(run_id, ordinals, attempt)
+
+    def _end_message(self) -> None:
+        # While something is owed, the slot tells the parent what was begun.
+        self.pulse.settle()
         self.slot.end()
 
     def _work_off(self, work: Work, claimed: list[TaskRun]) -> None:
@@ -129,6 +142,9 @@ class Runner:
             step = functools.partial(turn, work, outcomes, rest)
             work.claimed.extend(self._report(step, work, is_one=not is_straight))
             self.slot.stored()
+            if work.is_in_doubt:
+                work.take()
+                self.let_go()
 
     def _must_stop(self, work: Work) -> bool:
         return work.is_long or self.post.is_stopping()
@@ -212,10 +228,9 @@ class Runner:
         # Another attempt is claimed alone: should its worker die, there is no doubt whether it had begun.
         return self.pace.fitting(TURN_S) if attempt == 1 else 1
 
-    @staticmethod
-    def _hand_over(tx: Transaction, work: Work, rest: Rest) -> None:
+    def _hand_over(self, tx: Transaction, work: Work, rest: Rest) -> None:
         """A message that runs long gives back what it did not get to; nothing of it counts as tried."""
-        losses.hand_over(tx, work.run.id, rest.claimed, rest.left, rest.attempt)
+        losses.hand_over(tx, work.run.id, rest.claimed, rest.left, rest.attempt, worker=self.worker)
 
     def _count(self, work: Work, was_claimed: bool) -> None:
         """This message is one part of its joins. A doubled message counts nothing; it asks PostgreSQL
@@ -234,13 +249,10 @@ class Runner:
 
     def _report(self, turn: Callable[[Transaction], R], work: Work, *, is_one: bool) -> R:
         """Store what was done, however long PostgreSQL is away: the work itself must not be lost."""
-        for pause in _PAUSES:
-            try:
-                return self._transact(turn, work, is_one=is_one)
-            except Unavailable as error:
-                log.warning("turn.delayed", extra={"run_id": str(work.run.id), "reason": error.detail})
-                time.sleep(pause)
-        return self._transact(turn, work, is_one=is_one)
+        self.pulse.settle()
+        return doubt.when_it_answers(
+            lambda: self._transact(turn, work, is_one=is_one), "turn", on_doubt=work.doubt
+        )
 
     def _transact(self, step: Callable[[Transaction], R], work: Work, *, is_one: bool) -> R:
         """Do a step in a transaction. One that must start over (a deadlock) finds the message as it was."""

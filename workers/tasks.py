@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
 
@@ -25,19 +25,21 @@ def define(app: Celery, runner: Callable[[], Runner]) -> None:
 
     @app.task(name=RUN_TASK, **_OPTIONS)
     def run(run_id: str, ordinals: Sequence[int], attempt: int, part: int, joins: Sequence[int]) -> None:
-        with _left_to_the_tick():
-            runner().run(UUID(hex=run_id), ordinals, attempt, part, joins)
+        with _let_go_in_doubt(runner()) as mine:
+            mine.run(UUID(hex=run_id), ordinals, attempt, part, joins)
 
     @app.task(name=JOIN_TASK, **_OPTIONS)
     def join(run_id: str, ordinal: int) -> None:
-        with _left_to_the_tick():
-            runner().join(UUID(hex=run_id), ordinal)
+        with _let_go_in_doubt(runner()) as mine:
+            mine.join(UUID(hex=run_id), ordinal)
 
 
 @contextmanager
-def _left_to_the_tick() -> Iterator[None]:
-    """A message that finds no PostgreSQL is let go: its rows are as they were, the tick sends it again."""
+def _let_go_in_doubt(runner: Runner) -> Iterator[Runner]:
+    """A message that finds no PostgreSQL is let go: what it named is sent again when there is one."""
     try:
-        yield
+        yield runner
     except Unavailable as error:
         log.warning("message.dropped", extra={"reason": error.detail})
+        with suppress(Unavailable):
+            runner.let_go()

@@ -32,12 +32,18 @@ class Work:
     claimed: deque[TaskRun] = field(default_factory=deque)
     outcomes: list[Outcome] = field(default_factory=list)
     is_calling: bool = False
+    # Something of it may have been stored though PostgreSQL did not answer.
+    is_in_doubt: bool = False
     began: float = field(default_factory=time.monotonic)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def is_long(self) -> bool:
         return time.monotonic() - self.began > MESSAGE_S
+
+    def doubt(self) -> None:
+        """PostgreSQL did not answer."""
+        self.is_in_doubt = True
 
     def next(self) -> TaskRun | None:
         """The task run to call next; from now on it is begun."""
@@ -51,12 +57,6 @@ class Work:
             self.is_calling = False
             self.outcomes.append(outcome)
 
-    def ended(self) -> list[Outcome]:
-        """What waits to be stored: it is the taker's now."""
-        with self.lock:
-            return self._ended()
-
-    def take(self) -> Rest:
     def waits_for_its_own(self, task_run: TaskRun, outcome: Outcome) -> bool:
         """Whether what a task run waits for is a result that is only to be stored: then it is begun again
         after that, and this outcome does not count.
@@ -71,6 +71,12 @@ class Work:
             self.claimed.appendleft(task_run)
             return True
 
+    def ended(self) -> list[Outcome]:
+        """What waits to be stored: it is the taker's now."""
+        with self.lock:
+            return self._ended()
+
+    def take(self) -> Rest:
         """Everything that is not begun: it is the taker's now."""
         with self.lock:
             return self._rest()

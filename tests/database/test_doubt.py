@@ -1,0 +1,143 @@
+"""PostgreSQL commits, and its answer is lost: what a process then holds without knowing it is given back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from celery import Celery
+from driving import Driver, claim
+
+from pipeweave import Context
+from pipeweave.errors import Unavailable
+from pipeweave.orchestrator import task_runs, verify
+from pipeweave.orchestrator.canvas import RUN_TASK
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.outbox import Released
+from pipeweave.orchestrator.values import Values
+from pipeweave.settings import Settings
+from pipeweave.storage.local import LocalStorage
+from pipeweave.task import Task
+from pipeweave.task_spec import TaskSpec
+from pipeweave.workers.calls import Calls
+from pipeweave.workers.runner import Post, Runner
+from pipeweave.workers.slots import Slots
+from pipeweave.workers.tasks import define
+
+
+APP = Celery("doubt", broker="memory://", set_as_current=False)
+# The one whose turn it is: Celery shares tasks among all its apps, so they are defined once.
+runners: list[Runner] = []
+define(APP, lambda: runners[-1])
+
+
+class Forgetful(Database):
+    """Commits, and says for some transactions that it cannot tell; of these no message leaves."""
+
+    # Which of the next transactions: 0 is the next one.
+    doubtful: frozenset[int] = frozenset()
+    begun = 0
+
+    @contextmanager
+    def _begin(self, *, is_one: bool) -> Iterator[Transaction]:
+        is_doubtful = self.begun in self.doubtful
+        self.begun += 1
+        with super()._begin(is_one=is_one) as tx:
+            yield tx
+            if is_doubtful:
+                tx.outbox.clear()
+        if is_doubtful:
+            raise Unavailable("the answer was lost")
+
+    def doubt(self, *which: int) -> None:
+        self.doubtful = frozenset(self.begun + each for each in which)
+
+
+@dataclass
+class Child:
+    """A worker's child with its messages, in this process."""
+
+    driver: Driver
+    database: Forgetful
+    calls: list[str] = field(default_factory=list)
+
+    def take(self, message: Released) -> None:
+        """Work off a message."""
+        APP.tasks[RUN_TASK](message.run_id.hex, [message.ordinal], message.attempt, -1, [])
+
+    def take_all(self) -> None:
+        """Work off every message there is, and those that follow."""
+        while waiting := [each for each in self.driver.sent if isinstance(each, Released)]:
+            self.driver.sent.remove(waiting[0])
+            self.take(waiting[0])
+
+
+@pytest.fixture
+def child(database_url: str, tmp_path: Path) -> Iterator[Child]:
+    values = Values(LocalStorage(tmp_path / "storage"))
+    database = Forgetful(database_url, values=values)
+    driver = Driver(database)
+    made = Child(driver, database)
+
+    def noop(ctx: Context) -> None:
+        made.calls.append(str(ctx.step_id))
+
+    tasks: dict[str, Task[..., Any]] = {"noop": Task(noop, TaskSpec(id="noop", code_hash="0" * 64))}
+    settings = Settings(database_url=database_url, broker_url="memory://")
+    deployment = Deployment(settings, database, values, canvas=None)  # type: ignore[arg-type]  # counts nothing
+    slot = Slots(1).take(0, os.getpid())
+    assert slot is not None
+    post = Post(f"w#{os.getpid()}", f"pipeweave.{driver.tenant}.python", slot)
+    runners.append(Runner(deployment, Calls(database, tasks), post))
+    yield made
+    database.dispose()
+
+
+CHAIN = {"a": [], "b": ["a"], "c": ["b"]}
+
+
+@pytest.mark.parametrize(
+    "doubtful",
+    [(0,), (1,), (2,), (3,), (0, 1), (1, 2), (1, 3), (0, 2, 4)],
+    ids=lambda which: f"transaction {', '.join(map(str, which))}",
+)
+def test_whichever_answers_are_lost_every_step_is_called_once(
+    child: Child, doubtful: tuple[int, ...]
+) -> None:
+    run_id = child.driver.begin(CHAIN)
+    child.database.doubt(*doubtful)
+    child.take_all()
+    assert child.driver.statuses(run_id) == {"a": "completed", "b": "completed", "c": "completed"}
+    assert child.driver.run(run_id).status == "completed"
+    assert child.calls == ["a", "b", "c"]
+    with verify.snapshot(child.database) as tx:
+        assert verify.run(tx, run_id) == []
+
+
+def test_a_claim_whose_answer_was_lost_is_given_back_and_sent_again(child: Child) -> None:
+    run_id = child.driver.begin(CHAIN)
+    [message] = [each for each in child.driver.sent if isinstance(each, Released)]
+    child.driver.sent.clear()
+    child.database.doubt(0)
+    child.take(message)
+    assert child.driver.statuses(run_id)["a"] == "queued"
+    assert child.calls == []
+    assert {each.ordinal for each in child.driver.sent if isinstance(each, Released)} == {1}
+
+
+def test_who_gives_back_twice_takes_nothing_from_who_claimed_it_in_between(child: Child) -> None:
+    run_id: UUID = child.driver.begin(CHAIN)
+    with child.database.transaction() as tx:
+        held = claim(tx, run_id, 1, worker="first")
+        assert held is not None
+        assert task_runs.give_back(tx, [held], worker="first")
+        assert claim(tx, run_id, 1, worker="second") is not None
+        assert task_runs.give_back(tx, [held], worker="first") == []
+    assert child.driver.statuses(run_id)["a"] == "running"
