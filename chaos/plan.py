@@ -13,7 +13,7 @@ from chaos.shapes import Shape
 # The first fault comes when runs are under way (s).
 FIRST_FAULT_S = 2.0
 # Between two triggers (s).
-TRIGGERS_S = (0.1, 1.1)
+TRIGGERS_S = (0.2, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,13 @@ class Kind:
 
     Args:
         seconds: how long one lasts, at least and at most.
+        weight: how often it comes, compared with others.
         rest: how long (s) nothing else happens afterwards, at least and at most.
         options: what else is drawn for each, by name: one of these.
     """
 
     seconds: tuple[float, float] = (0.0, 0.0)
+    weight: int = 1
     rest: tuple[float, float] = (0.5, 4.0)
     options: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
@@ -35,10 +37,10 @@ _WORKERS = {"worker": (0, 1)}
 
 # A lost worker is found within 5 s: those that are stopped are stopped for longer.
 KINDS: dict[str, Kind] = {
-    "child-killed": Kind(options=_WORKERS),
-    "worker-killed": Kind(options=_WORKERS | {"whole": (False, True)}),
-    "worker-stopped": Kind((6.0, 10.0), options=_WORKERS | {"whole": (False, True)}),
-    "worker-asked-to-end": Kind(options=_WORKERS),
+    "child-killed": Kind(options=_WORKERS, weight=3),
+    "worker-killed": Kind(options=_WORKERS | {"whole": (False, True)}, weight=2),
+    "worker-stopped": Kind((6.0, 10.0), options=_WORKERS | {"whole": (False, True)}, weight=2),
+    "worker-asked-to-end": Kind(options=_WORKERS, weight=2),
     "beat-killed": Kind(options={"beat": (0, 1)}),
     "beat-stopped": Kind((3.0, 6.0), options={"beat": (0, 1)}),
     "api-killed": Kind(options={"whole": (False, True)}),
@@ -47,7 +49,7 @@ KINDS: dict[str, Kind] = {
     "postgres-killed": Kind(),
     "postgres-restarted": Kind(),
     "postgres-away": Kind((3.0, 7.0)),
-    "messages-doubled": Kind((0.5, 2.0)),
+    "messages-doubled": Kind((0.5, 2.0), weight=2),
     "messages-delayed": Kind((0.5, 2.0), options={"by": (1.0, 3.0, 6.0)}),
     "messages-lost": Kind((0.3, 1.5)),
     "chords-forgotten": Kind((0.5, 1.5)),
@@ -116,14 +118,18 @@ def _wishes(chance: random.Random, seed: int, seconds: float) -> Iterator[Wish]:
 
 
 def _faults(chance: random.Random, seconds: float, names: list[str], pace: float) -> Iterator[Fault]:
-    """Kinds in random order, each once before any comes again."""
+    """Kinds in random order, each as often as its weight says before all come again."""
     at = FIRST_FAULT_S
     deck: list[str] = []
     while at < seconds and names:
-        deck = deck or chance.sample(names, len(names))
+        deck = deck or _shuffled(chance, [each for each in names for _ in range(KINDS[each].weight)])
         name = deck.pop()
         kind = KINDS[name]
         options = {key: chance.choice(values) for key, values in kind.options.items()}
         fault = Fault(name, at, chance.uniform(*kind.seconds), chance.random(), options)
         yield fault
         at += fault.seconds + pace * chance.uniform(*kind.rest)
+
+
+def _shuffled(chance: random.Random, several: list[str]) -> list[str]:
+    return chance.sample(several, len(several))

@@ -18,8 +18,8 @@ WORKFLOWS = Path(__file__).parents[1] / "tests" / "flows" / "workflows"
 MOST_STEPS = 320
 
 MODES = ("fail-fast", "continue", "partial-merge")
-# How long (s) a step takes unless it is told otherwise.
-USUAL_S = 0.01
+# How long (s) a step takes unless it is told otherwise: many steps at once take less.
+USUAL_S = ((30, (0.0, 0.02, 0.1, 0.2)), (100, (0.0, 0.02, 0.05)), (MOST_STEPS, (0.0, 0.01)))
 
 # Tasks that never end well, whatever the input asks.
 DOOMED = frozenset({"hopeless", "endless", "stubborn"})
@@ -49,7 +49,8 @@ def draw(chance: random.Random, number: int) -> Shape:
     id = f"{kind.__name__.strip('_')}-{number}"
     steps, wishes, lists = kind(chance)
     _look(chance, steps, wishes)
-    given = {"steps": wishes, "lists": lists, "seconds": USUAL_S}
+    usual = next(several for most, several in USUAL_S if len(steps) <= most)
+    given = {"steps": wishes, "lists": lists, "seconds": chance.choice(usual)}
     return Shape({"id": id, "steps": steps}, given, chance.choice(MODES))
 
 
@@ -94,7 +95,7 @@ def _fan(chance: random.Random) -> Drawn:
 def _mapped(chance: random.Random) -> Drawn:
     """A wide map between two steps; some of its items may be refused."""
     count = chance.choice([0, 5, 60, 300])
-    wishes: Wishes = {"each": {"seconds": 0.002}}
+    wishes: Wishes = {"each": {"seconds": chance.choice([0.002, 0.01] if count > 60 else [0.0, 0.05, 0.1])}}
     if chance.random() < 0.3:
         wishes["each"]["refuse"] = [each for each in range(count) if chance.random() < 0.05]
     if chance.random() < 0.3:

@@ -14,7 +14,7 @@ from chaos.stack import NotUp, Stack
 THREADS = 8
 PAUSE_S = 0.2
 # More runs than this are not kept under way: the next one is asked for when one of them ended.
-MOST_UNDER_WAY = 40
+MOST_UNDER_WAY = 25
 # Answers after which asking again is of no use: the test itself is wrong.
 HOPELESS = frozenset({400, 401, 403, 404, 413, 422})
 
