@@ -1,0 +1,1 @@
+../../pipeweave/client_dlq.py
