@@ -67,7 +67,7 @@ def _take_sql(me: str) -> str:
 # The task run keeps the key: its next attempt, and whoever looks, finds it there.
 _CLAIM = _take_sql("""
     UPDATE task_runs AS t SET idempotency_key = :key
-    WHERE t.run_id = :run_id AND t.id = :id AND t.attempt = :attempt AND t.status = 'running'
+    WHERE t.run_id = :run_id AND t.id = :id AND t.attempt = :attempt AND t.status || '' = 'running'
         AND NOT EXISTS (SELECT 1 FROM seen AS s WHERE s.is_hit OR (s.is_open AND s.holder <> :id))
     RETURNING t.id""")
 

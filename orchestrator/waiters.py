@@ -44,7 +44,7 @@ _BACK = move_sql(
     """, due_at = now() + g.pause, awaits = g.holder, idempotency_key = g.key, queued_at = NULL,
     worker = NULL, claimed_at = NULL, started_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
     progress = NULL, progress_message = NULL""",
-    "t.id = g.id AND t.attempt = g.attempt AND t.status = 'running'",
+    "t.id = ANY(CAST(:ids AS uuid[])) AND t.id = g.id AND t.attempt = g.attempt",
     source="""FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[]), CAST(:keys AS text[]),
         CAST(:holders AS uuid[]), CAST(:shown AS text[]), CAST(:pauses AS interval[]))
         AS g(id, attempt, key, holder, shown, pause)""",
