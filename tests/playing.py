@@ -97,7 +97,9 @@ class Player:
             while claimed:
                 claimed = self._run(claimed[0], message)
         if was_claimed:
-            self.receive([Part(message.run_id, j, message.queue, message=message.part) for j in message.joins])
+            self.receive(
+                [Part(message.run_id, j, message.queue, message=message.part) for j in message.joins]
+            )
         else:
             self.receive([JoinCheck(message.run_id, join, message.queue) for join in message.joins])
 

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import BOOM, WEAK, Driver, at_once, header
+from driving import BOOM, WEAK, Driver, at_once, finish_step, header
 from model import random_graph, reference
 from playing import Player, failing
-from registered import a_task, register
+from registered import a_task, all_pages, register
 
 from pipeweave import ids
-from pipeweave.errors import Conflict, NotFound, Unavailable
-from pipeweave.orchestrator import dead_letters, deadlines, queue, runs, task_runs, verify
+from pipeweave.errors import Conflict, InvalidInput, NotFound, Unavailable
+from pipeweave.orchestrator import (
+    dead_letters,
+    deadlines,
+    maintenance,
+    queue,
+    redrives,
+    runs,
+    task_runs,
+    verify,
+)
+from pipeweave.orchestrator import queries_dead_letters as queries
+from pipeweave.orchestrator.advance import Advance
+from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.dead_letters import Retried
 from pipeweave.orchestrator.letter_filter import LetterFilter
+from pipeweave.orchestrator.paging import Document, Page
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.task_run import Completion
 from pipeweave.rules import CONTINUE, FAIL_FAST, FAILURE_MODES, PARTIAL_MERGE
 
 CHAIN: dict[str, list[str]] = {"a": [], "b": ["a"], "c": ["b"]}
@@ -37,7 +53,7 @@ def player(fresh_driver: Driver) -> Player:
 
 
 @pytest.fixture
-def fresh_driver(database: Any) -> Driver:
+def fresh_driver(database: Database) -> Driver:
     return Driver(database)
 
 
@@ -63,7 +79,9 @@ def retry(driver: Driver, letter: Any) -> Retried:
 def failed_run(player: Player, needs: Mapping[str, Sequence[str]], *which: Any, **members: Any) -> UUID:
     """A run that was played until nothing went on, with these steps or items failing."""
     player.fails = failing(*which)
-    run_id = player.driver.begin(needs, **members)
+    input = members.pop("input", None)
+    player.driver.store(needs, **members)
+    run_id = player.driver.trigger(members.get("id", "driven"), input)
     player.play()
     return run_id
 
@@ -106,14 +124,11 @@ def test_each_item_that_fails_leaves_its_own_and_their_map_none(player: Player, 
 
 
 def test_its_history_has_every_attempt(player: Player) -> None:
-    run_id = failed_run(player, {"a": []})
     player.fails = {"a": WEAK}
     run_id = player.driver.begin({"a": []}, tasks={"a": "limited"})
     for _ in range(4):
         player.play()
         with player.driver.database.transaction() as tx:
-            from pipeweave.orchestrator.advance import Advance
-
             advance = Advance(tx, header(tx, run_id))
             advance.again([player.driver.task_runs(run_id)[0].id])
             advance.close()
@@ -196,8 +211,6 @@ def test_what_the_failure_cancelled_runs_again_and_its_late_report_finds_nothing
     kept = player.driver.rows("SELECT * FROM attempts WHERE task_run_id = :id", id=running.id)
     assert [(each.number, each.status, each.worker) for each in kept] == [(1, "cancelled", "elsewhere")]
     with player.driver.database.transaction() as tx:
-        from pipeweave.orchestrator.task_run import Completion
-
         assert task_runs.complete(tx, [Completion(running, tx.values.keep("late"))]) == []
     player.play()
     assert player.driver.run(run_id).status == "completed"
@@ -237,7 +250,9 @@ def test_a_run_that_took_too_long_goes_on_from_what_had_failed_in_it(player: Pla
 
 
 @pytest.mark.parametrize("mode", FAILURE_MODES)
-@pytest.mark.parametrize("tasks", [{}, {"b3": "limited", "b5": "limited", "b8": "limited", "join": "limited"}])
+@pytest.mark.parametrize(
+    "tasks", [{}, {"b3": "limited", "b5": "limited", "b8": "limited", "join": "limited"}]
+)
 @pytest.mark.parametrize("needs", [GATHERED, IRREGULAR], ids=["gathered", "irregular"])
 @pytest.mark.parametrize("is_forgotten", [False, True], ids=["at once", "days later"])
 def test_a_wide_join_is_released_once_when_its_failed_member_ended_well(
@@ -323,7 +338,7 @@ def test_several_retried_at_once_all_end_right(player: Player) -> None:
     run_id = failed_run(player, needs, *WIDE[:5], failureMode=CONTINUE)
     player.fails = {}
     found = letters(player.driver, run_id)
-    done = at_once(*[lambda letter=each: retry(player.driver, letter) for each in found])  # type: ignore[misc]
+    done = at_once(*[functools.partial(retry, player.driver, each) for each in found])
     assert [each.error for each in done] == [None] * 5
     player.play()
     assert player.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
@@ -399,6 +414,426 @@ def test_a_map_beside_the_failure_goes_on_with_what_it_had_left(player: Player) 
     assert player.driver.run(run_id).status == "completed"
     assert called(player) == {"m": 3, "x": 2, "after": 1}
     assert differences(player.driver, run_id) == []
+
+
+# --- standalone tasks, and what is refused ----------------------------------------------------------------
+
+
+def enqueue(player: Player, **request: Any) -> UUID:
+    with player.driver.database.transaction() as tx:
+        request = {"task_id": "noop", **request}
+        return queue.enqueue(tx, player.driver.tenant, [QueueRequest(**request)])[0].task_run_id
+
+
+@pytest.mark.parametrize("input", [{"n": 1}, "x" * 50_000], ids=["small", "in storage"])
+def test_a_standalone_task_gets_a_new_task_run_with_its_input_and_wishes(player: Player, input: Any) -> None:
+    player.fails = failing("noop")
+    first = enqueue(player, input=input, priority=7, metadata={"by": "test"})
+    player.play()
+    (letter,) = letters(player.driver)
+    assert (letter.task_run_id, letter.pipeline_id) == (first, None)
+    retried = retry(player.driver, letter)
+    assert retried.task_run_id != first
+    row = player.driver.rows("SELECT * FROM runs WHERE id = :id", id=retried.run_id)[0]
+    assert (row.priority, row.metadata, row.status) == (7, {"by": "test"}, "running")
+    player.fails = {}
+    player.play()
+    assert player.driver.run(retried.run_id).status == "completed"
+    assert player.driver.run(letter.run_id).status == "failed"
+    with player.driver.database.transaction() as tx:
+        assert tx.values.load(row.input, row.input_path) == input
+    (kept,) = letters(player.driver)
+    assert (kept.retry_run_id, kept.retry_task_run_id) == (retried.run_id, retried.task_run_id)
+
+
+def test_a_standalone_task_is_retried_after_its_history_was_dropped(player: Player) -> None:
+    player.fails = failing("noop")
+    enqueue(player, input=[1])
+    player.play()
+    (letter,) = letters(player.driver)
+    drop_history(player.driver, letter.run_id)
+    retried = retry(player.driver, letter)
+    assert player.driver.run(retried.run_id).input == [1]
+
+
+def drop_history(driver: Driver, run_id: UUID) -> None:
+    """As retention does with a month."""
+    for table, column in (("runs", "id"), ("task_runs", "run_id"), ("events", "run_id")):
+        driver.rows(f"DELETE FROM {table} WHERE {column} = :id RETURNING 1", id=run_id)
+
+
+@pytest.mark.parametrize("needs", [CHAIN, None], ids=["pipeline", "standalone"])
+def test_a_second_retry_is_refused_and_changes_nothing(player: Player, needs: dict[str, list[str]]) -> None:
+    if needs is None:
+        player.fails = failing("noop")
+        enqueue(player)
+        player.play()
+    else:
+        failed_run(player, needs, "b")
+    (letter,) = letters(player.driver)
+    retry(player.driver, letter)
+    before = snapshot(player.driver)
+    with pytest.raises(Conflict, match="was retried already"):
+        retry(player.driver, letter)
+    with pytest.raises(Conflict, match="was retried already"), player.driver.database.transaction() as tx:
+        dead_letters.discard(tx, player.driver.tenant, letter.id)
+    assert snapshot(player.driver) == before
+
+
+def snapshot(driver: Driver) -> list[Any]:
+    """All that a tenant has, but for what a clock changes."""
+    tables = ("runs", "task_runs", "dead_letters")
+    return [
+        driver.rows(f"SELECT * FROM {t} WHERE tenant_id = :t ORDER BY id", t=driver.tenant) for t in tables
+    ]
+
+
+@pytest.mark.parametrize("needs", [CHAIN, None], ids=["pipeline", "standalone"])
+def test_of_two_retries_at_once_one_wins(player: Player, needs: dict[str, list[str]] | None) -> None:
+    player.fails = failing("b", "noop")
+    if needs is None:
+        enqueue(player)
+    else:
+        player.driver.begin(needs)
+    player.play()
+    (letter,) = letters(player.driver)
+    done = at_once(*[lambda: retry(player.driver, letter)] * 4)
+    assert sorted(type(each.error).__name__ for each in done) == ["Conflict"] * 3 + ["NoneType"]
+    player.fails = {}
+    player.play()
+    assert set(player.calls.values()) <= {1, 2}
+
+
+def test_a_discarded_one_is_not_retried(player: Player) -> None:
+    failed_run(player, CHAIN, "b")
+    (letter,) = letters(player.driver)
+    with player.driver.database.transaction() as tx:
+        dead_letters.discard(tx, player.driver.tenant, letter.id, "known")
+    with pytest.raises(Conflict, match="was discarded"):
+        retry(player.driver, letter)
+    with pytest.raises(Conflict, match="was discarded"), player.driver.database.transaction() as tx:
+        dead_letters.discard(tx, player.driver.tenant, letter.id)
+    (kept,) = letters(player.driver)
+    assert (kept.discard_reason, kept.retried_at) == ("known", None)
+
+
+def test_a_run_that_a_person_cancelled_does_not_go_on(player: Player) -> None:
+    player.fails = failing("a")
+    run_id = player.driver.begin({"a": [], "b": []}, failureMode=CONTINUE)
+    player.play(1)
+    with player.driver.database.transaction() as tx:
+        runs.cancel(tx, player.driver.tenant, run_id)
+    before = snapshot(player.driver)
+    with pytest.raises(Conflict, match="was cancelled"):
+        retry(player.driver, letters(player.driver)[0])
+    assert snapshot(player.driver) == before
+
+
+def test_a_run_whose_history_was_dropped_does_not_go_on(player: Player) -> None:
+    run_id = failed_run(player, CHAIN, "b")
+    drop_history(player.driver, run_id)
+    with pytest.raises(Conflict, match="was dropped"):
+        retry(player.driver, letters(player.driver)[0])
+    assert letters(player.driver)[0].retried_at is None
+
+
+def test_a_task_that_is_gone_cannot_be_retried(player: Player) -> None:
+    run_id = failed_run(player, CHAIN, "b", tasks={"c": "limited"})
+    with player.driver.database.transaction() as tx:
+        register(tx, player.driver.tenant, "noop", "single", version="2.0.0")
+    before = snapshot(player.driver)
+    with pytest.raises(Conflict, match="'limited' is not registered"):
+        retry(player.driver, letters(player.driver, run_id)[0])
+    assert snapshot(player.driver) == before
+
+
+def test_nothing_is_retried_during_maintenance(fresh_database: Database) -> None:
+    player = Player(Driver(fresh_database))
+    failed_run(player, CHAIN, "b")
+    with fresh_database.transaction() as tx:
+        maintenance.request(tx, "a new disk")
+    for verb in (
+        lambda tx: dead_letters.retry(tx, player.driver.tenant, letters(player.driver)[0].id),
+        lambda tx: redrives.create(tx, player.driver.tenant, LetterFilter()),
+    ):
+        with pytest.raises(Unavailable, match="a new disk"):
+            fresh_database.run(verb)
+    assert letters(player.driver)[0].retried_at is None
+
+
+def test_those_of_another_tenant_are_not_there(player: Player) -> None:
+    failed_run(player, CHAIN, "b")
+    (letter,) = letters(player.driver)
+    for verb in (dead_letters.retry, dead_letters.discard, queries.dead_letter):
+        with pytest.raises(NotFound), player.driver.database.transaction() as tx:
+            verb(tx, "somebody-else", letter.id)
+    with player.driver.database.transaction() as tx:
+        assert queries.dead_letter_list(tx, "somebody-else", Page(), LetterFilter())["items"] == []
+
+
+# --- two at once ------------------------------------------------------------------------------------------
+
+
+def test_a_join_that_is_being_decided_waits_for_the_retry_or_the_retry_for_it(player: Player) -> None:
+    """`a` failed, `b` ends at the moment when `a` is retried: the join sees one or the other."""
+    needs = {"a": [], "b": [], "join": ["a", "b"]}
+    player.driver.store(needs, failureMode=CONTINUE)
+
+    def end_b(run_id: UUID) -> Any:
+        return player.driver.database.run(lambda tx: finish_step(tx, run_id, "b"))
+
+    for _ in range(15):
+        player.fails = failing("a")
+        run_id = player.driver.trigger()
+        with player.driver.database.transaction() as tx:
+            finish_step(tx, run_id, "a", failure=BOOM)
+        player.waiting.clear()
+        (letter,) = still_open(player.driver, run_id)
+        done = at_once(functools.partial(retry, player.driver, letter), functools.partial(end_b, run_id))
+        assert [each.error for each in done] == [None, None]
+        player.fails = {}
+        player.play()
+        assert player.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
+        assert player.driver.run(run_id).status == "completed"
+        assert differences(player.driver, run_id) == []
+
+
+@pytest.mark.parametrize("mode", [CONTINUE, PARTIAL_MERGE])
+def test_a_run_that_is_ending_ends_or_goes_on(player: Player, mode: str) -> None:
+    """The last step ends the run at the moment when another one's dead letter is retried."""
+    player.driver.store({"a": [], "b": []}, failureMode=mode)
+    for _ in range(15):
+        run_id = player.driver.trigger()
+        with player.driver.database.transaction() as tx:
+            finish_step(tx, run_id, "a", failure=BOOM)
+        player.waiting.clear()
+        (letter,) = still_open(player.driver, run_id)
+        done = at_once(
+            functools.partial(player.driver.finish, run_id, "b"),
+            functools.partial(retry, player.driver, letter),
+        )
+        assert [each.error for each in done] == [None, None]
+        assert player.driver.run(run_id).status == "running"
+        player.play()
+        assert player.driver.run(run_id).status == "completed"
+        assert differences(player.driver, run_id) == []
+
+
+# --- looking ----------------------------------------------------------------------------------------------
+
+
+FIRST = Page()
+
+
+def listed(driver: Driver, page: Page = FIRST, status: str = "open", **which: Any) -> Document:
+    with driver.database.reading() as tx:
+        return queries.dead_letter_list(tx, driver.tenant, page, LetterFilter(**which), status=status)
+
+
+def test_they_are_listed_newest_first_page_by_page_and_filtered(player: Player) -> None:
+    first = failed_run(player, CHAIN, "b")
+    failed_run(player, MAP, ("m", 0), ("m", 2), maps={"m": "${input}"}, input=[1, 2, 3], id="maps",
+               failureMode=CONTINUE, tasks={"m": "limited"})  # fmt: skip
+    driver = player.driver
+    expected = [ids.show(ids.DEAD_LETTER, each.id) for each in reversed(letters(driver))]
+    found = all_pages(lambda page: listed(driver, page), 1)
+    assert [each["id"] for each in found] == expected
+    assert [each["dlqId"] for each in found] == expected
+    assert (listed(driver)["total"], listed(driver)["totalIsCapped"]) == (3, False)
+    (of_pipeline,) = listed(driver, pipeline_id="driven")["items"]
+    assert of_pipeline["pipelineRunId"] == ids.show(ids.RUN, first)
+    assert "traceback" not in of_pipeline["error"]
+    assert [each["mapIndex"] for each in listed(driver, task_id="limited")["items"]] == [2, 0]
+    assert len(listed(driver, error_code="BOOM")["items"]) == 3
+    assert listed(driver, error_code="OTHER")["total"] == 0
+    alike = listed(driver, fingerprint=of_pipeline["fingerprint"])
+    assert [each["id"] for each in alike["items"]] == [of_pipeline["id"]]
+    now = driver.database.now()
+    assert listed(driver, since=now - timedelta(minutes=5))["total"] == 3
+    assert listed(driver, since=now + timedelta(minutes=5))["total"] == 0
+    assert listed(driver, until=now + timedelta(minutes=5))["total"] == 3
+    assert listed(driver, until=now - timedelta(minutes=5))["total"] == 0
+    with pytest.raises(InvalidInput):
+        listed(driver, status="lost")
+
+
+def test_what_was_retried_or_discarded_is_listed_when_asked_for(player: Player) -> None:
+    failed_run(player, {"a": [], "b": [], "c": []}, "a", "b", "c", failureMode=CONTINUE)
+    first, second, third = letters(player.driver)
+    with player.driver.database.transaction() as tx:
+        dead_letters.discard(tx, player.driver.tenant, second.id, "known")
+    retry(player.driver, first)
+    shown = {
+        status: [each["stepId"] for each in listed(player.driver, status=status)["items"]]
+        for status in ("open", "retried", "discarded", "all")
+    }
+    assert shown == {
+        "open": [third.step_id],
+        "retried": [first.step_id],
+        "discarded": [second.step_id],
+        "all": [third.step_id, second.step_id, first.step_id],
+    }
+
+
+def test_one_is_shown_in_full(player: Player) -> None:
+    run_id = failed_run(player, MAP, ("m", 1), maps={"m": "${input}"}, input=["x", "y"])
+    (letter,) = letters(player.driver)
+    with player.driver.database.transaction() as tx:
+        tasks = [a_task(each, code="second") for each in ("noop", "limited", "single")]
+        register(tx, player.driver.tenant, *tasks)
+    with player.driver.database.reading() as tx:
+        shown = queries.dead_letter(tx, player.driver.tenant, letter.id)
+    assert (shown["input"], shown["item"], shown["mapIndex"]) == (["x", "y"], "y", 1)
+    (attempt,) = shown["previousAttempts"]
+    assert attempt["error"]["traceback"] == "Traceback …"
+    assert (attempt["attempt"], attempt["status"], attempt["worker"]) == (1, "failed", "w1")
+    assert attempt["startedAt"] <= attempt["finishedAt"] == shown["failedAt"]
+    assert (shown["codeVersion"], shown["currentCodeVersion"], shown["codeChanged"]) == (1, 2, True)
+    assert (shown["runStatus"], shown["taskRunStatus"]) == ("failed", "failed")
+    drop_history(player.driver, run_id)
+    with player.driver.database.reading() as tx:
+        shown = queries.dead_letter(tx, player.driver.tenant, letter.id)
+    assert (shown["runStatus"], shown["taskRunStatus"], shown["item"]) == (None, None, "y")
+
+
+def test_those_that_are_alike_are_counted(player: Player) -> None:
+    wide: dict[str, list[str]] = {"a": [], "b": [], "c": [], "d": []}
+    player.fails = {
+        "a": replace(BOOM, message="row 17 is broken"),
+        "b": replace(BOOM, message="row 4 is broken"),
+        "c": replace(BOOM, message="row 5 is lost"),
+        "d": replace(BOOM, code="OTHER"),
+    }
+    player.driver.begin(wide, failureMode=CONTINUE)
+    player.play()
+    with player.driver.database.reading() as tx:
+        found = queries.dead_letter_groups(tx, player.driver.tenant, 10, LetterFilter())
+        first = queries.dead_letter_groups(tx, player.driver.tenant, 1, LetterFilter())
+        others = queries.dead_letter_groups(tx, player.driver.tenant, 9, LetterFilter(error_code="OTHER"))
+    assert [each["count"] for each in found] == [2, 1, 1]
+    assert found[0]["message"] == "row 4 is broken"
+    assert first == found[:1]
+    assert [each["errorCode"] for each in others] == ["OTHER"]
+
+
+# --- putting aside ----------------------------------------------------------------------------------------
+
+
+def test_many_are_discarded_by_a_filter(player: Player) -> None:
+    failed_run(player, {"a": [], "b": []}, "a", "b", failureMode=CONTINUE, tasks={"b": "limited"})
+    with player.driver.database.transaction() as tx:
+        which = LetterFilter(task_id="limited")
+        assert dead_letters.discard_matching(tx, player.driver.tenant, which, "known") == 1
+        assert dead_letters.discard_matching(tx, player.driver.tenant, which, "known") == 0
+    assert [each["stepId"] for each in listed(player.driver)["items"]] == ["a"]
+
+
+def test_old_ones_are_purged_open_or_not(player: Player) -> None:
+    run_id = failed_run(player, {"a": [], "b": []}, "a", "b", failureMode=CONTINUE)
+    retry(player.driver, letters(player.driver, run_id)[0])
+    other = Player(Driver(player.driver.database))
+    failed_run(other, CHAIN, "b")
+    with player.driver.database.transaction() as tx:
+        assert dead_letters.purge(tx, player.driver.tenant, tx.now - timedelta(hours=1)) == 0
+        assert dead_letters.purge(tx, player.driver.tenant, tx.now + timedelta(hours=1)) == 2
+    assert letters(player.driver) == []
+    assert len(letters(other.driver)) == 1
+
+
+# --- many at once -----------------------------------------------------------------------------------------
+
+
+def redrive(driver: Driver, **which: Any) -> UUID:
+    return driver.database.run(lambda tx: redrives.create(tx, driver.tenant, LetterFilter(**which)))
+
+
+def progress(driver: Driver, redrive_id: UUID) -> Document:
+    with driver.database.reading() as tx:
+        return queries.redrive(tx, driver.tenant, redrive_id)
+
+
+def test_a_redrive_retries_what_fits_and_says_how_far_it_is(
+    player: Player, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redrives, "BATCH", 2)
+    run_id = failed_run(player, {**{each: [] for each in WIDE}, "join": WIDE}, *WIDE, failureMode=CONTINUE,
+                        tasks={"b0": "limited", "b1": "limited"})  # fmt: skip
+    player.fails = {}
+    driver = player.driver
+    redrive_id = redrive(driver, task_id="noop")
+    assert progress(driver, redrive_id)["total"] == 7
+    assert redrives.run_once(driver.database) >= 7
+    shown = progress(driver, redrive_id)
+    assert (shown["status"], shown["retried"], shown["skipped"]) == ("completed", 7, 0)
+    assert shown["filter"] == {"taskId": "noop"}
+    player.play()
+    assert driver.run(run_id).status == "failed", "two were not meant"
+    assert redrives.run_once(driver.database) == 0
+    redrive(driver)
+    redrives.run_once(driver.database)
+    player.play()
+    assert driver.run(run_id).status == "completed"
+    assert called(player)["join"] == 1
+
+
+def test_a_redrive_skips_what_cannot_be_retried(player: Player) -> None:
+    driver = player.driver
+    needs: dict[str, list[str]] = {"a": [], "b": [], "c": []}
+    gone = failed_run(player, needs, "a", "b", failureMode=CONTINUE)
+    drop_history(driver, gone)
+    fine = failed_run(player, needs, "b", failureMode=CONTINUE)
+    # Two of one run, of which one has a task that is gone.
+    half = failed_run(player, needs, "a", "b", failureMode=CONTINUE, tasks={"a": "limited"}, id="half")
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, "noop", "single", version="2.0.0")
+    redrive_id = redrive(driver)
+    redrives.run_once(driver.database)
+    shown = progress(driver, redrive_id)
+    assert (shown["status"], shown["total"], shown["retried"], shown["skipped"]) == ("completed", 5, 2, 3)
+    assert still_open(driver, fine) == []
+    assert [each.step_id for each in still_open(driver, half)] == ["a"]
+    assert len(still_open(driver, gone)) == 2
+
+
+def test_a_redrive_does_not_retry_for_ever_what_fails_again(player: Player) -> None:
+    run_id = failed_run(player, CHAIN, "b")
+    redrive_id = redrive(player.driver)
+    for _ in range(3):
+        redrives.run_once(player.driver.database)
+        player.play()
+    assert progress(player.driver, redrive_id)["retried"] == 1
+    assert len(letters(player.driver, run_id)) == 2
+
+
+def test_a_cancelled_redrive_stops(player: Player) -> None:
+    driver = player.driver
+    failed_run(player, CHAIN, "b")
+    redrive_id = redrive(driver)
+    driver.database.run(lambda tx: redrives.cancel(tx, driver.tenant, redrive_id))
+    redrives.run_once(driver.database)
+    assert progress(driver, redrive_id)["status"] == "cancelled"
+    assert len(listed(driver)["items"]) == 1
+    with pytest.raises(Conflict, match="is cancelled already"):
+        driver.database.run(lambda tx: redrives.cancel(tx, driver.tenant, redrive_id))
+    with pytest.raises(NotFound):
+        driver.database.run(lambda tx: redrives.cancel(tx, driver.tenant, ids.new_id()))
+
+
+def test_a_redrive_of_nothing_is_over_at_once(player: Player) -> None:
+    shown = progress(player.driver, redrive(player.driver, since=player.driver.database.now()))
+    assert (shown["status"], shown["total"]) == ("completed", 0)
+    assert shown["finishedAt"] == shown["createdAt"]
+
+
+def test_redrives_are_listed_newest_first(player: Player) -> None:
+    made = [redrive(player.driver) for _ in range(3)]
+
+    def page(wanted: Page) -> Document:
+        with player.driver.database.reading() as tx:
+            return queries.redrive_list(tx, player.driver.tenant, wanted)
+
+    found = [each["id"] for each in all_pages(page, 2)]
+    assert found == [ids.show(ids.REDRIVE, each) for each in sorted(made, reverse=True)]
 
 
 # --- any run ----------------------------------------------------------------------------------------------
