@@ -21,6 +21,8 @@ from chaos.stack import Stack
 
 # A fault waits so long (s) for the process it hits, should that be on its way up.
 PATIENCE_S = 15.0
+# And so long (s) for a worker that has something to do.
+BUSY_WITHIN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,65 +77,67 @@ class Injector:
 
     def kill_child(self, fault: Fault, hit: Hit) -> None:
         """Kill one of a worker's children, a busy one if there is one."""
-        _, *children = self._there(f"worker-{fault.options['worker'] + 1}").family()
-        self.reading.catch_up()
+        _, *children = self._busy_worker(fault)
         busy = [each for each in children if each in self.reading.open]
-        chosen = _one_of(busy or children, fault.chance)
-        hit.pids = _kill([chosen])
+        hit.pids = [_one_of(busy or children, fault.chance)]
+        _send(hit.pids, signal.SIGKILL)
 
     def kill_worker(self, fault: Fault, hit: Hit) -> None:
         """Kill a worker; its children go with it, or notice that they are alone."""
-        hit.pids = self._signalled(f"worker-{fault.options['worker'] + 1}", fault, signal.SIGKILL)
+        hit.pids = self._busy_worker(fault)
+        _send(_whole_or_first(hit.pids, fault), signal.SIGKILL)
 
     def stop_worker(self, fault: Fault, hit: Hit) -> None:
-        """Freeze a worker for longer than anyone waits for it."""
-        process = self._there(f"worker-{fault.options['worker'] + 1}")
-        self._freeze(process, fault, hit, whole=bool(fault.options["whole"]))
+        """Freeze a worker for longer than anyone waits for it, with its children or without."""
+        hit.pids = self._busy_worker(fault)
+        _freeze(_whole_or_first(hit.pids, fault), fault.seconds)
 
     def ask_worker_to_end(self, fault: Fault, hit: Hit) -> None:
         """What an operator does."""
-        hit.pids = self._there(f"worker-{fault.options['worker'] + 1}").send(signal.SIGTERM)
+        hit.pids = self._busy_worker(fault)
+        _send(hit.pids[:1], signal.SIGTERM)
 
     def kill_beat(self, fault: Fault, hit: Hit) -> None:
-        hit.pids = self._signalled(f"beat-{fault.options['beat'] + 1}", fault, signal.SIGKILL)
+        hit.pids = self._family(f"beat-{fault.options['beat'] + 1}")
+        _send(hit.pids, signal.SIGKILL)
 
     def stop_beat(self, fault: Fault, hit: Hit) -> None:
         """Freeze a beat, perhaps with the lock that only one of them can have."""
-        self._freeze(self._there(f"beat-{fault.options['beat'] + 1}"), fault, hit, whole=True)
+        hit.pids = self._family(f"beat-{fault.options['beat'] + 1}")
+        _freeze(hit.pids, fault.seconds)
 
     def kill_api(self, fault: Fault, hit: Hit) -> None:
-        hit.pids = self._signalled("api", fault, signal.SIGKILL)
+        hit.pids = self._family("api", children=1)
+        _send(_whole_or_first(hit.pids, fault), signal.SIGKILL)
 
-    def _signalled(self, name: str, fault: Fault, number: int) -> list[int]:
-        process = self._there(name)
-        family = process.family()
-        process.send(number, whole=bool(fault.options.get("whole", True)))
-        return family
+    def _busy_worker(self, fault: Fault) -> list[int]:
+        """A worker and its children, one of which is calling a task if there is anything to call."""
+        found = self._family(f"worker-{fault.options['worker'] + 1}", children=1)
+        until = time.monotonic() + BUSY_WITHIN_S
+        while time.monotonic() < until:
+            self.reading.catch_up()
+            if any(each in self.reading.open for each in found):
+                break
+            time.sleep(0.002)
+        return found
 
-    @staticmethod
-    def _freeze(process: Process, fault: Fault, hit: Hit, *, whole: bool) -> None:
-        frozen = process.send(signal.SIGSTOP, whole=whole)
-        hit.pids = process.family()
-        time.sleep(fault.seconds)
-        for pid in frozen:
-            _send(pid, signal.SIGCONT)
-
-    def _there(self, name: str) -> Process:
-        process = self.up.processes[name]
+    def _family(self, name: str, *, children: int = 0) -> list[int]:
+        """A process and its children; waited for, should it be on its way up."""
         until = time.monotonic() + PATIENCE_S
-        while len(process.family()) < (1 if name.startswith(("beat", "p", "v")) else 2):
+        while len(found := self.up.processes[name].family()) <= children:
             if time.monotonic() > until:
                 raise Missed(f"{name} is not there")
             time.sleep(0.05)
-        return process
+        return found
 
     # --- servers ------------------------------------------------------------------------------------------
 
     def wipe_broker(self, fault: Fault, hit: Hit) -> None:
         """Kill the broker and delete all it had."""
-        process = self._there("valkey")
+        hit.pids = self._family("valkey")
+        process = self.up.processes["valkey"]
         with process.down():
-            hit.pids = process.send(signal.SIGKILL)
+            _send(hit.pids, signal.SIGKILL)
             _gone(process)
             shutil.rmtree(self.up.broker.folder)
             self.up.broker.prepare()
@@ -141,20 +145,24 @@ class Injector:
 
     def hang_broker(self, fault: Fault, hit: Hit) -> None:
         """The broker takes connections and says nothing."""
-        self._freeze(self._there("valkey"), fault, hit, whole=True)
+        hit.pids = self._family("valkey")
+        _freeze(hit.pids, fault.seconds)
 
     def kill_postgres(self, fault: Fault, hit: Hit) -> None:
         """Kill the server without a word to its sessions."""
-        hit.pids = self._there("postgres").send(signal.SIGKILL)
+        hit.pids = self._family("postgres")[:1]
+        _send(hit.pids, signal.SIGKILL)
 
     def restart_postgres(self, fault: Fault, hit: Hit) -> None:
         """What `pg_ctl restart -m immediate` does: sessions are cut, nothing is flushed."""
-        hit.pids = self._there("postgres").send(signal.SIGQUIT)
+        hit.pids = self._family("postgres")[:1]
+        _send(hit.pids, signal.SIGQUIT)
 
     def take_postgres_away(self, fault: Fault, hit: Hit) -> None:
-        process = self._there("postgres")
+        hit.pids = self._family("postgres")[:1]
+        process = self.up.processes["postgres"]
         with process.down():
-            hit.pids = process.send(signal.SIGQUIT)
+            _send(hit.pids, signal.SIGQUIT)
             _gone(process)
             time.sleep(fault.seconds)
 
@@ -203,15 +211,20 @@ def _one_of(several: list[Any], chance: float) -> Any:
     return several[int(chance * len(several))]
 
 
-def _kill(pids: list[int]) -> list[int]:
+def _whole_or_first(family: list[int], fault: Fault) -> list[int]:
+    return family if fault.options["whole"] else family[:1]
+
+
+def _freeze(pids: list[int], seconds: float) -> None:
+    _send(pids, signal.SIGSTOP)
+    time.sleep(seconds)
+    _send(pids, signal.SIGCONT)
+
+
+def _send(pids: list[int], number: int) -> None:
     for pid in pids:
-        _send(pid, signal.SIGKILL)
-    return pids
-
-
-def _send(pid: int, number: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, number)
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _gone(process: Process) -> None:

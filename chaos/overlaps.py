@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from chaos.evidence import Evidence
 from chaos.notes import Note
 from chaos.records import TaskRun
-
-# Of the tasks in tasks.py.
-LIMITS = {"limited": 2, "single": 1}
+from chaos.shapes import LIMITS
 
 
 @dataclass(frozen=True, slots=True)

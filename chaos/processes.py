@@ -79,15 +79,6 @@ class Process:
         except (psutil.Error, ValueError):
             return []
 
-    def send(self, number: int, *, whole: bool = False) -> list[int]:
-        """Send a signal to it, or to its whole family; to whom it was sent."""
-        family = self.family()
-        hit = family if whole else family[:1]
-        for pid in hit:
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
-        return hit
-
     @contextmanager
     def down(self) -> Iterator[None]:
         """It is not started again before the block ends."""

@@ -9,6 +9,7 @@ from chaos import overlaps
 from chaos.evidence import Evidence
 from chaos.notes import Note
 from chaos.records import Run, TaskRun
+from chaos.shapes import LIMITS
 
 FINAL_RUN = frozenset({"completed", "partial", "failed", "cancelled"})
 FINAL = frozenset({"completed", "failed", "timeout", "cancelled", "skipped"})
@@ -191,7 +192,7 @@ def limits_were_kept(seen: Evidence) -> Iterator[str]:
     by_task: dict[str, list[overlaps.Span]] = defaultdict(list)
     for (task_run_id, attempt), begun in seen.begun.items():
         row = seen.records.task_runs.get(task_run_id)
-        if row is not None and row.task_id in overlaps.LIMITS:
+        if row is not None and row.task_id in LIMITS:
             by_task[row.task_id].append(overlaps.span(seen, row, attempt, begun[0]))
     for task_id, spans in by_task.items():
         yield from overlaps.too_many(task_id, spans)

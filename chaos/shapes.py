@@ -19,10 +19,13 @@ MOST_STEPS = 320
 
 MODES = ("fail-fast", "continue", "partial-merge")
 # How long (s) a step takes unless it is told otherwise: many steps at once take less.
-USUAL_S = ((30, (0.0, 0.02, 0.1, 0.2)), (100, (0.0, 0.02, 0.05)), (MOST_STEPS, (0.0, 0.01)))
+USUAL_S = ((30, (0.0, 0.05, 0.1, 0.3)), (100, (0.0, 0.05, 0.1)), (MOST_STEPS, (0.01, 0.03)))
 
 # Tasks that never end well, whatever the input asks.
 DOOMED = frozenset({"hopeless", "endless", "stubborn"})
+# Tasks with a concurrency limit (tasks.py), and how long (s) one takes unless it is told otherwise.
+LIMITS = {"limited": 2, "single": 1}
+LIMITED_S = 0.03
 # Tasks that can note what they are given.
 _SEEING = frozenset({"work", "limited", "single", "slow"})
 
@@ -49,6 +52,9 @@ def draw(chance: random.Random, number: int) -> Shape:
     id = f"{kind.__name__.strip('_')}-{number}"
     steps, wishes, lists = kind(chance)
     _look(chance, steps, wishes)
+    for step in steps:
+        if step["task"] in LIMITS:
+            wishes.setdefault(step["id"], {}).setdefault("seconds", LIMITED_S)
     usual = next(several for most, several in USUAL_S if len(steps) <= most)
     given = {"steps": wishes, "lists": lists, "seconds": chance.choice(usual)}
     return Shape({"id": id, "steps": steps}, given, chance.choice(MODES))
