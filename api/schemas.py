@@ -196,8 +196,10 @@ class TaskOptions(Request):
     priority: Annotated[int, Field(ge=-MAX_INT32, le=MAX_INT32), WHOLE] = Field(
         100, description="Lower runs first."
     )
-    idempotency_ttl: Annotated[int, Field(gt=0, le=TEN_YEARS_S), WHOLE] = Field(
-        86_400, alias="idempotencyTTL", description="Seconds."
+    idempotency_ttl: Annotated[int, Field(gt=0, le=TEN_YEARS_S), WHOLE] | None = Field(
+        None,
+        alias="idempotencyTTL",
+        description="Seconds a result answers for its key; absent: the deployment's default.",
     )
     description: Annotated[str, Field(max_length=MAX_DESCRIPTION)] | None = None
     input_schema: Annotated[dict[str, Any], WithJsonSchema(spec_schema.INPUT_SCHEMA)] | None = None

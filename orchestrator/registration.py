@@ -22,6 +22,9 @@ MAX_TASKS = 5_000
 MAX_VERSION = 200
 """Characters of a service's version."""
 
+IDEMPOTENCY_TTL_S = 86_400
+"""Of a task that names none, where the deployment says nothing else."""
+
 _TEN_YEARS_S = 315_360_000
 _INT32 = 2**31 - 1
 _HASH = re.compile(r"[0-9a-f]{16,64}\Z")
@@ -41,7 +44,7 @@ class TaskRegistration:
         retry_jitter: the part of each delay that is left to chance.
         retry_on: error codes that earn another attempt; None for every retryable error.
         rate_limit: starts in a time over all workers, as `100/m`; None for no limit.
-        idempotency_ttl: seconds a result may be reused.
+        idempotency_ttl: seconds a result answers for its idempotency key.
         concurrency: attempts at a time over all workers; 0 for no limit.
         priority: lower goes first.
         input_schema: what the input looks like; see `pipeweave.schema`.
@@ -62,7 +65,7 @@ class TaskRegistration:
     concurrency: int = 0
     rate_limit: str | None = None
     priority: int = 100
-    idempotency_ttl: int = 86_400
+    idempotency_ttl: int = IDEMPOTENCY_TTL_S
     description: str | None = None
     input_schema: Mapping[str, Any] | None = None
 
@@ -176,8 +179,13 @@ REQUIRED = ("id", "codeHash")
 IGNORED = frozenset({"name"})
 
 
-def parse(document: Mapping[str, Any], *, kind: str) -> Registration:
+def parse(
+    document: Mapping[str, Any], *, kind: str, idempotency_ttl: int = IDEMPOTENCY_TTL_S
+) -> Registration:
     """A registration from its wire shape {serviceId, version?, baseUrl?, tasks}.
+
+    Args:
+        idempotency_ttl: of tasks that name none (s).
 
     Raises:
         InvalidTask: every wrong or unknown field, as `tasks[3].timeout`.
@@ -193,7 +201,7 @@ def parse(document: Mapping[str, Any], *, kind: str) -> Registration:
         version=document.get("version", "0.1.0"),
         kind=kind,
         base_url=document.get("baseUrl"),
-        tasks=[_task(task) for task in tasks],
+        tasks=[_task({"idempotencyTTL": idempotency_ttl, **task}) for task in tasks],
     )
     check(registration)
     return registration

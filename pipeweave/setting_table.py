@@ -143,8 +143,7 @@ TABLE: tuple[Setting, ...] = (
         "IDEMPOTENCY_TTL_SECONDS",
         "idempotency_ttl_seconds",
         values.whole(1, 10 * 366 * 86_400),
-        "seconds a result answers for its idempotency key",
-        is_used=False,
+        "seconds a result answers for its idempotency key, where its task says nothing else",
     ),
     Setting(
         "MAX_RETRY_DELAY_MS",

@@ -138,7 +138,7 @@ def task(
     concurrency: int = 0,
     rate_limit: str | None = None,
     priority: int = 100,
-    idempotency_ttl: int = 86_400,
+    idempotency_ttl: int | None = None,
     idempotency_key: Callable[..., str] | None = None,
     description: str | None = None,
     input_schema: Mapping[str, Any] | None = None,

@@ -54,8 +54,8 @@ class TaskSpec:
         concurrency: how many may run at once over all workers; 0 for any number.
         rate_limit: how many may start in a time over all workers, as `100/m`; None for any number.
         priority: lower runs first.
-        idempotency_ttl: seconds a result may be reused for the same key.
-        idempotency_key: input and code version -> key; None for no reuse.
+        idempotency_ttl: seconds a result answers for its key; None for the deployment's default.
+        idempotency_key: what a call is given, and the code version -> its key; None for none.
         description: for people; the first line of the docstring by default.
         input_schema: the input it accepts (`pipeweave.schema`).
 
@@ -79,7 +79,7 @@ class TaskSpec:
     concurrency: int = 0
     rate_limit: str | None = None
     priority: int = 100
-    idempotency_ttl: int = 86_400
+    idempotency_ttl: int | None = None
     idempotency_key: Callable[..., str] | None = None
     description: str | None = None
     input_schema: Mapping[str, Any] | None = None
@@ -95,7 +95,8 @@ class TaskSpec:
         for place, each in enumerate(self.allowed_next):
             yield from name_mistakes(each, f"allowed_next[{place}]")
         for option, (kind, lowest, highest) in _RANGES.items():
-            yield from number_mistakes(getattr(self, option), option, kind, lowest, highest)
+            if option != "idempotency_ttl" or self.idempotency_ttl is not None:
+                yield from number_mistakes(getattr(self, option), option, kind, lowest, highest)
         yield from choice_mistakes(self.retry_backoff, "retry_backoff", BACKOFFS)
         yield from code_mistakes(self.retry_on, "retry_on")
         yield from rate_mistakes(self.rate_limit, "rate_limit")
@@ -141,10 +142,10 @@ class TaskSpec:
             "heartbeatIntervalMs": self.heartbeat_interval_ms,
             "concurrency": self.concurrency,
             "priority": self.priority,
-            "idempotencyTTL": self.idempotency_ttl,
         }
         optional = {
             "name": self.name,
+            "idempotencyTTL": self.idempotency_ttl,
             "description": self.description,
             "inputSchema": self.input_schema,
             "retryOn": None if self.retry_on is None else list(self.retry_on),

@@ -123,14 +123,14 @@ def register(deployment: Deployment, service: str, loaded: Loaded, start: Worker
     Raises:
         InvalidTask, InvalidSpec, TaskOwnedElsewhere: nothing was stored.
     """
-    tenant = deployment.settings.tenant
+    tenant, ttl = deployment.settings.tenant, deployment.settings.idempotency_ttl_seconds
     shown = {
         "serviceId": service,
         "version": loaded.version,
         "tasks": [each.spec.to_registration() for each in loaded.tasks.values()],
     }
     with deployment.database.transaction() as tx:
-        registry.register(tx, tenant, parse(shown, kind="python"))
+        registry.register(tx, tenant, parse(shown, kind="python", idempotency_ttl=ttl))
         for spec, source in loaded.pipelines:
             stored = pipelines.store(tx, tenant, spec, source=source)
             if stored.is_new:

@@ -78,7 +78,7 @@ def register(call: Call, body: RegisterRequest) -> dict[str, Any]:
         version=body.version,
         kind=body.kind or ("python" if body.base_url is None else "http"),
         base_url=body.base_url,
-        tasks=[_task(each) for each in body.tasks],
+        tasks=[_task(each, call.deployment.settings.idempotency_ttl_seconds) for each in body.tasks],
     )
     return call.change(lambda tx: registry.register(tx, call.tenant, registration)).to_json()
 
@@ -98,8 +98,9 @@ def register_alias(call: Call, body: RegisterRequest) -> dict[str, Any]:
     return register(call, body)
 
 
-def _task(task: FlatTask | NestedTask) -> TaskRegistration:
+def _task(task: FlatTask | NestedTask, idempotency_ttl: int) -> TaskRegistration:
     options: TaskOptions = task.config if isinstance(task, NestedTask) else task
     given = {name: getattr(options, name) for name in TaskOptions.model_fields}
+    given["idempotency_ttl"] = given["idempotency_ttl"] or idempotency_ttl
     task_id = task.task_id if isinstance(task, NestedTask) else task.id
     return TaskRegistration(id=task_id, code_hash=task.code_hash.removeprefix("sha256:"), **given)

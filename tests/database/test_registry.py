@@ -447,7 +447,9 @@ def test_what_the_unmodified_node_worker_sends_is_taken() -> None:
 
 def test_what_the_decorator_says_is_taken_as_it_is_said() -> None:
     retry = Retry(attempts=5, delay_ms=7, backoff="linear", multiplier=3, jitter=0.5, retry_on=["BUSY"])
-    spec = TaskSpec(id="a", code_hash=HASH, name="m.a", rate_limit="5/s", **retry.to_options())
+    spec = TaskSpec(
+        id="a", code_hash=HASH, name="m.a", rate_limit="5/s", idempotency_ttl=5, **retry.to_options()
+    )
     (taken,) = parse({"serviceId": "s", "tasks": [spec.to_registration()]}, kind="python").tasks
     same = {each.name for each in fields(TaskRegistration)} - {"retry_on", "allowed_next"}
     assert {name: getattr(taken, name) for name in same} == {name: getattr(spec, name) for name in same}

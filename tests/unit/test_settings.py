@@ -263,10 +263,7 @@ def test_a_default_is_shown_as_a_default() -> None:
 
 def test_settings_that_wait_for_their_feature_are_marked() -> None:
     marked = {row.name for row in explain({}) if not row.is_used}
-    assert marked == {
-        "IDEMPOTENCY_TTL_SECONDS",
-        "PIPEWEAVE_SECRET_KEY",
-    }
+    assert marked == {"PIPEWEAVE_SECRET_KEY"}
 
 
 @pytest.mark.parametrize(

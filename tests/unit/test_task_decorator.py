@@ -84,7 +84,6 @@ def test_the_defaults_are_those_of_the_worker_protocol() -> None:
         "heartbeatIntervalMs": 60000,
         "concurrency": 0,
         "priority": 100,
-        "idempotencyTTL": 86400,
     }
 
 
@@ -160,6 +159,8 @@ def test_every_option_is_registered() -> None:
         ({"priority": 2**40}, "priority"),
         ({"idempotency_ttl": 0}, "idempotency_ttl"),
         ({"idempotency_key": "order"}, "idempotency_key"),
+        ({"idempotency_key": lambda: "k"}, "idempotency_key"),
+        ({"idempotency_key": lambda a, b, c: "k"}, "idempotency_key"),
         ({"allowed_next": "other"}, "allowed_next"),
         ({"allowed_next": ["a b"]}, "allowed_next[0]"),
         ({"description": 1}, "description"),

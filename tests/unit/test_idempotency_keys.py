@@ -1,0 +1,120 @@
+"""What a task's key function is given, and what it may give."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeweave.context import Context
+from pipeweave.errors import AttemptTimedOut, InvalidIdempotencyKey
+from pipeweave.idempotency import is_key, key_of, takes_version
+from pipeweave.limits import MAX_KEY_CHARS
+
+
+def call(path: str, deep: bool = False) -> None:
+    """A task's function."""
+
+
+def key(make: Any, **context: Any) -> str:
+    return key_of(make, call, Context(task_id="t", **context))
+
+
+def as_json(input: Any) -> str:
+    return json.dumps(input, sort_keys=True)
+
+
+def test_it_is_given_the_calls_input() -> None:
+    assert key(as_json, input={"path": "a"}) == '{"path": "a"}'
+
+
+@pytest.mark.parametrize(
+    ("params", "name", "expected"),
+    [
+        (None, None, {"folder": ".", "path": 7}),
+        (None, "deep", {"folder": ".", "deep": 7}),
+        ({"path": "p"}, None, {"path": "p", "deep": 7}),
+        ({"path": "p", "deep": True}, None, {"path": "p", "deep": True, "item": 7}),
+        ({}, "path", {"path": 7}),
+    ],
+)
+def test_in_a_map_the_item_is_part_of_it(params: Any, name: str | None, expected: Any) -> None:
+    context = Context(
+        input={"folder": "."} if params is None else params, params=params, item=7, map_index=0, map_name=name
+    )
+    assert json.loads(key_of(as_json, call, context)) == expected
+
+
+def test_in_a_map_an_input_that_is_no_object_leaves_the_item_alone() -> None:
+    assert key(as_json, input=[1, 2], item=1, map_index=0) == '{"path": 1}'
+
+
+def only_input(input: Any) -> str:
+    return "k"
+
+
+def with_version(input: Any, version: int) -> str:
+    return f"k{version}"
+
+
+def with_default(input: Any, code_version: int = 1) -> str:
+    return f"k{code_version}"
+
+
+def with_separator(input: Any, separator: str = "-") -> str:
+    return f"k{separator}"
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (only_input, "k"),
+        (with_version, "k3"),
+        (with_default, "k3"),
+        (with_separator, "k-"),
+        (functools.partial(with_version, version=9), "k9"),
+        (str, "x"),
+        (lambda *given: f"{len(given)}", "1"),
+    ],
+)
+def test_the_code_version_is_given_to_those_that_take_it(make: Any, expected: str) -> None:
+    assert key(make, input="x", code_version=3) == expected
+    assert takes_version(make) is (expected == "k3")
+
+
+@pytest.mark.parametrize(
+    "made", [None, 1, b"k", "", "k" * (MAX_KEY_CHARS + 1), "a\nb", "\0", "\x7f", "\ud800"]
+)
+def test_what_is_no_key_fails_the_attempt(made: Any) -> None:
+    with pytest.raises(InvalidIdempotencyKey):
+        key(lambda input: made)
+
+
+@pytest.mark.parametrize("made", ["k", " ", "ä é 漢", "k" * MAX_KEY_CHARS, "order:1/2?x=%20"])
+def test_what_is_a_key_is_taken_as_it_is(made: str) -> None:
+    assert key(lambda input: made) == made
+
+
+def test_a_function_that_raises_fails_the_attempt_and_says_what_it_raised() -> None:
+    with pytest.raises(InvalidIdempotencyKey, match="KeyError: 'order'"):
+        key(lambda input: input["order"], input={})
+
+
+def test_its_time_limit_is_that_of_the_attempt() -> None:
+    def slow(input: Any) -> str:
+        raise AttemptTimedOut
+
+    with pytest.raises(AttemptTimedOut):
+        key(slow)
+
+
+@given(st.text(max_size=20))
+def test_a_key_is_text_that_can_be_stored_on_one_line(text: str) -> None:
+    if is_key(text):
+        assert text.encode()
+        assert len(text.splitlines()) == 1
+        assert "\0" not in text
