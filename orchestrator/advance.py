@@ -66,16 +66,24 @@ class Advance:
 
     def begin(self, entries: Sequence[TaskRun]) -> None:
         """Send the entry steps of a run that was just written; its rows already have their first status."""
-        plan = self.run.plan
         self.queue = entries[0].queue
-        irregular = [j for j, kind in plan.joins.items() if kind is JoinKind.IRREGULAR]
-        self.tx.send(*(Chord(self.run.id, j, len(plan.predecessors(j))) for j in irregular))
+        self._open_irregular()
         plain = [each for each in entries if each.kind == "task"]
         mapped = [each.ordinal for each in entries if each.kind == "map"]
         self._open_chords(plain, mapped)
         self._send(plain)
         for ordinal in mapped:
             self._lay_out(ordinal)
+
+    def enter(self) -> None:
+        """Let the entry steps of a run go that has waited for its turn: its rows are pending still."""
+        self._open_irregular()
+        self._release(self.run.plan.entries)
+
+    def _open_irregular(self) -> None:
+        plan = self.run.plan
+        irregular = [j for j, kind in plan.joins.items() if kind is JoinKind.IRREGULAR]
+        self.tx.send(*(Chord(self.run.id, j, len(plan.predecessors(j))) for j in irregular))
 
     # --- task runs that became final ----------------------------------------------------------------------
 

@@ -1,58 +1,191 @@
-"""Concurrency limits of tasks: exact, across all workers.
+"""Limits of tasks, exact across all workers: how many at once, how many in a time, and none while paused.
 
-A slot is a live row (queued, running or waiting), never a counter that could leak. Whoever changes the
-number of live rows of a limited task calls `fill`, last in its transaction: the task's row is the lock, and
-taking it last keeps every transaction in one lock order.
+A slot of a concurrency limit is a live row (queued, running or waiting), never a counter that could leak; a
+rate limit is the time at which its next start would be on time (rate_limits.py). Whoever changes the number
+of live rows of a limited task calls `fill`, last in its transaction: the task's row is the lock, and taking
+it last keeps every transaction in one lock order. What waits for time to pass, the tick fills each second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
-from pipeweave.orchestrator import task_runs
-from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator import rate_limits, task_runs
+from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.outbox import Released
+from pipeweave.orchestrator.task_run import TaskRun
+from pipeweave.rates import Rate
 
-_LOCK = "SELECT concurrency FROM tasks WHERE tenant_id = :tenant AND id = :task FOR NO KEY UPDATE"
+# What a task without a limit lets go at once: its limit was lifted, or its pause ended.
+BATCH = 1_000
+# One tick fills at most the limits of so many tasks; the next one goes on.
+TASKS_PER_TICK = 100
 
-# A statement of its own after the lock: it must see what the lock's last holder committed.
-_LIVE = """
-SELECT count(*) FROM task_runs WHERE tenant_id = :tenant AND task_id = :task AND is_limited AND kind <> 'map'
-AND status IN ('queued', 'running', 'waiting')
+# SQL: the task runs of the task `k` that hold a slot.
+LIVE = """FROM task_runs AS t WHERE t.tenant_id = k.tenant_id AND t.task_id = k.id AND t.is_limited
+    AND t.kind <> 'map' AND t.status IN ('queued', 'running', 'waiting')"""
+
+_LOCK = "SELECT 1 FROM tasks WHERE tenant_id = :tenant AND id = :task FOR NO KEY UPDATE"
+
+# A statement of its own after the lock: it must see what the lock's last holder committed. The clock is the
+# database's, as it is then; this transaction may have begun long before.
+_STANDING = f"""
+SELECT k.concurrency, k.rate_limit, k.rate_seconds, k.rate_at, k.usual_seconds, clock_timestamp() AS now,
+    {task_runs.is_paused("k.tenant_id", "k.id")} AS is_paused,
+    CASE WHEN k.concurrency > 0 THEN (SELECT count(*) {LIVE}) ELSE 0 END AS live,
+    CASE WHEN k.rate_limit IS NOT NULL THEN (SELECT count(*) {LIVE} AND t.status = 'queued') ELSE 0 END
+        AS unstarted
+FROM tasks AS k WHERE k.tenant_id = :tenant AND k.id = :task
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the limits of a task stand.
+
+    Args:
+        concurrency: at once; 0 for no limit.
+        live: task runs that hold a slot; 0 without a limit.
+        rate: None for no limit.
+        rate_at: when the next start was to be on time, as it was stored.
+        on_time: the same, as of `now`.
+        seconds: how long a task run usually takes (s); None while nobody knows.
+    """
+
+    concurrency: int
+    live: int
+    rate: Rate | None
+    rate_at: datetime | None
+    on_time: datetime
+    is_paused: bool
+    seconds: float | None
+    now: datetime
+
+    @property
+    def free(self) -> int | None:
+        """Slots that are free; None where there is no limit."""
+        return max(0, self.concurrency - self.live) if self.concurrency > 0 else None
+
+    @property
+    def next_start(self) -> datetime | None:
+        """When the rate lets the next one go; None where it does so now."""
+        if self.rate is None or rate_limits.room(self.rate, self.on_time, self.now):
+            return None
+        return rate_limits.next_start(self.rate, self.on_time)
+
+    @property
+    def room(self) -> int:
+        """How many may go now, at most BATCH."""
+        if self.is_paused:
+            return 0
+        rooms = [BATCH]
+        if self.free is not None:
+            rooms.append(self.free)
+        if self.rate is not None:
+            rooms.append(rate_limits.room(self.rate, self.on_time, self.now))
+        return min(rooms)
+
+
+def standing(tx: Transaction, tenant: str, task: str) -> Standing:
+    """How the limits of a registered task stand now."""
+    row: Any = tx.execute(_STANDING, {"tenant": tenant, "task": task}).one()
+    rate = None if row.rate_limit is None else Rate(row.rate_limit, row.rate_seconds)
+    on_time = row.now if rate is None else rate_limits.on_time(rate, row.rate_at, row.now, row.unstarted)
+    return Standing(
+        row.concurrency, row.live, rate, row.rate_at, on_time, row.is_paused, row.usual_seconds, row.now
+    )
+
 
 _NEXT = """
 SELECT t.run_id, t.id FROM task_runs AS t
 WHERE t.tenant_id = :tenant AND t.task_id = :task AND t.status = 'ready'
-ORDER BY t.priority, t.id LIMIT :free FOR UPDATE SKIP LOCKED
+ORDER BY t.priority, t.id LIMIT :room FOR UPDATE SKIP LOCKED
 """
 
-# What a limit of 0 (none, after a change of code) lets go at once.
-UNLIMITED_BATCH = 1_000
+_NOTE_RATE = "UPDATE tasks SET rate_at = :at WHERE tenant_id = :tenant AND id = :task"
 
 
-def fill(tx: Transaction, tenant: str, tasks: Iterable[str]) -> None:
+def fill(tx: Transaction, tenant: str, tasks: Iterable[str]) -> int:
     """Let ready task runs of these tasks go as far as their limits have room, best priority first, then
-    oldest.
+    oldest. How many went.
     """
-    for task in sorted(set(tasks)):
-        limit = tx.execute(_LOCK, {"tenant": tenant, "task": task}).scalar_one()
-        free = UNLIMITED_BATCH
-        if limit > 0:
-            free = limit - tx.execute(_LIVE, {"tenant": tenant, "task": task}).scalar_one()
-        if free <= 0:
-            continue
-        rows = tx.execute(_NEXT, {"tenant": tenant, "task": task, "free": free})
-        picked = [(row.run_id, row.id) for row in rows]
-        for each in task_runs.dispatch_ready(tx, picked):
-            tx.send(
-                Released(
-                    each.run_id,
-                    each.ordinal,
-                    each.attempt,
-                    each.task_id,
-                    each.queue,
-                    each.priority,
-                    is_limited=True,
-                )
-            )
+    return sum(_fill(tx, tenant, task) for task in sorted(set(tasks)))
+
+
+def _fill(tx: Transaction, tenant: str, task: str) -> int:
+    which = {"tenant": tenant, "task": task}
+    tx.execute(_LOCK, which)
+    found = standing(tx, tenant, task)
+    gone: list[TaskRun] = []
+    if found.room:
+        rows = tx.execute(_NEXT, {**which, "room": found.room})
+        gone = task_runs.dispatch_ready(tx, [(row.run_id, row.id) for row in rows])
+        tx.send(*(_released(each, found.seconds) for each in gone))
+    _note_rate(tx, which, found, len(gone))
+    return len(gone)
+
+
+def _note_rate(tx: Transaction, which: dict[str, str], found: Standing, starts: int) -> None:
+    if found.rate is None:
+        return
+    on_time = rate_limits.after(found.rate, found.on_time, starts)
+    # What waits for a worker keeps `on_time` ahead of the clock; a task that is quiet needs no note.
+    if on_time > max(found.now, found.rate_at or found.now):
+        tx.execute(_NOTE_RATE, {**which, "at": on_time})
+
+
+def _released(each: TaskRun, seconds: float | None) -> Released:
+    """On its own: whatever its message would have been a part of has left without it."""
+    return Released(
+        each.run_id,
+        each.ordinal,
+        each.attempt,
+        each.task_id,
+        each.queue,
+        each.priority,
+        is_limited=each.is_limited,
+        seconds=seconds,
+    )
+
+
+# --- the tick ---------------------------------------------------------------------------------------------
+
+# Tasks with something that is ready, by a look into the index for each of them, however many wait. Those that
+# have no room are left out here: they would take the place of others in every batch.
+_WITH_ROOM = f"""
+WITH RECURSIVE waiting AS (
+    (SELECT t.tenant_id, t.task_id FROM task_runs AS t WHERE t.status = 'ready'
+     ORDER BY t.tenant_id, t.task_id LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id, n.task_id FROM waiting AS w CROSS JOIN LATERAL (
+        SELECT t.tenant_id, t.task_id FROM task_runs AS t
+        WHERE t.status = 'ready' AND (t.tenant_id, t.task_id) > (w.tenant_id, w.task_id)
+        ORDER BY t.tenant_id, t.task_id LIMIT 1) AS n
+), with_room AS (
+    SELECT k.tenant_id, k.id
+    FROM waiting AS w JOIN tasks AS k ON k.tenant_id = w.tenant_id AND k.id = w.task_id
+    WHERE NOT {task_runs.is_paused("k.tenant_id", "k.id")}
+      AND (k.concurrency = 0 OR k.concurrency > (SELECT count(*) {LIVE}))
+      AND (k.rate_at IS NULL OR k.rate_limit IS NULL
+           OR k.rate_at <= now() + k.rate_seconds * (1 - 1.0 / k.rate_limit) * interval '1 second')
+    UNION
+    SELECT k.tenant_id, k.id FROM tasks AS k
+    WHERE k.rate_limit IS NOT NULL AND EXISTS (SELECT 1 {LIVE} AND t.status = 'queued')
+)
+SELECT r.tenant_id, r.id FROM (
+    SELECT w.tenant_id, w.id, row_number() OVER (PARTITION BY w.tenant_id ORDER BY w.id) AS turn
+    FROM with_room AS w) AS r
+ORDER BY r.turn, r.tenant_id LIMIT :most
+"""
+
+
+def fill_waiting(database: Database) -> int:
+    """Fill every limit that has room: time has passed, the limit was raised, or whoever freed a slot died
+    before it filled it. How many task runs went. The tenants take turns.
+    """
+    with database.statements() as tx:
+        found: list[Any] = list(tx.execute(_WITH_ROOM, {"most": TASKS_PER_TICK}))
+    return sum(database.run(lambda tx, row=row: fill(tx, row.tenant_id, [row.id])) for row in found)  # type: ignore[misc]

@@ -10,10 +10,10 @@ from pipeweave.orchestrator.database import Transaction
 
 CODE = "TASK_REMOVED"
 
-# Through the active runs, which are few, not through history.
+# Through the active runs, which are few, not through history. Those that wait for their turn see it then.
 _RUNS = """
 SELECT DISTINCT r.id FROM runs AS r JOIN task_runs AS t ON t.run_id = r.id
-WHERE r.status IN ('pending', 'running', 'error_handling') AND r.tenant_id = :tenant
+WHERE r.status IN ('running', 'error_handling') AND r.tenant_id = :tenant
   AND t.task_id = ANY(CAST(:task_ids AS text[])) AND t.status IN ('pending', 'ready', 'queued')
 ORDER BY r.id
 """

@@ -66,8 +66,8 @@ def enqueue(tx: Transaction, tenant: str, requests: Sequence[QueueRequest]) -> l
     new_runs = [_new_run(tx, tenant, each, tasks) for each in requests]
     written = run_rows.write(tx, new_runs) if new_runs else []
     return [
-        Queued(rows[0].id, new.header.plan[1].step.task, new.input.path)
-        for new, rows in zip(new_runs, written, strict=True)
+        Queued(run.task_runs[0].id, new.header.plan[1].step.task, new.input.path)
+        for new, run in zip(new_runs, written, strict=True)
     ]
 
 

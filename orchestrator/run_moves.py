@@ -25,9 +25,20 @@ def _move(
         parameters |= {"error": orjson.dumps(error).decode(), "code": error["code"]}
     moving = _move_sql(to, has_error=error is not None, where=where)
     row = tx.execute(f"WITH {moving} {MOVED}", parameters).one()
-    if to.is_final and row.has_moved and row.is_awaited:
-        maintenance.run_ended(tx)
+    if to.is_final and row.has_moved:
+        tell(tx, row)
     return bool(row.has_moved)
+
+
+def tell(tx: Transaction, row: Any) -> None:
+    """Tell those who wait for the end of a run, as the statement that ended it found them."""
+    if row.is_awaited:
+        maintenance.run_ended(tx)
+    if row.limited_tenant is not None:
+        # Here, because letting the next run start needs all of this.
+        from pipeweave.orchestrator import admission
+
+        admission.run_ended(tx, row.limited_tenant)
 
 
 def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true") -> str:
@@ -40,15 +51,21 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true") ->
     guard = ", ".join(f"'{each}'" for each in states.run_before(to))
     return f"""run AS (
             UPDATE runs SET status = '{to.value}'{finished}{failed}
-            WHERE id = :run_id AND status IN ({guard}) AND {where} RETURNING id, error, error_code
+            WHERE id = :run_id AND status IN ({guard}) AND {where}
+            RETURNING id, tenant_id, pipeline_id, error, error_code
         ), run_logged AS (
             INSERT INTO events (run_id, at, type, data)
             SELECT m.id, :now, 'run.{to.value}', {data} FROM run AS m
         )"""
 
 
-# What a statement with `_move_sql` ends with: whether the run moved, and whether anyone waits for its end.
-MOVED = f"SELECT EXISTS (SELECT 1 FROM run) AS has_moved, {maintenance.IS_AWAITED} AS is_awaited"
+# Who waits for the end of the run: an administrator; the next run of its tenant, where that has a limit.
+AWAITED = f"""{maintenance.IS_AWAITED} AS is_awaited,
+    (SELECT n.id FROM run JOIN tenants AS n ON n.id = run.tenant_id
+     WHERE n.max_active_runs IS NOT NULL AND run.pipeline_id IS NOT NULL) AS limited_tenant"""
+
+# What a statement with `_move_sql` ends with: whether the run moved, and who waits for its end.
+MOVED = f"SELECT EXISTS (SELECT 1 FROM run) AS has_moved, {AWAITED}"
 
 
 def completed_with(where: str) -> str:
@@ -116,6 +133,26 @@ def lock_status(tx: Transaction, run_id: UUID) -> RunStatus | None:
     found = tx.execute(_STATUS, {"id": run_id}).scalar_one_or_none()
     tx.catch_up()
     return None if found is None else RunStatus(found)
+
+
+# Its time limit begins with its turn.
+_ADMIT = f"""
+WITH run AS (
+    UPDATE runs SET status = '{RunStatus.RUNNING.value}', started_at = :now,
+        deadline_at = CAST(:now AS timestamptz) + CAST(:timeout_ms AS bigint) * interval '1 millisecond'
+    WHERE id = :run_id AND status = '{RunStatus.PENDING.value}' RETURNING id
+), run_logged AS (
+    INSERT INTO events (run_id, at, type, data)
+    SELECT m.id, :now, 'run.{RunStatus.RUNNING.value}', NULL FROM run AS m
+)
+SELECT EXISTS (SELECT 1 FROM run)
+"""
+
+
+def admit(tx: Transaction, run_id: UUID, *, timeout_ms: int | None) -> bool:
+    """Let a pending run start: it is its turn."""
+    parameters = {"run_id": run_id, "now": tx.now, "timeout_ms": timeout_ms}
+    return bool(tx.execute(_ADMIT, parameters).scalar_one())
 
 
 # Its time limit starts anew. What is still open goes on, and is only marked.

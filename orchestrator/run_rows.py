@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import orjson
 
 from pipeweave import ids
-from pipeweave.orchestrator import maintenance
+from pipeweave.orchestrator import holds, maintenance
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.events import Event
+from pipeweave.orchestrator.holds import Holds
 from pipeweave.orchestrator.moving import together
 from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.orchestrator.run_header import RunHeader
-from pipeweave.orchestrator.states import TaskStatus
+from pipeweave.orchestrator.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.task_run import TaskRun
 from pipeweave.orchestrator.values import Kept
 
@@ -34,19 +37,29 @@ class NewRun:
     idle_timeout_ms: int | None = None
 
 
-# The guard against maintenance is in the statement: nothing slips in between a look and the write.
+@dataclass(frozen=True, slots=True)
+class WrittenRun:
+    """A run as it was written: `pending` while others of its tenant are before it."""
+
+    id: UUID
+    status: RunStatus
+    task_runs: list[TaskRun]
+
+
+# The guards are in the statement: nothing slips in between a look and the write.
 _WRITE = f"""
 WITH accepting AS MATERIALIZED (
-    {maintenance.ACCEPTING}
+    SELECT 1 FROM ({maintenance.ACCEPTING}) AS a WHERE {holds.AS_EXPECTED}
 ), new_runs AS (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
         input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,
         deadline_at, idle_timeout_ms)
-    SELECT r.id, :tenant, r.pipeline_id, r.version, 'running', r.failure_mode, r.priority, r.input,
-        r.path, r.size, r.hash, r.run_token, r.metadata, r.steps, :now, :now,
-        CAST(:now AS timestamptz) + r.timeout_ms * interval '1 millisecond', r.idle_timeout_ms
+    SELECT r.id, :tenant, r.pipeline_id, r.version, r.status, r.failure_mode, r.priority, r.input,
+        r.path, r.size, r.hash, r.run_token, r.metadata, r.steps, :now, r.started_at,
+        r.started_at + r.timeout_ms * interval '1 millisecond', r.idle_timeout_ms
     FROM accepting, jsonb_to_recordset(CAST(:runs AS jsonb)) AS r(id uuid, pipeline_id text, version integer,
-        failure_mode text, priority integer, input jsonb, path text, size integer, hash text, run_token text,
+        status text, started_at timestamptz, failure_mode text, priority integer, input jsonb, path text,
+        size integer, hash text, run_token text,
         metadata jsonb, steps integer, timeout_ms bigint, idle_timeout_ms bigint)
 ), new_task_runs AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority,
@@ -64,35 +77,69 @@ FROM accepting, jsonb_to_recordset(CAST(:events AS jsonb)) AS e(run_id uuid, typ
 """
 
 
-def write(tx: Transaction, new_runs: Sequence[NewRun]) -> list[list[TaskRun]]:
+def write(tx: Transaction, new_runs: Sequence[NewRun]) -> list[WrittenRun]:
     """Write runs of one tenant with a task run for each step, and send their entry steps.
 
-    Returns the task runs of each run, in the order of its steps.
+    Where the tenant has a limit, the first ones take the places that are free and the others are `pending`.
+    What someone paused is `ready`, and is not sent.
 
     Raises:
         Unavailable: nothing new is accepted during maintenance; nothing was written.
     """
-    written = [_task_runs(each) for each in new_runs]
-    if any(map(_needs_more, written)):
+    tenant = new_runs[0].header.tenant
+    expected = holds.expected(tx, tenant)
+    while (written := _write(tx, new_runs, expected)) is None:
+        found = holds.look(tx, tenant)
+        if found == expected:
+            raise maintenance.refused(tx)
+        expected = found
+    for new, run in zip(new_runs, written, strict=True):
+        if run.status is RunStatus.RUNNING:
+            _begin(tx, new.header, run.task_runs)
+    return written
+
+
+def _write(tx: Transaction, new_runs: Sequence[NewRun], expected: Holds) -> list[WrittenRun] | None:
+    """None when nothing was written, because something is not as expected."""
+    places = _places(tx, new_runs, expected)
+    written = [_written(new, expected, has_place=number < places) for number, new in enumerate(new_runs)]
+    if any(_needs_more(each.task_runs) for each in written):
         tx.hold()
-    events = [event for new, rows in zip(new_runs, written, strict=True) for event in _events(new, rows)]
+    events = [event for new, run in zip(new_runs, written, strict=True) for event in _events(new, run)]
     shown = [
         _task_run_row(each, new.tasks[each.task_id])
-        for new, rows in zip(new_runs, written, strict=True)
-        for each in rows
+        for new, run in zip(new_runs, written, strict=True)
+        for each in run.task_runs
     ]
+    rows = [_run_row(new, run.status, tx.now) for new, run in zip(new_runs, written, strict=True)]
     parameters = {
         "tenant": new_runs[0].header.tenant,
-        "runs": f"[{','.join(map(_run_row, new_runs))}]",
+        "runs": f"[{','.join(rows)}]",
         "task_runs": orjson.dumps(shown).decode(),
         "events": orjson.dumps([each.to_row() for each in events]).decode(),
         "now": tx.now,
     }
-    if not tx.execute(_WRITE, parameters).rowcount:
-        raise maintenance.refused(tx)
-    for new, rows in zip(new_runs, written, strict=True):
-        _begin(tx, new.header, rows)
-    return written
+    return written if tx.execute(_WRITE, parameters | expected.as_parameters()).rowcount else None
+
+
+def _places(tx: Transaction, new_runs: Sequence[NewRun], expected: Holds) -> int:
+    """How many of the runs start at once. Standalone tasks take no place."""
+    if not expected.is_limited or new_runs[0].header.pipeline_id is None:
+        return len(new_runs)
+    # Here, because letting a run start needs all of this.
+    from pipeweave.orchestrator import admission
+
+    places = admission.places(tx, new_runs[0].header.tenant)
+    return len(new_runs) if places is None else places
+
+
+def _written(new: NewRun, expected: Holds, *, has_place: bool) -> WrittenRun:
+    entries = frozenset(new.header.plan.entries) if has_place else frozenset[int]()
+    task_runs = [
+        _task_run(new.header, each.ordinal, new.tasks[each.step.task], expected, each.ordinal in entries)
+        for each in new.header.plan.steps
+    ]
+    return WrittenRun(new.header.id, RunStatus.RUNNING if has_place else RunStatus.PENDING, task_runs)
 
 
 def _needs_more(rows: Sequence[TaskRun]) -> bool:
@@ -107,13 +154,15 @@ def _begin(tx: Transaction, run: RunHeader, rows: Sequence[TaskRun]) -> None:
     advance.close()
 
 
-def _run_row(new: NewRun) -> str:
+def _run_row(new: NewRun, status: RunStatus, now: datetime) -> str:
     run = new.header
     head = orjson.dumps(
         {
             "id": run.id,
             "pipeline_id": run.pipeline_id,
             "version": run.pipeline_version,
+            "status": status.value,
+            "started_at": now if status is RunStatus.RUNNING else None,
             "failure_mode": run.failure_mode,
             "priority": run.priority,
             "path": new.input.path,
@@ -130,20 +179,13 @@ def _run_row(new: NewRun) -> str:
     return f'{head[:-1]},"input":{new.input.inline or "null"}}}'
 
 
-def _task_runs(new: NewRun) -> list[TaskRun]:
-    entries = frozenset(new.header.plan.entries)
-    return [
-        _task_run(new.header, each.ordinal, new.tasks[each.step.task], each.ordinal in entries)
-        for each in new.header.plan.steps
-    ]
-
-
-def _task_run(run: RunHeader, ordinal: int, task: TaskRow, is_entry: bool) -> TaskRun:
+def _task_run(run: RunHeader, ordinal: int, task: TaskRow, expected: Holds, is_entry: bool) -> TaskRun:
     step = run.plan[ordinal].step
-    is_limited = task.concurrency > 0
+    is_limited = task.concurrency > 0 or task.rate_limit is not None
     status = TaskStatus.PENDING
     if is_entry and step.map is None:
-        status = TaskStatus.READY if is_limited else TaskStatus.QUEUED
+        is_held = is_limited or expected.is_paused(task.id)
+        status = TaskStatus.READY if is_held else TaskStatus.QUEUED
     return TaskRun(
         id=ids.task_run_id(run.id, ordinal),
         run_id=run.id,
@@ -180,8 +222,8 @@ def _task_run_row(each: TaskRun, task: TaskRow) -> dict[str, Any]:
     }
 
 
-def _events(new: NewRun, rows: Sequence[TaskRun]) -> list[Event]:
-    run = new.header
+def _events(new: NewRun, written: WrittenRun) -> list[Event]:
+    run, rows = new.header, written.task_runs
     data = {
         "pipelineId": run.pipeline_id,
         "pipelineVersion": run.pipeline_version,
@@ -189,6 +231,8 @@ def _events(new: NewRun, rows: Sequence[TaskRun]) -> list[Event]:
         "inputsHash": new.input.hash,
         "steps": len(rows),
     }
+    if written.status is not RunStatus.RUNNING:
+        data["status"] = written.status.value
     events = [Event(run.id, "run.created", data=data)]
     for status in (TaskStatus.QUEUED, TaskStatus.READY):
         moved = [each for each in rows if each.status is status]

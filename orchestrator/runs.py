@@ -16,6 +16,7 @@ from pipeweave.orchestrator.plan import Plan
 from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.run_rows import NewRun
+from pipeweave.orchestrator.states import RunStatus
 from pipeweave.rules import FAILURE_MODES
 from pipeweave.spec import PipelineSpec
 
@@ -56,7 +57,8 @@ Check = Callable[[PipelineSpec, Mapping[str, TaskRow]], None]
 
 
 def trigger(tx: Transaction, tenant: str, wish: Trigger, *, check: Check | None = None) -> CreatedRun:
-    """Write a run of the pipeline's latest version with its task runs, and send its entry steps.
+    """Write a run of the pipeline's latest version with its task runs, and send its entry steps; where its
+    tenant has a limit and others are before it, it is `pending` until its turn comes.
 
     Raises:
         NotFound: the tenant has no such pipeline.
@@ -99,9 +101,14 @@ def trigger_many(
             new_runs.append(new)
             created[new.header.id] = _accepted(new)
             answers.append(created[new.header.id])
-    if new_runs:
-        run_rows.write(tx, new_runs)
-    return answers
+    written = run_rows.write(tx, new_runs) if new_runs else []
+    waiting = {each.id for each in written if each.status is RunStatus.PENDING}
+    return [_waiting(each) if each.id in waiting else each for each in answers]
+
+
+def _waiting(accepted: CreatedRun) -> CreatedRun:
+    """Accepted, and behind others: nothing of it is queued yet."""
+    return replace(accepted, status=RunStatus.PENDING.value, queued_tasks=[])
 
 
 def _new_run(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.orchestrator import limits, maintenance, run_moves, task_runs
+from pipeweave.orchestrator import limits, run_moves, task_runs
 from pipeweave.orchestrator.advance import Going, as_released
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.moving import move_sql
@@ -116,15 +116,15 @@ WITH {task_runs.COMPLETE}, {_BLOCKED}, {_going_on(_FREE)}
 SELECT r.*, u.undecided FROM (SELECT {_UNDECIDED}) AS u LEFT JOIN released AS r ON true
 """
 
-_AWAITED = f"{maintenance.IS_AWAITED} AS is_awaited"
 _GOES_ON = "NOT EXISTS (SELECT 1 FROM run)"
 _LAST = f"""
 WITH {task_runs.COMPLETE}, {run_moves.completed_with("true")}
-SELECT {_AWAITED}, {_GOES_ON} AS is_reopened FROM moved
+SELECT {run_moves.AWAITED}, {_GOES_ON} AS is_reopened FROM moved
 """
 _LAST_OF_SEVERAL = f"""
 WITH {task_runs.COMPLETE}, {_BLOCKED}, {run_moves.completed_with("NOT EXISTS (SELECT 1 FROM blocked)")}
-SELECT {_UNDECIDED}, {_AWAITED}, {_GOES_ON} AND NOT EXISTS (SELECT 1 FROM blocked) AS is_reopened FROM moved
+SELECT {_UNDECIDED}, {run_moves.AWAITED}, {_GOES_ON} AND NOT EXISTS (SELECT 1 FROM blocked) AS is_reopened
+FROM moved
 """
 
 
@@ -163,8 +163,8 @@ def _complete_last(tx: Transaction, run: RunHeader, completion: Completion, goin
     if row and row.is_reopened:
         # Whether it is over takes a look at all of its task runs.
         tx.send(JoinCheck(run.id, END, going.queue))
-    if row and row.is_awaited:
-        maintenance.run_ended(tx)
+    if row:
+        run_moves.tell(tx, row)
 
 
 def _other_edges(run: RunHeader, done: int, successors: Sequence[int]) -> list[tuple[int, int]]:

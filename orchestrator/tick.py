@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from pipeweave.orchestrator import (
+    admission,
     deadlines,
     due,
     healing,
@@ -21,6 +22,7 @@ from pipeweave.orchestrator import (
     losses,
     maintenance,
     partitions,
+    pauses,
     purge,
     redrives,
     workers,
@@ -49,10 +51,12 @@ class Ticked:
     republished: int = 0
     joins_checked: int = 0
     limits_filled: int = 0
+    held_back: int = 0
     workers_lost: int = 0
     attempts_ended: int = 0
     retries_released: int = 0
     runs_timed_out: int = 0
+    runs_admitted: int = 0
     purged: int = 0
     redriven: int = 0
 
@@ -106,11 +110,12 @@ def _act(deployment: Deployment) -> Ticked:
         found = losses.of_lost_workers(tx)
         found += [each for each in losses.of_time(tx) if each[0].id not in {known.id for known, _ in found}]
     ended = losses.end(database, found)
+    held_back = database.run(pauses.take_back)
     released = due.release(database)
     limit = deployment.settings.max_execution_timeout
     timed_out = deadlines.enforce(database, timedelta(milliseconds=limit) if limit else None)
-    with database.transaction() as tx:
-        filled = _fill_limits(tx)
+    admitted = admission.admit_waiting(database)
+    filled = limits.fill_waiting(database)
     redriven = redrives.run_once(database)
     purged = purge.hourly(database, Policy.of(deployment.settings))
     with database.transaction() as tx:
@@ -118,10 +123,12 @@ def _act(deployment: Deployment) -> Ticked:
             republished=healing.republish(tx, deployment.canvas, LATE),
             joins_checked=healing.check_joins(tx, LATE),
             limits_filled=filled,
+            held_back=held_back,
             workers_lost=len(lost_workers),
             attempts_ended=ended,
             retries_released=released,
             runs_timed_out=timed_out,
+            runs_admitted=admitted,
             purged=purged,
             redriven=redriven,
         )
@@ -132,16 +139,3 @@ def _keep_partitions(database: Database) -> None:
     if time.monotonic() >= _next_partitions:
         partitions.keep(database, database.now())
         _next_partitions = time.monotonic() + _PARTITIONS_EVERY_S
-
-
-_READY = "SELECT DISTINCT t.tenant_id, t.task_id FROM task_runs AS t WHERE t.status = 'ready' LIMIT 100"
-
-
-def _fill_limits(tx: Transaction) -> int:
-    """A task whose limit was raised, or whose finishing worker died before it filled the limit, goes on
-    here.
-    """
-    waiting = tx.execute(_READY).all()
-    for row in waiting:
-        limits.fill(tx, row.tenant_id, [row.task_id])
-    return len(waiting)

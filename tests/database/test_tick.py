@@ -201,7 +201,7 @@ def test_a_limit_that_was_raised_lets_more_go_with_the_next_tick(
     waiting: list[UUID] = [driver.trigger("single") for _ in range(4)]
     with driver.database.transaction() as tx:
         tx.execute("UPDATE tasks SET concurrency = 3 WHERE id = 'single'")
-    assert tick.run_once(deployment).limits_filled == 1
+    assert tick.run_once(deployment).limits_filled == 2
     assert [driver.statuses(run_id)["a"] for run_id in waiting] == ["queued", "queued", "queued", "ready"]
 
 

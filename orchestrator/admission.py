@@ -1,0 +1,170 @@
+"""How many runs of a tenant are active at a time, and whose turn is next: the order of their ids.
+
+A run that finds no place is `pending` and so are all its task runs; nothing of it is sent. A place is an
+active row, never a counter that could leak. Whoever gives places away holds the tenant's row: a trigger, the
+end of a run in a transaction of its own behind it, the tick. So of two of them the second sees what the
+first did, and a place that becomes free while a run is being triggered is given away by whoever comes later.
+
+Only tenants with a limit pay. Standalone tasks take no place: limits of tasks are for those. Nor does a run
+wait that is taken up again, by a dead letter's retry: it may exceed the limit, and the next one waits for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator import pipelines, registry, run_header, run_moves, task_runs
+from pipeweave.orchestrator.advance import Advance
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.orphans import CODE as TASK_REMOVED
+from pipeweave.orchestrator.run_header import RunHeader
+
+log = logging.getLogger(__name__)
+
+# One transaction admits at most so many; one tick, over all tenants.
+BATCH = 50
+PER_TICK = 200
+# Behind a change of the limit follow so many batches at once, the rest with the tick.
+BATCHES = 20
+
+MAX_LIMIT = 1_000_000
+
+# SQL about the tenant `n`.
+ACTIVE = """(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.pipeline_id IS NOT NULL
+    AND r.status IN ('running', 'paused', 'error_handling'))"""
+WAITING = "(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.status = 'pending')"
+
+_LOCK = "SELECT 1 FROM tenants AS n WHERE n.id = :tenant FOR NO KEY UPDATE"
+# A statement of its own after the lock: it must see what the lock's last holder committed.
+_PLACES = f"""
+SELECT n.max_active_runs AS most, {ACTIVE} AS active, {WAITING} AS waiting
+FROM tenants AS n WHERE n.id = :tenant
+"""
+
+
+def places(tx: Transaction, tenant: str) -> int | None:
+    """How many new runs may start at once, as long as this transaction goes on; None without a limit. Those
+    that wait already come first.
+    """
+    row = _locked(tx, tenant)
+    return None if row.most is None else max(0, row.most - row.active - row.waiting)
+
+
+def _locked(tx: Transaction, tenant: str) -> Any:
+    tx.hold()
+    tx.execute(_LOCK, {"tenant": tenant})
+    return tx.execute(_PLACES, {"tenant": tenant}).one()
+
+
+# --- the next ones ----------------------------------------------------------------------------------------
+
+_NEXT = """
+SELECT r.id FROM runs AS r WHERE r.tenant_id = :tenant AND r.status = 'pending'
+ORDER BY r.id LIMIT :free FOR UPDATE
+"""
+
+
+def admit(tx: Transaction, tenant: str, most: int = BATCH) -> int:
+    """Let the oldest pending runs start, as far as there are places. How many did."""
+    row = _locked(tx, tenant)
+    free = most if row.most is None else min(most, row.most - row.active)
+    if free <= 0 or not row.waiting:
+        return 0
+    waiting = list(tx.execute(_NEXT, {"tenant": tenant, "free": free}).scalars())
+    tx.catch_up()
+    runs = [run for run_id in waiting if (run := run_header.load(tx, run_id)) is not None]
+    if runs:
+        advance = Advance(tx, runs[0], is_counted=False)
+        for run in runs:
+            _begin(tx, run, advance)
+        # The limits' rows are locked last.
+        advance.close()
+    return len(runs)
+
+
+def _begin(tx: Transaction, run: RunHeader, advance: Advance) -> None:
+    spec = pipelines.get(tx, run.tenant, run.pipeline_id or "", run.pipeline_version).spec
+    if not run_moves.admit(tx, run.id, timeout_ms=spec.timeout_ms):
+        return
+    advance.run, advance.queue, advance.ended = run, "", False
+    removed = _removed(tx, run)
+    if removed:
+        message = "the task was removed while the run waited for its turn"
+        advance.settle(task_runs.cancel_tasks(tx, run.id, removed, code=TASK_REMOVED, message=message))
+    if not advance.ended:
+        advance.enter()
+
+
+def _removed(tx: Transaction, run: RunHeader) -> Sequence[str]:
+    tasks = registry.tasks(tx, run.tenant, {each.step.task for each in run.plan.steps})
+    return [each.id for each in tasks.values() if each.orphaned_at is not None]
+
+
+def run_ended(tx: Transaction, tenant: str) -> None:
+    """A run ended whose tenant has a limit: after the commit, its place is given to the next one."""
+    tx.afterwards(lambda after: admit(after, tenant))
+
+
+# Tenants whose pending runs find a place, by a look into the index for each; then their runs, in turns.
+_ADMISSIBLE = f"""
+WITH RECURSIVE waiting AS (
+    (SELECT r.tenant_id FROM runs AS r WHERE r.status = 'pending' ORDER BY r.tenant_id LIMIT 1)
+    UNION ALL
+    SELECT n.tenant_id FROM waiting AS w CROSS JOIN LATERAL (
+        SELECT r.tenant_id FROM runs AS r WHERE r.status = 'pending' AND r.tenant_id > w.tenant_id
+        ORDER BY r.tenant_id LIMIT 1) AS n
+), free AS (
+    SELECT n.id, coalesce(n.max_active_runs - {ACTIVE}, CAST(:most AS bigint)) AS places
+    FROM waiting AS w JOIN tenants AS n ON n.id = w.tenant_id
+)
+SELECT t.tenant_id, count(*) AS number FROM (
+    SELECT f.id AS tenant_id FROM free AS f CROSS JOIN LATERAL (
+        SELECT row_number() OVER () AS turn FROM (
+            SELECT 1 FROM runs AS r WHERE r.tenant_id = f.id AND r.status = 'pending'
+            LIMIT greatest(0, least(f.places, CAST(:most AS bigint)))) AS p) AS p
+    ORDER BY p.turn, f.id LIMIT :most) AS t
+GROUP BY t.tenant_id ORDER BY t.tenant_id
+"""
+
+
+def admit_waiting(database: Database) -> int:
+    """Let pending runs start that nobody let start: whoever ended the run before them died, or the limit was
+    raised. How many did. The tenants take turns.
+    """
+    with database.statements() as tx:
+        found: list[Any] = list(tx.execute(_ADMISSIBLE, {"most": PER_TICK}))
+    return sum(database.run(lambda tx, row=row: admit(tx, row.tenant_id, row.number)) for row in found)  # type: ignore[misc]
+
+
+# --- the limit itself -------------------------------------------------------------------------------------
+
+_SET = """
+INSERT INTO tenants AS n (id, created_at, max_active_runs) VALUES (:tenant, :now, :most)
+ON CONFLICT (id) DO UPDATE SET max_active_runs = EXCLUDED.max_active_runs
+"""
+
+
+def set_limit(tx: Transaction, tenant: str, most: int | None) -> None:
+    """Let at most so many runs of a tenant be active; None for no limit. Those that are go on in any case.
+
+    Raises:
+        InvalidInput: it is no number from 1 to MAX_LIMIT.
+    """
+    if most is not None and not 1 <= most <= MAX_LIMIT:
+        expected = f"1 to {MAX_LIMIT:,}, or null for no limit"
+        raise InvalidInput(
+            f"maxActiveRuns {most} is out of range",
+            errors=[FieldError("maxActiveRuns", "is out of range", "out_of_range", expected)],
+        )
+    registry.ensure_tenant(tx, tenant)
+    tx.execute(_SET, {"tenant": tenant, "most": most, "now": tx.now})
+    log.info("runs.limited", extra={"tenant": tenant, "max_active_runs": most})
+    tx.afterwards(lambda after: _admit_all(after, tenant, BATCHES))
+
+
+def _admit_all(tx: Transaction, tenant: str, batches: int) -> None:
+    if admit(tx, tenant) == BATCH and batches > 1:
+        tx.afterwards(lambda after: _admit_all(after, tenant, batches - 1))
