@@ -136,34 +136,53 @@ CREATE TABLE schedules (
 CREATE INDEX schedules_due ON schedules (next_fire_at) WHERE enabled;
 """
 
+# Single values are refused by domains: those cost where a value is assigned, a CHECK of the table costs with
+# every statement that changes a row, whatever it changes. What ties columns together is one CHECK per table.
+DOMAINS = """
+CREATE DOMAIN run_status AS text CHECK (VALUE IN ('pending', 'running', 'paused', 'error_handling',
+                                                  'completed', 'partial', 'failed', 'cancelled'));
+CREATE DOMAIN task_run_status AS text CHECK (VALUE IN ('pending', 'ready', 'queued', 'running', 'waiting',
+                                                       'completed', 'failed', 'timeout', 'cancelled',
+                                                       'skipped'));
+CREATE DOMAIN task_run_kind AS text CHECK (VALUE IN ('task', 'map', 'item'));
+CREATE DOMAIN failure_mode AS text CHECK (VALUE IN ('fail-fast', 'continue', 'partial-merge'));
+CREATE DOMAIN sha256 AS text CHECK (VALUE ~ '^[0-9a-f]{64}$');
+CREATE DOMAIN count AS integer CHECK (VALUE >= 0);
+CREATE DOMAIN ordinal_count AS integer CHECK (VALUE BETWEEN 0 AND 16777215);
+CREATE DOMAIN attempt_number AS integer CHECK (VALUE >= 1);
+CREATE DOMAIN percent AS real CHECK (VALUE BETWEEN 0 AND 100);
+CREATE DOMAIN token AS text CHECK (length(VALUE) BETWEEN 1 AND 200);
+"""
+
 RUNS = """
 CREATE TABLE runs (
     id                uuid NOT NULL,
     tenant_id         text NOT NULL,
     pipeline_id       text,              -- NULL: a standalone task, a run of one step without a pipeline
     pipeline_version  integer,
-    status            text NOT NULL CHECK (status IN ('pending', 'running', 'paused', 'error_handling',
-                                                      'completed', 'partial', 'failed', 'cancelled')),
-    failure_mode      text NOT NULL CHECK (failure_mode IN ('fail-fast', 'continue', 'partial-merge')),
+    status            run_status NOT NULL,
+    failure_mode      failure_mode NOT NULL,
     priority          integer,           -- NULL: every task's own
     input             jsonb,
     input_path        text,
-    input_size        integer NOT NULL CHECK (input_size >= 0),
-    inputs_hash       text NOT NULL CHECK (inputs_hash ~ '^[0-9a-f]{64}$'),
-    run_token         text CHECK (length(run_token) BETWEEN 1 AND 200),
+    input_size        count NOT NULL,
+    inputs_hash       sha256 NOT NULL,
+    run_token         token,
     metadata          jsonb,
-    task_run_count    integer NOT NULL CHECK (task_run_count BETWEEN 0 AND 16777215),
+    task_run_count    ordinal_count NOT NULL,
     error             jsonb,
     error_code        text,
     created_at        timestamptz NOT NULL,
     started_at        timestamptz,
     finished_at       timestamptz,
     PRIMARY KEY (id),
-    CHECK ((pipeline_id IS NULL) = (pipeline_version IS NULL)),
-    CHECK (input IS NULL OR input_path IS NULL),
-    CHECK ((status IN ('completed', 'partial', 'failed', 'cancelled')) = (finished_at IS NOT NULL)),
-    CHECK (status IN ('pending', 'failed', 'cancelled') OR started_at IS NOT NULL),
-    CHECK (status <> 'failed' OR error_code IS NOT NULL)
+    CONSTRAINT runs_are_sane CHECK (
+        (pipeline_id IS NULL) = (pipeline_version IS NULL) AND (input IS NULL OR input_path IS NULL)
+        AND CASE WHEN status IN ('completed', 'partial') THEN finished_at IS NOT NULL AND started_at IS NOT NULL
+                 WHEN status = 'failed' THEN finished_at IS NOT NULL AND error_code IS NOT NULL
+                 WHEN status = 'cancelled' THEN finished_at IS NOT NULL
+                 WHEN status = 'pending' THEN finished_at IS NULL
+                 ELSE finished_at IS NULL AND started_at IS NOT NULL END)
 ) PARTITION BY RANGE (id);
 CREATE INDEX runs_newest ON runs (tenant_id, id) WHERE pipeline_id IS NOT NULL;
 CREATE INDEX runs_of_pipeline ON runs (tenant_id, pipeline_id, id) WHERE pipeline_id IS NOT NULL;
@@ -176,16 +195,14 @@ CREATE TABLE task_runs (
     tenant_id         text NOT NULL,
     step_id           text NOT NULL,
     task_id           text NOT NULL,
-    kind              text NOT NULL CHECK (kind IN ('task', 'map', 'item')),
-    map_index         integer CHECK (map_index >= 0),
+    kind              task_run_kind NOT NULL,
+    map_index         count,
     map_parent        integer,           -- ordinal of the map an item belongs to
     map_first         integer,           -- ordinal of a map's first item
-    map_count         integer CHECK (map_count >= 0),
-    status            text NOT NULL CHECK (status IN
-                          ('pending', 'ready', 'queued', 'running', 'waiting',
-                           'completed', 'failed', 'timeout', 'cancelled', 'skipped')),
-    attempt           integer NOT NULL DEFAULT 1 CHECK (attempt >= 1),
-    max_attempts      integer NOT NULL CHECK (max_attempts >= 1),
+    map_count         count,
+    status            task_run_status NOT NULL,
+    attempt           attempt_number NOT NULL DEFAULT 1,
+    max_attempts      attempt_number NOT NULL,
     priority          integer NOT NULL,
     queue             text NOT NULL,
     is_limited        boolean NOT NULL,  -- its task has a concurrency limit
@@ -194,12 +211,12 @@ CREATE TABLE task_runs (
     item              jsonb,
     output            jsonb,
     output_path       text,
-    output_size       integer CHECK (output_size >= 0),
+    output_size       count,
     output_hash       text,
     selected_next     text[],
     error             jsonb,
     error_code        text,
-    progress          real CHECK (progress BETWEEN 0 AND 100),
+    progress          percent,
     progress_message  text,
     idempotency_key   text,
     worker            text,
@@ -210,14 +227,14 @@ CREATE TABLE task_runs (
     heartbeat_at      timestamptz,
     finished_at       timestamptz,
     PRIMARY KEY (run_id, id),
-    CHECK ((kind = 'item') = (map_index IS NOT NULL)),
-    CHECK ((kind = 'item') = (map_parent IS NOT NULL)),
-    CHECK ((status IN ('completed', 'failed', 'timeout', 'cancelled', 'skipped'))
-           = (finished_at IS NOT NULL)),
-    CHECK (status <> 'queued' OR queued_at IS NOT NULL),
-    CHECK (status <> 'running' OR (started_at IS NOT NULL AND worker IS NOT NULL)),
-    CHECK (status NOT IN ('failed', 'timeout') OR error_code IS NOT NULL),
-    CHECK (output IS NULL OR output_path IS NULL)
+    CONSTRAINT task_runs_are_sane CHECK (
+        CASE WHEN status = 'running' THEN finished_at IS NULL AND started_at IS NOT NULL AND worker IS NOT NULL
+             WHEN status = 'completed' THEN finished_at IS NOT NULL
+             WHEN status = 'queued' THEN finished_at IS NULL AND queued_at IS NOT NULL
+             WHEN status IN ('failed', 'timeout') THEN finished_at IS NOT NULL AND error_code IS NOT NULL
+             ELSE (status IN ('cancelled', 'skipped')) = (finished_at IS NOT NULL) END
+        AND (kind = 'item') = (map_index IS NOT NULL) AND (map_index IS NULL) = (map_parent IS NULL)
+        AND (output IS NULL OR output_path IS NULL))
 ) PARTITION BY RANGE (run_id);
 -- The status of a row changes two or three times, so room is left for the new versions on the same page.
 -- Messages that may be lost, oldest first; what runs, by worker.
@@ -341,5 +358,5 @@ INSERT INTO tenants (id, created_at) VALUES ('default', now());
 
 
 def upgrade() -> None:
-    for part in (WHO, WHAT, RUNS, KEPT, MACHINE):
+    for part in (WHO, WHAT, DOMAINS, RUNS, KEPT, MACHINE):
         op.execute(part)
