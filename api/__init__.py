@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from flask import Flask
+from werkzeug.routing import BaseConverter, Map
 
 from pipeweave.api import errors, headers, openapi, pages
 from pipeweave.api.auth import Gate
@@ -33,6 +35,7 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     app.url_map.merge_slashes = False
     app.extensions["pipeweave"] = deployment
     app.extensions["pipeweave.openapi"] = functools.cache(lambda: openapi.build(ENDPOINTS))
+    app.url_map.converters["other_than"] = OtherThan
     errors.register(app)
     headers.register(app, settings.cors_origins)
     _add_endpoints(app, Door(deployment, Gate(deployment.database)), ENDPOINTS)
@@ -40,12 +43,34 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     return app
 
 
-def _add_endpoints(app: Flask, door: Door, endpoints: Iterable[Endpoint]) -> None:
+class OtherThan(BaseConverter):
+    """An id in a path that is none of these words: they are paths of their own, with methods of their own."""
+
+    def __init__(self, map: Map, *words: str) -> None:
+        super().__init__(map)
+        self.regex = rf"(?!(?:{'|'.join(re.escape(each) for each in words)})\Z)[^/]+"
+
+
+def _add_endpoints(app: Flask, door: Door, endpoints: Sequence[Endpoint]) -> None:
     def view(endpoint: Endpoint, **path_ids: str) -> Any:
         return door.serve(endpoint, path_ids)
 
     for endpoint in endpoints:
-        rule = endpoint.path.replace("{", "<").replace("}", ">")
         app.add_url_rule(
-            rule, endpoint.operation_id, functools.partial(view, endpoint), methods=[endpoint.method]
+            _rule(endpoint, endpoints),
+            endpoint.operation_id,
+            functools.partial(view, endpoint),
+            methods=[endpoint.method],
         )
+
+
+def _rule(endpoint: Endpoint, endpoints: Sequence[Endpoint]) -> str:
+    """The path as werkzeug writes it: `/api/dlq/<id>`, but for `/api/dlq/purge`."""
+    parent, _, last = endpoint.path.rpartition("/")
+    beside = {
+        each.path.removeprefix(f"{parent}/") for each in endpoints if each.path.startswith(f"{parent}/")
+    }
+    words = sorted(each for each in beside if "/" not in each and "{" not in each)
+    if last.startswith("{") and words:
+        last = f"<other_than({', '.join(map(repr, words))}):{last[1:-1]}>"
+    return f"{parent}/{last}".replace("{", "<").replace("}", ">")

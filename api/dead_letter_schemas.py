@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AwareDatetime, Field, WithJsonSchema
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from pipeweave import ids
 from pipeweave.api.answers import AnswerModel, CodeHash, Paged, RunId, TaskRunId, type_id_pattern
@@ -36,6 +36,16 @@ Duration = Annotated[
 ]
 
 
+def _text(value: Any) -> Any:
+    """Where a query parameter can only be text, JSON also has numbers."""
+    if not isinstance(value, str):
+        raise ValueError("Input should be a time such as 2026-11-20T12:00:00Z")
+    return value
+
+
+Time = Annotated[Moment, BeforeValidator(_text)]
+
+
 # --- what may be sent -------------------------------------------------------------------------------------
 
 
@@ -65,7 +75,12 @@ class GroupsQuery(_Filtered):
     status: Status = "open"
 
 
-class RetryAllRequest(Request, _Filtered):
+class _FilteredBody(Request, _Filtered):
+    since: Time | None = Field(None, description="Failed then or later.")
+    until: Time | None = Field(None, description="Failed earlier.")
+
+
+class RetryAllRequest(_FilteredBody):
     """Retry every open dead letter for which all that is given holds; `{}` retries every one."""
 
 
@@ -77,7 +92,7 @@ class DiscardRequest(Request):
     )
 
 
-class DiscardMatchingRequest(Request, _Filtered):
+class DiscardMatchingRequest(_FilteredBody):
     """Discard every open dead letter for which all that is given holds; one filter at least."""
 
     reason: Annotated[str, Field(max_length=MAX_REASON)] | None = None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from pipeweave import ids
 
@@ -49,10 +50,10 @@ class LetterFilter:
         # Ids are ordered by time: the bounds end a list where it would read on for nothing.
         if self.since is not None:
             where.append("d.failed_at >= :since AND d.id >= :first")
-            parameters |= {"since": self.since, "first": _id_at(self.since - _CLOCKS_MAY_DIFFER)}
+            parameters |= {"since": _utc(self.since), "first": _id_at(self.since, -_CLOCKS_MAY_DIFFER)}
         if self.until is not None:
             where.append("d.failed_at < :until AND d.id < :last")
-            parameters |= {"until": self.until, "last": _id_at(self.until + _CLOCKS_MAY_DIFFER)}
+            parameters |= {"until": _utc(self.until), "last": _id_at(self.until, _CLOCKS_MAY_DIFFER)}
         return " AND ".join(where), parameters
 
     def to_json(self) -> dict[str, Any]:
@@ -71,8 +72,19 @@ class LetterFilter:
         return cls(**{**kept, **times})
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EQUAL = ("pipeline_id", "task_id", "error_code", "fingerprint")
 
 
-def _id_at(moment: datetime) -> Any:
-    return ids.first_id_at(max(0, int(moment.timestamp() * 1000)))
+def _utc(moment: datetime) -> datetime:
+    """PostgreSQL knows fewer time zones, Python fewer years."""
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        return moment.replace(tzinfo=UTC)
+
+
+# The last moment of an id's 48 bits is in the year 10889, the last of a datetime in 9999.
+def _id_at(moment: datetime, later: timedelta) -> UUID:
+    seconds = (_utc(moment) - _EPOCH).total_seconds() + later.total_seconds()
+    return ids.first_id_at(max(0, int(seconds * 1000)))

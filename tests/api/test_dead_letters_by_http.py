@@ -194,3 +194,24 @@ def test_a_reader_changes_nothing(reader: Api, letter: dict[str, Any]) -> None:
     assert reader.get(f"/api/dlq/{letter['id']}").status_code == 200
     for path in (f"{letter['id']}/retry", f"{letter['id']}/discard", "retry-all", "discard", "purge"):
         assert reader.post(f"/api/dlq/{path}").status_code == 403
+
+
+def test_words_beside_an_id_are_paths_of_their_own(api: Api) -> None:
+    for word in ("purge", "discard", "retry-all"):
+        answer = api.get(f"/api/dlq/{word}")
+        assert (answer.status_code, answer.headers["Allow"]) == (405, "OPTIONS, POST")
+    assert api.get("/api/dlq/purged").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "since", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "2020-01-01T00:00:00-23:59"]
+)
+def test_times_at_the_end_of_the_world_are_times(api: Api, since: str) -> None:
+    for path in ("/api/dlq", "/api/dlq/groups"):
+        assert api.get(path, since=since, until=since).status_code == 200
+    assert api.post("/api/dlq/retry-all", {"since": since, "until": since}).status_code == 202
+
+
+def test_a_time_is_a_text(api: Api) -> None:
+    answer = api.post("/api/dlq/retry-all", {"until": 0})
+    assert (answer.status_code, answer.json["errors"][0]["field"]) == (400, "until")

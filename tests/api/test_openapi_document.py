@@ -29,7 +29,7 @@ def test_the_document_is_valid(document: dict[str, Any]) -> None:
 
 def test_every_route_is_in_the_document_and_nothing_else(app: Flask, document: dict[str, Any]) -> None:
     served = {
-        (method, re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule))
+        (method, re.sub(r"<(?:[^<>:]+:)?(\w+)>", r"{\1}", rule.rule))
         for rule in app.url_map.iter_rules()
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
     }
