@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.errors import FieldError, LimitExceeded, NotFound
+from pipeweave.errors import FieldError, InvalidInput, LimitExceeded, NotFound
+from pipeweave.idempotency import KEY_EXPECTED, is_key
 from pipeweave.limits import MAX_BATCH
-from pipeweave.orchestrator import registry, run_header, run_rows, runs
+from pipeweave.orchestrator import idempotency, registry, run_header, run_rows, runs
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.orchestrator.run_header import RunHeader
@@ -20,28 +21,41 @@ from pipeweave.rules import FAIL_FAST
 
 @dataclass(frozen=True, slots=True)
 class QueueRequest:
-    """A wish for one execution of a task. `priority` None takes the task's own."""
+    """A wish for one execution of a task. `priority` None takes the task's own.
+
+    Args:
+        idempotency_key: who has it already is not executed again; whatever its input is.
+    """
 
     task_id: str
     input: Any = None
     priority: int | None = None
     metadata: Mapping[str, Any] | None = None
+    idempotency_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A task run that was accepted."""
+    """A task run that was accepted. `created` is False when another one had its idempotency key: then it is
+    that one, as it stands.
+    """
 
     task_run_id: UUID
     task_id: str
     input_path: str | None
+    status: str = "queued"
+    created: bool = True
 
 
 def enqueue(tx: Transaction, tenant: str, requests: Sequence[QueueRequest]) -> list[Queued]:
     """Accept standalone task runs: all of them or, when one is wrong, none.
 
+    One whose idempotency key another task run of its task has is answered with that one, while that is open
+    or its result answers for the key.
+
     Raises:
         NotFound: a task is not known to the tenant; `errors` names the entry.
+        InvalidInput: an idempotency key is none.
         LimitExceeded: more than MAX_BATCH requests at once.
         Conflict: a task cannot be run now (see `runs.runnable`).
     """
@@ -64,11 +78,11 @@ def enqueue(tx: Transaction, tenant: str, requests: Sequence[QueueRequest]) -> l
         )
     tasks = runs.runnable(known, known)
     new_runs = [_new_run(tx, tenant, each, tasks) for each in requests]
-    written = run_rows.write(tx, new_runs) if new_runs else []
-    return [
-        Queued(run.task_runs[0].id, new.header.plan[1].step.task, new.input.path)
-        for new, run in zip(new_runs, written, strict=True)
-    ]
+    answers = [_accepted(each) for each in new_runs]
+    others = _others(tx, tenant, new_runs)
+    if fresh := [each for each in new_runs if each.header.id not in others]:
+        run_rows.write(tx, fresh)
+    return [others.get(new.header.id, answer) for new, answer in zip(new_runs, answers, strict=True)]
 
 
 def _new_run(tx: Transaction, tenant: str, wish: QueueRequest, tasks: Mapping[str, TaskRow]) -> NewRun:
@@ -77,4 +91,56 @@ def _new_run(tx: Transaction, tenant: str, wish: QueueRequest, tasks: Mapping[st
     priority = runs.checked_priority(wish.priority)
     plan = run_header.single(wish.task_id)
     header = RunHeader(ids.new_id(), tenant, None, None, FAIL_FAST, priority, inline, kept.path, plan)
-    return NewRun(header, kept, tasks, wish.metadata)
+    key = _checked_key(wish.idempotency_key)
+    return NewRun(header, kept, tasks, wish.metadata, idempotency_key=key)
+
+
+def _checked_key(key: str | None) -> str | None:
+    if key is not None and not is_key(key):
+        raise InvalidInput(
+            f"the idempotency key {key[:80]!r} is none",
+            errors=[FieldError("idempotencyKey", f"must be {KEY_EXPECTED}", "invalid", KEY_EXPECTED)],
+        )
+    return key
+
+
+def _accepted(new: NewRun) -> Queued:
+    return Queued(ids.task_run_id(new.header.id, 1), _task(new), new.input.path)
+
+
+def _task(new: NewRun) -> str:
+    return new.header.plan[1].step.task
+
+
+# --- keys that are taken ----------------------------------------------------------------------------------
+
+
+def _others(tx: Transaction, tenant: str, new_runs: Sequence[NewRun]) -> dict[UUID, Queued]:
+    """Run -> the task run that has its idempotency key, for those that are not to be written."""
+    keyed = [
+        (_task(each), each.idempotency_key, each) for each in new_runs if each.idempotency_key is not None
+    ]
+    if not keyed:
+        return {}
+    tx.hold()
+    found: dict[UUID, Queued] = {}
+    first: dict[tuple[str, str], Queued] = {}
+    # In one order, so that two batches do not wait for each other.
+    for task, key, new in sorted(keyed, key=lambda each: each[:2]):
+        if (task, key) not in first:
+            answer = _accepted(new)
+            row = idempotency.reserve(tx, tenant, task, key, answer.task_run_id)
+            if row is not None:
+                answer = found[new.header.id] = _other(tx, task, row)
+            first[task, key] = replace(answer, created=False)
+        else:
+            found[new.header.id] = first[task, key]
+    return found
+
+
+_INPUT_PATH = "SELECT r.input_path FROM runs AS r WHERE r.id = :id"
+
+
+def _other(tx: Transaction, task_id: str, row: Any) -> Queued:
+    path = tx.execute(_INPUT_PATH, {"id": ids.run_id_of(row.holder)}).scalar_one_or_none()
+    return Queued(row.holder, task_id, path, row.status, created=False)

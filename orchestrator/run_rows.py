@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -35,6 +35,8 @@ class NewRun:
     run_token: str | None = None
     timeout_ms: int | None = None
     idle_timeout_ms: int | None = None
+    # Of a standalone task's only task run.
+    idempotency_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +65,14 @@ WITH accepting AS MATERIALIZED (
         metadata jsonb, steps integer, timeout_ms bigint, idle_timeout_ms bigint)
 ), new_task_runs AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority,
-        queue, is_limited, code_version, code_hash, created_at, queued_at)
+        queue, is_limited, code_version, code_hash, idempotency_key, created_at, queued_at)
     SELECT s.run_id, s.id, :tenant, s.step_id, s.task_id, s.kind, s.status, s.max_attempts, s.priority,
-        s.queue, s.is_limited, s.code_version, s.code_hash, :now,
+        s.queue, s.is_limited, s.code_version, s.code_hash, s.idempotency_key, :now,
         CASE WHEN s.status <> 'pending' THEN :now END
     FROM accepting, jsonb_to_recordset(CAST(:task_runs AS jsonb)) AS s(run_id uuid, id uuid, step_id text,
         task_id text, kind text, status text, max_attempts integer, priority integer, queue text,
-        is_limited boolean, code_version integer, code_hash text)
+        is_limited boolean, code_version integer, code_hash text,
+        idempotency_key text)
 )
 INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
 SELECT e.run_id, :now, e.type, NULL, NULL, e.data
@@ -139,6 +142,8 @@ def _written(new: NewRun, expected: Holds, *, has_place: bool) -> WrittenRun:
         _task_run(new.header, each.ordinal, new.tasks[each.step.task], expected, each.ordinal in entries)
         for each in new.header.plan.steps
     ]
+    if new.idempotency_key is not None:
+        task_runs = [replace(each, idempotency_key=new.idempotency_key) for each in task_runs]
     return WrittenRun(new.header.id, RunStatus.RUNNING if has_place else RunStatus.PENDING, task_runs)
 
 
@@ -206,7 +211,8 @@ def _task_run(run: RunHeader, ordinal: int, task: TaskRow, expected: Holds, is_e
 
 
 def _task_run_row(each: TaskRun, task: TaskRow) -> dict[str, Any]:
-    return {
+    keyed = {} if each.idempotency_key is None else {"idempotency_key": each.idempotency_key}
+    return keyed | {
         "run_id": each.run_id,
         "id": each.id,
         "step_id": each.step_id,

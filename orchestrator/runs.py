@@ -87,9 +87,10 @@ def trigger_many(
     created: dict[UUID, CreatedRun] = {}
     answers: list[CreatedRun] = []
     new_runs: list[NewRun] = []
-    for wish in wishes:
-        new = _new_run(tx, tenant, stored, plan, tasks, wish)
-        first = new.header.id if wish.run_token is None else _claim_token(tx, new)
+    wished = [_new_run(tx, tenant, stored, plan, tasks, wish) for wish in wishes]
+    owners = _claim_tokens(tx, [each for each in wished if each.run_token is not None])
+    for new in wished:
+        first = owners.get(_token(new), new.header.id)
         known = None if first in (new.header.id, *created) else _known_run(tx, first, new)
         if known is not None:
             answers.append(known)
@@ -98,6 +99,7 @@ def trigger_many(
         else:
             if first != new.header.id:
                 _take_token_over(tx, new)
+                owners[_token(new)] = new.header.id
             new_runs.append(new)
             created[new.header.id] = _accepted(new)
             answers.append(created[new.header.id])
@@ -200,10 +202,24 @@ RETURNING run_id
 """
 
 
-def _claim_token(tx: Transaction, new: NewRun) -> UUID:
-    """The run that this token, pipeline and input belong to: the new one, or the one that came first."""
-    claimed: UUID = tx.execute(_CLAIM_TOKEN, _token_parameters(new) | {"now": tx.now}).scalar_one()
-    return claimed
+_Token = tuple[str | None, str]
+
+
+def _token(new: NewRun) -> _Token:
+    return new.run_token, new.input.hash
+
+
+def _claim_tokens(tx: Transaction, new_runs: Sequence[NewRun]) -> dict[_Token, UUID]:
+    """The run that each token, with its input, belongs to: a new one, or the one that came first.
+
+    In one order, so that two batches do not wait for each other.
+    """
+    owners: dict[_Token, UUID] = {}
+    for new in sorted(new_runs, key=lambda each: (each.run_token or "", each.input.hash)):
+        if _token(new) not in owners:
+            claimed = tx.execute(_CLAIM_TOKEN, _token_parameters(new) | {"now": tx.now})
+            owners[_token(new)] = claimed.scalar_one()
+    return owners
 
 
 def _token_parameters(new: NewRun) -> dict[str, Any]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
-from driving import BOOM, Driver
+from driving import BOOM, Driver, at_once, header
 from registered import register
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, LimitExceeded, NotFound, PipeWeaveError
 from pipeweave.limits import INLINE_BYTES, MAX_BATCH
-from pipeweave.orchestrator import queue
+from pipeweave.orchestrator import idempotency, queue, runs, task_runs
+from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.queue import Queued, QueueRequest
+from pipeweave.orchestrator.task_run import Completion
 
 
 @pytest.fixture
@@ -106,3 +111,124 @@ def test_a_large_input_goes_to_storage(driver: Driver) -> None:
     (queued,) = enqueue(driver, QueueRequest("noop", "x" * INLINE_BYTES))
     assert queued.input_path is not None
     assert driver.run(ids.run_id_of(queued.task_run_id)).input_path == queued.input_path
+
+
+# --- idempotency keys -------------------------------------------------------------------------------------
+
+
+def keyed(key: str = "k", task: str = "noop", input: object = None) -> QueueRequest:
+    return QueueRequest(task, input, idempotency_key=key)
+
+
+def key_row(driver: Driver, key: str = "k") -> Any:
+    statement = "SELECT * FROM idempotency_claims WHERE tenant_id = :t AND key = :key"
+    return driver.rows(statement, t=driver.tenant, key=key)[0]
+
+
+def work_off(driver: Driver, queued: Queued, failure: Any = None) -> None:
+    """Execute a task run under its key."""
+    with driver.database.transaction() as tx:
+        (started,) = task_runs.start(tx, ids.run_id_of(queued.task_run_id), [1], 1, worker="w1")
+        assert started.idempotency_key == "k"
+        assert idempotency.claim(tx, driver.tenant, started, "k") is None
+    with driver.database.transaction() as tx:
+        advance = Advance(tx, header(tx, started.run_id))
+        if failure is None:
+            outcome: Any = Completion(started, tx.values.keep("done"), key="k")
+            free = idempotency.lock(tx, driver.tenant, [outcome])
+            ended = task_runs.complete(tx, [outcome])
+            idempotency.settle(advance, [outcome], ended, free)
+        else:
+            ended = advance.fail([(started, failure)])
+        advance.settle(ended)
+        advance.close()
+
+
+def test_a_second_request_with_the_same_key_is_answered_with_the_first_task_run(driver: Driver) -> None:
+    (first,) = enqueue(driver, keyed(input=1))
+    (second,) = enqueue(driver, keyed(input=2))
+    assert second == replace(first, created=False)
+    assert count_runs(driver) == 1
+    assert driver.task_runs(ids.run_id_of(first.task_run_id))[0].idempotency_key == "k"
+    work_off(driver, first)
+    (third,) = enqueue(driver, keyed())
+    assert third == replace(first, status="completed", created=False)
+
+
+def test_another_key_task_or_tenant_is_another_request(driver: Driver) -> None:
+    other = Driver(driver.database)
+    accepted = enqueue(driver, keyed("a"), keyed("b"), keyed("a", "limited"), QueueRequest("noop"))
+    accepted += enqueue(other, keyed("a"))
+    assert all(each.created for each in accepted)
+
+
+def test_equal_keys_in_one_batch_are_one_task_run(driver: Driver) -> None:
+    enqueue(driver, keyed("known"))
+    accepted = enqueue(
+        driver, keyed("b"), keyed("known"), keyed("a"), keyed("b"), QueueRequest("noop"), keyed("a")
+    )
+    assert [each.created for each in accepted] == [True, False, True, False, True, False]
+    found = [each.task_run_id for each in accepted]
+    assert (found[0], found[2]) == (found[3], found[5])
+    assert count_runs(driver) == 4
+
+
+@pytest.mark.parametrize("key", ["", "x" * 501, "two\nlines"])
+def test_a_key_that_is_none_is_refused(driver: Driver, key: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        enqueue(driver, keyed("fine"), keyed(key))
+    assert refused.value.errors[0].field == "idempotencyKey"
+    assert count_runs(driver) == 0
+
+
+def test_after_a_failure_or_a_cancel_the_same_key_is_executed_again(driver: Driver) -> None:
+    (first,) = enqueue(driver, keyed())
+    work_off(driver, first, failure=BOOM)
+    (second,) = enqueue(driver, keyed())
+    assert second.created
+    driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, ids.run_id_of(second.task_run_id)))
+    (third,) = enqueue(driver, keyed())
+    assert third.created
+    assert key_row(driver).task_run_id == third.task_run_id
+
+
+def test_a_result_whose_history_is_gone_is_taken_by_a_new_task_run(driver: Driver) -> None:
+    (first,) = enqueue(driver, keyed())
+    work_off(driver, first)
+    run_id = ids.run_id_of(first.task_run_id)
+    for table, column in (("task_runs", "run_id"), ("events", "run_id"), ("runs", "id")):
+        driver.rows(f"DELETE FROM {table} WHERE {column} = :id RETURNING 1", id=run_id)
+    (second,) = enqueue(driver, keyed())
+    assert second.created
+    with driver.database.transaction() as tx:
+        (started,) = task_runs.start(tx, ids.run_id_of(second.task_run_id), [1], 1, worker="w1")
+        assert isinstance(idempotency.claim(tx, driver.tenant, started, "k"), Completion)
+
+
+def test_the_same_key_at_once_is_one_task_run(driver: Driver) -> None:
+    found = at_once(
+        *[lambda: driver.database.run(lambda tx: queue.enqueue(tx, driver.tenant, [keyed()]))] * 5
+    )
+    accepted = [each.result[0] for each in found]
+    assert len({each.task_run_id for each in accepted}) == 1
+    assert [each.created for each in accepted].count(True) == 1
+    assert count_runs(driver) == 1
+
+
+def test_batches_with_the_same_keys_in_another_order_do_not_block_each_other(driver: Driver) -> None:
+    batch = [keyed(f"k{n}") for n in range(30)]
+
+    def send(requests: list[QueueRequest]) -> list[Queued]:
+        # In one transaction: a deadlock would be an error here.
+        with driver.database.transaction() as tx:
+            return queue.enqueue(tx, driver.tenant, requests)
+
+    one, other = at_once(lambda: send(batch), lambda: send(batch[::-1]))
+    assert [each.task_run_id for each in one.result] == [each.task_run_id for each in other.result[::-1]]
+    assert count_runs(driver) == 30
+
+
+def test_a_batch_that_is_refused_leaves_no_key_behind(driver: Driver) -> None:
+    with pytest.raises(InvalidInput):
+        enqueue(driver, keyed(), QueueRequest("noop", priority=2_000_000))
+    assert enqueue(driver, keyed())[0].created

@@ -221,6 +221,41 @@ def test_the_answer_to_a_known_token_says_how_the_run_stands_now(driver: Driver)
     assert create(driver, wish).status == "completed"
 
 
+def create_all(driver: Driver, *tokens: str | None) -> list[CreatedRun]:
+    """Trigger a batch of runs with these tokens, in one transaction: a deadlock would be an error."""
+    wishes = [Trigger("driven", 1, run_token=each) for each in tokens]
+    with driver.database.transaction() as tx:
+        return runs.trigger_many(tx, driver.tenant, "driven", wishes)
+
+
+def test_equal_tokens_in_one_batch_are_one_run(driver: Driver) -> None:
+    driver.store(CHAIN)
+    (known,) = create_all(driver, "known")
+    made = create_all(driver, "b", "known", "a", "b", None, "a")
+    assert [each.created for each in made] == [True, False, True, False, True, False]
+    assert (made[0].id, made[2].id, made[1].id) == (made[3].id, made[5].id, known.id)
+    assert count_runs(driver) == 4
+
+
+def test_batches_with_the_same_tokens_in_another_order_do_not_block_each_other(driver: Driver) -> None:
+    driver.store(CHAIN)
+    tokens = [f"t{number}" for number in range(30)]
+    one, other = at_once(lambda: create_all(driver, *tokens), lambda: create_all(driver, *tokens[::-1]))
+    assert [each.id for each in one.result] == [each.id for each in other.result[::-1]]
+    assert count_runs(driver) == 30
+
+
+def test_a_token_whose_run_is_gone_starts_one_run_however_often_a_batch_names_it(driver: Driver) -> None:
+    driver.store(CHAIN)
+    (old,) = create_all(driver, "t")
+    for table, column in (("task_runs", "run_id"), ("events", "run_id"), ("runs", "id")):
+        driver.rows(f"DELETE FROM {table} WHERE {column} = :id RETURNING 1", id=old.id)
+    made = create_all(driver, "t", "t")
+    assert [each.created for each in made] == [True, False]
+    assert (made[0].id == made[1].id, count_runs(driver)) == (True, 1)
+    assert create_all(driver, "t")[0].id == made[0].id
+
+
 # --- cancel -----------------------------------------------------------------------------------------------
 
 
