@@ -27,7 +27,7 @@ from pipeweave.orchestrator import (
     redrives,
     workers,
 )
-from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.policy import Policy
 

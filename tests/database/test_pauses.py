@@ -1,0 +1,291 @@
+"""Pauses: nothing of a task or a tenant starts, wherever it comes from; resumed, it goes in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from uuid import UUID
+
+import pytest
+from driving import WEAK, Beside, Driver, claim, finish_task_run, header, wait_for_lock
+from registered import register
+
+from pipeweave.errors import Conflict, NotFound
+from pipeweave.orchestrator import due, limits, pauses, queue, straight, task_runs, verify
+from pipeweave.orchestrator.advance import Advance, Going
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.outbox import Released
+from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.task_run import Completion, TaskRun
+
+
+@pytest.fixture
+def driver(database: Database) -> Iterator[Driver]:
+    made = Driver(database)
+    with database.transaction() as tx:
+        register(tx, made.tenant, "other", id="others")
+    made.store({"a": []}, id="one")
+    made.store({"a": []}, id="else", tasks={"a": "other"})
+    made.store({"a": []}, id="limited", tasks={"a": "limited"})
+    yield made
+    made.rows("DELETE FROM pauses WHERE tenant_id = :id RETURNING 1", id=made.tenant)
+    for row in made.rows("SELECT id FROM runs WHERE tenant_id = :id", id=made.tenant):
+        with verify.snapshot(database) as tx:
+            assert verify.run(tx, row.id) == []
+
+
+def pause(driver: Driver, task: str | None = "noop", **how: str) -> pauses.Pause:
+    return driver.database.run(lambda tx: pauses.pause(tx, driver.tenant, task, **how))
+
+
+def resume(driver: Driver, task: str | None = "noop") -> None:
+    driver.database.run(lambda tx: pauses.resume(tx, driver.tenant, task))
+
+
+def status(driver: Driver, run_id: UUID, step: str = "a") -> str:
+    return driver.statuses(run_id)[step]
+
+
+def started(driver: Driver, run_id: UUID, ordinal: int = 1) -> TaskRun:
+    with driver.database.transaction() as tx:
+        found = claim(tx, run_id, ordinal)
+    assert found is not None
+    return found
+
+
+# --- what is held back ------------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_triggered_meanwhile_is_ready_and_sends_nothing(driver: Driver) -> None:
+    pause(driver)
+    driver.sent.clear()
+    held, gone = driver.trigger("one"), driver.trigger("else")
+    assert (status(driver, held), status(driver, gone)) == ("ready", "queued")
+    assert [each.run_id for each in driver.sent if isinstance(each, Released)] == [gone]
+
+
+def test_standalone_tasks_wait_too(driver: Driver) -> None:
+    pause(driver, None)
+    with driver.database.transaction() as tx:
+        [queued] = queue.enqueue(tx, driver.tenant, [QueueRequest("noop")])
+    [row] = driver.rows("SELECT status FROM task_runs WHERE id = :id", id=queued.task_run_id)
+    assert row.status == "ready"
+
+
+def test_what_was_queued_is_taken_back_and_its_message_finds_nothing(driver: Driver) -> None:
+    run_id, other = driver.trigger("one"), driver.trigger("else")
+    pause(driver)
+    assert (status(driver, run_id), status(driver, other)) == ("ready", "queued")
+    with driver.database.transaction() as tx:
+        assert claim(tx, run_id, 1) is None
+        assert claim(tx, other, 1) is not None
+
+
+def test_what_runs_goes_on_to_its_end_and_what_follows_it_waits(driver: Driver) -> None:
+    run_id = driver.begin({"a": [], "b": ["a"], "c": ["a"]})
+    first = started(driver, run_id)
+    pause(driver)
+    with driver.database.transaction() as tx:
+        advance = Advance(tx, header(tx, run_id), Going("w1", first.queue), room=2)
+        advance.settle(task_runs.complete(tx, [Completion(first, tx.values.keep(None))]))
+        assert advance.close() == []
+    assert driver.statuses(run_id) == {"a": "completed", "b": "ready", "c": "ready"}
+
+
+def test_the_straight_way_stops_too(driver: Driver) -> None:
+    run_id = driver.begin({"a": [], "b": ["a"]})
+    first = started(driver, run_id)
+    pause(driver, None)
+    driver.sent.clear()
+    with driver.database.statements() as tx:
+        completion = Completion(first, tx.values.keep(None))
+        assert straight.go_on(tx, header(tx, run_id), completion, Going("w1", first.queue)) == []
+    assert driver.statuses(run_id) == {"a": "completed", "b": "ready"}
+    assert driver.sent == []
+    resume(driver, None)
+    assert status(driver, run_id, "b") == "queued"
+
+
+def test_the_items_of_a_map_wait(driver: Driver) -> None:
+    run_id = driver.begin({"a": [], "m": ["a"], "z": ["m"]}, maps={"m": "${steps.a}"})
+    first = started(driver, run_id)
+    pause(driver)
+    with driver.database.transaction() as tx:
+        advance = Advance(tx, header(tx, run_id))
+        advance.settle(task_runs.complete(tx, [Completion(first, tx.values.keep(list(range(10))))]))
+        advance.close()
+    assert [row.status for row in driver.task_runs(run_id)[3:]] == ["ready"] * 10
+    resume(driver)
+    assert [row.status for row in driver.task_runs(run_id)[3:]] == ["queued"] * 10
+    for ordinal in range(4, 14):
+        with driver.database.transaction() as tx:
+            finish_task_run(tx, run_id, ordinal)
+    driver.check(run_id, 2)
+    assert driver.statuses(run_id) == {"a": "completed", "m": "completed", "z": "queued"}
+
+
+def test_an_attempt_that_is_due_waits(driver: Driver) -> None:
+    run_id = driver.trigger("one")
+    driver.finish(run_id, "a", failure=WEAK)
+    with driver.database.transaction() as tx:
+        tx.execute("UPDATE task_runs SET due_at = now() WHERE run_id = :id", {"id": run_id})
+    pause(driver)
+    due.release(driver.database)
+    assert status(driver, run_id) == "ready"
+    resume(driver)
+    [row] = driver.task_runs(run_id)
+    assert (row.status, row.attempt) == ("queued", 2)
+
+
+def test_what_a_worker_gives_back_waits(driver: Driver) -> None:
+    run_id = driver.trigger("one")
+    claimed = started(driver, run_id)
+    pause(driver)
+    with driver.database.transaction() as tx:
+        assert task_runs.give_back(tx, [claimed]) == []
+    assert status(driver, run_id) == "ready"
+
+
+def test_a_limited_task_that_is_paused_is_not_filled(driver: Driver) -> None:
+    runs = [driver.trigger("limited") for _ in range(4)]
+    first = started(driver, runs[0])
+    pause(driver, "limited")
+    with driver.database.transaction() as tx:
+        advance = Advance(tx, header(tx, runs[0]))
+        advance.settle(task_runs.complete(tx, [Completion(first, tx.values.keep(None))]))
+        advance.close()
+    limits.fill_waiting(driver.database)
+    assert [status(driver, each) for each in runs] == ["completed", "ready", "ready", "ready"]
+    resume(driver, "limited")
+    assert [status(driver, each) for each in runs] == ["completed", "queued", "queued", "ready"]
+
+
+def test_other_tenants_and_tasks_go_on(driver: Driver) -> None:
+    other = Driver(driver.database)
+    other.store({"a": []}, id="one")
+    before = other.trigger("one")
+    pause(driver, None)
+    assert [other.statuses(each)["a"] for each in (before, other.trigger("one"))] == ["queued", "queued"]
+
+
+# --- at the same moment -----------------------------------------------------------------------------------
+
+
+def test_what_was_being_written_at_that_moment_does_not_start_and_is_taken_back_by_the_tick(
+    driver: Driver,
+) -> None:
+    run_id = driver.trigger("one")
+    with driver.database.transaction() as tx:
+        tx.execute("SELECT 1 FROM task_runs WHERE run_id = :id FOR UPDATE", {"id": run_id})
+        # Locked rows are passed over: the claim that holds one may be about to start it.
+        pause(driver)
+    assert status(driver, run_id) == "queued"
+    with driver.database.transaction() as tx:
+        assert claim(tx, run_id, 1) is None
+    driver.database.run(pauses.take_back)
+    assert status(driver, run_id) == "ready"
+
+
+def test_a_run_that_is_written_while_a_pause_commits_waits(driver: Driver) -> None:
+    """The writer knows nothing of the pause; its statement does."""
+    driver.trigger("one")
+    with driver.database.transaction() as tx:
+        tx.execute("LOCK TABLE pauses IN ACCESS EXCLUSIVE MODE")
+        beside = Beside(lambda: driver.trigger("one"))
+        beside.__enter__()
+        wait_for_lock(driver.database)
+        tx.execute(
+            "INSERT INTO pauses (tenant_id, task_id, paused_at) VALUES (:tenant, 'noop', now())",
+            {"tenant": driver.tenant},
+        )
+    # Its snapshot may be older than the pause: then the row is queued, and still does not start.
+    with driver.database.transaction() as tx:
+        assert claim(tx, beside.result, 1) is None
+    driver.database.run(pauses.take_back)
+    assert status(driver, beside.result) == "ready"
+
+
+def test_a_process_that_remembers_a_pause_notices_that_it_ended(driver: Driver) -> None:
+    pause(driver)
+    assert status(driver, driver.trigger("one")) == "ready"
+    resume(driver)
+    assert status(driver, driver.trigger("one")) == "queued"
+    pause(driver, None)
+    assert status(driver, driver.trigger("one")) == "ready"
+
+
+# --- resuming ---------------------------------------------------------------------------------------------
+
+
+def test_resumed_they_go_by_priority_then_age(driver: Driver) -> None:
+    pause(driver)
+    waiting = [driver.trigger("one", priority=priority) for priority in (50, 7, 50, 7, 60)]
+    driver.sent.clear()
+    resume(driver)
+    order = [waiting.index(each.run_id) for each in driver.sent if isinstance(each, Released)]
+    assert order == [1, 3, 0, 2, 4]
+    assert {status(driver, each) for each in waiting} == {"queued"}
+
+
+def test_more_than_a_batch_goes_and_is_taken_back(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BATCH", 3)
+    monkeypatch.setattr(pauses, "BATCH", 3)
+    runs = [driver.trigger("one") for _ in range(10)]
+    pause(driver)
+    assert {status(driver, each) for each in runs} == {"ready"}
+    resume(driver)
+    assert {status(driver, each) for each in runs} == {"queued"}
+
+
+def test_a_task_stays_paused_while_its_tenant_is(driver: Driver) -> None:
+    run_id = driver.trigger("one")
+    pause(driver)
+    pause(driver, None)
+    resume(driver)
+    assert status(driver, run_id) == "ready"
+    resume(driver, None)
+    assert status(driver, run_id) == "queued"
+
+
+def test_a_run_ends_as_if_there_had_been_no_pause(driver: Driver) -> None:
+    wide = {"a": []} | {f"b{number}": ["a"] for number in range(9)}
+    run_id = driver.begin(wide | {"z": [f"b{number}" for number in range(9)]})
+    first = started(driver, run_id)
+    pause(driver)
+    with driver.database.transaction() as tx:
+        advance = Advance(tx, header(tx, run_id))
+        advance.settle(task_runs.complete(tx, [Completion(first, tx.values.keep(None))]))
+        advance.close()
+    resume(driver)
+    driver.finish(run_id, *(f"b{number}" for number in range(9)))
+    driver.check(run_id, 11)
+    driver.finish(run_id, "z")
+    assert driver.run(run_id).status == "completed"
+
+
+# --- the verbs --------------------------------------------------------------------------------------------
+
+
+def test_pausing_again_changes_at_most_the_reason(driver: Driver) -> None:
+    first = pause(driver, reason="the printer is out of paper")
+    assert pause(driver) == first
+    again = pause(driver, reason="still")
+    assert (again.paused_at, again.reason) == (first.paused_at, "still")
+    pause(driver, None)
+    with driver.database.transaction() as tx:
+        assert [each.task_id for each in pauses.find(tx, driver.tenant)] == [None, "noop"]
+
+
+@pytest.mark.parametrize("verb", [pauses.pause, pauses.resume])
+def test_an_unknown_task_is_not_found(
+    driver: Driver, verb: Callable[[Transaction, str, str], object]
+) -> None:
+    with pytest.raises(NotFound, match="there is no task 'nothing'"):
+        driver.database.run(lambda tx: verb(tx, driver.tenant, "nothing"))
+
+
+def test_what_is_not_paused_cannot_be_resumed(driver: Driver) -> None:
+    pause(driver)
+    with pytest.raises(Conflict, match="the tenant is not paused"):
+        resume(driver, None)
+    with pytest.raises(Conflict, match="task 'limited' is not paused"):
+        resume(driver, "limited")
