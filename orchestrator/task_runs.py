@@ -328,31 +328,46 @@ def usual_seconds(tx: Transaction, tenant: str, task_ids: Iterable[str]) -> dict
 
 # --- the good end of an attempt (the bad one: attempts.py) --------------------------------------------------
 
-_OUTPUTS = """FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, output jsonb,
-    path text, size integer, hash text, next jsonb)"""
-
-
-# What a completion sets, from a row `o` of _OUTPUTS.
-COMPLETE = move_sql(
-    "moved",
-    f"'{T.COMPLETED.value}'",
-    [T.COMPLETED],
-    """, finished_at = :now, output = o.output, output_path = o.path, output_size = o.size,
+# What a completion sets, from a row `o` of :rows.
+_OUTPUT = """, finished_at = :now, output = o.output, output_path = o.path, output_size = o.size,
     output_hash = o.hash, selected_next = CASE WHEN o.next IS NOT NULL THEN
-        ARRAY(SELECT jsonb_array_elements_text(o.next)) END""",
-    "t.id = o.id AND t.attempt = o.attempt AND t.status = 'running'",
-    source=_OUTPUTS,
-    event="'task_run.completed'",
-    data="""jsonb_strip_nulls(jsonb_build_object(
-        'outputHash', m.output_hash, 'selectedNext', to_jsonb(m.selected_next)))""",
+        ARRAY(SELECT jsonb_array_elements_text(o.next)) END"""
+_COMPLETED = "jsonb_build_object('outputHash', m.output_hash, 'selectedNext', to_jsonb(m.selected_next))"
+
+
+def _complete(columns: str = "", changes: str = "", data: str = "", returning: str = "") -> str:
+    return move_sql(
+        "moved",
+        f"'{T.COMPLETED.value}'",
+        [T.COMPLETED],
+        f"{_OUTPUT}{changes}",
+        "t.id = o.id AND t.attempt = o.attempt AND t.status = 'running'",
+        source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, output jsonb,
+            path text, size integer, hash text, next jsonb{columns})""",
+        event="'task_run.completed'",
+        data=f"jsonb_strip_nulls({_COMPLETED}){data}",
+        returning=returning,
+    )
+
+
+COMPLETE = _complete()
+_COMPLETE_ALONE = f"WITH {COMPLETE} SELECT * FROM moved"
+# With the result of another task run. Only here are the columns of keys touched.
+_CACHED = _complete(
+    ", key text, origin uuid, shown text",
+    ", idempotency_key = o.key, cached_from = o.origin",
+    " || jsonb_build_object('cached', true, 'cachedFrom', m.shown)",
+    ", o.shown",
 )
+_COMPLETE_CACHED = f"WITH {_CACHED} SELECT * FROM moved"
 
 
 def complete(tx: Transaction, completions: Sequence[Completion]) -> list[TaskRun]:
     """Store results and end the attempts well."""
-    if not completions:
-        return []
-    return read(tx.execute(f"WITH {COMPLETE} SELECT * FROM moved", completed(tx, completions)))
+    cached = [each for each in completions if each.cached_from is not None]
+    own = [each for each in completions if each.cached_from is None] if cached else completions
+    done = read(tx.execute(_COMPLETE_ALONE, completed(tx, own))) if own else []
+    return done + (read(tx.execute(_COMPLETE_CACHED, completed(tx, cached))) if cached else [])
 
 
 def completed(tx: Transaction, completions: Sequence[Completion]) -> dict[str, Any]:
@@ -363,16 +378,18 @@ def completed(tx: Transaction, completions: Sequence[Completion]) -> dict[str, A
 
 def _completion_row(each: Completion) -> str:
     # The output is JSON text already: it is put in as it is instead of being read and written once more.
-    head = orjson.dumps(
-        {
-            "id": str(each.task_run.id),
-            "attempt": each.task_run.attempt,
-            "path": each.output.path,
-            "size": each.output.size,
-            "hash": each.output.hash,
-            "next": each.selected_next,
-        }
-    ).decode()
+    row = {
+        "id": str(each.task_run.id),
+        "attempt": each.task_run.attempt,
+        "path": each.output.path,
+        "size": each.output.size,
+        "hash": each.output.hash,
+        "next": each.selected_next,
+    }
+    if each.cached_from is not None:
+        shown = ids.show(ids.TASK_RUN, each.cached_from)
+        row |= {"key": each.key, "origin": str(each.cached_from), "shown": shown}
+    head = orjson.dumps(row).decode()
     return f'{head[:-1]},"output":{each.output.inline or "null"}}}'
 
 
