@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo up test check bench lock links
+.PHONY: help setup demo up test check bench chaos lock links
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -55,6 +55,9 @@ check: setup links ## Format, lint, types, architecture and docs
 
 bench: setup ## Measure against plain Celery on the same machine (HISTORY=1000000: with that many finished runs, too)
 	$(BIN)/python -m benchmarks $(if $(HISTORY),--history $(HISTORY))
+
+chaos: setup ## Inject faults into a real stack, then prove that nothing was lost or done twice (SECONDS=300 SEED=1)
+	$(BIN)/python -m chaos --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1)
 
 lock: ## Resolve the dependencies anew and write both lock files
 	rm -rf .venv/lock && $(BIN)/python -m venv .venv/lock

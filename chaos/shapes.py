@@ -128,7 +128,7 @@ def _slow(chance: random.Random) -> Drawn:
     """Steps that take seconds, side by side."""
     names = [f"s{number}" for number in range(chance.randint(1, 3))]
     steps = [_step("start", []), *(_step(name, ["start"], "slow") for name in names), _step("end", names)]
-    return steps, {name: {"seconds": chance.uniform(1.5, 4.0)} for name in names}, {}
+    return steps, {name: {"seconds": chance.uniform(1.5, 6.0)} for name in names}, {}
 
 
 def _doomed(chance: random.Random) -> Drawn:

@@ -1,0 +1,60 @@
+"""A short fault test (`make chaos` is the long one): real processes die, and every proof holds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeweave.settings import environment
+
+ROOT = Path(__file__).parents[2]
+DEADLINE_S = 280
+SECONDS, SEED = 18, 14
+# Those that are over at once; the others stop something for seconds.
+KINDS = {
+    "child-killed",
+    "worker-killed",
+    "beat-killed",
+    "api-killed",
+    "broker-wiped",
+    "postgres-killed",
+    "messages-doubled",
+    "messages-lost",
+    "chords-forgotten",
+}
+
+
+@pytest.mark.timeout(DEADLINE_S + 20)
+def test_whatever_dies_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:
+    length = ("--seconds", str(SECONDS), "--seed", str(SEED), "--pace", "0.4", "--settle", "180")
+    what = ("--only", ",".join(sorted(KINDS)), "--folder", str(tmp_path), "--json")
+    done = subprocess.run(
+        [sys.executable, "-m", "chaos", *length, *what],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    report = json.loads(done.stdout)
+    assert report["ok"]
+    assert report["figures"]["faults"].keys() == KINDS, "the plan has all of them"
+    assert report["figures"]["taskRuns"]["completed"] > 0
+
+
+def test_a_fault_that_does_not_exist_is_refused_with_the_names_of_those_that_do() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "chaos", "--only", "child-kiled"],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "child-killed" in done.stderr
