@@ -80,7 +80,8 @@ class Statement:
         return f"PREPARE {self._name}{f' ({types})' if types else ''} AS {self._body}"
 
 
-@functools.lru_cache(maxsize=512)
+# More than there are: a text that is forgotten would be prepared anew under another name.
+@functools.lru_cache(maxsize=4096)
 def statement(sql: str) -> Statement:
     """The statement of an SQL text."""
     return Statement(sql)
