@@ -42,6 +42,7 @@ def figures(trial: Trial) -> dict[str, Any]:
             for kind in sorted({each.kind for each in trial.faults if each.more})
         },
         "restarts": dict(trial.restarts),
+        "runsAskedForAgain": trial.repeated,
         "runs": dict(Counter(each.status for each in records.runs.values())),
         "taskRuns": dict(Counter(each.status for each in rows)),
         "calls": sum(each.what == "begin" for each in notes),

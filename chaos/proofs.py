@@ -107,6 +107,8 @@ def nothing_began_again_without_a_reason(seen: Evidence) -> Iterator[str]:
         for number in range(1, attempt):
             if number not in ended or ended[number].status not in ENDED:
                 yield f"{task_run_id} attempt {attempt} was called, but how {number} ended is not recorded"
+            elif begun[0].wall < ended[number].finished:
+                yield f"{task_run_id} attempt {attempt} was called before {number} ended"
 
 
 def attempts_add_up(seen: Evidence) -> Iterator[str]:

@@ -35,6 +35,7 @@ class Trial:
         faults: in the order of the plan.
         refused: how often the API gave another answer than the one wanted, by status; 0 for none at all.
         settled_s: between the last fault and the end of the last run.
+        repeated: runs whose first answer was lost, so that they were asked for again.
         restarts: how often each process was started again.
     """
 
@@ -42,6 +43,7 @@ class Trial:
     faults: list[Injected]
     refused: Mapping[int, int]
     settled_s: float
+    repeated: int
     restarts: Mapping[str, int]
 
 
@@ -69,7 +71,7 @@ def run(plan: Plan, folder: Path, *, settle_s: float, say: Say) -> Trial:
         (folder / "faults.jsonl").write_text("".join(f"{json.dumps(asdict(each))}\n" for each in faults))
         evidence = Evidence(plan.wishes, triggers.accepted, records.read(up), reading.catch_up())
         restarts = {name: each.starts - 1 for name, each in up.processes.items()}
-        return Trial(evidence, faults, triggers.refused, settled_s, restarts)
+        return Trial(evidence, faults, triggers.refused, settled_s, triggers.repeated, restarts)
 
 
 def _inject(plan: Plan, injector: Injector, up: Stack, say: Say) -> list[Injected]:

@@ -33,6 +33,8 @@ class Triggers:
         self.accepted: dict[str, set[str]] = defaultdict(set)
         # By status: answers that were not the one we wanted; 0 is none at all.
         self.refused: dict[int, int] = defaultdict(int)
+        # Runs that were there already: an earlier request had made it, and its answer was lost.
+        self.repeated = 0
         self._pool = ThreadPoolExecutor(THREADS, "trigger")
         self._asked: list[Future[None]] = []
         self._end = threading.Event()
@@ -93,6 +95,7 @@ class Triggers:
             with self._lock:
                 if 200 <= answer.status < 300:
                     self.accepted[wish.token].add(answer.body["pipelineRunId"])
+                    self.repeated += not answer.body["created"]
                     return
                 self.refused[answer.status] += 1
             if answer.status in HOPELESS:

@@ -223,6 +223,7 @@ SPOILT: dict[str, tuple[set[str], Spoil]] = {
         {AGAIN},
         lambda seen: seen.notes.append(replace(seen.notes[-2], attempt=2)),  # type: ignore[attr-defined]
     ),
+    "an attempt is called while the one before it goes on": ({AGAIN}, note("begin", "a", 2, wall=0.0)),
     "a failure is made up": (
         {ADD_UP},
         lambda seen: seen.notes.remove(next(each for each in seen.notes if each.what == "raised")),  # type: ignore[attr-defined]
