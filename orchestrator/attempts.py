@@ -134,7 +134,7 @@ _MOVED_RETRY = move_sql(
     due_at = now() + f.delay_ms * interval '1 millisecond', code_version = f.next_version,
     code_hash = f.next_hash, worker = NULL, queued_at = NULL, claimed_at = NULL, started_at = NULL,
     heartbeat_at = NULL, suspected_at = NULL, progress = NULL, progress_message = NULL""",
-    "t.id = f.id AND t.attempt = f.attempt",
+    "t.id = ANY(CAST(:ids AS uuid[])) AND t.id = f.id AND t.attempt = f.attempt",
     source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({_ENDED}, max_attempts integer,
         delay_ms bigint, next_version integer, next_hash text)""",
     event="'task_run.retrying'",
@@ -150,7 +150,7 @@ _MOVED_FINAL = move_sql(
     "CASE WHEN f.outcome = 'timeout' AND f.is_begun THEN 'timeout' ELSE 'failed' END",
     [TaskStatus.FAILED],
     ", finished_at = greatest(:now, t.started_at), error = f.error, error_code = f.code",
-    "t.id = f.id AND t.attempt = f.attempt",
+    "t.id = ANY(CAST(:ids AS uuid[])) AND t.id = f.id AND t.attempt = f.attempt",
     source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({_ENDED}, letter uuid, fingerprint text,
         record jsonb)""",
     event="CASE WHEN m.status = 'timeout' THEN 'task_run.timed_out' ELSE 'task_run.failed' END",
@@ -182,7 +182,8 @@ SELECT * FROM moved
 def _write(tx: Transaction, run_id: UUID, statement: str, rows: list[dict[str, Any]]) -> list[TaskRun]:
     if not rows:
         return []
-    parameters = {"run_id": run_id, "rows": orjson.dumps(rows).decode(), "now": tx.now}
+    which = [UUID(each["id"]) for each in rows]
+    parameters = {"run_id": run_id, "ids": which, "rows": orjson.dumps(rows).decode(), "now": tx.now}
     return read(tx.execute(statement, parameters))
 
 

@@ -98,7 +98,8 @@ def _going_on(where: str) -> str:
         f""", queued_at = :now, worker = CASE WHEN {_HERE} THEN CAST(:worker AS text) END,
         started_at = CASE WHEN {_HERE} THEN CAST(:now AS timestamptz) END,
         claimed_at = CASE WHEN {_HERE} THEN now() END, heartbeat_at = CASE WHEN {_HERE} THEN now() END""",
-        f"t.id = n.id AND {task_runs.UNDECIDED} AND EXISTS (SELECT 1 FROM moved) AND {where}",
+        f"""t.id = ANY(CAST(:nexts AS uuid[])) AND t.id = n.id AND {task_runs.UNDECIDED}
+        AND EXISTS (SELECT 1 FROM moved) AND {where}""",
         source="FROM unnest(CAST(:nexts AS uuid[]), CAST(:ordinals AS integer[])) AS n(id, ordinal)",
         event="CASE WHEN m.status = 'running' THEN 'task_run.started' ELSE 'task_runs.' || m.status END",
         data=f"""CASE WHEN m.status = 'running' THEN {task_runs.STARTED_FROM_PENDING}

@@ -17,7 +17,7 @@ from pipeweave import ids
 from pipeweave.orchestrator import ended_keys, run_header
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.events import append
-from pipeweave.orchestrator.moving import move, move_sql, together
+from pipeweave.orchestrator.moving import move, move_sql, status_is, together
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.states import TaskStatus
 from pipeweave.orchestrator.task_run import COLUMNS, Completion, TaskRun, read
@@ -112,12 +112,14 @@ _RELEASE_DUE = move_sql(
     f"CASE WHEN {HELD} THEN 'ready' ELSE 'queued' END",
     [T.READY, T.QUEUED],
     ", queued_at = :now, due_at = NULL, awaits = NULL",
-    "t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'pending' AND t.due_at IS NOT NULL",
+    f"t.id = ANY(CAST(:ids AS uuid[])) AND {status_is(T.PENDING)} AND t.due_at IS NOT NULL",
 )
 
 
 def release_due(tx: Transaction, run_id: UUID, which: Sequence[UUID]) -> list[TaskRun]:
-    """Let task runs go whose next attempt is due: `queued`, or `ready` where a limit decides."""
+    """Let task runs go that are due, or need not wait any longer: `queued`, or `ready` where they are
+    HELD.
+    """
     if not which:
         return []
     parameters = {"run_id": run_id, "ids": list(which), "now": tx.now}
@@ -144,8 +146,8 @@ def _moved_of_any_run(to: TaskStatus, changes: str, where: str) -> str:
     return f"WITH {moving} SELECT * FROM moved"
 
 
-_DISPATCH = _moved_of_any_run(T.QUEUED, ", queued_at = :now", f"t.status = 'ready' AND NOT {IS_PAUSED}")
-_HOLD_BACK = _moved_of_any_run(T.READY, "", f"t.status = 'queued' AND {IS_PAUSED}")
+_DISPATCH = _moved_of_any_run(T.QUEUED, ", queued_at = :now", f"{status_is(T.READY)} AND NOT {IS_PAUSED}")
+_HOLD_BACK = _moved_of_any_run(T.READY, "", f"{status_is(T.QUEUED)} AND {IS_PAUSED}")
 
 
 def dispatch_ready(tx: Transaction, which: Sequence[tuple[UUID, UUID]]) -> list[TaskRun]:
@@ -180,7 +182,7 @@ _START = move_sql(
     f"'{T.RUNNING.value}'",
     [T.RUNNING],
     _CLAIMED,
-    f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt AND t.status = 'queued'
+    f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt AND {status_is(T.QUEUED)}
         AND NOT {IS_PAUSED}""",
     event=STARTED["event"],
     data=STARTED["data"],
@@ -230,15 +232,13 @@ _GIVE_BACK = move_sql(
     [T.READY, T.QUEUED],
     """, worker = NULL, started_at = NULL, claimed_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
     queued_at = :now""",
-    """t.id = g.id AND t.attempt = g.attempt AND t.status = 'running'
-        AND t.worker = coalesce(CAST(:worker AS text), t.worker)""",
+    f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.id = g.id AND t.attempt = g.attempt
+            AND {status_is(T.RUNNING)} AND t.worker = coalesce(CAST(:worker AS text), t.worker)""",
     source="FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[])) AS g(id, attempt)",
 )
 
 
-def give_back(
-    tx: Transaction, task_runs: Sequence[TaskRun], *, worker: str | None = None
-) -> list[TaskRun]:
+def give_back(tx: Transaction, task_runs: Sequence[TaskRun], *, worker: str | None = None) -> list[TaskRun]:
     """Return claimed task runs whose function was never called: others take them, no attempt is used up.
     Only what `worker` holds: who gives back a second time, not knowing of the first, finds them elsewhere.
 
@@ -263,7 +263,7 @@ def give_back(
 
 _QUEUED = f"""
 SELECT {COLUMNS} FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[]))
-AND t.attempt = :attempt AND t.status = 'queued'
+AND t.attempt = :attempt AND {status_is(T.QUEUED)}
 """
 
 
@@ -341,7 +341,8 @@ def _complete(columns: str = "", changes: str = "", data: str = "", returning: s
         f"'{T.COMPLETED.value}'",
         [T.COMPLETED],
         f"{_OUTPUT}{changes}",
-        "t.id = o.id AND t.attempt = o.attempt AND t.status = 'running'",
+        f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.id = o.id AND t.attempt = o.attempt
+        AND {status_is(T.RUNNING)}""",
         source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, output jsonb,
             path text, size integer, hash text, next jsonb{columns})""",
         event="'task_run.completed'",
@@ -373,7 +374,8 @@ def complete(tx: Transaction, completions: Sequence[Completion]) -> list[TaskRun
 def completed(tx: Transaction, completions: Sequence[Completion]) -> dict[str, Any]:
     """The parameters of COMPLETE."""
     rows = ",".join(map(_completion_row, completions))
-    return {"run_id": completions[0].task_run.run_id, "rows": f"[{rows}]", "now": tx.now}
+    which = [each.task_run.id for each in completions]
+    return {"run_id": completions[0].task_run.run_id, "ids": which, "rows": f"[{rows}]", "now": tx.now}
 
 
 def _completion_row(each: Completion) -> str:
