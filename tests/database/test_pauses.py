@@ -247,7 +247,7 @@ def test_a_task_stays_paused_while_its_tenant_is(driver: Driver) -> None:
 
 
 def test_a_run_ends_as_if_there_had_been_no_pause(driver: Driver) -> None:
-    wide = {"a": []} | {f"b{number}": ["a"] for number in range(9)}
+    wide: dict[str, list[str]] = {"a": []} | {f"b{number}": ["a"] for number in range(9)}
     run_id = driver.begin(wide | {"z": [f"b{number}" for number in range(9)]})
     first = started(driver, run_id)
     pause(driver)
