@@ -1,0 +1,160 @@
+"""Going on from dead letters with real workers and a real broker. No beat runs to heal what is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from stage import Stage
+
+from pipeweave.orchestrator import dead_letters, queue, redrives, verify
+from pipeweave.orchestrator.letter_filter import LetterFilter
+from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.rules import FAILURE_MODES
+
+pytestmark = pytest.mark.timeout(240)
+
+CHAIN: dict[str, list[str]] = {"a": [], "b": ["a"], "c": ["b"], "d": ["c"]}
+WIDE = [f"b{number}" for number in range(12)]
+GATHERED = {"a": [], **{each: ["a"] for each in WIDE}, "join": WIDE, "last": ["join"]}
+IRREGULAR = {
+    "a": [],
+    "x": ["a"],
+    **{each: ["a"] for each in WIDE[1:]},
+    WIDE[0]: ["x"],
+    "join": WIDE,
+    "last": ["join"],
+}
+
+
+@pytest.fixture(scope="module")
+def stage(empty_stage: Stage) -> Stage:
+    """A stage with one worker of two children that has loaded `apps/mending.py`."""
+    empty_stage.start_worker("mending.py", concurrency=2)
+    return empty_stage
+
+
+def graph(
+    needs: Mapping[str, Sequence[str]], mode: str, tasks: Mapping[str, str], **maps: str
+) -> dict[str, Any]:
+    steps = [
+        {"id": step, "task": tasks.get(step, "mend"), "needs": list(before)}
+        | ({"map": {"over": maps[step]}} if step in maps else {})
+        for step, before in needs.items()
+    ]
+    return {"id": "mending", "failureMode": mode, "steps": steps}
+
+
+def still_open(stage: Stage, run_id: UUID) -> list[Any]:
+    return stage.rows(
+        "SELECT * FROM dead_letters WHERE run_id = :id AND retried_at IS NULL ORDER BY id", id=run_id
+    )
+
+
+def retry(stage: Stage, letter: Any) -> dead_letters.Retried:
+    return stage.deployment.database.run(
+        lambda tx: dead_letters.retry(tx, stage.settings.tenant, letter.id), is_one=False
+    )
+
+
+def agrees(stage: Stage, run_id: UUID) -> bool:
+    with verify.snapshot(stage.deployment.database) as tx:
+        return not verify.run(tx, run_id)
+
+
+def test_a_run_goes_on_after_its_cause_was_mended(stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "b").touch()
+    run = stage.ran(graph(CHAIN, "fail-fast", {}), {"broken": str(tmp_path)})
+    assert (run.status, stage.statuses(run.id)["c"]) == ("failed", "cancelled")
+    (letter,) = still_open(stage, run.id)
+    assert "b is broken" in letter.history[0]["error"]["traceback"]
+
+    retry(stage, letter)
+    assert stage.finished(run.id).status == "failed", "it was not mended yet"
+    (tmp_path / "b").unlink()
+    retry(stage, still_open(stage, run.id)[0])
+    assert stage.finished(run.id).status == "completed"
+    assert stage.called(run.id) == {"a": 1, "b": 3, "c": 1, "d": 1}
+    assert [call.seen for call in stage.calls(run.id) if call.step_id == "b"] == [[1, 0], [2, 1], [3, 2]]
+    assert agrees(stage, run.id)
+
+
+@pytest.mark.parametrize("mode", FAILURE_MODES)
+@pytest.mark.parametrize("tasks", [{}, dict.fromkeys(WIDE, "mend_limited")], ids=["plain", "limited"])
+@pytest.mark.parametrize("needs", [GATHERED, IRREGULAR], ids=["gathered", "irregular"])
+def test_wide_joins_close_without_a_tick(
+    stage: Stage, tmp_path: Path, mode: str, tasks: dict[str, str], needs: dict[str, list[str]]
+) -> None:
+    broken = [tmp_path / each for each in ("b3", "b7", "b0")]
+    for each in broken:
+        each.touch()
+    run = stage.ran(graph(needs, mode, tasks), {"broken": str(tmp_path)})
+    for each in broken:
+        each.unlink()
+        for letter in still_open(stage, run.id)[:1]:
+            retry(stage, letter)
+            stage.finished(run.id)
+    while letters := still_open(stage, run.id):
+        for letter in letters:
+            retry(stage, letter)
+        stage.finished(run.id)
+    assert stage.run(run.id).status == "completed"
+    assert set(stage.statuses(run.id).values()) == {"completed"}
+    called = stage.called(run.id)
+    assert (called["a"], called["join"], called["last"]) == (1, 1, 1)
+    assert agrees(stage, run.id)
+
+
+@pytest.mark.parametrize("mode", FAILURE_MODES)
+@pytest.mark.parametrize("task", ["mend", "mend_limited"])
+def test_items_of_a_wide_map_go_on(stage: Stage, tmp_path: Path, mode: str, task: str) -> None:
+    needs: dict[str, list[str]] = {"m": [], "after": ["m"]}
+    for index in range(0, 60, 7):
+        (tmp_path / f"m.{index}").touch()
+    document = graph(needs, mode, {"m": task}, m="${input.items}")
+    run = stage.ran(document, {"broken": str(tmp_path), "items": list(range(60))})
+    for each in tmp_path.iterdir():
+        each.unlink()
+    stage.forget_chords(run.id)
+    while letters := still_open(stage, run.id):
+        for letter in letters:
+            retry(stage, letter)
+        stage.finished(run.id)
+    assert stage.run(run.id).status == "completed"
+    assert {row.status for row in stage.task_runs(run.id)} == {"completed"}
+    assert stage.called(run.id)["after"] == 1
+    assert agrees(stage, run.id)
+
+
+def test_the_tick_retries_many(stage: Stage, tmp_path: Path) -> None:
+    for each in WIDE:
+        (tmp_path / each).touch()
+    run = stage.ran(graph(GATHERED, "continue", {}), {"broken": str(tmp_path)})
+    assert len(still_open(stage, run.id)) == len(WIDE)
+    for each in WIDE:
+        (tmp_path / each).unlink()
+    redrive_id = stage.deployment.database.run(
+        lambda tx: redrives.create(tx, stage.settings.tenant, LetterFilter(pipeline_id="mending"))
+    )
+    assert stage.tick().redriven >= len(WIDE)
+    (row,) = stage.rows("SELECT * FROM redrives WHERE id = :id", id=redrive_id)
+    assert (row.status, row.skipped) == ("completed", 0)
+    assert stage.finished(run.id).status == "completed"
+    assert stage.called(run.id) == {"a": 1, **dict.fromkeys(WIDE, 2), "join": 1, "last": 1}
+
+
+def test_a_standalone_task_runs_anew(stage: Stage, tmp_path: Path) -> None:
+    (tmp_path / "alone").touch()
+    request = QueueRequest("mend", {"broken": str(tmp_path)})
+    (queued,) = stage.deployment.database.run(
+        lambda tx: queue.enqueue(tx, stage.settings.tenant, [request]), is_one=False
+    )
+    first = UUID(int=queued.task_run_id.int & ~0xFFFFFF)
+    assert stage.finished(first).status == "failed"
+    (tmp_path / "alone").unlink()
+    retried = retry(stage, still_open(stage, first)[0])
+    assert stage.finished(retried.run_id).status == "completed"
+    assert stage.run(first).status == "failed"
