@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 from flask import Response, request
 
+from pipeweave.api import keys
 from pipeweave.api.auth import Gate
 from pipeweave.api.body import read_body, read_query
 from pipeweave.api.endpoint import Answer, Call, Endpoint
@@ -37,7 +38,8 @@ class Door:
         """
         tenant = "" if endpoint.is_open else self._gate.admit(request.headers, endpoint.scopes)
         arguments = _arguments(endpoint, path_ids)
-        result = endpoint.handler(Call(self._deployment, tenant), **arguments)
+        key = keys.read(request.headers, endpoint.longest_key) if endpoint.longest_key else None
+        result = endpoint.handler(Call(self._deployment, tenant, key), **arguments)
         return _rendered(result)
 
 

@@ -41,10 +41,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One admitted request: for which tenant (empty on open routes), and the way to the orchestrator."""
+    """One admitted request: for which tenant (empty on open routes), and the way to the orchestrator.
+
+    Args:
+        key: its Idempotency-Key, where the endpoint takes one.
+    """
 
     deployment: Deployment
     tenant: str
+    key: str | None = None
 
     def change(self, verb: Callable[[Transaction], Result], *, is_one: bool = True) -> Result:
         """Do a verb in a transaction; again, when PostgreSQL broke a deadlock at its cost.
@@ -68,6 +73,7 @@ class Endpoint:
         answers: status -> (model, when it is given).
         errors: what it refuses beyond what the door itself refuses.
         is_body_optional: an absent body counts as `{}`.
+        longest_key: how many characters its Idempotency-Key may have; 0 where there is none to take.
         links: operation id -> where the answer has the id that it takes, e.g. `/pipelineRunId`.
     """
 
@@ -80,6 +86,7 @@ class Endpoint:
     answers: Mapping[int, tuple[type[BaseModel] | None, str]]
     body: type[BaseModel] | None = None
     is_body_optional: bool = False
+    longest_key: int = 0
     query: type[BaseModel] | None = None
     ids: Mapping[str, PathId] = field(default_factory=dict)
     errors: tuple[type[PipeWeaveError], ...] = ()

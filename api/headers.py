@@ -10,7 +10,7 @@ from flask import Flask, Response, g, request
 REQUEST_ID = "X-Request-Id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._~:@-]{1,128}\Z")
 
-ALLOWED_HEADERS = "Authorization, Content-Type, X-Request-Id, X-Tenant"
+ALLOWED_HEADERS = "Authorization, Content-Type, Idempotency-Key, X-Request-Id, X-Tenant"
 # Seconds a browser may remember a preflight's answer.
 PREFLIGHT_MAX_AGE_S = 600
 

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from pipeweave.api import keys
 from pipeweave.api.answers import Problem, type_id_pattern
 from pipeweave.api.endpoint import Endpoint, PathId
 from pipeweave.api.errors import PROBLEM_TYPE
@@ -117,6 +118,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
 
 def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     listed: list[dict[str, Any]] = [] if endpoint.is_open else [{"$ref": "#/components/parameters/Tenant"}]
+    if endpoint.longest_key:
+        listed.append(_key_parameter(endpoint.longest_key))
     listed += [_path_parameter(name, kind) for name, kind in endpoint.ids.items()]
     if endpoint.query is not None:
         schema = endpoint.query.model_json_schema(ref_template=REF)
@@ -127,6 +130,16 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
             row = {"name": name, "in": "query", "required": name in required, "schema": part}
             listed.append(row if about is None else {**row, "description": about})
     return listed
+
+
+def _key_parameter(longest: int) -> dict[str, Any]:
+    return {
+        "name": keys.HEADER,
+        "in": "header",
+        "required": False,
+        "description": "A request with the same key is answered with what the first one created.",
+        "schema": {"type": "string", "pattern": keys.pattern(longest)},
+    }
 
 
 def _without_null(part: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:

@@ -155,6 +155,13 @@ class TaskRunDetail(_TaskRun):
     current_code_hash: CodeHash | None
     code_changed: bool = Field(description="Whether the task's code changed since this was queued.")
     heartbeat_at: AwareDatetime | None
+    idempotency_key: str | None
+    cached_from: TaskRunId | None = Field(
+        description="The task run whose result it took, under the same idempotency key."
+    )
+    awaits: TaskRunId | None = Field(
+        description="The task run that executes under the same idempotency key, while it waits for that."
+    )
     metadata: dict[str, Any] | None
     attempts: list[Attempt]
 
@@ -183,15 +190,16 @@ class Queued(AnswerModel):
     """A standalone task run that was accepted."""
 
     run_id: TaskRunId = Field(description="The task run: see `/api/task-runs/{id}`.")
-    status: Literal["queued"]
+    status: TaskStatus
     task_id: str
     input_path: str | None
+    created: bool = Field(description="False: it is the task run that had the idempotency key before.")
 
 
 class QueueBatchAnswer(AnswerModel):
     """Standalone task runs that were accepted."""
 
-    queued: int
+    queued: int = Field(description="How many of them are new.")
     results: list[Queued]
 
 

@@ -19,7 +19,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from pipeweave.api import spec_schema
-from pipeweave.limits import MAX_BATCH, MAX_DESCRIPTION
+from pipeweave.idempotency import KEY_CHARACTERS
+from pipeweave.limits import MAX_BATCH, MAX_DESCRIPTION, MAX_KEY_CHARS
 from pipeweave.option_checks import MAX_CODE, MAX_CODES
 from pipeweave.orchestrator.registration import MAX_TASKS, MAX_VERSION
 from pipeweave.orchestrator.runs import MAX_PRIORITY, MIN_PRIORITY
@@ -34,6 +35,9 @@ BASE_URL_PATTERN = (
 )
 CODE_HASH_PATTERN = "^(sha256:)?[0-9a-f]{16,64}$"
 
+MAX_TOKEN = 200
+# Of an entry's place behind the key of its batch, at most.
+PLACE_CHARS = len(f"[{MAX_BATCH}]")
 MAX_INT32 = 2**31 - 1
 TEN_YEARS_S = 315_360_000
 TEN_YEARS_MS = TEN_YEARS_S * 1_000
@@ -81,7 +85,7 @@ class RunWish(Request):
     failure_mode: FailureMode | None = Field(None, description="Absent: the pipeline's own.")
     priority: Priority | None = Field(None, description="Absent: the pipeline's or each task's own.")
     metadata: Metadata | None = None
-    run_token: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+    run_token: Annotated[str, Field(min_length=1, max_length=MAX_TOKEN)] | None = Field(
         None,
         description="A second trigger with the same token, pipeline and input gives the first one's run.",
     )
@@ -125,6 +129,9 @@ class MaintenanceRequest(Request):
     ) = None
 
 
+IdempotencyKey = Annotated[str, Field(max_length=MAX_KEY_CHARS, pattern=f"^{KEY_CHARACTERS}+$")]
+
+
 class QueueTaskRequest(Request):
     """Queue one task outside any pipeline."""
 
@@ -132,6 +139,11 @@ class QueueTaskRequest(Request):
     input: Any = Field(default_factory=dict, description="Any JSON value; {} when absent.")
     priority: Priority | None = Field(None, description="Absent: the task's own.")
     metadata: Metadata | None = None
+    idempotency_key: IdempotencyKey | None = Field(
+        None,
+        description="While another task run of the task has this key, open or with a result that still "
+        "answers for it, that one is the answer, whatever the input.",
+    )
 
 
 class QueueBatchRequest(Request):

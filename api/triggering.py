@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api import checks
+from pipeweave.api import checks, keys
 from pipeweave.api.endpoint import Call
 from pipeweave.api.schemas import RunWish, TriggerBatchRequest, TriggerRequest
 from pipeweave.errors import NotFound
@@ -28,7 +28,7 @@ def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
 
     def verb(tx: Transaction) -> runs.CreatedRun:
         with known_pipeline(tx, call.tenant, pipeline_id):
-            wish = _wish(pipeline_id, body)
+            wish = _wish(pipeline_id, body, keys.of_body(call.key, body.run_token, "runToken"))
             is_unchecked = body.validation_mode == "none"
             return runs.trigger(tx, call.tenant, wish, check=None if is_unchecked else check)
 
@@ -37,7 +37,10 @@ def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
 
 def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[dict[str, Any]]:
     """Start every run that the batch asks for, in its order, or none."""
-    wishes = [_wish(pipeline_id, each) for each in batch.runs]
+    wishes = [
+        _wish(pipeline_id, each, keys.of_entry(call.key, each.run_token, place))
+        for place, each in enumerate(batch.runs)
+    ]
     faults: list[checks.Faults] = [{} for _ in wishes]
 
     def check(spec: PipelineSpec, tasks: Mapping[str, TaskRow]) -> None:
@@ -70,10 +73,8 @@ def known_pipeline(tx: Transaction, tenant: str, pipeline_id: str) -> Iterator[N
         ) from None
 
 
-def _wish(pipeline_id: str, body: RunWish) -> runs.Trigger:
-    return runs.Trigger(
-        pipeline_id, body.input, body.failure_mode, body.priority, body.metadata, body.run_token
-    )
+def _wish(pipeline_id: str, body: RunWish, run_token: str | None) -> runs.Trigger:
+    return runs.Trigger(pipeline_id, body.input, body.failure_mode, body.priority, body.metadata, run_token)
 
 
 def _answer(run: runs.CreatedRun, faults: checks.Faults) -> dict[str, Any]:

@@ -108,6 +108,7 @@ def _task_run(row: Any) -> Document:
         "selectedNext": row.selected_next,
         "codeHash": row.code_hash,
         "idempotencyKey": row.idempotency_key,
+        "cachedFrom": row.cached_from and task_run_id(row.cached_from),
         "heartbeatAt": iso(row.heartbeat_at),
     }
 

@@ -74,6 +74,7 @@ def task_run_row(row: Any) -> Document:
 
 _ONE = f"""
 SELECT {_COLUMNS}, t.error, t.item, t.output, t.output_path, t.output_hash, t.selected_next, t.map_first,
+       t.idempotency_key, t.cached_from, t.awaits,
        r.pipeline_id, r.pipeline_version, r.input, r.input_path, r.input_size, r.inputs_hash, r.metadata,
        k.code_version AS current_version, k.code_hash AS current_hash
 FROM task_runs AS t JOIN runs AS r ON r.id = t.run_id
@@ -112,6 +113,9 @@ def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> D
         "currentCodeHash": row.current_hash,
         "codeChanged": row.current_hash is not None and row.current_hash != row.code_hash,
         "heartbeatAt": iso(row.heartbeat_at),
+        "idempotencyKey": row.idempotency_key,
+        "cachedFrom": row.cached_from and task_run_id(row.cached_from),
+        "awaits": row.awaits and task_run_id(row.awaits) if row.status == "pending" else None,
         "metadata": row.metadata,
         "attempts": _attempts(tx, row),
     }

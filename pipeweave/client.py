@@ -220,18 +220,31 @@ class Client:
         *,
         priority: int | None = None,
         metadata: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
     ) -> Document:
         """Queue one task outside any pipeline; `runId` of the answer is its task run.
+
+        Args:
+            idempotency_key: where another task run of the task has it, that one is the answer, with `created`
+                false.
 
         Raises:
             NotFound: no such task.
         """
         given = {} if input is None else input
-        body = without_none(taskId=task_id, input=given, priority=priority, metadata=metadata)
+        body = without_none(
+            taskId=task_id,
+            input=given,
+            priority=priority,
+            metadata=metadata,
+            idempotencyKey=idempotency_key,
+        )
         return document_of(self._http.send("POST", "/api/queue/task", body))
 
     def queue_batch(self, requests: Iterable[Mapping[str, Any]]) -> list[Document]:
-        """Queue up to 1,000 tasks, all or none. Each is {taskId, input, priority?, metadata?}."""
+        """Queue up to 1,000 tasks, all or none. Each is {taskId, input, priority?, metadata?,
+        idempotencyKey?}.
+        """
         answer = self._http.send("POST", "/api/queue/batch", {"tasks": [dict(each) for each in requests]})
         return list(answer["results"])
 

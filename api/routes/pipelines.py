@@ -16,7 +16,14 @@ from pipeweave.api.pipeline_answers import (
     TriggerBatchAnswer,
     VersionList,
 )
-from pipeweave.api.schemas import DryRunRequest, PipelineDocument, TriggerBatchRequest, TriggerRequest
+from pipeweave.api.schemas import (
+    MAX_TOKEN,
+    PLACE_CHARS,
+    DryRunRequest,
+    PipelineDocument,
+    TriggerBatchRequest,
+    TriggerRequest,
+)
 from pipeweave.document import parse_spec
 from pipeweave.errors import Conflict, InvalidSpec, NotFound
 from pipeweave.graph import dry_run as plan_of
@@ -112,6 +119,7 @@ def list_versions(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
     links=dict.fromkeys(
         ("runs.get_run", "runs.list_task_runs", "runs.list_events", "runs.cancel"), "/pipelineRunId"
     ),
+    longest_key=MAX_TOKEN,
     example={"input": {"folder": "/srv/data"}, "validationMode": "strict"},
 )
 def trigger(call: Call, id: str, body: TriggerRequest) -> dict[str, Any]:
@@ -119,6 +127,10 @@ def trigger(call: Call, id: str, body: TriggerRequest) -> dict[str, Any]:
 
     The input is checked against the input schema of every entry task. With `validationMode` strict a mismatch
     is refused, with warn (default) it is told in `validationWarnings`, with none it is not looked at.
+
+    With a `runToken` (or the header Idempotency-Key) that was used with this pipeline and input before, no
+    run is started: the answer is the first one's as it stands, with `created` false. Another input is another
+    run.
     """
     return triggering.start(call, id, body)
 
@@ -133,6 +145,7 @@ def trigger(call: Call, id: str, body: TriggerRequest) -> dict[str, Any]:
     answer=TriggerBatchAnswer,
     errors=(NotFound, Conflict),
     links=dict.fromkeys(("runs.get_run", "runs.cancel"), "/runs/0/pipelineRunId"),
+    longest_key=MAX_TOKEN - PLACE_CHARS,
     example={"runs": [{"input": {"folder": "/srv/data"}}, {"input": {"folder": "/home"}, "priority": 50}]},
 )
 def trigger_batch(call: Call, id: str, body: TriggerBatchRequest) -> dict[str, Any]:
@@ -140,6 +153,9 @@ def trigger_batch(call: Call, id: str, body: TriggerBatchRequest) -> dict[str, A
 
     Each run is answered as if it had been started alone, in the order of the request. `validationMode` counts
     for all of them; the fields of a refusal say which run is meant, as in `runs[3].input.folder`.
+
+    With the header Idempotency-Key, an entry without a `runToken` has the header's, with its place behind it:
+    `key[0]`, `key[1]` and so on.
     """
     return {"runs": triggering.start_all(call, id, body)}
 

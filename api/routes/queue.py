@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave import ids
+from pipeweave.api import keys
 from pipeweave.api.endpoint import Call, Routes
 from pipeweave.api.filters import QueueItemsQuery
 from pipeweave.api.run_answers import QueueBatchAnswer, Queued, QueueItemList, QueueStatus
-from pipeweave.api.schemas import QueueBatchRequest, QueueTaskRequest
+from pipeweave.api.schemas import PLACE_CHARS, QueueBatchRequest, QueueTaskRequest
 from pipeweave.errors import Conflict, NotFound
+from pipeweave.limits import MAX_KEY_CHARS
 from pipeweave.orchestrator import queries, queue
 from pipeweave.orchestrator.access import WRITE
 
@@ -25,11 +27,18 @@ routes = Routes("queue")
     answer=Queued,
     errors=(NotFound, Conflict),
     links={"runs.get_task_run": "/runId"},
+    longest_key=MAX_KEY_CHARS,
     example={"taskId": "send-mail", "input": {"to": "someone@example.com"}},
 )
 def queue_task(call: Call, body: QueueTaskRequest) -> dict[str, Any]:
-    """`runId` of the answer is the task run: follow it at `/api/task-runs/{id}`."""
-    return _enqueued(call, [body])[0]
+    """`runId` of the answer is the task run: follow it at `/api/task-runs/{id}`.
+
+    With an `idempotencyKey` (or the header Idempotency-Key) that another task run of this task has, nothing
+    is queued: the answer is that one as it stands, with `created` false, while it is open or its result
+    answers for the key. What the input is makes no difference. A task run that failed or was cancelled does
+    not keep its key.
+    """
+    return _enqueued(call, [body], [keys.of_body(call.key, body.idempotency_key, "idempotencyKey")])[0]
 
 
 @routes.add(
@@ -40,12 +49,18 @@ def queue_task(call: Call, body: QueueTaskRequest) -> dict[str, Any]:
     body=QueueBatchRequest,
     answer=QueueBatchAnswer,
     errors=(NotFound, Conflict),
+    longest_key=MAX_KEY_CHARS - PLACE_CHARS,
     example={"tasks": [{"taskId": "send-mail", "input": {"to": "someone@example.com"}}]},
 )
 def queue_batch(call: Call, body: QueueBatchRequest) -> dict[str, Any]:
-    """All of them or, when one is wrong, none. Results are in the order of the request."""
-    results = _enqueued(call, body.tasks)
-    return {"queued": len(results), "results": results}
+    """All of them or, when one is wrong, none. Results are in the order of the request.
+
+    With the header Idempotency-Key, an entry without an `idempotencyKey` has the header's, with its place
+    behind it: `key[0]`, `key[1]` and so on.
+    """
+    wanted = [keys.of_entry(call.key, each.idempotency_key, place) for place, each in enumerate(body.tasks)]
+    results = _enqueued(call, body.tasks, wanted)
+    return {"queued": sum(each["created"] for each in results), "results": results}
 
 
 @routes.add("GET", "/api/queue/status", "How much is waiting", answer=QueueStatus)
@@ -62,15 +77,19 @@ def queue_items(call: Call, query: QueueItemsQuery) -> dict[str, Any]:
         return query.named("items", queries.queue_items(tx, call.tenant, query.page(), **query.filters()))
 
 
-def _enqueued(call: Call, wishes: list[QueueTaskRequest]) -> list[dict[str, Any]]:
-    requests = [queue.QueueRequest(each.task_id, each.input, each.priority, each.metadata) for each in wishes]
+def _enqueued(call: Call, wishes: list[QueueTaskRequest], wanted: list[str | None]) -> list[dict[str, Any]]:
+    requests = [
+        queue.QueueRequest(each.task_id, each.input, each.priority, each.metadata, key)
+        for each, key in zip(wishes, wanted, strict=True)
+    ]
     accepted = call.change(lambda tx: queue.enqueue(tx, call.tenant, requests), is_one=False)
     return [
         {
             "runId": ids.show(ids.TASK_RUN, each.task_run_id),
-            "status": "queued",
+            "status": each.status,
             "taskId": each.task_id,
             "inputPath": each.input_path,
+            "created": each.created,
         }
         for each in accepted
     ]
