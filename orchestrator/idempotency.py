@@ -20,6 +20,8 @@ from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.failure import Failure
 from pipeweave.orchestrator.key_rows import HOLDER, IS_OPEN, Name
+from pipeweave.orchestrator.moving import status_is
+from pipeweave.orchestrator.states import TaskStatus
 from pipeweave.orchestrator.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.values import Kept
 
@@ -65,9 +67,9 @@ def _take_sql(me: str) -> str:
 
 
 # The task run keeps the key: its next attempt, and whoever looks, finds it there.
-_CLAIM = _take_sql("""
+_CLAIM = _take_sql(f"""
     UPDATE task_runs AS t SET idempotency_key = :key
-    WHERE t.run_id = :run_id AND t.id = :id AND t.attempt = :attempt AND t.status || '' = 'running'
+    WHERE t.run_id = :run_id AND t.id = :id AND t.attempt = :attempt AND {status_is(TaskStatus.RUNNING)}
         AND NOT EXISTS (SELECT 1 FROM seen AS s WHERE s.is_hit OR (s.is_open AND s.holder <> :id))
     RETURNING t.id""")
 

@@ -9,10 +9,11 @@ from typing import Any
 import orjson
 
 from pipeweave import ids
-from pipeweave.calling import bind, encode, outcome_of
+from pipeweave.calling import Outcome, bind, encode, outcome_of
 from pipeweave.context import Context
 from pipeweave.errors import MapSourceInvalid, PipeWeaveError, TaskError
 from pipeweave.graph import Graph
+from pipeweave.idempotency import key_of
 from pipeweave.limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
 from pipeweave.local_result import RunResult, StepResult
 from pipeweave.references import json_type, resolve
@@ -60,6 +61,8 @@ class LocalRun:
         self.id = ids.new_id()
         self.count = 0
         self.results: dict[str, StepResult] = {}
+        # What answers for an idempotency key, by task and key.
+        self.kept: dict[tuple[str, str], Outcome] = {}
 
     def to_end(self) -> RunResult:
         for step_id in self.graph.order:
@@ -115,11 +118,22 @@ class LocalRun:
             if step.params is not None:
                 params = resolve(step.params, input=self.input, steps=upstream, item=item, map_index=index)
             ctx = self.context(step, params, upstream, item, index, failed)
-            outcome = outcome_of(fn(**bind(fn, ctx)))
+            outcome = self.call(step.task, fn, ctx)
             chosen = select_next(outcome.run_next, self.graph.successors[step.id])
         except Exception as error:
             return StepResult("failed", error=error)
         return StepResult("completed", orjson.loads(outcome.encoded), run_next=chosen)
+
+    def call(self, task: str, fn: Function, ctx: Context) -> Outcome:
+        """Call a function, unless its result is known by its idempotency key."""
+        arguments = bind(fn, ctx)
+        options = self.options.get(task)
+        if options is None or options.idempotency_key is None:
+            return outcome_of(fn(**arguments))
+        name = task, key_of(options.idempotency_key, fn, ctx)
+        if name not in self.kept:
+            self.kept[name] = outcome_of(fn(**arguments))
+        return self.kept[name]
 
     def context(
         self,

@@ -10,6 +10,7 @@ import pytest
 
 from pipeweave import Context, Retry, TaskError, TaskResult, pipeline, task
 from pipeweave.errors import (
+    InvalidIdempotencyKey,
     InvalidInput,
     InvalidNextTasks,
     InvalidParams,
@@ -286,3 +287,54 @@ def test_unknown_tasks_and_wrong_pipelines_are_refused_before_anything_runs() ->
         run_pipeline({"id": "p", "steps": [{"task": "nowhere"}]})
     with pytest.raises(InvalidSpec):
         run_pipeline({"id": "p", "steps": [{"task": "a", "needs": ["a"]}]}, tasks={"a": lambda: 1})
+
+
+# --- idempotency keys -------------------------------------------------------------------------------------
+
+
+def test_what_has_the_same_key_is_called_once_in_a_run() -> None:
+    called: list[int] = []
+
+    @task(idempotency_key=lambda input: str(input["number"] % 3))
+    def third(number: int) -> int:
+        called.append(number)
+        return number
+
+    @pipeline
+    def thirds(numbers: Sequence[int]) -> None:
+        third.map(numbers)
+
+    for _ in range(2):
+        called.clear()
+        assert run_pipeline(thirds, {"numbers": [0, 1, 2, 3, 4, 6]}).output == [0, 1, 2, 0, 1, 0]
+        assert called == [0, 1, 2]
+
+
+def test_a_failure_answers_for_no_key() -> None:
+    tried: list[int] = []
+
+    @task(idempotency_key=lambda input: "k", retries=1)
+    def once_more(number: int) -> int:
+        tried.append(number)
+        if len(tried) == 1:
+            raise ValueError("not yet")
+        return number
+
+    @pipeline
+    def twice() -> None:
+        once_more.map([5, 6])
+
+    assert run_pipeline(twice).output == [5, 5]
+    assert tried == [5, 5]
+
+
+def test_a_key_that_is_none_fails_the_step() -> None:
+    @task(idempotency_key=lambda input: None)  # type: ignore[arg-type, return-value]
+    def keyless() -> None: ...
+
+    @pipeline
+    def one() -> None:
+        keyless()
+
+    failed = run_pipeline(one).steps["keyless"]
+    assert (failed.status, type(failed.error)) == ("failed", InvalidIdempotencyKey)
