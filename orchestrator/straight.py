@@ -86,27 +86,35 @@ _BLOCKED = """blocked AS (
 )"""
 _UNDECIDED = "(SELECT array_agg(b.next) FROM blocked AS b WHERE NOT b.is_open) AS undecided"
 
+# Asked once, for the many places below; `task_runs.IS_PAUSED` in other words.
+_PAUSED = """paused AS MATERIALIZED (
+    SELECT ARRAY(SELECT p.task_id FROM pauses AS p WHERE p.tenant_id = :tenant) AS tasks
+)"""
+_HELD = task_runs.held("('' = ANY(x.tasks) OR t.task_id = ANY(x.tasks))")
+
 # One of the successors goes on here, unless it is another worker's, or held.
-_HERE = f"t.id = :here AND t.queue = :queue AND NOT {task_runs.HELD}"
+_HERE = f"t.id = :here AND t.queue = :queue AND NOT {_HELD}"
 
 
 def _going_on(where: str) -> str:
-    return move_sql(
+    released = move_sql(
         "released",
-        f"CASE WHEN {_HERE} THEN 'running' WHEN {task_runs.HELD} THEN 'ready' ELSE 'queued' END",
+        f"CASE WHEN {_HERE} THEN 'running' WHEN {_HELD} THEN 'ready' ELSE 'queued' END",
         [TaskStatus.RUNNING, TaskStatus.READY, TaskStatus.QUEUED],
         f""", queued_at = :now, worker = CASE WHEN {_HERE} THEN CAST(:worker AS text) END,
         started_at = CASE WHEN {_HERE} THEN CAST(:now AS timestamptz) END,
         claimed_at = CASE WHEN {_HERE} THEN now() END, heartbeat_at = CASE WHEN {_HERE} THEN now() END""",
         f"""t.id = ANY(CAST(:nexts AS uuid[])) AND t.id = n.id AND {task_runs.UNDECIDED}
         AND EXISTS (SELECT 1 FROM moved) AND {where}""",
-        source="FROM unnest(CAST(:nexts AS uuid[]), CAST(:ordinals AS integer[])) AS n(id, ordinal)",
+        source="""FROM paused AS x,
+            unnest(CAST(:nexts AS uuid[]), CAST(:ordinals AS integer[])) AS n(id, ordinal)""",
         event="CASE WHEN m.status = 'running' THEN 'task_run.started' ELSE 'task_runs.' || m.status END",
         data=f"""CASE WHEN m.status = 'running' THEN {task_runs.STARTED_FROM_PENDING}
             ELSE jsonb_build_object('ordinals',
                 jsonb_build_array(jsonb_build_array(m.ordinal, m.ordinal))) END""",
         returning=", n.ordinal",
     )
+    return f"{_PAUSED}, {released}"
 
 
 _FREE = "NOT EXISTS (SELECT 1 FROM blocked AS b WHERE b.next = t.id)"
@@ -141,6 +149,7 @@ def _complete_and_go_on(
         "nexts": [ids.task_run_id(run.id, each) for each in successors],
         "ordinals": list(successors),
         "here": ids.task_run_id(run.id, successors[0]),
+        "tenant": run.tenant,
         "worker": going.worker,
         "queue": going.queue,
     }

@@ -42,9 +42,15 @@ def is_paused(tenant: str, task: str) -> str:
 
 IS_PAUSED = is_paused("t.tenant_id", "t.task_id")
 
+
+def held(is_paused: str) -> str:
+    """SQL: whether the task run `t` is held, where this says whether it is paused."""
+    return f"(t.is_limited OR {is_paused})"
+
+
 # What is to go becomes `ready` instead of `queued` or `running`: a limit or a person decides when. Each
 # statement that lets task runs go asks for itself, so that nothing slips in behind an earlier look.
-HELD = f"(t.is_limited OR {IS_PAUSED})"
+HELD = held(IS_PAUSED)
 
 STARTED = {"event": "'task_run.started'", "data": "jsonb_build_object('worker', CAST(:worker AS text))"}
 # Usually a claim finds a row queued. An event that left another status says so, or history would not add up.
