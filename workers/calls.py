@@ -15,11 +15,12 @@ from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNo
 from pipeweave.idempotency import key_of
 from pipeweave.orchestrator import idempotency, task_runs
 from pipeweave.orchestrator.attempts import previous_attempts
-from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.failure import failure_of
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.task_run import Awaits, Completion, TaskRun
 from pipeweave.task import Task
+from pipeweave.workers import doubt
 from pipeweave.workers.inputs import Inputs, Upstream
 from pipeweave.workers.time_limit import TimeLimit
 from pipeweave.workers.work import Outcome
@@ -104,8 +105,12 @@ class Calls:
             return key_of(make, task.fn, context)
 
     def _claim(self, run: RunHeader, task_run: TaskRun, key: str) -> Completion | Awaits | None:
-        """None when the function may be called."""
-        return self.database.run(lambda tx: idempotency.claim(tx, run.tenant, task_run, key), is_one=False)
+        """None when the function may be called. No attempt is used up by a PostgreSQL that is away."""
+
+        def claim(tx: Transaction) -> Completion | Awaits | None:
+            return idempotency.claim(tx, run.tenant, task_run, key)
+
+        return doubt.when_it_answers(lambda: self.database.run(claim, is_one=False), "key")
 
     def _context(self, run: RunHeader, task_run: TaskRun) -> Context:
         step = run.plan[run.plan.ordinals[task_run.step_id]].step

@@ -51,6 +51,7 @@ def test_the_limits_in_the_documents_are_the_limits() -> None:
         limits.INLINE_BYTES,
         limits.MAX_BODY_BYTES,
         limits.MAX_BATCH,
+        limits.MAX_KEY_CHARS,
     ]
 
 
