@@ -14,18 +14,32 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import BOOM, Driver, finish_task_run
+from driving import BOOM, Driver, claim, finish_task_run, header
 from services import new_database
 
 from benchmarks import history
 from pipeweave import ids
-from pipeweave.orchestrator import limits, maintenance, queries, queue, recovery, runs, stale, tick, verify
+from pipeweave.orchestrator import (
+    idempotency,
+    limits,
+    maintenance,
+    queries,
+    queue,
+    recovery,
+    runs,
+    stale,
+    task_runs,
+    tick,
+    verify,
+)
+from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.broker import LEVELS, make_celery
 from pipeweave.orchestrator.canvas import Canvas
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.paging import Page, cursor_of
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.values import Values
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
@@ -196,7 +210,42 @@ def check_join(stand: Stand) -> None:
     stand.driver.check(run_id, 4)
 
 
-KEYED = [trigger, trigger_many, trigger_again, enqueue, complete, complete_map, fail, cancel, check_join]
+def started(stand: Stand) -> TaskRun:
+    """The first task run of a run of its own, claimed."""
+    run_id = trigger(stand)
+    with stand.driver.database.transaction() as tx:
+        found = claim(tx, run_id, 1)
+    assert found is not None
+    return found
+
+
+def take_keys(stand: Stand) -> None:
+    """One takes a key, another finds it taken, a third one finds its result."""
+    key = str(ids.new_id())
+    one, other, third = (started(stand) for _ in range(3))
+    with stand.driver.database.transaction() as tx:
+        assert idempotency.claim(tx, TENANT, one, key) is None
+        assert isinstance(idempotency.claim(tx, TENANT, other, key), Awaits)
+        tx.execute(
+            """UPDATE idempotency_claims SET finished_at = now(), output_hash = '', output_size = 0,
+                expires_at = now() + interval '1 h' WHERE key = :key""",
+            {"key": key},
+        )
+        assert isinstance(idempotency.claim(tx, TENANT, third, key), Completion)
+
+
+def enqueue_with_a_key(stand: Stand) -> None:
+    """A task is queued, and once more."""
+    request = QueueRequest("noop", 1, idempotency_key=str(ids.new_id()))
+    for _ in range(2):
+        with stand.driver.database.transaction() as tx:
+            queue.enqueue(tx, TENANT, [request])
+
+
+KEYED = [
+    *(trigger, trigger_many, trigger_again, enqueue, complete, complete_map, fail, cancel, check_join),
+    *(take_keys, enqueue_with_a_key),
+]
 
 
 @pytest.mark.parametrize("verb", KEYED)
@@ -265,7 +314,29 @@ def look_for_what_stands_still(stand: Stand) -> None:
     }
 
 
-LOOKS = [fill_limits, tick_in_vain, tick_that_heals, say_the_mode, drain, look_for_what_stands_still]
+def wait_for_a_key(stand: Stand) -> None:
+    """One waits for a key, and is woken by the end of the one that has it."""
+    key = str(ids.new_id())
+    holder, waiter = (started(stand) for _ in range(2))
+    with stand.driver.database.transaction() as tx:
+        assert idempotency.claim(tx, TENANT, holder, key) is None
+        found = idempotency.claim(tx, TENANT, waiter, key)
+    assert isinstance(found, Awaits)
+    outcomes = [found, Completion(holder, stand.driver.database.values_or_raise.keep(1), key=key)]
+    for each in outcomes:
+        with stand.driver.database.transaction() as tx:
+            advance = Advance(tx, header(tx, each.task_run.run_id))
+            free = idempotency.lock(tx, TENANT, [each])
+            ended = task_runs.complete(tx, [each]) if isinstance(each, Completion) else []
+            idempotency.settle(advance, [each], ended, free)
+            advance.close()
+    assert stand.driver.task_runs(waiter.run_id)[0].status == "queued"
+
+
+LOOKS = [
+    *(fill_limits, tick_in_vain, tick_that_heals, say_the_mode, drain, look_for_what_stands_still),
+    wait_for_a_key,
+]
 
 
 @pytest.mark.parametrize("work", LOOKS)
