@@ -66,7 +66,8 @@ def _recoveries(faults: Iterable[Injected], seen: Evidence) -> Recoveries | None
         again.at - max(fault.began, cut.at)
         for fault in faults
         for cut in _cut(fault, seen)
-        if (again := _next_call(cut, seen.notes)) is not None
+        # A process may have lost calls before, too.
+        if (again := _next_call(cut, seen.notes)) is not None and again.at > fault.began
     )
     if not seconds:
         return None
