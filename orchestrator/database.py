@@ -37,6 +37,20 @@ READ_TIMEOUT_MS = 5_000
 IDLE_IN_TRANSACTION_MS = 60_000
 
 
+# Verbs name their rows by key: one plan serves all parameters, and prunes partitions when it runs. It is made
+# once, when a table may be nearly empty, and kept: it must not read or join whole tables that were small
+# then.
+_BY_KEY = " ".join(
+    f"-c {each}"
+    for each in (
+        "plan_cache_mode=force_generic_plan",
+        "enable_seqscan=off",
+        "enable_hashjoin=off",
+        "enable_mergejoin=off",
+    )
+)
+
+
 class Transaction:
     """An open transaction: statements, the time it began, and what to do once it is durable."""
 
@@ -186,9 +200,8 @@ class Database:
         self.values = values
         self.sender = sender
         self.now = now or (lambda: datetime.now(UTC))
-        options = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS}"
-        # Verbs name their rows by key: one plan serves all parameters, and prunes partitions when it runs.
-        self.connections = Connections(url, pool_size, f"{options} -c plan_cache_mode=force_generic_plan")
+        options = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS} {_BY_KEY}"
+        self.connections = Connections(url, pool_size, options)
         looking = f"-c statement_timeout={READ_TIMEOUT_MS} -c default_transaction_read_only=on"
         self._reader = Connections(url, max(1, pool_size // 2), looking)
         self.name = self.connections.engine.url.render_as_string()

@@ -145,7 +145,8 @@ def _moved_of_any_run(to: TaskStatus, changes: str, where: str) -> str:
         f"'{to.value}'",
         [to],
         changes,
-        f"t.id = g.id AND {where}",
+        f"""t.run_id = ANY(CAST(:runs AS uuid[])) AND t.id = ANY(CAST(:ids AS uuid[])) AND t.id = g.id
+        AND {where}""",
         source=_OF_ANY_RUN,
         run="t.run_id = g.run_id",
     )

@@ -11,7 +11,7 @@ from pipeweave.orchestrator.database import Transaction
 _RUN = """
 INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, input, input_size,
                   inputs_hash, task_run_count, created_at, started_at, finished_at)
-VALUES (:id, 'default', 'past', 1, :status, 'fail-fast', '{"n": 1}', 7, :hash, :steps, :at, :at,
+VALUES (:id, 'default', 'past', 1, CAST(:status AS text), 'fail-fast', '{"n": 1}', 7, :hash, :steps, :at, :at,
         CASE WHEN :status IN ('completed', 'cancelled') THEN CAST(:at AS timestamptz) END)
 """
 

@@ -146,12 +146,12 @@ CREATE DOMAIN task_run_status AS text CHECK (VALUE IN ('pending', 'ready', 'queu
                                                        'skipped'));
 CREATE DOMAIN task_run_kind AS text CHECK (VALUE IN ('task', 'map', 'item'));
 CREATE DOMAIN failure_mode AS text CHECK (VALUE IN ('fail-fast', 'continue', 'partial-merge'));
-CREATE DOMAIN sha256 AS text CHECK (VALUE ~ '^[0-9a-f]{64}$');
-CREATE DOMAIN count AS integer CHECK (VALUE >= 0);
+CREATE DOMAIN sha256_hex AS text CHECK (VALUE ~ '^[0-9a-f]{64}$');
+CREATE DOMAIN quantity AS integer CHECK (VALUE >= 0);
 CREATE DOMAIN ordinal_count AS integer CHECK (VALUE BETWEEN 0 AND 16777215);
 CREATE DOMAIN attempt_number AS integer CHECK (VALUE >= 1);
 CREATE DOMAIN percent AS real CHECK (VALUE BETWEEN 0 AND 100);
-CREATE DOMAIN token AS text CHECK (length(VALUE) BETWEEN 1 AND 200);
+CREATE DOMAIN run_token AS text CHECK (length(VALUE) BETWEEN 1 AND 200);
 """
 
 RUNS = """
@@ -165,9 +165,9 @@ CREATE TABLE runs (
     priority          integer,           -- NULL: every task's own
     input             jsonb,
     input_path        text,
-    input_size        count NOT NULL,
-    inputs_hash       sha256 NOT NULL,
-    run_token         token,
+    input_size        quantity NOT NULL,
+    inputs_hash       sha256_hex NOT NULL,
+    run_token         run_token,
     metadata          jsonb,
     task_run_count    ordinal_count NOT NULL,
     error             jsonb,
@@ -178,7 +178,8 @@ CREATE TABLE runs (
     PRIMARY KEY (id),
     CONSTRAINT runs_are_sane CHECK (
         (pipeline_id IS NULL) = (pipeline_version IS NULL) AND (input IS NULL OR input_path IS NULL)
-        AND CASE WHEN status IN ('completed', 'partial') THEN finished_at IS NOT NULL AND started_at IS NOT NULL
+        AND CASE WHEN status IN ('completed', 'partial')
+                     THEN finished_at IS NOT NULL AND started_at IS NOT NULL
                  WHEN status = 'failed' THEN finished_at IS NOT NULL AND error_code IS NOT NULL
                  WHEN status = 'cancelled' THEN finished_at IS NOT NULL
                  WHEN status = 'pending' THEN finished_at IS NULL
@@ -196,10 +197,10 @@ CREATE TABLE task_runs (
     step_id           text NOT NULL,
     task_id           text NOT NULL,
     kind              task_run_kind NOT NULL,
-    map_index         count,
+    map_index         quantity,
     map_parent        integer,           -- ordinal of the map an item belongs to
     map_first         integer,           -- ordinal of a map's first item
-    map_count         count,
+    map_count         quantity,
     status            task_run_status NOT NULL,
     attempt           attempt_number NOT NULL DEFAULT 1,
     max_attempts      attempt_number NOT NULL,
@@ -211,7 +212,7 @@ CREATE TABLE task_runs (
     item              jsonb,
     output            jsonb,
     output_path       text,
-    output_size       count,
+    output_size       quantity,
     output_hash       text,
     selected_next     text[],
     error             jsonb,
@@ -228,7 +229,8 @@ CREATE TABLE task_runs (
     finished_at       timestamptz,
     PRIMARY KEY (run_id, id),
     CONSTRAINT task_runs_are_sane CHECK (
-        CASE WHEN status = 'running' THEN finished_at IS NULL AND started_at IS NOT NULL AND worker IS NOT NULL
+        CASE WHEN status = 'running'
+                 THEN finished_at IS NULL AND started_at IS NOT NULL AND worker IS NOT NULL
              WHEN status = 'completed' THEN finished_at IS NOT NULL
              WHEN status = 'queued' THEN finished_at IS NULL AND queued_at IS NOT NULL
              WHEN status IN ('failed', 'timeout') THEN finished_at IS NOT NULL AND error_code IS NOT NULL

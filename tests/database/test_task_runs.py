@@ -31,7 +31,7 @@ def run_id(driver: Driver) -> UUID:
 
 
 _PUT = """
-UPDATE task_runs SET status = :status, queued_at = :now, started_at = :now, worker = 'w1',
+UPDATE task_runs SET status = CAST(:status AS text), queued_at = :now, started_at = :now, worker = 'w1',
     finished_at = CASE WHEN :is_final THEN CAST(:now AS timestamptz) END, error_code = 'X'
 WHERE run_id = :run_id AND id = :id
 """
