@@ -19,7 +19,7 @@ from pipeweave.orchestrator import waiters
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.failure import Failure
-from pipeweave.orchestrator.key_rows import HOLDER, IS_OPEN, Name
+from pipeweave.orchestrator.key_rows import HOLDER, IS_OPEN, NAMED, Name, name_parameters
 from pipeweave.orchestrator.moving import status_is
 from pipeweave.orchestrator.states import TaskStatus
 from pipeweave.orchestrator.task_run import Awaits, Completion, TaskRun
@@ -162,8 +162,9 @@ def settle(
         advance.limited |= {each.task_id for each in back if each.is_limited}
     if answers:
         done = {each.id for each in finished}
-        _finish(tx, [each.task_run for each in answers if each.task_run.id in done])
-        free = free | {_name(each) for each in answers if each.task_run.id in done}
+        answers = [each for each in answers if each.task_run.id in done]
+        _finish(tx, tenant, answers)
+        free = free | {_name(each) for each in answers}
     if free:
         advance.limited |= waiters.wake(tx, tenant, free)
 
@@ -178,17 +179,19 @@ def _name(outcome: Outcome) -> Name:
 
 
 # What the row of the task run holds now, for as long as its task says.
-_FINISH = """
+_FINISH = f"""
 UPDATE idempotency_claims AS c SET finished_at = :now,
     expires_at = CAST(:now AS timestamptz) + k.idempotency_ttl_seconds * interval '1 second',
     output = t.output, output_path = t.output_path, output_size = t.output_size, output_hash = t.output_hash,
     selected_next = t.selected_next
 FROM task_runs AS t JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
-WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND c.tenant_id = t.tenant_id
+WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND {NAMED} AND c.tenant_id = t.tenant_id
     AND c.task_id = t.task_id AND c.key = t.idempotency_key AND c.task_run_id = t.id AND c.finished_at IS NULL
 """
 
 
-def _finish(tx: Transaction, done: Sequence[TaskRun]) -> None:
-    if done:
-        tx.execute(_FINISH, {"run_id": done[0].run_id, "ids": [each.id for each in done], "now": tx.now})
+def _finish(tx: Transaction, tenant: str, answers: Sequence[Completion]) -> None:
+    if answers:
+        done = [each.task_run for each in answers]
+        which = {"run_id": done[0].run_id, "ids": [each.id for each in done], "now": tx.now}
+        tx.execute(_FINISH, which | name_parameters(tenant, [_name(each) for each in answers]))

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
 # A task and one of its keys.
 Name = tuple[str, str]
+
+# The rows `c` of keys, by their primary key, whatever the planner thinks of their number.
+NAMED = """c.tenant_id = :tenant AND c.task_id = ANY(CAST(:tasks AS text[]))
+    AND c.key = ANY(CAST(:keys AS text[]))"""
 
 # The task run `h` in the row `c` of a key. Its run is its id without the last 24 bits (pipeweave/ids.py).
 HOLDER = """LEFT JOIN LATERAL (
@@ -14,3 +21,8 @@ HOLDER = """LEFT JOIN LATERAL (
 # One that waits for its predecessors (again, after its dead letter was retried) executes nothing.
 IS_OPEN = """(h.status IS NOT NULL AND h.finished_at IS NULL
     AND NOT (h.status = 'pending' AND h.due_at IS NULL))"""
+
+
+def name_parameters(tenant: str, names: Collection[Name]) -> dict[str, Any]:
+    """The parameters of NAMED; the two lists go in step."""
+    return {"tenant": tenant, "tasks": [task for task, _ in names], "keys": [key for _, key in names]}

@@ -21,7 +21,7 @@ from pipeweave import ids
 from pipeweave.orchestrator import limits, run_header, task_runs
 from pipeweave.orchestrator.advance import as_released
 from pipeweave.orchestrator.database import Transaction
-from pipeweave.orchestrator.key_rows import HOLDER, IS_OPEN, Name
+from pipeweave.orchestrator.key_rows import HOLDER, IS_OPEN, NAMED, Name, name_parameters
 from pipeweave.orchestrator.moving import move_sql
 from pipeweave.orchestrator.states import TaskStatus
 from pipeweave.orchestrator.task_run import Awaits, TaskRun, read
@@ -74,7 +74,7 @@ def step_back(tx: Transaction, run_id: UUID, waiting: Sequence[Awaits]) -> list[
 # --- looking at keys --------------------------------------------------------------------------------------
 
 _NAMES = "unnest(CAST(:tasks AS text[]), CAST(:keys AS text[])) AS n(task, key)"
-_THESE = "c.tenant_id = :tenant AND c.task_id = n.task AND c.key = n.key"
+_THESE = f"{NAMED} AND c.task_id = n.task AND c.key = n.key"
 _LOCK = f"""
 SELECT 1 FROM {_NAMES} JOIN idempotency_claims AS c ON {_THESE} ORDER BY c.task_id, c.key FOR UPDATE OF c
 """
@@ -87,13 +87,9 @@ WHERE c.finished_at IS NULL AND {IS_OPEN}
 def lock(tx: Transaction, tenant: str, names: Collection[Name]) -> set[Name]:
     """Lock keys, before any other row. Gives those that nobody executes under any more."""
     # What is locked is looked at by a statement of its own: it sees what the lock waited for.
-    rows: list[Any] = tx.execute(_EXECUTING, _parameters(tenant, names), lock=_LOCK).all()
+    rows: list[Any] = tx.execute(_EXECUTING, name_parameters(tenant, names), lock=_LOCK).all()
     tx.catch_up()
     return set(names) - {(row.task_id, row.key) for row in rows}
-
-
-def _parameters(tenant: str, names: Collection[Name]) -> dict[str, Any]:
-    return {"tenant": tenant, "tasks": [task for task, _ in names], "keys": [key for _, key in names]}
 
 
 # --- waking -----------------------------------------------------------------------------------------------
@@ -118,7 +114,7 @@ def wake(tx: Transaction, tenant: str, names: Collection[Name], most: int | None
         Tasks whose limits have to be filled.
     """
     size = BATCH if most is None else most
-    rows: list[Any] = tx.execute(_WAITING, _parameters(tenant, names) | {"most": size}).all()
+    rows: list[Any] = tx.execute(_WAITING, name_parameters(tenant, names) | {"most": size}).all()
     by_run: dict[UUID, list[UUID]] = defaultdict(list)
     by_name: dict[Name, int] = defaultdict(int)
     for row in rows:
@@ -156,10 +152,10 @@ def free(tx: Transaction, run_id: UUID, names: Collection[Name]) -> None:
     run = run_header.load(tx, run_id)
     if run is None or not (over := lock(tx, run.tenant, names)):
         return
-    rows: list[Any] = tx.execute(_ANSWERED, _parameters(run.tenant, over)).all()
+    rows: list[Any] = tx.execute(_ANSWERED, name_parameters(run.tenant, over)).all()
     answered = {(row.task_id, row.key) for row in rows}
     limited = wake(tx, run.tenant, answered) if answered else set()
     if unanswered := over - answered:
-        tx.execute(_FORGET, _parameters(run.tenant, unanswered))
+        tx.execute(_FORGET, name_parameters(run.tenant, unanswered))
         limited |= wake(tx, run.tenant, unanswered, most=1)
     limits.fill(tx, run.tenant, limited)

@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterator
 from uuid import UUID
 
 import pytest
-from driving import WEAK, Driver
+from driving import WEAK, Driver, header
 from services import new_database
 
 from pipeweave import ids
-from pipeweave.orchestrator import attempts, limits, run_header, task_runs
+from pipeweave.orchestrator import attempts, idempotency, limits, run_header, task_runs
+from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.database import Database
-from pipeweave.orchestrator.task_run import Completion
+from pipeweave.orchestrator.idempotency import Outcome
+from pipeweave.orchestrator.task_run import Awaits, Completion
 from pipeweave.orchestrator.values import Values
 from pipeweave.storage.local import LocalStorage
 from pipeweave.up.postgres import Postgres
@@ -54,7 +56,7 @@ def wide(driver: Driver, request: pytest.FixtureRequest) -> UUID:
 
 
 def fetched(driver: Driver, work: Callable[[], object]) -> int:
-    """Rows of task runs that a call fetches, on average."""
+    """Rows of task runs, and of keys, that a call fetches, on average."""
     before = _count(driver)
     for _ in range(TIMES):
         work()
@@ -69,7 +71,8 @@ def _count(driver: Driver) -> int:
 
 
 _FETCHED = """
-SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables WHERE relname LIKE 'task_runs%'
+SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables
+WHERE relname LIKE 'task_runs%' OR relname = 'idempotency_claims'
 """
 
 
@@ -101,6 +104,45 @@ def test_what_an_item_costs_does_not_grow_with_its_map(driver: Driver, wide: UUI
     assert fetched(driver, one_turn) <= FEW
 
 
+_OTHER_KEYS = """
+INSERT INTO idempotency_claims (tenant_id, task_id, key, task_run_id, claimed_at)
+SELECT :tenant, 'noop', 'other ' || n, :id, now() FROM generate_series(1, :count) AS n ON CONFLICT DO NOTHING
+"""
+
+
+def test_what_a_key_costs_does_not_grow_with_the_map_nor_with_the_number_of_keys(
+    driver: Driver, wide: UUID
+) -> None:
+    with driver.database.transaction() as tx:
+        tx.execute(_OTHER_KEYS, {"tenant": driver.tenant, "id": wide, "count": WIDTH})
+    numbers = iter(next_items(driver, wide, 2 * TIMES))
+
+    def settle(*outcomes: Outcome) -> None:
+        with driver.database.transaction() as tx:
+            advance = Advance(tx, header(tx, wide))
+            free = idempotency.lock(tx, driver.tenant, outcomes)
+            ended = task_runs.complete(tx, [each for each in outcomes if isinstance(each, Completion)])
+            idempotency.settle(advance, outcomes, ended, free)
+
+    def one_turn() -> None:
+        mine, key = [next(numbers), next(numbers)], str(ids.new_id())
+        with driver.database.transaction() as tx:
+            first, second = task_runs.start(tx, wide, mine, 1, worker="w1")
+            assert idempotency.claim(tx, driver.tenant, first, key) is None
+            awaits = idempotency.claim(tx, driver.tenant, second, key)
+            kept = tx.values.keep(1)
+        assert isinstance(awaits, Awaits)
+        settle(awaits)
+        settle(Completion(first, kept, key=key))
+        with driver.database.transaction() as tx:
+            (again,) = task_runs.start(tx, wide, mine[1:], 1, worker="w1")
+            cached = idempotency.claim(tx, driver.tenant, again, key)
+        assert isinstance(cached, Completion)
+        settle(cached)
+
+    assert fetched(driver, one_turn) <= FEW
+
+
 def test_what_a_step_costs_does_not_grow_with_the_queue(driver: Driver, wide: UUID) -> None:
     driver.store(CHAIN, id="chain")
     assert fetched(driver, lambda: driver.finish(driver.trigger("chain"), "a", "b", "c")) <= FEW
@@ -109,6 +151,8 @@ def test_what_a_step_costs_does_not_grow_with_the_queue(driver: Driver, wide: UU
 def test_what_a_limit_costs_does_not_grow_with_those_that_wait_for_it(driver: Driver) -> None:
     driver.store({"m": []}, id="limited", tasks={"m": "limited"}, maps={"m": "${input.list}"})
     run_id = driver.trigger("limited", {"list": list(range(WIDTH))})
+    with driver.database.transaction() as tx:
+        tx.execute("ANALYZE task_runs")  # as autovacuum does when so many rows are new
     row = driver.rows(
         "SELECT id FROM task_runs WHERE run_id = :id AND status = 'queued' ORDER BY id LIMIT 1", id=run_id
     )[0]
