@@ -130,7 +130,11 @@ def _go_on(tx: Transaction, letters: Sequence[Letter]) -> list[Retried]:
     ]
 
 
-_WISHES = "SELECT r.priority, r.metadata FROM runs AS r WHERE r.id = :id"
+_WISHES = """
+SELECT r.priority, r.metadata,
+    (SELECT t.idempotency_key FROM task_runs AS t WHERE t.run_id = r.id LIMIT 1) AS key
+FROM runs AS r WHERE r.id = :id
+"""
 
 
 def _queue_again(tx: Transaction, letter: Letter) -> list[Retried]:
@@ -143,8 +147,9 @@ def _queue_again(tx: Transaction, letter: Letter) -> list[Retried]:
         return []
     # Its history may have been dropped: then the task's own priority counts.
     wishes: Any = tx.execute(_WISHES, {"id": letter.run_id}).one_or_none()
-    priority, metadata = (None, None) if wishes is None else (wishes.priority, wishes.metadata)
-    queued = queue.enqueue(tx, letter.tenant, [QueueRequest(letter.task_id, value, priority, metadata)])[0]
+    kept = (None, None, None) if wishes is None else (wishes.priority, wishes.metadata, wishes.key)
+    # Should another one execute under its key by now, or have its result, then that one is the retry.
+    queued = queue.enqueue(tx, letter.tenant, [QueueRequest(letter.task_id, value, *kept)])[0]
     version = registry.tasks(tx, letter.tenant, [letter.task_id])[letter.task_id].code_version
     run_id = ids.run_id_of(queued.task_run_id)
     _mark(tx, letter.id, run_id, queued.task_run_id)

@@ -14,12 +14,24 @@ from registered import a_task, register
 from pipeweave import ids
 from pipeweave.errors import AttemptFenced
 from pipeweave.limits import INLINE_BYTES
-from pipeweave.orchestrator import due, failure, idempotency, purge, runs, task_runs, verify, waiters
+from pipeweave.orchestrator import (
+    dead_letters,
+    due,
+    failure,
+    idempotency,
+    purge,
+    queue,
+    runs,
+    task_runs,
+    verify,
+    waiters,
+)
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.failure import Failure
 from pipeweave.orchestrator.idempotency import Outcome
 from pipeweave.orchestrator.policy import Policy
+from pipeweave.orchestrator.queue import Queued, QueueRequest
 from pipeweave.orchestrator.task_run import Awaits, Completion, TaskRun
 
 TTL_S = 60
@@ -509,6 +521,42 @@ def test_an_open_key_whose_holders_history_is_gone_is_taken_over(driver: Keyed) 
     for table, key in (("task_runs", "run_id"), ("events", "run_id"), ("runs", "id")):
         driver.rows(f"DELETE FROM {table} WHERE {key} = :id RETURNING 1", id=first.run_id)
     assert driver.take(driver.start(driver.one())) is None
+
+
+# --- dead letters -----------------------------------------------------------------------------------------
+
+
+def letter_of(driver: Keyed, task_run: TaskRun) -> UUID:
+    found = driver.rows("SELECT id FROM dead_letters WHERE task_run_id = :id", id=task_run.id)[0].id
+    assert isinstance(found, UUID)
+    return found
+
+
+def test_a_run_that_goes_on_from_a_dead_letter_takes_its_key_again_or_finds_a_result(driver: Keyed) -> None:
+    first, other = driver.holder("one"), driver.holder("other")
+    driver.turn((first, BOOM))
+    driver.turn((other, BOOM))
+    driver.turn(driver.done(driver.holder("other"), "meanwhile", "other"))
+    for each, key in ((first, "one"), (other, "other")):
+        driver.database.run(
+            lambda tx, each=each: dead_letters.retry(tx, driver.tenant, letter_of(driver, each))
+        )
+        again = driver.start(each.run_id, attempt=2)
+        assert again.idempotency_key == key
+        assert (driver.take(again, key) is None) == (key == "one")
+    assert driver.key_row("one").task_run_id == first.id
+
+
+def test_a_standalone_task_that_is_retried_keeps_its_key(driver: Keyed) -> None:
+    def queued() -> Queued:
+        request = QueueRequest("noop", 1, idempotency_key="k")
+        return driver.database.run(lambda tx: queue.enqueue(tx, driver.tenant, [request]))[0]
+
+    first = driver.start(ids.run_id_of(queued().task_run_id))
+    assert driver.take(first) is None
+    driver.turn((first, BOOM))
+    retried = driver.database.run(lambda tx: dead_letters.retry(tx, driver.tenant, letter_of(driver, first)))
+    assert queued().task_run_id == retried.task_run_id != first.id
 
 
 # --- many in one run --------------------------------------------------------------------------------------
