@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -619,3 +620,95 @@ def claim_none() -> TaskRun:
     """A task run that nothing is done with."""
     values = (ids.new_id(), ids.new_id(), "a", "noop", "task", task_runs.T.RUNNING, 1, None, None, None)
     return TaskRun(*values, 100, "q", False, 1, "hash")
+
+
+# --- by chance --------------------------------------------------------------------------------------------
+
+
+class Chances:
+    """Task runs with a few keys, to whom anything happens in any order."""
+
+    def __init__(self, driver: Keyed, seed: int, runs_: int = 8, keys: int = 2) -> None:
+        self.driver = driver
+        self.chance = random.Random(seed)
+        made = [driver.one("noop" if n % 3 else "one") for n in range(runs_)]
+        self.keys = {run_id: f"k{self.chance.randrange(keys)}" for run_id in made}
+        self.executing: dict[UUID, TaskRun] = {}
+        self.awaiting: dict[UUID, Awaits] = {}
+        # Executions that began and that a result or a failure has ended, by task and key.
+        self.results: dict[tuple[str, str], list[str]] = {}
+
+    @property
+    def is_over(self) -> bool:
+        return all(self.driver.run(run_id).finished_at is not None for run_id in self.keys)
+
+    def step(self) -> None:
+        rows = {run_id: self.driver.task_runs(run_id)[0] for run_id in self.keys}
+        run_id = self.chance.choice(list(rows))
+        row = rows[run_id]
+        if run_id in self.awaiting:
+            self.driver.turn(self.awaiting.pop(run_id))
+        elif run_id in self.executing:
+            self.end(run_id, row)
+        elif row.status == "queued":
+            self.begin(run_id, row)
+        elif row.status == "pending" and row.awaits is None:
+            self.driver.rows("UPDATE task_runs SET due_at = now() WHERE id = :id RETURNING 1", id=row.id)
+            due.release(self.driver.database)
+        elif self.chance.random() < 0.02 and row.finished_at is None:
+            self.driver.database.run(lambda tx: runs.cancel(tx, self.driver.tenant, run_id))
+        self.check()
+
+    def begin(self, run_id: UUID, row: Any) -> None:
+        started = self.driver.start(run_id, attempt=row.attempt)
+        found = self.driver.take(started, self.keys[run_id])
+        if found is None:
+            self.executing[run_id] = started
+        elif isinstance(found, Awaits):
+            self.awaiting[run_id] = found
+        else:
+            assert found.output.inline == f'"{self.results[row.task_id, self.keys[run_id]][-1]}"'
+            self.driver.turn(found)
+
+    def end(self, run_id: UUID, row: Any) -> None:
+        started, key = self.executing.pop(run_id), self.keys[run_id]
+        ending = self.chance.random()
+        if ending < 0.15:
+            self.driver.turn((started, failure.lost("its worker is gone")))
+        elif ending < 0.3:
+            self.driver.turn((started, WEAK))
+        elif ending < 0.4:
+            self.driver.turn((started, BOOM))
+        elif ending < 0.45:
+            self.driver.database.run(lambda tx: runs.cancel(tx, self.driver.tenant, run_id))
+        else:
+            self.driver.turn(self.driver.done(started, str(run_id), key))
+            self.results.setdefault((row.task_id, key), []).append(str(run_id))
+
+    def check(self) -> None:
+        """Nobody executes beside another one, and nobody waits for nothing."""
+        rows = {run_id: self.driver.task_runs(run_id)[0] for run_id in self.keys}
+        names = [(rows[run_id].task_id, self.keys[run_id]) for run_id in self.executing]
+        assert len(names) == len(set(names))
+        for run_id, row in rows.items():
+            if row.status == "pending" and row.awaits is not None:
+                others = [
+                    each
+                    for other, each in rows.items()
+                    if each.task_id == row.task_id and self.keys[other] == self.keys[run_id]
+                ]
+                assert any(each.finished_at is None and each.awaits is None for each in others), "it is stuck"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happens_one_executes_at_a_time_and_nobody_waits_for_nothing(
+    driver: Keyed, seed: int
+) -> None:
+    chances = Chances(driver, seed)
+    for _ in range(400):
+        chances.step()
+        if chances.is_over:
+            break
+    assert chances.is_over
+    assert all(len(each) == 1 for each in chances.results.values()), "a key gave more than one result"
+    driver.assert_told(*chances.keys)
