@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import BOOM, WEAK, Driver, at_once, finish_step, header
+from driving import BOOM, WEAK, Beside, Driver, at_once, finish_step, header, wait_for_lock
 from model import random_graph, reference
 from playing import Player, failing
 from registered import a_task, all_pages, register
@@ -617,6 +617,27 @@ def test_a_run_that_is_ending_ends_or_goes_on(player: Player, mode: str) -> None
         player.play()
         assert player.driver.run(run_id).status == "completed"
         assert differences(player.driver, run_id) == []
+
+
+def test_a_run_that_counts_its_failures_while_one_is_retried_does_not_end(player: Player) -> None:
+    """Its only end step ends while the retry holds the run's row: what it counted is not true any more."""
+    run_id = player.driver.begin(TWO, failureMode=PARTIAL_MERGE)
+    with player.driver.database.transaction() as tx:
+        finish_step(tx, run_id, "a", failure=BOOM)
+    player.driver.finish(run_id, "b")
+    player.waiting.clear()
+    (letter,) = still_open(player.driver, run_id)
+    with player.driver.database.transaction() as tx:
+        dead_letters.retry(tx, player.driver.tenant, letter.id)
+        beside = Beside(functools.partial(player.driver.finish, run_id, "c"))
+        beside.__enter__()
+        wait_for_lock(player.driver.database)
+    beside.wait()
+    assert beside.error is None
+    assert player.driver.run(run_id).status == "running"
+    player.play()
+    assert player.driver.run(run_id).status == "completed"
+    assert differences(player.driver, run_id) == []
 
 
 # --- looking ----------------------------------------------------------------------------------------------
