@@ -16,7 +16,9 @@ from services import new_database
 
 from pipeweave import ids
 from pipeweave.orchestrator import queries
+from pipeweave.orchestrator import queries_dead_letters as letters
 from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.letter_filter import LetterFilter
 from pipeweave.orchestrator.paging import Document, Page, cursor_of
 from pipeweave.up.postgres import Postgres
 
@@ -59,6 +61,16 @@ _EVENTS = (
     "INSERT INTO events (run_id, at, type) SELECT id, now(), t FROM made, (VALUES ('a.b'), ('c.d')) AS e(t)"
 )
 
+# One of a hundred is open; the others were retried.
+_LETTERS = """
+INSERT INTO dead_letters (id, tenant_id, run_id, task_run_id, pipeline_id, step_id, task_id, kind, status,
+    code_version, code_hash, attempts, error, error_code, fingerprint, history, failed_at, retried_at)
+SELECT id, tenant, id, id, 'chain', 'a', CASE WHEN n % 2 = 0 THEN 'a' ELSE 'b' END, 'task', 'failed', 1,
+    repeat('0', 64), 4, '{"message": "broken"}', 'BOOM', repeat(CAST(n % 10 AS text), 64), '[]', now(),
+    CASE WHEN n % 100 <> 1 THEN now() END
+FROM made
+"""
+
 
 @pytest.fixture(scope="module")
 def history(postgres_server: Postgres, database_template: str) -> Iterator[Database]:
@@ -76,7 +88,7 @@ def history(postgres_server: Postgres, database_template: str) -> Iterator[Datab
                 "tenant": TENANT,
                 "quiet": QUIET,
             }
-            for statement in (_IDS, _RUNS, _TASK_RUNS, _EVENTS):
+            for statement in (_IDS, _RUNS, _TASK_RUNS, _EVENTS, _LETTERS):
                 tx.execute(statement, parameters)
         with database.transaction() as tx:
             tx.execute("ANALYZE")
@@ -144,6 +156,10 @@ def rows_looked_at(plans: list[Document]) -> float:
     )
 
 
+def dead_letters(tx: Transaction, status: str = "open", **which: Any) -> Document:
+    return letters.dead_letter_list(tx, TENANT, Page(), LetterFilter(**which), status=status)
+
+
 Read = Callable[[Transaction], Any]
 
 # What is read -> the read, and the rows it may look at.
@@ -177,6 +193,14 @@ READS: dict[str, tuple[Read, int]] = {
     "its task runs": (lambda tx: queries.run_task_runs(tx, TENANT, newest_run(tx), Page()), 100),
     "its events": (lambda tx: queries.run_events(tx, TENANT, newest_run(tx), Page()), 100),
     "a task run": (lambda tx: queries.task_run(tx, TENANT, ids.task_run_id(newest_run(tx), 1)), 100),
+    "dead letters": (lambda tx: dead_letters(tx), 700),
+    "dead letters that are alike": (lambda tx: dead_letters(tx, fingerprint="1" * 64), 700),
+    "dead letters of a task": (lambda tx: dead_letters(tx, task_id="b"), 700),
+    "groups of dead letters": (
+        lambda tx: letters.dead_letter_groups(tx, TENANT, 10, LetterFilter()),
+        700,
+    ),
+    "redrives": (lambda tx: letters.redrive_list(tx, TENANT, Page()), 100),
     "queue items": (lambda tx: queries.queue_items(tx, TENANT, Page()), 500),
 }
 
