@@ -23,6 +23,7 @@ from chaos.stack import Stack
 PATIENCE_S = 15.0
 # And so long (s) for a worker that has something to do.
 BUSY_WITHIN_S = 2.0
+SLOW_WITHIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +112,15 @@ class Injector:
         _send(_whole_or_first(hit.pids, fault), signal.SIGKILL)
 
     def _busy_worker(self, fault: Fault) -> list[int]:
-        """A worker and its children, one of which is calling a task if there is anything to call."""
+        """A worker and its children, one of which is calling a task if there is anything to call; one that
+        takes seconds, if there is such a one soon.
+        """
         found = self._family(f"worker-{fault.options['worker'] + 1}", children=1)
-        until = time.monotonic() + BUSY_WITHIN_S
-        while time.monotonic() < until:
+        began = time.monotonic()
+        while (waited := time.monotonic() - began) < BUSY_WITHIN_S:
             self.reading.catch_up()
-            if any(each in self.reading.open for each in found):
+            called = [self.reading.open[each].task_id for each in found if each in self.reading.open]
+            if "slow" in called or (called and waited > SLOW_WITHIN_S):
                 break
             time.sleep(0.002)
         return found

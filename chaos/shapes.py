@@ -201,7 +201,7 @@ _KINDS: dict[Callable[[random.Random], Drawn], int] = {
     _fan: 3,
     _mapped: 4,
     _crowd: 3,
-    _slow: 3,
+    _slow: 5,
     _doomed: 3,
     _belated: 1,
     _tangle: 5,
