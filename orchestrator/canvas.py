@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from enum import Enum
 from hashlib import sha1
 from typing import Any
 from uuid import UUID, uuid4
@@ -25,7 +26,7 @@ from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.broker import CHORD_LIFE_S, LEVELS
 from pipeweave.orchestrator.envelope import encode, key, sent_at
 from pipeweave.orchestrator.messages import Posting, RunMessage, post
-from pipeweave.orchestrator.outbox import JoinCheck, Outgoing, Part
+from pipeweave.orchestrator.outbox import JoinCheck, Outgoing, Part, PutBack
 from pipeweave.orchestrator.wire import Command, Wire
 
 RUN_TASK = "pipeweave.run"
@@ -43,6 +44,16 @@ _COUNT_SHA = sha1(_COUNT.encode(), usedforsecurity=False).hexdigest()
 # the body, a part that is counted again does. A chord whose body was sent ignores parts for the longer time.
 _CLAIM_S = 6
 _DONE_S = 300
+
+
+class _Counted(Enum):
+    """What a part was to its chord: UNSIZED when nobody knows how many there are, because the broker was
+    wiped, or a message of it counts for nothing (outbox.Asked).
+    """
+
+    ONE = "one"
+    LAST = "last"
+    UNSIZED = "unsized"
 
 
 def level(priority: int) -> int:
@@ -114,20 +125,30 @@ class Canvas:
         replies = self._wire.ask(
             [
                 *self._sizes(posting),
+                # Before the checks: what is counted from now on asks, what was counted they see.
+                *(("DEL", self._key(each.run_id, each.join, ".s")) for each in posting.asked),
                 *_pushes(posting, sent),
                 *(("EVALSHA", _COUNT_SHA, *count) for count in counts),
             ]
         )
         counted = replies[len(replies) - len(counts) :]
         for part, count, reply in zip(posting.parts, counts, counted, strict=True):
-            if self._is_last(count, reply):
-                self._wire.ask(list(self._body(part, claim, sent)))
+            match self._counted(count, reply):
+                case _Counted.LAST:
+                    self._wire.ask(list(self._body(part, claim, sent)))
+                case _Counted.UNSIZED if part.message is not None:
+                    check = JoinCheck(part.run_id, part.join, part.queue)
+                    self._wire.ask([("LPUSH", key(part.queue, CHECK_LEVEL), _check(check, sent))])
 
-    def _is_last(self, count: Command, reply: Any) -> bool:
+    def _counted(self, count: Command, reply: Any) -> _Counted:
         if isinstance(reply, NoScriptError):
             # A server that was started since the script was used last: it learns the script, too.
             reply = self._wire.ask([("EVAL", _COUNT, *count)])[0]
-        return bool(reply[3])
+        done, _, size, is_last = reply
+        if is_last:
+            return _Counted.LAST
+        # A chord that has fired has no size either.
+        return _Counted.UNSIZED if size is None and done >= 0 else _Counted.ONE
 
     def _sizes(self, posting: Posting) -> Iterable[Command]:
         """What `set_chord_size` of Celery's backend does, to send it along with the rest. A run that was
@@ -172,10 +193,14 @@ def _pushes(posting: Posting, sent: float) -> Iterable[Command]:
         lists.setdefault(key(message.queue, at), []).append(_run(message, at, sent))
     for check in posting.checks:
         lists.setdefault(key(check.queue, CHECK_LEVEL), []).append(_check(check, sent))
-    return (("LPUSH", name, *messages) for name, messages in lists.items())
+    yield from (("LPUSH", name, *messages) for name, messages in lists.items())
+    for each in posting.put_back:
+        at = level(each.priority)
+        # The end from which workers take. It says when it was sent first, or what it names would look lost.
+        yield ("RPUSH", key(each.queue, at), _run(each, at, each.since.timestamp()))
 
 
-def _run(message: RunMessage, at: int, sent: float) -> str:
+def _run(message: RunMessage | PutBack, at: int, sent: float) -> str:
     first = ids.task_run_id(message.run_id, message.ordinals[0])
     id_ = f"{ids.show(ids.TASK_RUN, first)}.{message.attempt}"
     arguments = (message.run_id.hex, message.ordinals, message.attempt, message.part, message.joins)

@@ -15,7 +15,9 @@ from typing import Any
 
 from pipeweave.orchestrator import rate_limits, task_runs
 from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.moving import status_is
 from pipeweave.orchestrator.outbox import Released
+from pipeweave.orchestrator.states import TaskStatus
 from pipeweave.orchestrator.task_run import TaskRun
 from pipeweave.rates import Rate
 
@@ -27,6 +29,8 @@ TASKS_PER_TICK = 100
 # SQL: the task runs of the task `k` that hold a slot.
 LIVE = """FROM task_runs AS t WHERE t.tenant_id = k.tenant_id AND t.task_id = k.id AND t.is_limited
     AND t.kind <> 'map' AND t.status IN ('queued', 'running', 'waiting')"""
+# And of those, the ones that no worker has started.
+_UNSTARTED = f"{LIVE} AND {status_is(TaskStatus.QUEUED)}"
 
 _LOCK = "SELECT 1 FROM tasks WHERE tenant_id = :tenant AND id = :task FOR NO KEY UPDATE"
 
@@ -36,8 +40,7 @@ _STANDING = f"""
 SELECT k.concurrency, k.rate_limit, k.rate_seconds, k.rate_at, k.usual_seconds, clock_timestamp() AS now,
     {task_runs.is_paused("k.tenant_id", "k.id")} AS is_paused,
     CASE WHEN k.concurrency > 0 THEN (SELECT count(*) {LIVE}) ELSE 0 END AS live,
-    CASE WHEN k.rate_limit IS NOT NULL THEN (SELECT count(*) {LIVE} AND t.status = 'queued') ELSE 0 END
-        AS unstarted
+    CASE WHEN k.rate_limit IS NOT NULL THEN (SELECT count(*) {_UNSTARTED}) ELSE 0 END AS unstarted
 FROM tasks AS k WHERE k.tenant_id = :tenant AND k.id = :task
 """
 
@@ -172,8 +175,8 @@ WITH RECURSIVE waiting AS (
       AND (k.rate_at IS NULL OR k.rate_limit IS NULL
            OR k.rate_at <= now() + k.rate_seconds * (1 - 1.0 / k.rate_limit) * interval '1 second')
     UNION
-    SELECT k.tenant_id, k.id FROM tasks AS k
-    WHERE k.rate_limit IS NOT NULL AND EXISTS (SELECT 1 {LIVE} AND t.status = 'queued')
+    SELECT k.tenant_id, k.id FROM tasks AS k CROSS JOIN LATERAL (SELECT 1 {_UNSTARTED} LIMIT 1) AS u
+    WHERE k.rate_limit IS NOT NULL
 )
 SELECT r.tenant_id, r.id FROM (
     SELECT w.tenant_id, w.id, row_number() OVER (PARTITION BY w.tenant_id ORDER BY w.id) AS turn

@@ -11,7 +11,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from pipeweave.orchestrator.outbox import UNCOUNTED, Chord, JoinCheck, Outgoing, Part, Released
+from pipeweave.orchestrator.outbox import (
+    UNCOUNTED,
+    Asked,
+    Chord,
+    JoinCheck,
+    Outgoing,
+    Part,
+    PutBack,
+    Released,
+)
 
 # Enough messages to keep every worker of a large deployment busy, few enough that each carries real work.
 MESSAGES_PER_FAN_OUT = 64
@@ -39,7 +48,9 @@ class Posting:
 
     chord_sizes: dict[tuple[UUID, int], int]
     messages: tuple[RunMessage, ...]
+    put_back: tuple[PutBack, ...]
     checks: tuple[JoinCheck, ...]
+    asked: tuple[Asked, ...]
     parts: tuple[Part, ...]
 
 
@@ -54,7 +65,9 @@ def post(outbox: Sequence[Outgoing]) -> Posting:
     return Posting(
         sizes,
         messages,
+        tuple(each for each in outbox if isinstance(each, PutBack)),
         tuple(dict.fromkeys(each for each in outbox if isinstance(each, JoinCheck))),
+        tuple(dict.fromkeys(each for each in outbox if isinstance(each, Asked))),
         tuple(each for each in outbox if isinstance(each, Part)),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 # A message whose completions nobody counts: a repeated attempt, or what a long message gave back. When its
@@ -65,4 +66,32 @@ class JoinCheck:
     queue: str
 
 
-Outgoing = Released | Chord | Part | JoinCheck
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A join one of whose messages found nothing to do, and so counts for nothing: from now on, every message
+    that would count as a part asks whether the join may go instead.
+    """
+
+    run_id: UUID
+    join: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """A message that gave way to better task runs: it waits again, in front of the others, as it was.
+
+    Args:
+        since: when what it names was queued.
+    """
+
+    run_id: UUID
+    ordinals: tuple[int, ...]
+    attempt: int
+    queue: str
+    priority: int
+    part: int
+    joins: tuple[int, ...]
+    since: datetime
+
+
+Outgoing = Released | Chord | Part | JoinCheck | Asked | PutBack

@@ -209,6 +209,13 @@ class Stage:
         keys = list(self._redis.scan_iter(f"*{run_id.hex}*"))
         return int(self._redis.delete(*keys)) if keys else 0
 
+    def lose_parts(self, run_id: UUID) -> int:
+        """Let each chord of a run wait for a part that never comes; how many chords there were."""
+        sizes = list(self._redis.scan_iter(f"*{run_id.hex}*.s"))
+        for size in sizes:
+            self._redis.incr(size)
+        return len(sizes)
+
     def double_messages(self) -> int:
         """Put every message that waits in the queue there once more; how many there were."""
         count = 0

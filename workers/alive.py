@@ -10,7 +10,7 @@ import time
 from types import TracebackType
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator import workers
+from pipeweave.orchestrator import priorities, registry, workers
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.workers import BEAT_EVERY, WorkerStart
 from pipeweave.workers.children import Children
@@ -45,6 +45,7 @@ class Alive:
         self.start = start
         self.worker_id = worker_id
         self.slots = slots
+        self.queue = registry.queue_name(tenant, start.service_id)
         self.grace_s = grace_s
         self.log_every_s = log_every_s
         self._children = Children(database, slots)
@@ -100,3 +101,4 @@ class Alive:
             if not workers.beat(tx, self.worker_id):
                 # It was silent for too long (a suspended machine) and taken for lost.
                 workers.register(tx, self.tenant, self.start, worker_id=self.worker_id)
+            self.slots.mix(priorities.is_mixed(tx, self.queue))

@@ -77,7 +77,11 @@ def run_worker(
     def make_runner(**_: object) -> None:
         child = Deployment.open(settings, pool_size=CHILD_CONNECTIONS, canvas=Canvas(app))
         post = Post(
-            workers.child_of(worker_id, os.getpid()), queue, take_slot(slots), lambda: slots.is_stopping
+            workers.child_of(worker_id, os.getpid()),
+            queue,
+            take_slot(slots),
+            lambda: slots.is_stopping,
+            lambda: slots.is_mixed,
         )
         runners[:] = [Runner(child, Calls(child.database, loaded.tasks), post)]
         runners[0].pulse.start()

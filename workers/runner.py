@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
-from pipeweave.orchestrator import idempotency, losses, run_header, straight, task_runs
+from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator import idempotency, losses, priorities, run_header, straight, task_runs
 from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.outbox import UNCOUNTED, JoinCheck, Part
+from pipeweave.orchestrator.outbox import UNCOUNTED, Asked, JoinCheck, Outgoing, Part, PutBack
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.task_run import Completion, TaskRun
 from pipeweave.workers import doubt
@@ -40,12 +41,15 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """Where a process works: what it claims as, the queue it serves, its slot, and whether it is to stop."""
+    """Where a process works: what it claims as, the queue it serves, its slot, whether it is to stop, and
+    whether task runs of different priorities are queued.
+    """
 
     worker: str
     queue: str
     slot: Slot
     is_stopping: Callable[[], bool] = lambda: False
+    is_mixed: Callable[[], bool] = lambda: False
 
 
 class Runner:
@@ -74,9 +78,12 @@ class Runner:
         """Run the task runs a message names, and what they release for this worker."""
 
         is_stopping = self.post.is_stopping()
-        first = () if is_stopping else ordinals[: self._at_once(attempt)]
+        gives_way = not is_stopping and self.post.is_mixed()
+        first = () if is_stopping or gives_way else ordinals[: self._at_once(attempt)]
 
         def begin(tx: Transaction) -> tuple[Work | None, list[TaskRun]]:
+            if gives_way and (instead := self._better(tx, run_id, ordinals, attempt, part, joins)):
+                return instead
             run, started = task_runs.start_with_header(tx, run_id, first, attempt, worker=self.worker)
             if run is None:
                 return None, []
@@ -87,13 +94,47 @@ class Runner:
             return work, started or self._claim(tx, work)
 
         self._begin_message(run_id, ordinals, attempt)
-        work, claimed = self.deployment.database.run(begin, is_one=False)
+        work, claimed = self.deployment.database.run(begin, is_one=gives_way)
         if work is None:
             log.warning("message.dropped", extra={"run_id": str(run_id), "reason": "no such run"})
         else:
+            if work.run.id != run_id:
+                self.slot.begin(work.run.id, [each.ordinal for each in claimed], work.attempt)
             self._work_off(work, claimed)
             self._count(work, bool(claimed))
         self._end_message()
+
+    def _better(
+        self,
+        tx: Transaction,
+        run_id: UUID,
+        ordinals: Sequence[int],
+        attempt: int,
+        part: int,
+        joins: Sequence[int],
+    ) -> tuple[Work, list[TaskRun]] | None:
+        """Start what is queued and better than what a message names, and put the message back."""
+        found = priorities.better(tx, self.queue, run_id, ordinals, attempt, self._at_once(1))
+        if found is None:
+            return None
+        run, started = task_runs.start_with_header(
+            tx, found.run_id, found.ordinals, found.attempt, worker=self.worker
+        )
+        if run is None or not started:
+            return None
+        tx.send(
+            PutBack(
+                run_id,
+                tuple(ordinals),
+                attempt,
+                self.queue,
+                found.named_priority,
+                part,
+                tuple(joins),
+                found.named_since,
+            )
+        )
+        return Work(run, found.attempt), started
 
     def join(self, run_id: UUID, join: int) -> None:
         """Release a join whose chord fired or that someone asked about, and go on with it here."""
@@ -102,7 +143,8 @@ class Runner:
             run = run_header.load(tx, run_id)
             if run is None:
                 return None, []
-            advance = Advance(tx, run, self._going(), room=1, queue=self.queue)
+            going = None if self.post.is_mixed() else self._going()
+            advance = Advance(tx, run, going, room=1, queue=self.queue)
             advance.check(join)
             return run, advance.close()
 
@@ -136,7 +178,7 @@ class Runner:
             if not outcomes:
                 return  # what was left of it was taken
             # What is taken here stays taken, should the transaction start over.
-            rest = work.take() if self._must_stop(work) else None
+            rest = work.take() if self._must_stop(work, outcomes) else None
             is_straight = rest is None and self._is_straight(work, outcomes)
             turn = self._straight_turn if is_straight else self._turn
             step = functools.partial(turn, work, outcomes, rest)
@@ -146,8 +188,19 @@ class Runner:
                 work.take()
                 self.let_go()
 
-    def _must_stop(self, work: Work) -> bool:
-        return work.is_long or self.post.is_stopping()
+    def _must_stop(self, work: Work, outcomes: Sequence[Outcome]) -> bool:
+        return work.is_long or self.post.is_stopping() or self._is_outranked(work, outcomes)
+
+    def _is_outranked(self, work: Work, outcomes: Sequence[Outcome]) -> bool:
+        """Whether something better is queued than what this message, or a successor, would go on with."""
+        if not self.post.is_mixed():
+            return False
+        next_ones = work.next_ones(outcomes)
+        try:
+            with self.deployment.database.statements() as tx:
+                return priorities.is_outranked(tx, self.queue, work.run.id, next_ones)
+        except PipeWeaveError:
+            return False  # what was done has to be stored first
 
     def _going(self) -> Going | None:
         return None if self.post.is_stopping() else Going(self.worker, self.queue)
@@ -233,15 +286,17 @@ class Runner:
         losses.hand_over(tx, work.run.id, rest.claimed, rest.left, rest.attempt, worker=self.worker)
 
     def _count(self, work: Work, was_claimed: bool) -> None:
-        """This message is one part of its joins. A doubled message counts nothing; it asks PostgreSQL
-        instead.
+        """This message is one part of its joins. One that found nothing to do counts nothing: whoever did it,
+        and whoever comes after, asks PostgreSQL.
         """
         if work.joins and was_claimed:
             self._publish([Part(work.run.id, join, self.queue, message=work.part) for join in work.joins])
         elif work.joins:
-            self._publish([JoinCheck(work.run.id, join, self.queue) for join in work.joins])
+            run_id = work.run.id
+            asked = [Asked(run_id, join) for join in work.joins]
+            self._publish([*asked, *(JoinCheck(run_id, join, self.queue) for join in work.joins)])
 
-    def _publish(self, outgoing: Sequence[Part | JoinCheck]) -> None:
+    def _publish(self, outgoing: Sequence[Outgoing]) -> None:
         try:
             self.deployment.canvas.publish(outgoing)
         except Exception:

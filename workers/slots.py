@@ -35,8 +35,9 @@ _CALLED_FROM = _NAMED_FROM + MOST_NAMED * _ORDINAL.size
 _SIZE = _CALLED_FROM + MOST_CALLED * _ORDINAL.size
 _FREE = bytes(_HEAD.size)
 _NO_RUN = bytes(16)
-# In front of the slots: whether the worker stops.
+# In front of the slots: whether the worker stops, and whether priorities are mixed in its queue.
 _FIRST = 8
+_STOPPING_AT, _MIXED_AT = 0, 1
 
 
 class Ending(IntEnum):
@@ -173,8 +174,17 @@ class Slots:
     @property
     def is_stopping(self) -> bool:
         """Whether the worker was asked to stop: nothing more is claimed."""
-        return self._memory[0] == 1
+        return self._memory[_STOPPING_AT] == 1
 
     def stop(self) -> None:
         """Ask the children to claim nothing more."""
-        self._memory[0] = 1
+        self._memory[_STOPPING_AT] = 1
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether task runs of different priorities are queued: then the children look for the best."""
+        return self._memory[_MIXED_AT] == 1
+
+    def mix(self, is_mixed: bool) -> None:
+        """Tell the children whether they are."""
+        self._memory[_MIXED_AT] = is_mixed

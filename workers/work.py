@@ -10,11 +10,15 @@ from dataclasses import dataclass, field
 
 from pipeweave.orchestrator.failure import Failure
 from pipeweave.orchestrator.outbox import UNCOUNTED
+from pipeweave.orchestrator.plan import END
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.task_run import Awaits, Completion, TaskRun
 
 # How a call ended, or why there was none.
 Outcome = Completion | Awaits | tuple[TaskRun, Failure]
+
+# Of what a message would go on with, priorities are compared of so many.
+MOST_LOOKED_AT = 16
 
 # A message holds its worker for about this long; then what is left goes to whoever is free.
 MESSAGE_S = 1.0
@@ -56,6 +60,16 @@ class Work:
         with self.lock:
             self.is_calling = False
             self.outcomes.append(outcome)
+
+    def next_ones(self, outcomes: Sequence[Outcome]) -> list[int]:
+        """What this process would go on with, now that these calls ended: ordinals, a few are enough."""
+        plan = self.run.plan
+        found = [each.ordinal for each in self.claimed] + list(self.left)
+        for each in outcomes:
+            task_run = each[0] if isinstance(each, tuple) else each.task_run
+            if task_run.map_parent is None:
+                found += plan.successors(task_run.ordinal)
+        return [each for each in found[:MOST_LOOKED_AT] if each != END]
 
     def waits_for_its_own(self, task_run: TaskRun, outcome: Outcome) -> bool:
         """Whether what a task run waits for is a result that is only to be stored: then it is begun again

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from broker_view import QUEUE, messages, redis, released, run
 
 from pipeweave.orchestrator.canvas import JOIN_TASK, RUN_TASK, Canvas, level
-from pipeweave.orchestrator.outbox import Chord, JoinCheck, Outgoing, Part
+from pipeweave.orchestrator.outbox import Asked, Chord, JoinCheck, Outgoing, Part, PutBack
 
 
 def test_a_message_carries_ids_and_an_attempt_and_nothing_else(canvas: Canvas) -> None:
@@ -80,6 +81,36 @@ def test_parts_of_an_unknown_chord_send_nothing(canvas: Canvas) -> None:
     for number in range(5):
         canvas.count(Part(run(), 7, QUEUE, ordinal=number))
     assert messages(canvas) == []
+
+
+def test_the_messages_of_a_chord_of_unknown_size_ask_about_its_join(canvas: Canvas) -> None:
+    run_id = run()
+    canvas.publish(released(run_id, 2, joins=(7,)))
+    before = len(messages(canvas))
+    canvas.publish([Part(run_id, 7, QUEUE, message=0), Asked(run_id, 7), JoinCheck(run_id, 7, QUEUE)])
+    canvas.count(Part(run_id, 7, QUEUE, message=1))
+    asked = [task for task, _ in messages(canvas)].count(JOIN_TASK)
+    assert (len(messages(canvas)) - before, asked) == (3, 3)
+
+
+def test_a_chord_that_has_fired_is_not_asked_about(canvas: Canvas) -> None:
+    run_id = run()
+    canvas.publish(released(run_id, 2, joins=(7,)))
+    for number in (0, 1, 0, 1):
+        canvas.count(Part(run_id, 7, QUEUE, message=number))
+    assert [task for task, _ in messages(canvas)].count(JOIN_TASK) == 1
+
+
+def test_a_message_that_gives_way_is_the_next_one_again_and_as_old_as_it_was(canvas: Canvas) -> None:
+    first, second = run(), run()
+    canvas.publish(released(first, 1, 60))
+    since = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    canvas.publish([PutBack(second, (3, 4), 2, QUEUE, 70, 5, (7,), since)])
+    assert messages(canvas) == [
+        (RUN_TASK, [second.hex, [3, 4], 2, 5, [7]]),
+        (RUN_TASK, [first.hex, [1], 1, -1, []]),
+    ]
+    assert canvas.oldest(QUEUE)[level(70)] == since.timestamp()
 
 
 def test_parts_may_be_counted_in_the_outbox_that_opens_the_chord(canvas: Canvas) -> None:

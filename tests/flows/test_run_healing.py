@@ -106,7 +106,7 @@ def test_a_chord_that_never_fired_is_released_by_the_tick(stage: Stage, gate: Pa
     stage.store(held_fan_out("forgotten"))
     run_id = stage.trigger("forgotten", {"path": str(gate)})
     stage.until(Path(f"{gate}.held").exists, "no step runs")
-    assert stage.forget_chords(run_id) > 0
+    assert stage.lose_parts(run_id) > 0
     gate.touch()
     stage.until(
         lambda: Counter(stage.statuses(run_id).values()) == {"completed": 13, "pending": 1},
@@ -119,11 +119,21 @@ def test_a_chord_that_never_fired_is_released_by_the_tick(stage: Stage, gate: Pa
     assert stage.called(run_id)["join"] == 1
 
 
+def test_a_chord_that_was_forgotten_is_asked_about_by_its_messages(stage: Stage, gate: Path) -> None:
+    stage.store(held_fan_out("unsized"))
+    run_id = stage.trigger("unsized", {"path": str(gate)})
+    stage.until(Path(f"{gate}.held").exists, "no step runs")
+    assert stage.forget_chords(run_id) > 0
+    gate.touch()
+    assert stage.finished(run_id).status == "completed"
+    assert stage.called(run_id)["join"] == 1
+
+
 def test_a_map_whose_chord_never_fired_is_finished_by_the_tick(stage: Stage, gate: Path) -> None:
     stage.store(held_map("forgotten-map"))
     run_id = stage.trigger("forgotten-map", {"path": str(gate), "list": list(range(16))})
     stage.until(Path(f"{gate}.held").exists, "no item runs")
-    assert stage.forget_chords(run_id) > 0
+    assert stage.lose_parts(run_id) > 0
     gate.touch()
     done = lambda: {row.status for row in stage.items(run_id, "each")} == {"completed"}  # noqa: E731
     stage.until(done, "the items did not end")

@@ -138,6 +138,13 @@ def limited(ctx: Context) -> None:
         time.sleep(0.02)
 
 
+@task
+def nap(item: int, ctx: Context) -> int:
+    with noted(ctx):
+        time.sleep(0.05)
+        return item
+
+
 def _hold(path: str, ctx: Context) -> str:
     """Wait until the file is there: the test decides when this ends."""
     Path(path + ".held").touch()

@@ -1,0 +1,108 @@
+"""Exact priorities: what is queued and better than what a message names.
+
+A message only wakes a worker, and Redis has four levels of them: 60 and 70 share one. While a queue holds
+task runs of different priorities (each worker's parent looks once a second), whoever takes a message looks
+here first, and starts the best task runs of the queue instead of those the message names. While all are of
+one priority, nothing of this is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import takewhile
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.moving import status_is
+from pipeweave.orchestrator.states import TaskStatus
+from pipeweave.orchestrator.task_runs import IS_PAUSED
+
+_QUEUED = "FROM task_runs AS t WHERE t.status = 'queued' AND t.queue = :queue"
+
+# Two looks into the index, however long the queue is.
+_IS_MIXED = f"""
+SELECT (SELECT t.priority {_QUEUED} ORDER BY t.priority LIMIT 1)
+    < (SELECT t.priority {_QUEUED} ORDER BY t.priority DESC LIMIT 1)
+"""
+
+
+def is_mixed(tx: Transaction, queue: str) -> bool:
+    """Whether task runs of different priorities are queued."""
+    return tx.execute(_IS_MIXED, {"queue": queue}).scalar_one() is True
+
+
+@dataclass(frozen=True, slots=True)
+class Better:
+    """The best queued task runs of a queue that are of one run and can be claimed together.
+
+    Args:
+        named_priority: of the best one that the message names.
+        named_since: when that one was queued.
+    """
+
+    run_id: UUID
+    ordinals: tuple[int, ...]
+    attempt: int
+    named_priority: int
+    named_since: datetime
+
+
+# What the message names is looked up first, so that the other look goes along the index and ends early. Those
+# that were queued at the same moment are equally old: the items of a map are not put into order here. What
+# another worker is just claiming is passed over.
+_BETTER = f"""
+WITH named AS MATERIALIZED (
+    SELECT t.priority, t.queued_at FROM task_runs AS t
+    WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt
+      AND {status_is(TaskStatus.QUEUED)}
+    ORDER BY t.priority, t.queued_at LIMIT 1
+)
+SELECT t.run_id, t.id, t.attempt, t.priority, t.queued_at,
+    (SELECT n.priority FROM named AS n) AS named_priority, (SELECT n.queued_at FROM named AS n) AS named_since
+{_QUEUED} AND NOT {IS_PAUSED}
+    AND (t.priority, t.queued_at)
+        < ((SELECT n.priority FROM named AS n), (SELECT n.queued_at FROM named AS n))
+ORDER BY t.priority, t.queued_at LIMIT :most FOR UPDATE OF t SKIP LOCKED
+"""
+
+
+def better(
+    tx: Transaction, queue: str, run_id: UUID, ordinals: Sequence[int], attempt: int, most: int
+) -> Better | None:
+    """What goes before the task runs that a message names: a lower priority number, or the same and older.
+
+    Locks what it finds until the commit. None when there is nothing better, or what the message names is not
+    queued any more.
+    """
+    named = [ids.task_run_id(run_id, each) for each in ordinals]
+    parameters = {"queue": queue, "run_id": run_id, "ids": named, "attempt": attempt, "most": most}
+    rows: list[Any] = list(tx.execute(_BETTER, parameters))
+    if not rows:
+        return None
+    first = rows[0]
+    # Another attempt is claimed alone, as ever.
+    alike = takewhile(lambda row: _place(row) == _place(first), rows if first.attempt == 1 else rows[:1])
+    which = tuple(sorted(ids.ordinal_of(row.id) for row in alike))
+    return Better(first.run_id, which, first.attempt, first.named_priority, first.named_since)
+
+
+def _place(row: Any) -> tuple[UUID, int, int, datetime]:
+    return row.run_id, row.attempt, row.priority, row.queued_at
+
+
+_IS_OUTRANKED = f"""
+SELECT EXISTS (SELECT 1 {_QUEUED} AND NOT {IS_PAUSED} AND t.priority < (
+    SELECT max(s.priority) FROM task_runs AS s
+    WHERE s.run_id = :run_id AND s.id = ANY(CAST(:ids AS uuid[]))))
+"""
+
+
+def is_outranked(tx: Transaction, queue: str, run_id: UUID, ordinals: Sequence[int]) -> bool:
+    """Whether something of a lower priority number is queued than the highest of these task runs."""
+    which = [ids.task_run_id(run_id, each) for each in ordinals]
+    found = tx.execute(_IS_OUTRANKED, {"queue": queue, "run_id": run_id, "ids": which}).scalar_one()
+    return bool(found)

@@ -1,0 +1,128 @@
+"""What is better than what a message names: a lower priority number, or the same and older."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from driving import Driver, claim
+
+from pipeweave.orchestrator import pauses, priorities
+from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.priorities import Better
+
+
+@pytest.fixture
+def driver(database: Database) -> Driver:
+    made = Driver(database)
+    made.store({"a": []}, id="one")
+    made.store({f"s{number}": [] for number in range(5)}, id="five")
+    return made
+
+
+def queue_of(driver: Driver) -> str:
+    return f"pipeweave.{driver.tenant}.python"
+
+
+def better(driver: Driver, run_id: UUID, *ordinals: int, most: int = 10) -> Better | None:
+    with driver.database.transaction() as tx:
+        return priorities.better(tx, queue_of(driver), run_id, ordinals or (1,), 1, most)
+
+
+def found(
+    driver: Driver, run_id: UUID, *ordinals: int, most: int = 10
+) -> tuple[UUID, tuple[int, ...]] | None:
+    seen = better(driver, run_id, *ordinals, most=most)
+    return None if seen is None else (seen.run_id, seen.ordinals)
+
+
+def test_a_lower_number_goes_first_and_then_the_older_one(driver: Driver) -> None:
+    low, older, younger, best = (driver.trigger("one", priority=each) for each in (70, 60, 60, 7))
+    assert found(driver, low) == (best, (1,))
+    driver.finish(best, "a")
+    assert found(driver, low) == (older, (1,))
+    assert found(driver, younger) == (older, (1,))
+    assert found(driver, older) is None
+    driver.finish(older, "a")
+    assert found(driver, low) == (younger, (1,))
+
+
+def test_the_message_is_put_back_as_what_it_was(driver: Driver) -> None:
+    low, _ = driver.trigger("one", priority=70), driver.trigger("one", priority=60)
+    seen = better(driver, low)
+    assert seen is not None
+    assert (seen.named_priority, seen.named_since) == (70, driver.task_runs(low)[0].queued_at)
+
+
+def test_those_of_one_run_that_became_ready_together_are_taken_together(driver: Driver) -> None:
+    low, wide = driver.trigger("one", priority=70), driver.trigger("five", priority=60)
+    driver.trigger("five", priority=60)
+    assert found(driver, low) == (wide, (1, 2, 3, 4, 5))
+    assert found(driver, low, most=2) == (wide, (1, 2))
+    # Those became ready at the same moment as these.
+    assert found(driver, wide, 4, 5) is None
+
+
+def test_another_attempt_is_taken_alone(driver: Driver) -> None:
+    low, wide = driver.trigger("one", priority=70), driver.trigger("five", priority=60)
+    driver.rows("UPDATE task_runs SET attempt = 2 WHERE run_id = :id RETURNING 1", id=wide)
+    seen = better(driver, low)
+    assert seen is not None
+    assert (seen.run_id, seen.ordinals, seen.attempt) == (wide, (1,), 2)
+
+
+def test_what_another_worker_is_claiming_is_passed_over(driver: Driver) -> None:
+    low, first, second = (driver.trigger("one", priority=each) for each in (70, 50, 60))
+    with driver.database.transaction() as tx:
+        claim(tx, first, 1)
+        assert found(driver, low) == (second, (1,))
+
+
+def test_a_message_that_names_nothing_queued_does_not_give_way(driver: Driver) -> None:
+    low, _ = driver.trigger("one", priority=70), driver.trigger("one", priority=60)
+    driver.finish(low, "a")
+    assert found(driver, low) is None
+
+
+def test_other_queues_and_what_is_paused_do_not_count(driver: Driver) -> None:
+    other = Driver(driver.database)
+    other.store({"a": []}, id="one")
+    low = driver.trigger("one", priority=70)
+    other.trigger("one", priority=1)
+    assert found(driver, low) is None
+    driver.store({"a": []}, id="limited", tasks={"a": "limited"})
+    better_one = driver.trigger("limited", priority=60)
+    assert found(driver, low) == (better_one, (1,))
+    with driver.database.transaction() as tx:
+        pauses.pause(tx, driver.tenant, "limited")
+        # Not even before it was taken back.
+        assert priorities.better(tx, queue_of(driver), low, (1,), 1, 10) is None
+        assert not priorities.is_outranked(tx, queue_of(driver), low, [1])
+
+
+def test_a_queue_is_mixed_while_two_priorities_wait(driver: Driver) -> None:
+    def is_mixed() -> bool:
+        with driver.database.transaction() as tx:
+            return priorities.is_mixed(tx, queue_of(driver))
+
+    assert not is_mixed()
+    first = driver.trigger("one", priority=60)
+    driver.trigger("one", priority=60)
+    assert not is_mixed()
+    driver.trigger("one", priority=70)
+    assert is_mixed()
+    driver.finish(first, "a")
+    assert is_mixed()
+
+
+@pytest.mark.parametrize(("waiting", "expected"), [(59, True), (60, False), (61, False)])
+def test_what_follows_is_outranked_by_lower_numbers_alone(
+    driver: Driver, waiting: int, expected: bool
+) -> None:
+    driver.store({"a": [], "b": ["a"]}, id="two")
+    run_id = driver.trigger("two", priority=60)
+    driver.trigger("one", priority=waiting)
+    with driver.database.transaction() as tx:
+        claim(tx, run_id, 1)
+        assert priorities.is_outranked(tx, queue_of(driver), run_id, [2]) is expected
+        assert not priorities.is_outranked(tx, queue_of(driver), run_id, [])
