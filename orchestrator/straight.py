@@ -76,15 +76,17 @@ AND {task_runs.UNDECIDED} ORDER BY t.id FOR UPDATE
 """
 _LOCK_RUN = "SELECT 1 FROM runs AS r WHERE r.id = :run_id AND r.finished_at IS NULL FOR UPDATE"
 
-# Joins whose other predecessors did not all simply complete: still open, or final in a way that needs a rule.
-_BLOCKED = """blocked AS (
-    SELECT e.next, bool_or(p.finished_at IS NULL) AS is_open
+# How the other predecessors of each join stand. Those that did not simply complete block it: still open, or
+# final in a way that needs a rule.
+_STANDING = """standing AS (
+    SELECT e.next, bool_or(p.finished_at IS NULL) AS is_open, max(p.finished_at) AS last_at,
+        bool_or(p.status <> 'completed' OR p.selected_next IS NOT NULL) AS is_blocked
     FROM unnest(CAST(:joins AS uuid[]), CAST(:others AS uuid[])) AS e(next, other)
         JOIN task_runs AS p ON p.run_id = :run_id AND p.id = e.other
-    WHERE p.status <> 'completed' OR p.selected_next IS NOT NULL
     GROUP BY e.next
 )"""
-_UNDECIDED = "(SELECT array_agg(b.next) FROM blocked AS b WHERE NOT b.is_open) AS undecided"
+_UNDECIDED = """(SELECT array_agg(b.next) FROM standing AS b
+    WHERE b.is_blocked AND NOT b.is_open) AS undecided"""
 
 # Asked once, for the many places below; `task_runs.IS_PAUSED` in other words.
 _PAUSED = """paused AS MATERIALIZED (
@@ -96,13 +98,13 @@ _HELD = task_runs.held("('' = ANY(x.tasks) OR t.task_id = ANY(x.tasks))")
 _HERE = f"t.id = :here AND t.queue = :queue AND NOT {_HELD}"
 
 
-def _going_on(where: str) -> str:
+def _going_on(where: str, begins: str = ":now") -> str:
     released = move_sql(
         "released",
         f"CASE WHEN {_HERE} THEN 'running' WHEN {_HELD} THEN 'ready' ELSE 'queued' END",
         [TaskStatus.RUNNING, TaskStatus.READY, TaskStatus.QUEUED],
         f""", queued_at = :now, worker = CASE WHEN {_HERE} THEN CAST(:worker AS text) END,
-        started_at = CASE WHEN {_HERE} THEN CAST(:now AS timestamptz) END,
+        started_at = CASE WHEN {_HERE} THEN CAST({begins} AS timestamptz) END,
         claimed_at = CASE WHEN {_HERE} THEN now() END, heartbeat_at = CASE WHEN {_HERE} THEN now() END""",
         f"""t.id = ANY(CAST(:nexts AS uuid[])) AND t.id = n.id AND {task_runs.UNDECIDED}
         AND EXISTS (SELECT 1 FROM moved) AND {where}""",
@@ -117,11 +119,13 @@ def _going_on(where: str) -> str:
     return f"{_PAUSED}, {released}"
 
 
-_FREE = "NOT EXISTS (SELECT 1 FROM blocked AS b WHERE b.next = t.id)"
+_FREE = "NOT EXISTS (SELECT 1 FROM standing AS b WHERE b.next = t.id AND b.is_blocked)"
+# This transaction may have begun before the one that it waited for; what follows both begins after both.
+_AFTER_ALL = "greatest(:now, (SELECT b.last_at FROM standing AS b WHERE b.next = t.id))"
 
 _GO_ON = f"WITH {task_runs.COMPLETE}, {_going_on('true')} SELECT * FROM released"
 _GO_ON_TO_JOINS = f"""
-WITH {task_runs.COMPLETE}, {_BLOCKED}, {_going_on(_FREE)}
+WITH {task_runs.COMPLETE}, {_STANDING}, {_going_on(_FREE, _AFTER_ALL)}
 SELECT r.*, u.undecided FROM (SELECT {_UNDECIDED}) AS u LEFT JOIN released AS r ON true
 """
 
@@ -130,9 +134,10 @@ _LAST = f"""
 WITH {task_runs.COMPLETE}, {run_moves.completed_with("true")}
 SELECT {run_moves.AWAITED}, {_GOES_ON} AS is_reopened FROM moved
 """
+_NONE_BLOCKS = "NOT EXISTS (SELECT 1 FROM standing AS b WHERE b.is_blocked)"
 _LAST_OF_SEVERAL = f"""
-WITH {task_runs.COMPLETE}, {_BLOCKED}, {run_moves.completed_with("NOT EXISTS (SELECT 1 FROM blocked)")}
-SELECT {_UNDECIDED}, {run_moves.AWAITED}, {_GOES_ON} AND NOT EXISTS (SELECT 1 FROM blocked) AS is_reopened
+WITH {task_runs.COMPLETE}, {_STANDING}, {run_moves.completed_with(_NONE_BLOCKS)}
+SELECT {_UNDECIDED}, {run_moves.AWAITED}, {_GOES_ON} AND {_NONE_BLOCKS} AS is_reopened
 FROM moved
 """
 
