@@ -5,8 +5,8 @@ never fired.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
@@ -40,14 +40,24 @@ WITH RECURSIVE oldest AS (
 SELECT o.queue, o.priority FROM oldest AS o WHERE o.queued_at < :late
 """
 
-# Marked as sent again, so that the next tick does not send it a third time before it had a chance.
+# Marked as sent again, so that the next tick does not send it a third time before it had a chance. Tenants
+# take turns: the many lost messages of one do not make those of another wait.
 _REPUBLISH = """
-UPDATE task_runs AS t SET queued_at = :now
-WHERE (t.run_id, t.id) IN (
-    SELECT s.run_id, s.id FROM task_runs AS s
-    WHERE s.status = 'queued' AND s.queue = :queue AND s.priority = :priority AND s.queued_at < :before
-    ORDER BY s.queued_at LIMIT :batch FOR UPDATE SKIP LOCKED)
-RETURNING t.run_id, t.id, t.attempt, t.task_id, t.priority
+WITH lost AS MATERIALIZED (
+    SELECT l.run_id, l.id FROM (
+        SELECT o.run_id, o.id, row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.priority, o.queued_at)
+            AS turn
+        FROM unnest(CAST(:queues AS text[]), CAST(:priorities AS integer[]), CAST(:befores AS timestamptz[]))
+                AS p(queue, priority, before)
+            CROSS JOIN LATERAL (
+                SELECT s.run_id, s.id, s.tenant_id, s.priority, s.queued_at FROM task_runs AS s
+                WHERE s.status = 'queued' AND s.queue = p.queue AND s.priority = p.priority
+                  AND s.queued_at < p.before
+                ORDER BY s.queued_at LIMIT :batch FOR UPDATE SKIP LOCKED) AS o) AS l
+    ORDER BY l.turn LIMIT :batch
+)
+UPDATE task_runs AS t SET queued_at = :now FROM lost AS l WHERE t.run_id = l.run_id AND t.id = l.id
+RETURNING t.run_id, t.id, t.attempt, t.task_id, t.priority, t.queue
 """
 
 
@@ -57,23 +67,35 @@ def republish(tx: Transaction, canvas: Canvas, late: timedelta) -> int:
     A queue that is merely long is left alone, else each tick would make it longer (docs/celery.md). Nothing
     is sent while the broker is away.
     """
-    count = 0
-    waiting: dict[str, Mapping[int, float | None]] = {}
-    for row in tx.execute(OLDEST, {"late": tx.now - late}).all():
-        if row.queue not in waiting:
-            try:
-                waiting[row.queue] = canvas.oldest(row.queue)
-            except Unavailable as error:
-                log.info("republish.delayed", extra={"reason": error.detail})
-                return count
-        before = lost_before(tx.now - late, waiting[row.queue][level(row.priority)])
-        parameters = {"queue": row.queue, "priority": row.priority, "before": before}
-        found = tx.execute(_REPUBLISH, parameters | {"now": tx.now, "batch": BATCH}).all()
-        for each in sorted(found, key=lambda each: each.id):
-            ordinal = ids.ordinal_of(each.id)
-            tx.send(Released(each.run_id, ordinal, each.attempt, each.task_id, row.queue, each.priority))
-            count += 1
-    return count
+    try:
+        befores = _lost_before(tx, canvas, late)
+    except Unavailable as error:
+        log.info("republish.delayed", extra={"reason": error.detail})
+        return 0
+    if not befores:
+        return 0
+    parameters = {
+        "queues": [queue for queue, _ in befores],
+        "priorities": [priority for _, priority in befores],
+        "befores": list(befores.values()),
+        "now": tx.now,
+        "batch": BATCH,
+    }
+    found: list[Any] = list(tx.execute(_REPUBLISH, parameters))
+    for each in sorted(found, key=lambda each: (each.priority, each.id)):
+        ordinal = ids.ordinal_of(each.id)
+        tx.send(Released(each.run_id, ordinal, each.attempt, each.task_id, each.queue, each.priority))
+    return len(found)
+
+
+def _lost_before(tx: Transaction, canvas: Canvas, late: timedelta) -> dict[tuple[str, int], datetime]:
+    """(queue, priority) -> before when a row was queued whose message is lost."""
+    places: list[Any] = list(tx.execute(OLDEST, {"late": tx.now - late}))
+    waiting = {queue: canvas.oldest(queue) for queue in dict.fromkeys(each.queue for each in places)}
+    return {
+        (each.queue, each.priority): lost_before(tx.now - late, waiting[each.queue][level(each.priority)])
+        for each in places
+    }
 
 
 def lost_before(late: datetime, oldest: float | None) -> datetime:

@@ -10,7 +10,7 @@ import pytest
 from driving import Beside, Driver, claim, settle
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import runs, tick, workers
+from pipeweave.orchestrator import healing, runs, tick, workers
 from pipeweave.orchestrator.broker import make_celery
 from pipeweave.orchestrator.canvas import Canvas, level
 from pipeweave.orchestrator.database import Database, Transaction
@@ -106,6 +106,20 @@ def test_what_was_sent_again_gets_its_time_to_arrive(
     assert tick_later(deployment, clock).republished == 1
     assert tick_later(deployment, clock, 1).republished == 0
     assert tick_later(deployment, clock, LATE.total_seconds()).republished == 1
+
+
+def test_tenants_take_turns_when_more_is_lost_than_one_tick_sends(
+    deployment: Deployment, driver: Driver, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Driver(driver.database)
+    mine = [driver.begin({"a": [], "b": [], "c": []}) for _ in range(3)]
+    theirs = other.begin({"a": [], "b": []})
+    other.sent.clear()
+    monkeypatch.setattr(healing, "BATCH", 4)
+    assert tick_later(deployment, clock).republished == 4
+    runs = [each.run_id for each in other.sent if isinstance(each, Released)]
+    assert sorted([runs.count(theirs), sum(map(runs.count, mine))]) == [2, 2]
+    assert tick_later(deployment, clock, 1).republished == 4
 
 
 def test_a_queue_that_is_merely_long_is_left_alone(
