@@ -21,6 +21,7 @@ from pipeweave.errors import Conflict, InvalidInput, NotFound, Unavailable
 from pipeweave.orchestrator import (
     dead_letters,
     deadlines,
+    failure,
     maintenance,
     queue,
     redrives,
@@ -193,6 +194,27 @@ def test_it_fails_again_and_leaves_a_second_dead_letter_with_all_attempts(player
     assert len(letters(player.driver, run_id)) == 4
     assert player.driver.statuses(run_id) == {"a": "completed", "b": "failed", "c": "cancelled"}
     assert differences(player.driver, run_id) == []
+
+
+def test_a_step_that_took_too_long_is_retried_like_one_that_failed(player: Player) -> None:
+    player.fails = {"b": failure.overdue(300)}
+    run_id = player.driver.begin(CHAIN)
+    for attempt in (1, 2, 3, 4):
+        player.play()
+        row = player.driver.task_runs(run_id)[1]
+        assert row.attempt == min(attempt + 1, 4)
+        with player.driver.database.transaction() as tx:
+            advance = Advance(tx, header(tx, run_id))
+            advance.again([row.id])
+            advance.close()
+    (letter,) = letters(player.driver, run_id)
+    assert (letter.status, player.driver.statuses(run_id)["b"]) == ("timeout", "timeout")
+    player.fails = {}
+    retry(player.driver, letter)
+    row = player.driver.task_runs(run_id)[1]
+    assert (row.attempt, row.max_attempts) == (5, 8)
+    player.play()
+    assert player.driver.run(run_id).status == "completed"
 
 
 def test_what_the_failure_cancelled_runs_again_and_its_late_report_finds_nothing(player: Player) -> None:

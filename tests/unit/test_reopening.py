@@ -1,0 +1,62 @@
+"""What goes back to the beginning when a dead letter is retried (pure)."""
+
+from __future__ import annotations
+
+from pipeweave.document import parse_spec
+from pipeweave.orchestrator.plan import Plan, compile_plan
+from pipeweave.orchestrator.reopening import Standing, Stopped, what_stopped
+from pipeweave.orchestrator.states import TaskStatus as T
+
+DONE, FAILED, UNCHOSEN = Standing(T.COMPLETED), Standing(T.FAILED, "BOOM"), Standing(T.SKIPPED)
+STOPPED, FOLLOWED = Standing(T.CANCELLED, "RUN_FAILED"), Standing(T.SKIPPED, "PREDECESSOR_FAILED")
+
+
+def plan(**needs: list[str]) -> Plan:
+    steps = [{"id": each, "task": "t", "needs": before} for each, before in needs.items()]
+    return compile_plan(parse_spec({"id": "p", "steps": steps}))
+
+
+CHAIN = plan(a=[], b=["a"], c=["b"], d=["c"])
+
+
+def test_what_followed_the_failure_comes_back_to_where_something_else_decided() -> None:
+    assert what_stopped(CHAIN, {1: FAILED, 2: FOLLOWED, 3: FOLLOWED, 4: FOLLOWED}, [1]) == Stopped(
+        (2, 3, 4), ()
+    )
+    assert what_stopped(CHAIN, {1: FAILED, 2: FOLLOWED, 3: DONE, 4: FOLLOWED}, [1]) == Stopped((2,), ())
+    assert what_stopped(CHAIN, {1: FAILED, 2: UNCHOSEN, 3: UNCHOSEN, 4: UNCHOSEN}, [1]) == Stopped((), ())
+
+
+def test_what_followed_another_failure_stays() -> None:
+    two = plan(a=[], b=[], c=["a"], d=["b"], e=["c", "d"])
+    steps = {1: FAILED, 2: FAILED, 3: FOLLOWED, 4: FOLLOWED, 5: FOLLOWED}
+    assert what_stopped(two, steps, [1]) == Stopped((3, 5), ())
+    assert what_stopped(two, steps, [1, 2]) == Stopped((3, 4, 5), ())
+
+
+def test_what_the_end_of_the_run_cancelled_comes_back_whatever_failed() -> None:
+    apart = plan(a=[], b=[], c=["b"])
+    for code in ("RUN_FAILED", "RUN_TIMEOUT", "RUN_IDLE_TIMEOUT"):
+        steps = {1: FAILED, 2: Standing(T.CANCELLED, code), 3: Standing(T.CANCELLED, code)}
+        assert what_stopped(apart, steps, [1]) == Stopped((2, 3), ())
+    for code in ("CANCELLED", "TASK_REMOVED"):
+        steps = {1: FAILED, 2: Standing(T.CANCELLED, code), 3: FOLLOWED}
+        assert what_stopped(apart, steps, [1]) == Stopped((), ()), "someone meant it"
+
+
+def test_a_map_that_has_items_waits_for_them_again() -> None:
+    for its in (
+        Standing(T.FAILED, "MAP_ITEMS_FAILED", True),
+        Standing(T.CANCELLED, "RUN_FAILED", True),
+        Standing(T.COMPLETED, None, True),
+    ):
+        assert what_stopped(CHAIN, {1: its, 2: FOLLOWED, 3: STOPPED, 4: STOPPED}, [1]) == Stopped(
+            (2, 3, 4), (1,)
+        )
+    assert what_stopped(CHAIN, {1: Standing(T.WAITING, None, True)}, [1]) == Stopped((), ()), "it waits still"
+    beside = {1: FAILED, 2: Standing(T.CANCELLED, "RUN_FAILED", True), 3: STOPPED, 4: STOPPED}
+    assert what_stopped(plan(a=[], b=[], c=[], d=[]), beside, [1]) == Stopped((3, 4), (2,))
+
+
+def test_what_is_under_way_stays_as_it_is() -> None:
+    assert what_stopped(CHAIN, {1: FAILED, 4: Standing(T.PENDING)}, [1]) == Stopped((), ())
