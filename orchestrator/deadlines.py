@@ -29,12 +29,12 @@ UNION ALL
  LIMIT :batch)
 """
 
-# Waiting for another attempt is not idleness.
+# Waiting for another attempt is not idleness, nor is what a limit or a person holds back.
 _IDLE = f"""
 SELECT r.id, r.tenant_id FROM runs AS r
 WHERE r.finished_at IS NULL AND r.idle_timeout_ms IS NOT NULL AND {_OPEN} AND r.started_at IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM task_runs AS t WHERE t.run_id = r.id
-                  AND (t.status = 'running' OR t.due_at IS NOT NULL))
+                  AND (t.status IN ('running', 'ready') OR t.due_at IS NOT NULL))
   AND (SELECT e.at FROM events AS e WHERE e.run_id = r.id ORDER BY e.seq DESC LIMIT 1)
       < now() - r.idle_timeout_ms * interval '1 millisecond'
 ORDER BY r.id LIMIT :batch

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from driving import WEAK, Driver, at_once, claim, settle
 
-from pipeweave.orchestrator import deadlines
+from pipeweave.orchestrator import deadlines, pauses
 from pipeweave.orchestrator.database import Database
 
 STEPS = {"a": [], "b": ["a"]}
@@ -95,6 +95,22 @@ def test_a_run_that_works_or_waits_for_another_attempt_is_not_idle(driver: Drive
         settle(tx, started, failure=WEAK)
     for each in (working, waiting):
         begun_ago(driver, each, 60)
+    assert deadlines.enforce(driver.database, NEVER) == 0
+
+
+def test_a_run_that_a_limit_or_a_person_holds_back_is_not_idle(driver: Driver) -> None:
+    driver.store({"a": []}, id="limited", tasks={"a": "single"}, idleTimeout="5m")
+    runs = [driver.trigger("limited") for _ in range(2)]
+    with driver.database.transaction() as tx:
+        assert claim(tx, runs[0], 1) is not None
+    with driver.database.transaction() as tx:
+        pauses.pause(tx, driver.tenant, "noop")
+    runs.append(driver.begin(STEPS, idleTimeout="5m"))
+    for each in runs:
+        begun_ago(driver, each, 60)
+    assert deadlines.enforce(driver.database, NEVER) == 0
+    with driver.database.transaction() as tx:
+        pauses.resume(tx, driver.tenant, "noop")
     assert deadlines.enforce(driver.database, NEVER) == 0
 
 
