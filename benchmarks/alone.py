@@ -107,7 +107,7 @@ def _tick(rig: Rig, sizes: Sizes) -> Figures:
     from pipeweave.orchestrator import tick
     from pipeweave.orchestrator.deployment import Deployment
 
-    deployment = Deployment.open(rig.settings, pool_size=1)
+    deployment = Deployment.open(rig.settings, pool_size=2)
     try:
         tick.run_once(deployment)
         times = []
