@@ -57,7 +57,8 @@ def end(tx: Transaction, run_id: UUID, ordinal: int, status: str = "completed", 
         "code": "ValueError" if failed else None,
     }
     tx.execute(
-        """UPDATE task_runs SET status = CAST(:status AS text), queued_at = :now, started_at = :now, worker = 'w@host',
+        """UPDATE task_runs SET status = CAST(:status AS text), queued_at = :now, started_at = :now,
+            worker = 'w@host',
             finished_at = CAST(:now AS timestamptz) + interval '1.5 s', output = CAST(:output AS jsonb),
             error = CAST(:error AS jsonb), error_code = :code
         WHERE run_id = :run_id AND id = :id""",
@@ -68,7 +69,8 @@ def end(tx: Transaction, run_id: UUID, ordinal: int, status: str = "completed", 
 def end_run(tx: Transaction, run_id: UUID, status: str = "completed") -> None:
     """Write a run as if it had ended."""
     tx.execute(
-        """UPDATE runs SET status = CAST(:status AS text), finished_at = :now, error_code = CASE WHEN :status = 'failed'
+        """UPDATE runs SET status = CAST(:status AS text), finished_at = :now,
+            error_code = CASE WHEN :status = 'failed'
             THEN 'STEP_FAILED' END WHERE id = :id""",
         {"status": status, "now": tx.now + timedelta(seconds=2), "id": run_id},
     )
