@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator import pipelines, registry, run_header, run_moves, task_runs
@@ -45,18 +47,43 @@ FROM tenants AS n WHERE n.id = :tenant
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How the runs of a tenant stand: `most` may be active, None for no limit."""
+
+    most: int | None
+    active: int
+    waiting: int
+
+
+def standing(tx: Transaction, tenant: str) -> Standing:
+    """How the runs of a tenant stand now."""
+    row: Any = tx.execute(_PLACES, {"tenant": tenant}).one_or_none()
+    return Standing(None, 0, 0) if row is None else Standing(row.most, row.active, row.waiting)
+
+
+_POSITION = """
+SELECT count(*) FROM runs AS r WHERE r.tenant_id = :tenant AND r.status = 'pending' AND r.id <= :id
+"""
+
+
+def position(tx: Transaction, tenant: str, run_id: UUID) -> int:
+    """The place in line, from 1, of a run that is pending."""
+    return int(tx.execute(_POSITION, {"tenant": tenant, "id": run_id}).scalar_one())
+
+
 def places(tx: Transaction, tenant: str) -> int | None:
     """How many new runs may start at once, as long as this transaction goes on; None without a limit. Those
     that wait already come first.
     """
-    row = _locked(tx, tenant)
-    return None if row.most is None else max(0, row.most - row.active - row.waiting)
+    found = _locked(tx, tenant)
+    return None if found.most is None else max(0, found.most - found.active - found.waiting)
 
 
-def _locked(tx: Transaction, tenant: str) -> Any:
+def _locked(tx: Transaction, tenant: str) -> Standing:
     tx.hold()
     tx.execute(_LOCK, {"tenant": tenant})
-    return tx.execute(_PLACES, {"tenant": tenant}).one()
+    return standing(tx, tenant)
 
 
 # --- the next ones ----------------------------------------------------------------------------------------
@@ -69,9 +96,9 @@ ORDER BY r.id LIMIT :free FOR UPDATE
 
 def admit(tx: Transaction, tenant: str, most: int = BATCH) -> int:
     """Let the oldest pending runs start, as far as there are places. How many did."""
-    row = _locked(tx, tenant)
-    free = most if row.most is None else min(most, row.most - row.active)
-    if free <= 0 or not row.waiting:
+    found = _locked(tx, tenant)
+    free = most if found.most is None else min(most, found.most - found.active)
+    if free <= 0 or not found.waiting:
         return 0
     waiting = list(tx.execute(_NEXT, {"tenant": tenant, "free": free}).scalars())
     tx.catch_up()

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from pipeweave.orchestrator import rate_limits, task_runs
 from pipeweave.orchestrator.database import Database, Transaction
@@ -73,23 +74,16 @@ class Standing:
         return max(0, self.concurrency - self.live) if self.concurrency > 0 else None
 
     @property
-    def next_start(self) -> datetime | None:
-        """When the rate lets the next one go; None where it does so now."""
-        if self.rate is None or rate_limits.room(self.rate, self.on_time, self.now):
-            return None
-        return rate_limits.next_start(self.rate, self.on_time)
+    def rate_room(self) -> int | None:
+        """How many the rate lets start now; None where there is no rate."""
+        return None if self.rate is None else rate_limits.room(self.rate, self.on_time, self.now)
 
     @property
     def room(self) -> int:
         """How many may go now, at most BATCH."""
         if self.is_paused:
             return 0
-        rooms = [BATCH]
-        if self.free is not None:
-            rooms.append(self.free)
-        if self.rate is not None:
-            rooms.append(rate_limits.room(self.rate, self.on_time, self.now))
-        return min(rooms)
+        return min(each for each in (BATCH, self.free, self.rate_room) if each is not None)
 
 
 def standing(tx: Transaction, tenant: str, task: str) -> Standing:
@@ -102,9 +96,24 @@ def standing(tx: Transaction, tenant: str, task: str) -> Standing:
     )
 
 
-_NEXT = """
-SELECT t.run_id, t.id FROM task_runs AS t
-WHERE t.tenant_id = :tenant AND t.task_id = :task AND t.status = 'ready'
+# SQL: the task runs that wait for the limits of a task, in the order of the index: who goes next, and before
+# whom.
+_READY = """FROM task_runs AS t WHERE t.tenant_id = :tenant AND t.task_id = :task AND t.status = 'ready'"""
+
+_POSITION = f"""
+SELECT count(*) FROM (
+    SELECT 1 {_READY} AND (t.priority, t.id) < (:priority, CAST(:id AS uuid)) LIMIT :most) AS before
+"""
+
+
+def position(tx: Transaction, tenant: str, task: str, priority: int, id: UUID, most: int) -> int:
+    """The place in line, from 1, of a task run that is ready, or would be; counting ends at `most`."""
+    which = {"tenant": tenant, "task": task, "priority": priority, "id": id, "most": most - 1}
+    return 1 + int(tx.execute(_POSITION, which).scalar_one())
+
+
+_NEXT = f"""
+SELECT t.run_id, t.id {_READY}
 ORDER BY t.priority, t.id LIMIT :room FOR UPDATE SKIP LOCKED
 """
 

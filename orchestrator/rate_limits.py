@@ -40,9 +40,9 @@ def after(rate: Rate, on_time: datetime, starts: int) -> datetime:
     return on_time + -(-starts * _window(rate) // rate.limit) * _MICROSECOND
 
 
-def next_start(rate: Rate, on_time: datetime) -> datetime:
-    """When there is room for one."""
-    return after(rate, on_time, 1) - timedelta(seconds=rate.seconds)
+def when(rate: Rate, on_time: datetime, position: int) -> datetime:
+    """When the one that is number `position` in line may start; that of the first is when there is room."""
+    return after(rate, on_time, position) - timedelta(seconds=rate.seconds)
 
 
 def _window(rate: Rate) -> int:

@@ -181,15 +181,24 @@ def _leave(tx: Transaction, tenant: str, service_id: str, status: str) -> None:
     tx.execute(_LEAVE, parameters)
 
 
-_ALIVE = """
-SELECT count(*) FROM workers WHERE stopped_at IS NULL
-AND heartbeat_at >= coalesce(CAST(:now AS timestamptz), now()) - CAST(:after AS interval)
+_IS_ALIVE = f"w.stopped_at IS NULL AND w.heartbeat_at >= {_NOW} - CAST(:after AS interval)"
+_ALIVE = f"SELECT count(*) FROM workers AS w WHERE {_IS_ALIVE}"
+_ALIVE_OF_QUEUE = f"""
+SELECT count(*), coalesce(sum(w.concurrency), 0) FROM workers AS w
+    JOIN services AS s ON s.tenant_id = w.tenant_id AND s.id = w.service_id
+WHERE s.queue = :queue AND {_IS_ALIVE}
 """
 
 
 def count_alive(tx: Transaction, *, now: datetime | None = None) -> int:
     """How many worker processes live."""
     return int(tx.execute(_ALIVE, {"now": now, "after": LOST_AFTER}).scalar_one())
+
+
+def alive_of_queue(tx: Transaction, queue: str) -> tuple[int, int]:
+    """How many worker processes that serve a queue live, and how many task runs they take at once."""
+    row = tx.execute(_ALIVE_OF_QUEUE, {"queue": queue, "now": None, "after": LOST_AFTER}).one()
+    return int(row[0]), int(row[1])
 
 
 def alive(database_url: str) -> int:

@@ -65,7 +65,7 @@ def test_after_a_quiet_window_the_whole_burst_goes(rate: Rate) -> None:
 @given(RATES, st.integers(1, 1_000))
 def test_the_next_start_is_the_first_moment_with_room(rate: Rate, starts: int) -> None:
     on_time = rate_limits.after(rate, START, rate.limit + starts % 3)
-    moment = rate_limits.next_start(rate, on_time)
+    moment = rate_limits.when(rate, on_time, 1)
     assert rate_limits.room(rate, on_time, moment) >= 1
     assert rate_limits.room(rate, on_time, moment - timedelta(microseconds=1)) == 0
 
