@@ -17,7 +17,13 @@ from pipeweave.workers.runner import Runner
 log = logging.getLogger(__name__)
 
 # Flower learns of a step from our tables; Celery's own events would cost more than the step (docs/celery.md).
-_OPTIONS: dict[str, Any] = {"send_events": False, "typing": False, "ignore_result": True, "acks_late": True}
+_OPTIONS: dict[str, Any] = {
+    "send_events": False,
+    "typing": False,
+    "ignore_result": True,
+    "acks_late": True,
+    "shared": False,  # with this app alone, not with every other app of the process
+}
 
 
 def define(app: Celery, runner: Callable[[], Runner]) -> None:

@@ -178,7 +178,7 @@ def test_nothing_new_is_accepted_during_maintenance(api: Api, pipeline: str, dep
             answer = api.post(path, body)
             assert (answer.status_code, answer.json["maintenanceMode"]) == (503, "waiting_for_maintenance")
         health = api.get("/health").json
-        assert (health["status"], health["canAcceptTasks"]) == ("ok", False)
+        assert health["canAcceptTasks"] is False
         assert health["maintenance"]["mode"] == health["maintenanceMode"] == "waiting_for_maintenance"
     finally:
         set_mode("running")
