@@ -134,7 +134,7 @@ def test_a_celery_worker_takes_what_is_published(canvas: Canvas) -> None:
     taken: queue.Queue[list[Any]] = queue.Queue()
     app = make_celery(Settings(broker_url=canvas.app.conf.broker_url), queues=(QUEUE,), is_worker=True)
 
-    @app.task(name=RUN_TASK)
+    @app.task(name=RUN_TASK, shared=False)
     def _run(*arguments: Any) -> None:
         taken.put(list(arguments))
 

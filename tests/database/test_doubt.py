@@ -31,7 +31,6 @@ from pipeweave.workers.runner import Post, Runner
 from pipeweave.workers.slots import Slots
 from pipeweave.workers.tasks import define
 
-
 APP = Celery("doubt", broker="memory://", set_as_current=False)
 # The one whose turn it is: Celery shares tasks among all its apps, so they are defined once.
 runners: list[Runner] = []
