@@ -211,6 +211,8 @@ class Task(AnswerModel):
     heartbeat_interval_ms: int
     concurrency: int = Field(description="At once; 0 is unlimited.")
     rate_limit: str | None = Field(description="Starts per time over all workers, as `100/m`.")
+    paused_at: AwareDatetime | None = Field(description="Since when nothing of it starts; null: it does.")
+    pause_reason: str | None
     priority: int
     idempotency_ttl: int = Field(alias="idempotencyTTL", description="Seconds.")
     description: str | None
@@ -218,6 +220,14 @@ class Task(AnswerModel):
     registered_at: AwareDatetime
     updated_at: AwareDatetime
     orphaned_at: AwareDatetime | None = Field(description="When its service came without it.")
+
+
+class PauseState(AnswerModel):
+    """Whether a task, or a whole tenant, is paused."""
+
+    task_id: str | None = Field(description="null: all tasks of the tenant.")
+    paused_at: AwareDatetime | None = Field(description="null: it is not.")
+    reason: str | None
 
 
 class TaskList(Paged):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from pipeweave.api.answers import AnswerModel, CodeHash, FailureMode, Paged, Percent, RunId, TaskRunId
 from pipeweave.orchestrator.states import RunStatus, TaskStatus
@@ -213,7 +213,36 @@ class QueueStatus(AnswerModel):
     failed: int = Field(description="Since `since`.")
     dlq: int = Field(description="Open dead letters.")
     oldest_pending: AwareDatetime | None
+    paused_at: AwareDatetime | None = Field(description="Since when nothing of the tenant starts.")
+    pause_reason: str | None
+    paused_tasks: list[str] = Field(description="Tasks that are paused themselves.")
     since: AwareDatetime
+
+
+class QueueLimits(AnswerModel):
+    """How many runs of the tenant may be active, and how many are."""
+
+    max_active_runs: int | None = Field(description="null: there is no limit.")
+    active_runs: int
+    pending_runs: int = Field(description="Wait for their turn, in the order of their ids.")
+
+
+class Reason(BaseModel):
+    """Something that has to happen before a task run runs. Further members are the numbers of its text."""
+
+    model_config = ConfigDict(extra="allow")
+
+    code: str = Field(description="A stable word for this kind of reason.")
+    text: str
+
+
+class WhyAnswer(AnswerModel):
+    """Why a task run does not run yet. `runId` is null for a standalone task."""
+
+    task_run_id: TaskRunId
+    run_id: RunId | None
+    status: TaskStatus
+    reasons: list[Reason] = Field(description="In the order in which they must go away.")
 
 
 class QueueItem(AnswerModel):

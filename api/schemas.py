@@ -22,6 +22,7 @@ from pipeweave.api import spec_schema
 from pipeweave.idempotency import KEY_CHARACTERS
 from pipeweave.limits import MAX_BATCH, MAX_DESCRIPTION, MAX_KEY_CHARS
 from pipeweave.option_checks import MAX_CODE, MAX_CODES
+from pipeweave.orchestrator.admission import MAX_LIMIT
 from pipeweave.orchestrator.registration import MAX_TASKS, MAX_VERSION
 from pipeweave.orchestrator.runs import MAX_PRIORITY, MIN_PRIORITY
 from pipeweave.rates import RATE_EXPECTED, RATE_PATTERN, is_rate
@@ -115,6 +116,26 @@ class CancelRequest(Request):
     """Cancel a run."""
 
     reason: Annotated[str, Field(max_length=MAX_REASON)] | None = None
+
+
+class PauseRequest(Request):
+    """Let nothing start until it is resumed."""
+
+    reason: Annotated[str, Field(max_length=MAX_REASON)] | None = Field(
+        None, description="Shown wherever something waits for this."
+    )
+
+
+class ResumeRequest(Request):
+    """Let what waited go."""
+
+
+class LimitsRequest(Request):
+    """Limit the runs of a tenant."""
+
+    max_active_runs: Annotated[int, Field(ge=1, le=MAX_LIMIT), WHOLE] | None = Field(
+        description="Active at a time; null for no limit."
+    )
 
 
 class MaintenanceRequest(Request):

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator import pauses
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.paging import Document, Page
 from pipeweave.orchestrator.queries_shape import duration_ms, iso, run_id, task_run_id
@@ -55,7 +56,8 @@ SELECT count(*) FROM dead_letters WHERE tenant_id = :tenant AND retried_at IS NU
 
 
 def queue_status(tx: Transaction, tenant: str) -> Document:
-    """{pending, running, waiting, completed, failed, dlq, oldestPending} in task runs, maps left out.
+    """{pending, running, waiting, completed, failed, dlq, oldestPending} in task runs, maps left out; and
+    what is paused: {pausedAt, pauseReason} of the tenant, {pausedTasks}.
 
     `pending` may go (ready, queued) or has a due time; steps whose predecessors are outstanding do not count.
     `completed` and `failed` are those of runs created in the last 24 hours (`since`), of at most the newest
@@ -75,7 +77,18 @@ def queue_status(tx: Transaction, tenant: str) -> Document:
         "failed": ended.get("failed", 0) + ended.get("timeout", 0),
         "dlq": tx.execute(_DEAD_LETTERS, {"tenant": tenant}).scalar_one(),
         "oldestPending": iso(oldest),
+        **_paused(tx, tenant),
         "since": iso(since),
+    }
+
+
+def _paused(tx: Transaction, tenant: str) -> Document:
+    found = {each.task_id: each for each in pauses.find(tx, tenant)}
+    all_tasks = found.pop(None, None)
+    return {
+        "pausedAt": all_tasks and iso(all_tasks.paused_at),
+        "pauseReason": all_tasks and all_tasks.reason,
+        "pausedTasks": list(found),
     }
 
 

@@ -70,8 +70,11 @@ SELECT t.id, t.service_id, t.code_hash, t.code_version, t.allowed_next, t.timeou
        t.retry_backoff, t.retry_delay_ms, t.max_retry_delay_ms, t.retry_multiplier, t.retry_jitter,
        t.retry_on, t.heartbeat_interval_ms, t.concurrency, t.rate_limit, t.rate_seconds, t.priority,
        t.idempotency_ttl_seconds, t.description, t.input_schema IS NOT NULL AS has_input_schema,
-       t.orphaned_at, t.registered_at, t.updated_at
-FROM tasks AS t WHERE t.tenant_id = :tenant AND {where} ORDER BY t.id LIMIT :limit
+       t.orphaned_at, t.registered_at, t.updated_at, p.paused_at, p.reason AS pause_reason
+FROM tasks AS t LEFT JOIN LATERAL (
+    SELECT p.paused_at, p.reason FROM pauses AS p
+    WHERE p.tenant_id = t.tenant_id AND p.task_id IN ('', t.id) ORDER BY p.task_id LIMIT 1) AS p ON true
+WHERE t.tenant_id = :tenant AND {where} ORDER BY t.id LIMIT :limit
 """
 
 
@@ -134,6 +137,8 @@ def _task(row: Any) -> Document:
         "heartbeatIntervalMs": row.heartbeat_interval_ms,
         "concurrency": row.concurrency,
         "rateLimit": None if row.rate_limit is None else str(Rate(row.rate_limit, row.rate_seconds)),
+        "pausedAt": iso(row.paused_at),
+        "pauseReason": row.pause_reason,
         "priority": row.priority,
         "idempotencyTTL": row.idempotency_ttl_seconds,
         "description": row.description,

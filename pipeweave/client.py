@@ -37,6 +37,10 @@ OUTAGE_S = 15.0
 _LOADED = "?load=true"
 
 
+def _paused(task_id: str | None) -> str:
+    return "/api/queue" if task_id is None else f"/api/tasks/{checked_id(task_id)}"
+
+
 class Client:
     """One orchestrator, seen as one tenant. Thread safe; keeps its connections.
 
@@ -251,6 +255,38 @@ class Client:
     def queue_status(self) -> Document:
         """How many task runs are pending, running, waiting, completed and failed."""
         return document_of(self._http.get("/api/queue/status"))
+
+    def why(self, task_run_id: str) -> Document:
+        """Why a task run does not run yet: {status, reasons}, in the order in which they must go away.
+
+        Raises:
+            NotFound: there is no such task run.
+        """
+        return document_of(self._http.get(f"/api/task-runs/{checked_id(task_run_id)}/why"))
+
+    def pause(self, task_id: str | None = None, reason: str | None = None) -> Document:
+        """Let nothing of a task start, or with None nothing of the tenant; what runs goes on to its end.
+
+        Raises:
+            NotFound: no such task.
+        """
+        return document_of(self._http.send("POST", f"{_paused(task_id)}/pause", without_none(reason=reason)))
+
+    def resume(self, task_id: str | None = None) -> Document:
+        """Let go what waited for the end of a pause.
+
+        Raises:
+            NotFound: no such task. Conflict: it is not paused.
+        """
+        return document_of(self._http.send("POST", f"{_paused(task_id)}/resume", {}))
+
+    def limits(self) -> Document:
+        """{maxActiveRuns, activeRuns, pendingRuns} of the tenant."""
+        return document_of(self._http.get("/api/queue/limits"))
+
+    def set_limits(self, max_active_runs: int | None) -> Document:
+        """Let at most so many runs of the tenant be active; None for no limit. For administrators."""
+        return document_of(self._http.send("PUT", "/api/queue/limits", {"maxActiveRuns": max_active_runs}))
 
     # --- what there is ------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Rate limits as people write them: `100/m` is at most 100 starts in any minute."""
+"""Rate limits as people write them: `100/m` is 100 starts a minute."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """At most `limit` starts in any `seconds`."""
+    """`limit` starts in `seconds`; what that means for any such time is in `orchestrator/rate_limits.py`."""
 
     limit: int
     seconds: float

@@ -6,14 +6,23 @@ from typing import Any
 
 from pipeweave import ids
 from pipeweave.api import keys
+from pipeweave.api.answers import PauseState
 from pipeweave.api.endpoint import Call, Routes
 from pipeweave.api.filters import QueueItemsQuery
-from pipeweave.api.run_answers import QueueBatchAnswer, Queued, QueueItemList, QueueStatus
-from pipeweave.api.schemas import PLACE_CHARS, QueueBatchRequest, QueueTaskRequest
+from pipeweave.api.run_answers import QueueBatchAnswer, Queued, QueueItemList, QueueLimits, QueueStatus
+from pipeweave.api.schemas import (
+    PLACE_CHARS,
+    LimitsRequest,
+    PauseRequest,
+    QueueBatchRequest,
+    QueueTaskRequest,
+    ResumeRequest,
+)
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.limits import MAX_KEY_CHARS
-from pipeweave.orchestrator import queries, queue
-from pipeweave.orchestrator.access import WRITE
+from pipeweave.orchestrator import admission, pauses, queries, queue
+from pipeweave.orchestrator.access import ADMIN, WRITE
+from pipeweave.orchestrator.queries_shape import iso
 
 routes = Routes("queue")
 
@@ -65,7 +74,7 @@ def queue_batch(call: Call, body: QueueBatchRequest) -> dict[str, Any]:
 
 @routes.add("GET", "/api/queue/status", "How much is waiting", answer=QueueStatus)
 def queue_status(call: Call) -> dict[str, Any]:
-    """Open task runs by status; what ended well and badly since `since`; open dead letters."""
+    """Open task runs by status; what ended well and badly since `since`; dead letters; what is paused."""
     with call.reading() as tx:
         return queries.queue_status(tx, call.tenant)
 
@@ -75,6 +84,63 @@ def queue_items(call: Call, query: QueueItemsQuery) -> dict[str, Any]:
     """Open task runs in the order in which they go: priority, then age."""
     with call.reading() as tx:
         return query.named("items", queries.queue_items(tx, call.tenant, query.page(), **query.filters()))
+
+
+@routes.add(
+    "POST",
+    "/api/queue/pause",
+    "Pause the tenant",
+    scopes=(WRITE,),
+    body=PauseRequest,
+    is_body_optional=True,
+    answer=PauseState,
+    example={"reason": "the printer is out of paper"},
+)
+def pause(call: Call, body: PauseRequest) -> dict[str, Any]:
+    """No task run of the tenant starts any more; what runs goes on to its end. Runs are accepted as ever."""
+    found = call.change(lambda tx: pauses.pause(tx, call.tenant, reason=body.reason))
+    return {"taskId": None, "pausedAt": iso(found.paused_at), "reason": found.reason}
+
+
+@routes.add(
+    "POST",
+    "/api/queue/resume",
+    "Resume the tenant",
+    scopes=(WRITE,),
+    body=ResumeRequest,
+    is_body_optional=True,
+    answer=PauseState,
+    errors=(Conflict,),
+)
+def resume(call: Call, body: ResumeRequest) -> dict[str, Any]:
+    """What waited goes, but for tasks that are paused themselves."""
+    call.change(lambda tx: pauses.resume(tx, call.tenant))
+    return {"taskId": None, "pausedAt": None, "reason": None}
+
+
+@routes.add("GET", "/api/queue/limits", "Show the limit of active runs", answer=QueueLimits)
+def get_limits(call: Call) -> dict[str, Any]:
+    """How many runs of the tenant may be active, how many are, and how many wait for their turn."""
+    with call.reading() as tx:
+        found = admission.standing(tx, call.tenant)
+    return {"maxActiveRuns": found.most, "activeRuns": found.active, "pendingRuns": found.waiting}
+
+
+@routes.add(
+    "PUT",
+    "/api/queue/limits",
+    "Limit the active runs",
+    scopes=(ADMIN,),
+    body=LimitsRequest,
+    answer=QueueLimits,
+    example={"maxActiveRuns": 10},
+)
+def put_limits(call: Call, body: LimitsRequest) -> dict[str, Any]:
+    """A run that is triggered beyond the limit is `pending` until its turn comes, in the order of the ids.
+    Runs that are active when the limit is lowered go on. Standalone tasks are not counted.
+    """
+    call.change(lambda tx: admission.set_limit(tx, call.tenant, body.max_active_runs))
+    return get_limits(call)
 
 
 def _enqueued(call: Call, wishes: list[QueueTaskRequest], wanted: list[str | None]) -> list[dict[str, Any]]:

@@ -7,10 +7,10 @@ from typing import Any
 from pipeweave import ids
 from pipeweave.api.endpoint import Call, PathId, Routes
 from pipeweave.api.filters import EventsQuery, RunsQuery, TaskRunsQuery, ValuesQuery
-from pipeweave.api.run_answers import EventList, RunDetail, RunList, TaskRunDetail, TaskRunList
+from pipeweave.api.run_answers import EventList, RunDetail, RunList, TaskRunDetail, TaskRunList, WhyAnswer
 from pipeweave.api.schemas import CancelRequest
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import queries, runs
+from pipeweave.orchestrator import queries, runs, why
 from pipeweave.orchestrator.access import WRITE
 
 routes = Routes("runs")
@@ -106,3 +106,18 @@ def get_task_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     """With its output, its error, and the attempts that ended badly."""
     with call.reading() as tx:
         return queries.task_run(tx, call.tenant, ids.read(ids.TASK_RUN, id), load=query.load)
+
+
+@routes.add(
+    "GET",
+    "/api/task-runs/{id}/why",
+    "Say why a task run does not run yet",
+    ids=TASK_RUN,
+    answer=WhyAnswer,
+    errors=(NotFound,),
+)
+def why_task_run(call: Call, id: str) -> dict[str, Any]:
+    """What has to happen first, with numbers: predecessors, due times, pauses, limits, the queue, workers."""
+    with call.reading() as tx:
+        task_run = ids.read(ids.TASK_RUN, id)
+        return why.why(tx, call.tenant, task_run, call.deployment.canvas.oldest)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.answers import HistoryAnswer, InputSchemaAnswer, TaskAnswer, TaskList, ValidationAnswer
+from pipeweave.api.answers import (
+    HistoryAnswer,
+    InputSchemaAnswer,
+    PauseState,
+    TaskAnswer,
+    TaskList,
+    ValidationAnswer,
+)
 from pipeweave.api.endpoint import Call, PathId, Routes
 from pipeweave.api.filters import PageQuery
-from pipeweave.api.schemas import ValidateInputRequest
-from pipeweave.errors import NotFound
-from pipeweave.orchestrator import queries, registry
-from pipeweave.orchestrator.access import READ
+from pipeweave.api.schemas import PauseRequest, ResumeRequest, ValidateInputRequest
+from pipeweave.errors import Conflict, NotFound
+from pipeweave.orchestrator import pauses, queries, registry
+from pipeweave.orchestrator.access import READ, WRITE
+from pipeweave.orchestrator.queries_shape import iso
 from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.schema import validate_input as faults_of
 
@@ -30,6 +38,42 @@ def get_task(call: Call, id: str) -> dict[str, Any]:
     """With all its options."""
     with call.reading() as tx:
         return {"task": queries.task(tx, call.tenant, id)}
+
+
+@routes.add(
+    "POST",
+    "/api/tasks/{id}/pause",
+    "Pause a task",
+    scopes=(WRITE,),
+    ids=TASK,
+    body=PauseRequest,
+    is_body_optional=True,
+    answer=PauseState,
+    errors=(NotFound,),
+    example={"reason": "the printer is out of paper"},
+)
+def pause(call: Call, id: str, body: PauseRequest) -> dict[str, Any]:
+    """Nothing of the task starts any more, in no run; what runs goes on to its end. What is to go meanwhile
+    is `ready`. Pausing it again changes at most the reason.
+    """
+    return _paused(call.change(lambda tx: pauses.pause(tx, call.tenant, id, reason=body.reason)))
+
+
+@routes.add(
+    "POST",
+    "/api/tasks/{id}/resume",
+    "Resume a task",
+    scopes=(WRITE,),
+    ids=TASK,
+    body=ResumeRequest,
+    is_body_optional=True,
+    answer=PauseState,
+    errors=(NotFound, Conflict),
+)
+def resume(call: Call, id: str, body: ResumeRequest) -> dict[str, Any]:
+    """What waited goes, best priority first, then oldest, as far as limits have room."""
+    call.change(lambda tx: pauses.resume(tx, call.tenant, id))
+    return {"taskId": id, "pausedAt": None, "reason": None}
 
 
 @routes.add(
@@ -79,6 +123,10 @@ def validate_input(call: Call, id: str, body: ValidateInputRequest) -> dict[str,
     schema = _task(call, id).input_schema
     faults = [] if schema is None else faults_of(schema, body.input)
     return {"valid": not faults, "errors": [fault.to_json() for fault in faults]}
+
+
+def _paused(found: pauses.Pause) -> dict[str, Any]:
+    return {"taskId": found.task_id, "pausedAt": iso(found.paused_at), "reason": found.reason}
 
 
 def _task(call: Call, task_id: str) -> TaskRow:

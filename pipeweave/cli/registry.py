@@ -39,7 +39,7 @@ def services(client: Client, as_json: bool) -> None:
 @connected
 def tasks(client: Client, service: str | None, as_json: bool) -> None:
     """List the registered tasks with their code versions and limits."""
-    from pipeweave.cli.rendering import field, show_list
+    from pipeweave.cli.rendering import field, show_list, when
 
     cells = {
         "task": field("id"),
@@ -49,6 +49,8 @@ def tasks(client: Client, service: str | None, as_json: bool) -> None:
         "attempts": field("maxAttempts"),
         "timeout": lambda each: f"{each['timeout']:g} s",
         "concurrency": lambda each: each["concurrency"] or "unlimited",
+        "rate": field("rateLimit"),
+        "paused since (UTC)": lambda each: when(each["pausedAt"]),
         "priority": field("priority"),
         "next": field("allowedNext"),
     }

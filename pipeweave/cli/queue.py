@@ -1,0 +1,120 @@
+"""`pipeweave queue | pause | resume | limits | why`: what waits, what holds it back, and letting it go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeweave.cli.connection import connected, json_option
+
+if TYPE_CHECKING:
+    from pipeweave.answers import Document
+    from pipeweave.client import Client
+
+
+@click.command()
+@json_option
+@connected
+def queue(client: Client, as_json: bool) -> None:
+    """Show how much is waiting, what is paused, and the limit of active runs."""
+    from pipeweave.cli.rendering import show_fields, show_json, when
+
+    found = {**client.queue_status(), **client.limits()}
+    if as_json:
+        show_json(found)
+        return
+    since = found["pausedAt"] and f"{when(found['pausedAt'])} {found['pauseReason'] or ''}"
+    show_fields(
+        (
+            ("pending", found["pending"]),
+            ("running", found["running"]),
+            ("waiting", found["waiting"]),
+            ("oldest (UTC)", found["oldestPending"] and when(found["oldestPending"])),
+            ("completed, last 24 h", found["completed"]),
+            ("failed, last 24 h", found["failed"]),
+            ("dead letters", found["dlq"]),
+            ("paused since (UTC)", since),
+            ("paused tasks", found["pausedTasks"] or None),
+            *_limits(found),
+        )
+    )
+
+
+@click.command()
+@click.argument("task", required=False)
+@click.option("--reason", help="Shown wherever something waits for this.")
+@json_option
+@connected
+def pause(client: Client, task: str | None, reason: str | None, as_json: bool) -> None:
+    """Let nothing of TASK start, or nothing of the tenant. What runs goes on to its end."""
+    from pipeweave.cli.rendering import when
+
+    found = client.pause(task, reason)
+    _show(found, as_json, f"{_what(task)} is paused since {when(found['pausedAt'])} UTC")
+
+
+@click.command()
+@click.argument("task", required=False)
+@json_option
+@connected
+def resume(client: Client, task: str | None, as_json: bool) -> None:
+    """Let go what waited while TASK, or the tenant, was paused."""
+    _show(client.resume(task), as_json, f"{_what(task)} is resumed")
+
+
+@click.command()
+@click.option("--max-active-runs", type=click.IntRange(min=1), help="Let so many runs be active at a time.")
+@click.option("--no-max-active-runs", is_flag=True, help="Let any number of runs be active.")
+@json_option
+@connected
+def limits(client: Client, max_active_runs: int | None, no_max_active_runs: bool, as_json: bool) -> None:
+    """Show, or set, how many runs of the tenant may be active; the others wait in line."""
+    from pipeweave.cli.rendering import show_fields, show_json
+
+    if no_max_active_runs and max_active_runs is not None:
+        raise click.UsageError("give --max-active-runs or --no-max-active-runs, not both")
+    is_set = no_max_active_runs or max_active_runs is not None
+    found = client.set_limits(max_active_runs) if is_set else client.limits()
+    if as_json:
+        show_json(found)
+    else:
+        show_fields(_limits(found))
+
+
+@click.command()
+@click.argument("task_run")
+@json_option
+@connected
+def why(client: Client, task_run: str, as_json: bool) -> None:
+    """Say why TASK_RUN does not run yet: what has to happen, the first thing first."""
+    from pipeweave.cli.rendering import show_json, text
+
+    found = client.why(task_run)
+    if as_json:
+        show_json(found)
+        return
+    click.echo(f"{found['taskRunId']} is {found['status']}")
+    for each in found["reasons"]:
+        click.echo(f"  {text(each['text'])}")
+
+
+def _limits(found: Document) -> tuple[tuple[str, object], ...]:
+    return (
+        ("active runs, at most", found["maxActiveRuns"] or "unlimited"),
+        ("active runs", found["activeRuns"]),
+        ("runs in line", found["pendingRuns"]),
+    )
+
+
+def _what(task: str | None) -> str:
+    return "the tenant" if task is None else f"task {task}"
+
+
+def _show(found: Document, as_json: bool, line: str) -> None:
+    from pipeweave.cli.rendering import show_json, text
+
+    if as_json:
+        show_json(found)
+    else:
+        click.echo(text(line))
