@@ -196,6 +196,8 @@ class Runner:
         if not self.post.is_mixed():
             return False
         next_ones = work.next_ones(outcomes)
+        if not next_ones:
+            return False
         try:
             with self.deployment.database.statements() as tx:
                 return priorities.is_outranked(tx, self.queue, work.run.id, next_ones)

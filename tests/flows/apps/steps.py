@@ -145,6 +145,18 @@ def nap(item: int, ctx: Context) -> int:
         return item
 
 
+@task
+def nap_once(ctx: Context) -> None:
+    with noted(ctx):
+        time.sleep(0.05)
+
+
+@task(rate_limit="4/s")
+def rated(ctx: Context) -> None:
+    with noted(ctx):
+        pass
+
+
 def _hold(path: str, ctx: Context) -> str:
     """Wait until the file is there: the test decides when this ends."""
     Path(path + ".held").touch()
