@@ -20,9 +20,12 @@ from services import new_database
 from benchmarks import history
 from pipeweave import ids
 from pipeweave.orchestrator import (
+    admission,
     idempotency,
     limits,
     maintenance,
+    pauses,
+    priorities,
     queries,
     queue,
     recovery,
@@ -31,6 +34,7 @@ from pipeweave.orchestrator import (
     task_runs,
     tick,
     verify,
+    why,
 )
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.broker import LEVELS, make_celery
@@ -282,6 +286,42 @@ def tick_that_heals(stand: Stand) -> None:
     tick.run_once(stand.deployment)
 
 
+def pause_and_resume(stand: Stand) -> None:
+    run_ids = [stand.driver.trigger("limited"), trigger(stand)]
+    database = stand.driver.database
+    database.run(lambda tx: pauses.pause(tx, TENANT))
+    run_ids.append(trigger(stand))
+    tick.run_once(stand.deployment)
+    database.run(lambda tx: pauses.resume(tx, TENANT))
+    for run_id in run_ids:
+        database.run(lambda tx, run_id=run_id: runs.cancel(tx, TENANT, run_id))  # type: ignore[misc]
+
+
+def wait_for_their_turn(stand: Stand) -> None:
+    """Three runs where one may be active: each end lets the next one start."""
+    database = stand.driver.database
+    database.run(lambda tx: admission.set_limit(tx, TENANT, 1))
+    run_ids = [trigger(stand) for _ in range(3)]
+    tick.run_once(stand.deployment)
+    for run_id in run_ids:
+        database.run(lambda tx, run_id=run_id: runs.cancel(tx, TENANT, run_id))  # type: ignore[misc]
+    database.run(lambda tx: admission.set_limit(tx, TENANT, None))
+
+
+def give_way(stand: Stand) -> None:
+    low, best = trigger(stand), stand.driver.trigger("diamond", priority=1)
+    queue_name = stand.driver.task_runs(low)[0].queue
+    with stand.driver.database.transaction() as tx:
+        assert priorities.is_mixed(tx, queue_name)
+        assert priorities.is_outranked(tx, queue_name, low, [1])
+        found = priorities.better(tx, queue_name, low, [1], 1, 10)
+        assert found is not None
+        assert found.run_id == best
+    for run_id in (low, best):
+        with stand.driver.database.transaction() as tx:
+            runs.cancel(tx, TENANT, run_id)
+
+
 def say_the_mode(stand: Stand) -> None:
     with stand.driver.database.reading() as tx:
         maintenance.state(tx)
@@ -334,6 +374,7 @@ def wait_for_a_key(stand: Stand) -> None:
 
 
 LOOKS = [
+    *(pause_and_resume, wait_for_their_turn, give_way),
     *(fill_limits, tick_in_vain, tick_that_heals, say_the_mode, drain, look_for_what_stands_still),
     wait_for_a_key,
 ]
@@ -380,6 +421,10 @@ READS: dict[str, tuple[Callable[[Transaction], Any], int]] = {
     "one run": (lambda tx: queries.run(tx, TENANT, newest(tx)), FIRST),
     "its task runs": (lambda tx: queries.run_task_runs(tx, TENANT, newest(tx), Page()), FIRST),
     "its events": (lambda tx: queries.run_events(tx, TENANT, newest(tx), Page()), FIRST),
+    "why one waits": (
+        lambda tx: why.why(tx, TENANT, ids.task_run_id(newest(tx), 1), lambda _: dict.fromkeys(LEVELS)),
+        FIRST,
+    ),
     "a task run": (lambda tx: queries.task_run(tx, TENANT, ids.task_run_id(newest(tx), 1)), FIRST),
     "queue items": (lambda tx: queries.queue_items(tx, TENANT, Page()), 0),
     "a run against its events": (lambda tx: verify.run(tx, newest(tx)), FIRST),

@@ -1,0 +1,98 @@
+"""What comes before a task run that is pending: the turn of its run, predecessors, a due time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pipeweave import ids
+from pipeweave.orchestrator import admission, run_header
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.queries_shape import iso, task_run_id
+from pipeweave.orchestrator.reasons import Reason, reason, seconds
+from pipeweave.orchestrator.states import RunStatus
+
+# Of the predecessors that are open.
+MOST_SHOWN = 20
+
+
+def before(tx: Transaction, row: Any) -> Iterator[Reason]:
+    """Why a pending task run is not even ready: `row` is one of why.py."""
+    if row.run_status == RunStatus.PENDING:
+        yield _not_its_turn(tx, row)
+    if row.run_status == RunStatus.PAUSED:
+        yield reason("run_paused", "its run is paused")
+    if row.due_at is None:
+        yield from _predecessors(tx, row)
+    elif row.awaits is not None:
+        holder = task_run_id(row.awaits)
+        text = f"task run {holder} executes under the same idempotency key: it waits for that one's result"
+        yield reason("key_held", text, holder=holder)
+    else:
+        yield _not_due(tx, row)
+
+
+def _not_its_turn(tx: Transaction, row: Any) -> Reason:
+    found = admission.standing(tx, row.tenant_id)
+    position = admission.position(tx, row.tenant_id, row.run_id)
+    most = "no limit any more" if found.most is None else f"{found.active:,} of {found.most:,} are active"
+    text = f"its run waits for its turn: number {position:,} of {found.waiting:,} in line, {most}"
+    numbers = {"position": position, "waiting": found.waiting, "active": found.active}
+    return reason("run_waits", text, **numbers, maxActiveRuns=found.most)
+
+
+_PREDECESSORS = """
+SELECT t.id, t.step_id, t.status FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND t.finished_at IS NULL ORDER BY t.id
+"""
+
+
+def _predecessors(tx: Transaction, row: Any) -> Iterator[Reason]:
+    run = run_header.load(tx, row.run_id)
+    ordinal = ids.ordinal_of(row.id)
+    if run is None or ordinal > len(run.plan.steps):
+        return
+    before = run.plan.predecessors(ordinal)
+    if not before:
+        return  # of a run that waits for its turn
+    which = [ids.task_run_id(row.run_id, each) for each in before]
+    opened = tx.execute(_PREDECESSORS, {"run_id": row.run_id, "ids": which}).all()
+    if not opened:
+        text = "all it waits for is final: it goes as soon as a worker, or the tick, has looked at it"
+        yield reason("join_closed", text, predecessors=len(before))
+        return
+    named = ", ".join(f"{each.step_id} ({each.status})" for each in opened[:3])
+    more = f" and {len(opened) - 3:,} more" if len(opened) > 3 else ""
+    shown = [
+        {"stepId": each.step_id, "taskRunId": task_run_id(each.id), "status": each.status}
+        for each in opened[:MOST_SHOWN]
+    ]
+    yield reason(
+        "predecessors_open",
+        f"it waits for {named}{more}",
+        open=len(opened),
+        predecessors=len(before),
+        steps=shown,
+    )
+
+
+_LAST_ERROR = """
+SELECT a.error ->> 'message' AS message, a.error_code FROM attempts AS a
+WHERE a.run_id = :run_id AND a.task_run_id = :id ORDER BY a.number DESC LIMIT 1
+"""
+
+
+def _not_due(tx: Transaction, row: Any) -> Reason:
+    last: Any = tx.execute(_LAST_ERROR, {"run_id": row.run_id, "id": row.id}).one_or_none()
+    in_s = max(0.0, seconds(row.due_at, row.now))
+    error = "" if last is None else f"; the last one: {last.message} ({last.error_code})"
+    text = f"attempt {row.attempt} of {row.max_attempts} is due in {in_s:g} s{error}"
+    numbers = {
+        "dueAt": iso(row.due_at),
+        "inS": in_s,
+        "attempt": row.attempt,
+        "maxAttempts": row.max_attempts,
+        "error": last and last.message,
+        "errorCode": last and last.error_code,
+    }
+    return reason("retry_due", text, **numbers)

@@ -1,0 +1,96 @@
+"""What holds a task run back that could go: pauses, limits, the queue and its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from pipeweave.errors import Unavailable
+from pipeweave.orchestrator import healing, limits, pauses, rate_limits, workers
+from pipeweave.orchestrator.canvas import level
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.limits import Standing
+from pipeweave.orchestrator.queries_shape import iso
+from pipeweave.orchestrator.reasons import MOST_COUNTED, Reason, nth, reason, seconds, up_to
+from pipeweave.orchestrator.tick import LATE
+
+# When the message was sent that a worker takes next, by level of a queue (`Canvas.oldest`).
+Oldest = Callable[[str], Mapping[int, float | None]]
+
+
+def paused(tx: Transaction, row: Any) -> Iterator[Reason]:
+    """The pauses that hold for a task run: `row` is one of why.py."""
+    for each in pauses.find(tx, row.tenant_id):
+        if each.task_id not in (None, row.task_id):
+            continue
+        code, what = ("tenant_paused", "the tenant") if each.task_id is None else ("task_paused", "its task")
+        because = f": {each.reason}" if each.reason else ""
+        text = f"{what} is paused since {iso(each.paused_at)}{because}"
+        yield reason(code, text, since=iso(each.paused_at), reason=each.reason)
+
+
+def held(tx: Transaction, row: Any) -> Iterator[Reason]:
+    """Pauses and, of a limited task, the limits that have no room."""
+    yield from paused(tx, row)
+    if not row.is_limited or row.kind == "map":
+        return
+    found = limits.standing(tx, row.tenant_id, row.task_id)
+    position = limits.position(tx, row.tenant_id, row.task_id, row.priority, row.id, MOST_COUNTED)
+    if found.rate_room is not None and position > found.rate_room:
+        yield _rate_limited(found, position, row.now)
+    if found.free is not None and position > found.free:
+        text = (
+            f"{found.live:,} of the {found.concurrency:,} that its task allows at once are live; "
+            f"it is {nth(position)} in line"
+        )
+        numbers = {"live": found.live, "concurrency": found.concurrency, "position": position}
+        yield reason("concurrency_limit", text, **numbers)
+
+
+def _rate_limited(found: Standing, position: int, now: datetime) -> Reason:
+    assert found.rate is not None
+    starts = rate_limits.when(found.rate, found.on_time, position)
+    in_s = max(0.0, seconds(starts, now))
+    text = (
+        f"its task may start {found.rate} over all workers: it is {nth(position)} in line, "
+        f"its turn comes in {in_s:g} s"
+    )
+    numbers = {"rateLimit": str(found.rate), "startsAt": iso(starts), "inS": in_s, "position": position}
+    return reason("rate_limit", text, **numbers)
+
+
+# --- in the queue -----------------------------------------------------------------------------------------
+
+_AHEAD = """
+SELECT count(*) FROM (
+    SELECT 1 FROM task_runs AS t WHERE t.status = 'queued' AND t.queue = :queue
+        AND (t.priority, t.queued_at) < (:priority, CAST(:queued_at AS timestamptz)) LIMIT :most) AS a
+"""
+
+
+def queued(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
+    """What is before a queued task run, who could take it, and where its message is."""
+    alive, places = workers.alive_of_queue(tx, row.queue)
+    if not alive:
+        text = f"no worker is alive that serves {row.queue}"
+        yield reason("no_worker", text, queue=row.queue, workers=0)
+    place = {"queue": row.queue, "priority": row.priority, "queued_at": row.queued_at}
+    ahead = int(tx.execute(_AHEAD, place | {"most": MOST_COUNTED}).scalar_one())
+    text = f"it is queued, {up_to(ahead)} before it; workers alive: {alive:,}, with room for {places:,}"
+    numbers = {"ahead": ahead, "priority": row.priority, "queue": row.queue}
+    yield reason("queued", text, **numbers, workers=alive, places=places)
+    yield from _late(row, oldest)
+
+
+def _late(row: Any, oldest: Oldest) -> Iterator[Reason]:
+    try:
+        waiting = oldest(row.queue)
+    except Unavailable as error:
+        yield reason("broker_away", f"{error.detail}: the tick sends its message when it is back")
+        return
+    before = healing.lost_before(row.now - healing.LEEWAY, waiting[level(row.priority)])
+    if row.queued_at < before:
+        in_s = max(0.0, LATE.total_seconds() - seconds(row.now, row.queued_at))
+        text = f"its message is not in the queue any more: it is sent again in {in_s:g} s"
+        yield reason("message_late", text, inS=in_s, queuedAt=iso(row.queued_at))
