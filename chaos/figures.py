@@ -10,6 +10,7 @@ from typing import Any
 from chaos.evidence import Evidence
 from chaos.faults import Injected
 from chaos.notes import Note
+from chaos.records import Attempt
 from chaos.trial import Trial
 
 # How attempts that a fault cut off are recorded, and the faults that do.
@@ -19,13 +20,26 @@ CUTTING = ("child-killed", "worker-killed", "worker-stopped", "worker-asked-to-e
 
 
 @dataclass(frozen=True, slots=True)
-class Recoveries:
-    """From a fault that cut a call off to the next call of the same task run (s)."""
+class Spread:
+    """Seconds."""
 
-    count: int
     p50: float
     p95: float
     longest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recoveries:
+    """Of calls that faults cut off.
+
+    Args:
+        found: from the fault until the attempt was recorded as ended.
+        begun: from the fault until the next attempt was called.
+    """
+
+    count: int
+    found: Spread
+    begun: Spread
 
 
 def figures(trial: Trial) -> dict[str, Any]:
@@ -62,26 +76,25 @@ def figures(trial: Trial) -> dict[str, Any]:
 
 
 def _recoveries(faults: Iterable[Injected], seen: Evidence) -> Recoveries | None:
-    seconds = sorted(
-        again.at - max(fault.began, cut.at)
-        for fault in faults
-        for cut in _cut(fault, seen)
-        # A process may have lost calls before, too.
-        if (again := _next_call(cut, seen.notes)) is not None and again.at > fault.began
-    )
-    if not seconds:
-        return None
-    shown = [round(each, 2) for each in seconds]
-    return Recoveries(len(shown), _quantile(shown, 0.5), _quantile(shown, 0.95), shown[-1])
+    found, begun = [], []
+    for fault in faults:
+        for cut, ended in _cut(fault, seen):
+            again, since = _next_call(cut, seen.notes), max(fault.began, cut.at)
+            seconds = ended.finished - (since + cut.wall - cut.at)
+            # A process may have lost calls before, too; and a run may have ended instead.
+            if again is not None and seconds > 0:
+                found.append(seconds)
+                begun.append(again.at - since)
+    return Recoveries(len(begun), _spread(found), _spread(begun)) if begun else None
 
 
-def _cut(fault: Injected, seen: Evidence) -> Iterator[Note]:
+def _cut(fault: Injected, seen: Evidence) -> Iterator[tuple[Note, Attempt]]:
     """The calls in these processes whose attempts are recorded as ended by something like this fault."""
     for note in seen.notes:
         if note.what == "begin" and note.pid in fault.pids and note.at < fault.ended:
             ended = seen.records.attempts.get(note.task_run_id, {}).get(note.attempt)
             if ended is not None and (ended.status in GIVEN_UP or ended.code == SILENT):
-                yield note
+                yield note, ended
 
 
 def _next_call(cut: Note, notes: Sequence[Note]) -> Note | None:
@@ -94,5 +107,7 @@ def _next_call(cut: Note, notes: Sequence[Note]) -> Note | None:
     return min(later, key=lambda each: each.at, default=None)
 
 
-def _quantile(sorted_ones: Sequence[float], share: float) -> float:
-    return sorted_ones[min(len(sorted_ones) - 1, int(share * len(sorted_ones)))]
+def _spread(seconds: Iterable[float]) -> Spread:
+    several = sorted(round(each, 2) for each in seconds)
+    p50, p95 = (several[min(len(several) - 1, int(share * len(several)))] for share in (0.5, 0.95))
+    return Spread(p50, p95, several[-1])

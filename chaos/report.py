@@ -28,5 +28,5 @@ def _values(value: Any) -> str:
 
 def _inner(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "(" + ", ".join(f"{name} {each}" for name, each in value.items()) + ")"
+        return "(" + ", ".join(f"{name} {_inner(each)}" for name, each in value.items()) + ")"
     return str(value)

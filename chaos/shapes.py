@@ -126,7 +126,7 @@ def _crowd(chance: random.Random) -> Drawn:
 
 def _slow(chance: random.Random) -> Drawn:
     """Steps that take seconds, side by side."""
-    names = [f"s{number}" for number in range(chance.randint(1, 3))]
+    names = [f"s{number}" for number in range(chance.randint(1, 2))]
     steps = [_step("start", []), *(_step(name, ["start"], "slow") for name in names), _step("end", names)]
     return steps, {name: {"seconds": chance.uniform(1.5, 6.0)} for name in names}, {}
 
@@ -201,7 +201,7 @@ _KINDS: dict[Callable[[random.Random], Drawn], int] = {
     _fan: 3,
     _mapped: 4,
     _crowd: 3,
-    _slow: 5,
+    _slow: 4,
     _doomed: 3,
     _belated: 1,
     _tangle: 5,
