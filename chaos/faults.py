@@ -24,6 +24,8 @@ PATIENCE_S = 15.0
 # And so long (s) for a worker that has something to do.
 BUSY_WITHIN_S = 2.0
 SLOW_WITHIN_S = 1.0
+# A request takes about this long (s).
+REQUEST_S = 0.015
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,13 @@ class Injector:
 
     Args:
         reading: tells what is under way in which process.
+        is_asked: whether the API is asked something now.
     """
 
-    def __init__(self, up: Stack, reading: Reading) -> None:
+    def __init__(self, up: Stack, reading: Reading, is_asked: Callable[[], bool]) -> None:
         self.up = up
         self.reading = reading
+        self.is_asked = is_asked
 
     def inject(self, fault: Fault) -> Injected:
         """Do it, for as long as it lasts."""
@@ -108,7 +112,12 @@ class Injector:
         _freeze(hit.pids, fault.seconds)
 
     def kill_api(self, fault: Fault, hit: Hit) -> None:
+        """Kill it in the middle of a request, if there is one soon."""
         hit.pids = self._family("api", children=1)
+        until = time.monotonic() + BUSY_WITHIN_S
+        while not self.is_asked() and time.monotonic() < until:
+            time.sleep(0.001)
+        time.sleep(fault.chance * REQUEST_S)
         _send(_whole_or_first(hit.pids, fault), signal.SIGKILL)
 
     def _busy_worker(self, fault: Fault) -> list[int]:

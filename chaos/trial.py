@@ -62,7 +62,7 @@ def run(plan: Plan, folder: Path, *, settle_s: float, say: Say) -> Trial:
         triggers.store()
         say(f"up; {len(plan.wishes)} runs and {len(plan.faults)} faults in {plan.seconds:g} s")
         triggers.start()
-        faults = _inject(plan, Injector(up, reading), up, say)
+        faults = _inject(plan, Injector(up, reading, lambda: triggers.open > 0), up, say)
         calm = time.monotonic()
         _settle(up, triggers, settle_s, say)
         settled_s = time.monotonic() - calm

@@ -35,6 +35,8 @@ class Triggers:
         self.refused: dict[int, int] = defaultdict(int)
         # Runs that were there already: an earlier request had made it, and its answer was lost.
         self.repeated = 0
+        # Requests that wait for their answer.
+        self.open = 0
         self._pool = ThreadPoolExecutor(THREADS, "trigger")
         self._asked: list[Future[None]] = []
         self._end = threading.Event()
@@ -91,8 +93,11 @@ class Triggers:
     def _ask(self, wish: Wish) -> None:
         body = {"input": wish.shape.input, "failureMode": wish.shape.mode, "runToken": wish.token}
         while not self._end.is_set():
+            with self._lock:
+                self.open += 1
             answer = self.up.ask("POST", f"/api/pipelines/{wish.pipeline_id}/trigger", body)
             with self._lock:
+                self.open -= 1
                 if 200 <= answer.status < 300:
                     self.accepted[wish.token].add(answer.body["pipelineRunId"])
                     self.repeated += not answer.body["created"]
