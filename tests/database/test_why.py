@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -24,7 +24,7 @@ FULL: Mapping[int, float | None] = dict.fromkeys(LEVELS, 0.0)
 
 
 @pytest.fixture
-def driver(database: Database) -> Driver:
+def driver(database: Database) -> Iterator[Driver]:
     made = Driver(database)
     with database.transaction() as tx:
         register(tx, made.tenant, a_task("rated", rate_limit="2/h"), id="rates")
@@ -32,7 +32,8 @@ def driver(database: Database) -> Driver:
     made.store({"a": []}, id="limited", tasks={"a": "limited"})
     made.store({"a": []}, id="rated", tasks={"a": "rated"})
     made.store({"a": [], "b": ["a"], "c": ["a", "b"]}, id="three")
-    return made
+    yield made
+    made.rows("DELETE FROM workers WHERE tenant_id = :id RETURNING 1", id=made.tenant)
 
 
 def ask(
