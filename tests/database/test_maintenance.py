@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -10,6 +11,7 @@ from uuid import UUID
 import pytest
 from driving import BOOM, Beside, Driver, at_once, claim, settle, wait_for_lock
 from registered import register
+from services import wait_until
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, Unavailable
@@ -381,11 +383,16 @@ def test_a_task_run_that_waits_for_its_next_attempt_blocks_maintenance(driver: D
 def test_the_oldest_open_runs_of_all_tenants_are_shown_with_what_they_wait_for(driver: Driver) -> None:
     driver.store({"a": [], "b": [], "c": ["a"], "m": []}, maps={"m": "${input.list}"})
     first = driver.trigger(input={"list": [1, 2]})
+    begun_at = int(time.time() * 1000)
+    wait_until(lambda: int(time.time() * 1000) > begun_at)
     with driver.database.transaction() as tx:
         claim(tx, first, 1)
         registry.ensure_tenant(tx, "neighbour")
         register(tx, "neighbour", "noop")
         standalone = queue.enqueue(tx, "neighbour", [QueueRequest("noop")])[0].task_run_id
+    # Ids of one millisecond are in no order.
+    made_at = int(time.time() * 1000)
+    wait_until(lambda: int(time.time() * 1000) > made_at)
     others = [driver.trigger(input={"list": []}) for _ in range(maintenance.SHOWN + 5)]
     found = state(driver)
     assert found["blockingTotal"] == 2 + len(others)
