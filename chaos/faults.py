@@ -82,7 +82,7 @@ class Injector:
 
     def kill_child(self, fault: Fault, hit: Hit) -> None:
         """Kill one of a worker's children, a busy one if there is one."""
-        _, *children = self._busy_worker(fault)
+        children = self._busy_worker(fault)[1:]
         busy = [each for each in children if each in self.reading.open]
         hit.pids = [_one_of(busy or children, fault.chance)]
         _send(hit.pids, signal.SIGKILL)
@@ -132,7 +132,7 @@ class Injector:
             if "slow" in called or (called and waited > SLOW_WITHIN_S):
                 break
             time.sleep(0.002)
-        return found
+        return [each for each in found if self.up.keeper.owns(each)]
 
     def _family(self, name: str, *, children: int = 0) -> list[int]:
         """A process and its children; waited for, should it be on its way up."""

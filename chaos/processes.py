@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -16,6 +17,8 @@ import psutil
 from pipeweave.errors import PipeWeaveError
 from pipeweave.up.launch import Launch, spawn
 
+# A variable that all processes of a stack inherit: the numbers of those that died are soon somebody else's.
+MARK = "CHAOS_STACK"
 LOOK_EVERY_S = 0.05
 # Before a process that ended is started again.
 PAUSE_S = 0.3
@@ -44,7 +47,6 @@ class Process:
         self._process: subprocess.Popen[bytes] | None = None
         self._start_at = 0.0
         self._is_down = False
-        self._sessions: list[int] = []
 
     # --- the supervisor -----------------------------------------------------------------------------------
 
@@ -58,8 +60,9 @@ class Process:
 
     def _start(self) -> None:
         with self._log.open("ab") as output, suppress(PipeWeaveError):
-            self._process = spawn(self._launch(), output)
-            self._sessions.append(self._process.pid)
+            launch = self._launch()
+            marked = replace(launch, environment={**launch.environment, MARK: str(self._log.parent)})
+            self._process = spawn(marked, output)
             self.starts += 1
 
     # --- what is done to it -------------------------------------------------------------------------------
@@ -91,33 +94,31 @@ class Process:
                 self._is_down, self._start_at = False, 0.0
 
     def stop(self) -> None:
-        """End it, and whatever is left of those before it."""
+        """End it, at last with its whole session."""
         with self._lock:
             self._is_down = True
             process = self._process
-        if process is not None and process.poll() is None:
-            process.send_signal(signal.SIGCONT)
-            process.send_signal(self._stop_signal)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_S)
-        for session in self._sessions:
-            self._end_session(session)
-        if process is not None:
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(signal.SIGCONT)
+        process.send_signal(self._stop_signal)
+        try:
             process.wait(STOP_S)
-
-    def _end_session(self, session: int) -> None:
-        # Each has a session of its own: the group is its children and nobody else's. Only where the first of
-        # them is gone, and a process has its number again, it is somebody else's.
-        is_ours = self._process is not None and self._process.pid == session
-        if is_ours or not psutil.pid_exists(session):
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(session, signal.SIGKILL)
+        except subprocess.TimeoutExpired:
+            # Not waited for yet, so that the number is still its own.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 class Keeper:
-    """Keeps processes running, from a thread beside."""
+    """Keeps processes running, from a thread beside.
 
-    def __init__(self) -> None:
+    Args:
+        logs: the folder of their logs; each stack has one of its own.
+    """
+
+    def __init__(self, logs: Path) -> None:
+        self._logs = logs
         self._processes: list[Process] = []
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
@@ -134,6 +135,22 @@ class Keeper:
         """Start nothing more; the processes stay as they are."""
         self._end.set()
         self._thread.join()
+
+    def stop_all(self) -> None:
+        """End every process, the last one first, and the children that survived theirs."""
+        self.stop()
+        for each in reversed(self._processes):
+            each.stop()
+        for pid in filter(self.owns, psutil.pids()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def owns(self, pid: int) -> bool:
+        """Whether it is, or comes from, one of these processes."""
+        try:
+            return psutil.Process(pid).environ().get(MARK) == str(self._logs)
+        except (psutil.Error, OSError):
+            return False
 
     def _run(self) -> None:
         while not self._end.wait(LOOK_EVERY_S):

@@ -128,21 +128,19 @@ def stack(folder: Path) -> Iterator[Stack]:
     Raises:
         NotUp: something did not get ready.
     """
-    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    (logs := folder / "logs").mkdir(parents=True, exist_ok=True)
     database = Postgres(folder / "postgres", free_port(), secrets.token_hex(16), secrets.token_hex(16))
     broker = Valkey(folder / "valkey", free_port(), secrets.token_hex(16))
     database.prepare()
     broker.prepare()
-    up = Stack(folder, database, broker, free_port(), Keeper(), {})
+    up = Stack(folder, database, broker, free_port(), Keeper(logs), {})
     up.keeper.start()
     try:
         _start_servers(up)
         _start_processes(up)
         yield up
     finally:
-        up.keeper.stop()
-        for process in reversed(up.processes.values()):
-            process.stop()
+        up.keeper.stop_all()
 
 
 def _start_servers(up: Stack) -> None:
