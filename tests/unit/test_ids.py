@@ -29,8 +29,16 @@ def test_ids_sort_by_the_time_they_were_made() -> None:
     assert all(ids.show(ids.RUN, one) < ids.show(ids.RUN, two) for one, two in itertools.pairwise(made))
 
 
-def test_ids_made_in_the_same_millisecond_differ() -> None:
-    assert len({ids.new_id(1) for _ in range(10_000)}) == 10_000
+def test_ids_made_in_the_same_millisecond_sort_by_the_order_they_were_made() -> None:
+    made = [ids.new_id(1) for _ in range(10_000)]
+    assert len(set(made)) == 10_000
+    assert made == sorted(made)
+    assert {each.int >> 80 for each in made} == {1}
+    assert {(each.version, ids.ordinal_of(each)) for each in made} == {(7, 0)}
+
+
+def test_an_id_tells_its_time_even_after_the_clock_went_back() -> None:
+    assert [ids.new_id(stamp).int >> 80 for stamp in (5_000, 1_000, 5_000)] == [5_000, 1_000, 5_000]
 
 
 @given(st.integers(1, ids.MAX_TASK_RUNS - 1))
