@@ -1,7 +1,5 @@
-"""PipeWeave: triggered by HTTP; its runs are seen done by a look at their rows, every 1 or 5 ms.
-
-The look is one indexed SELECT on a connection of its own. It costs PipeWeave a little of the machine that
-plain Celery keeps, whose clients are told.
+"""PipeWeave: triggered by HTTP. The client is told of the end of a chain or single step; crowds are seen done
+by a look at their rows every 5 ms, one indexed SELECT on a connection of its own.
 """
 
 from __future__ import annotations
@@ -15,10 +13,11 @@ import psycopg2
 from benchmarks import shapes
 from benchmarks.door import Door
 from benchmarks.systems import BenchmarkFailed
+from benchmarks.telling import PREFIX, Listener
 from pipeweave import ids
 
-# Between two looks: where a figure is a few ms, and where it is a throughput.
-SHORT_S, LONG_S = 0.001, 0.005
+# Between two looks where a figure is a throughput.
+LOOK_S = 0.005
 # No run here takes a tenth of it.
 LATE_S = 60.0
 # Between two looks at runs whose end is not measured.
@@ -52,21 +51,23 @@ class Ours:
         self._door = door
         self._looking = psycopg2.connect(database_url)
         self._looking.autocommit = True
+        self._listener = Listener(database_url)
         self._stored: set[str] = set()
         self._expected = 0
         self._first_id = str(ids.first_id_at(time.time_ns() // 1_000_000))
 
     def close(self) -> None:
-        """Close the connection that looks."""
+        """Close the connections that look and listen."""
         self._looking.close()
+        self._listener.close()
 
     def chain(self, length: int) -> None:
         self._expected += length
-        self._run(f"chain-{length}", shapes.chain(length), SHORT_S)
+        self._run_told(f"chain-{length}", shapes.chain(length))
 
     def fan(self, width: int) -> None:
         self._expected += width + 2
-        self._run(f"fan-{width}", shapes.fan(width), LONG_S)
+        self._run(f"fan-{width}", shapes.fan(width))
 
     def mapped(self, count: int) -> None:
         self.wide(count)
@@ -74,7 +75,7 @@ class Ours:
     def worked(self, length: int) -> None:
         """Run a chain of steps that take 10 ms each."""
         self._expected += length
-        self._run(f"work-{length}", shapes.chain(length, "work"), SHORT_S)
+        self._run_told(f"work-{length}", shapes.chain(length, "work"))
 
     def triggered(self, count: int, clients: int) -> float:
         """Start runs of one step from `clients` threads: the seconds until the last was accepted."""
@@ -83,7 +84,7 @@ class Ours:
         began = time.perf_counter()
         answers = self._door.send_all(path, [{}] * count, clients)
         took = time.perf_counter() - began
-        self._wait([each["pipelineRunId"] for each in answers], DRAIN_S)
+        self._wait(answers, DRAIN_S)
         return took
 
     def triggered_batch(self, count: int) -> float:
@@ -94,7 +95,7 @@ class Ours:
             began = time.perf_counter()
             answer = self._door.send(connection, "POST", path, {"runs": [{}] * count})
             took = time.perf_counter() - began
-        self._wait([each["pipelineRunId"] for each in answer["runs"]], DRAIN_S)
+        self._wait(answer["runs"], DRAIN_S)
         return took
 
     def looked(self, path: str, count: int) -> list[float]:
@@ -110,29 +111,29 @@ class Ours:
     def single(self) -> str:
         """Run one step; the run's id."""
         self._expected += 1
-        return self._run("single", shapes.chain(1), SHORT_S)
+        return self._run("single", shapes.chain(1))
 
     def wide(self, count: int) -> str:
         """Run a map; the run's id."""
         self._expected += count + 3
-        return self._run("mapped", shapes.mapped(), LONG_S, {"count": count})
+        return self._run("mapped", shapes.mapped(), {"count": count})
 
     def diamonds(self, count: int, clients: int) -> None:
         self._expected += 4 * count
         path = self._path("diamond", shapes.diamond())
         answers = self._door.send_all(path, [{}] * count, clients)
-        self._wait([each["pipelineRunId"] for each in answers], LONG_S)
+        self._wait(answers, LOOK_S)
 
     def singles(self, count: int) -> list[tuple[float, float]]:
         self._expected += count
-        path = self._path("single", shapes.chain(1))
+        path = self._path(f"{PREFIX}single", shapes.chain(1))
         seen = []
         with self._door.connect() as connection:
             for _ in range(count):
                 began = time.perf_counter()
                 answer = self._door.send(connection, "POST", path, {})
                 answered = time.perf_counter() - began
-                self._wait([answer["pipelineRunId"]], SHORT_S)
+                self._listener.wait(_uuid(answer))
                 seen.append((answered, time.perf_counter() - began))
         return seen
 
@@ -156,20 +157,19 @@ class Ours:
         self.store(name, document)
         return f"/api/pipelines/{name}/trigger"
 
-    def _run(
-        self,
-        name: str,
-        document: shapes.Document,
-        look_every_s: float,
-        given: Mapping[str, Any] | None = None,
-    ) -> str:
+    def _run(self, name: str, document: shapes.Document, given: Mapping[str, Any] | None = None) -> str:
         with self._door.connect() as connection:
             answer = self._door.send(connection, "POST", self._path(name, document), {"input": given})
-        self._wait([answer["pipelineRunId"]], look_every_s)
+        self._wait([answer], LOOK_S)
         return str(answer["pipelineRunId"])
 
-    def _wait(self, run_ids: Sequence[str], look_every_s: float) -> None:
-        wanted = [str(ids.read(ids.RUN, each)) for each in run_ids]
+    def _run_told(self, name: str, document: shapes.Document) -> None:
+        with self._door.connect() as connection:
+            answer = self._door.send(connection, "POST", self._path(f"{PREFIX}{name}", document), {})
+        self._listener.wait(_uuid(answer))
+
+    def _wait(self, answers: Sequence[Mapping[str, Any]], look_every_s: float) -> None:
+        wanted = [_uuid(each) for each in answers]
         until = time.monotonic() + LATE_S
         with self._looking.cursor() as cursor:
             while True:
@@ -184,3 +184,8 @@ class Ours:
                         f"{completed} of {len(wanted)} runs completed; {other_end or 'late'}"
                     )
                 time.sleep(look_every_s)
+
+
+def _uuid(answer: Mapping[str, Any]) -> str:
+    """The run's id as PostgreSQL shows it."""
+    return str(ids.read(ids.RUN, answer["pipelineRunId"]))
