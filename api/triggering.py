@@ -22,7 +22,8 @@ def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
     faults: checks.Faults = {}
 
     def check(spec: PipelineSpec, tasks: Mapping[str, TaskRow]) -> None:
-        faults.update(checks.entry_faults(spec, tasks, body.input))
+        nonlocal faults
+        faults = checks.entry_faults(spec, tasks, body.input)
         if body.validation_mode == "strict":
             checks.refuse(faults)
 

@@ -1,45 +1,99 @@
-"""What a trigger has to know, in one look: the latest version of a pipeline, and its tasks as they are."""
+"""What a trigger has to know: the latest version of a pipeline, and its tasks as they are.
+
+It hardly ever changes, so a process goes by what it saw last, and the statement that writes the run finds out
+whether that still holds (AS_EXPECTED): then a look was spared, and nothing slips in between a look and the
+write. What was seen is told by its marks: of each row, the transaction that wrote it and where it lies. No
+change of a row leaves both as they were, whoever makes it.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator import pipelines, registry
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.pipelines import StoredPipeline
 from pipeweave.orchestrator.registry import TaskRow
 
-CACHED_PIPELINES = 256
+REMEMBERED_PIPELINES = 256
 
-# The version a process saw last, with its task ids: a guess, checked by every look.
-_guesses: OrderedDict[tuple[str, str, str], tuple[int, list[str]]] = OrderedDict()
 
-_LOOK = f"""
-SELECT p.latest_version, {registry.TASK_COLUMNS}
-FROM pipelines AS p
-LEFT JOIN (tasks AS t JOIN services AS s ON s.tenant_id = t.tenant_id AND s.id = t.service_id)
-    ON t.tenant_id = p.tenant_id AND t.id = ANY(CAST(:ids AS text[]))
-WHERE p.tenant_id = :tenant AND p.id = :id
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A pipeline's latest version and those of its tasks that are registered, as they were when looked at."""
+
+    pipeline: StoredPipeline
+    tasks: Mapping[str, TaskRow]
+    task_ids: Sequence[str]
+    marks: Sequence[str]
+
+    def as_parameters(self) -> dict[str, Any]:
+        """The parameters of AS_EXPECTED, next to `:tenant`."""
+        return {"catalog": self.pipeline.id, "catalog_tasks": self.task_ids, "marks": self.marks}
+
+
+ANY: dict[str, Any] = {"catalog": None, "catalog_tasks": [], "marks": None}
+"""Parameters of AS_EXPECTED for whoever expects nothing."""
+
+
+class CatalogChanged(PipeWeaveError):
+    """What a trigger went by is not so any more: it looks again."""
+
+
+_MARKS = """
+ARRAY(SELECT concat_ws(' ', p.xmin, p.ctid) FROM pipelines AS p
+    WHERE p.tenant_id = :tenant AND p.id = :catalog)
+|| ARRAY(SELECT concat_ws(' ', t.xmin, t.ctid, s.xmin, s.ctid)
+    FROM tasks AS t JOIN services AS s ON s.tenant_id = t.tenant_id AND s.id = t.service_id
+    WHERE t.tenant_id = :tenant AND t.id = ANY(CAST(:catalog_tasks AS text[])) ORDER BY t.id)
 """
 
+# SQL: whether all is as the writer expects.
+AS_EXPECTED = f"(CAST(:marks AS text[]) IS NULL OR {_MARKS} = CAST(:marks AS text[]))"
 
-def look(tx: Transaction, tenant: str, pipeline_id: str) -> tuple[StoredPipeline, dict[str, TaskRow]]:
-    """The latest version of a pipeline, and those of its tasks that are registered.
+_LOOK = f"""
+SELECT {_MARKS} AS marks, p.latest_version, {registry.TASK_COLUMNS}
+FROM pipelines AS p
+LEFT JOIN (tasks AS t JOIN services AS s ON s.tenant_id = t.tenant_id AND s.id = t.service_id)
+    ON t.tenant_id = p.tenant_id AND t.id = ANY(CAST(:catalog_tasks AS text[]))
+WHERE p.tenant_id = :tenant AND p.id = :catalog
+"""
+
+_seen: OrderedDict[tuple[str, str, str], Seen] = OrderedDict()
+
+
+def remembered(tx: Transaction, tenant: str, pipeline_id: str) -> Seen | None:
+    """What this process saw last; None if it never looked."""
+    return _seen.get((tx.database, tenant, pipeline_id))
+
+
+def look(tx: Transaction, tenant: str, pipeline_id: str) -> Seen:
+    """The latest version of a pipeline, and those of its tasks that are registered, as they are now.
 
     Raises:
         NotFound: the tenant has no such pipeline.
     """
-    key = (tx.database, tenant, pipeline_id)
-    guess = _guesses.get(key)
-    if guess is not None:
-        version, task_ids = guess
-        rows = tx.execute(_LOOK, {"tenant": tenant, "id": pipeline_id, "ids": task_ids}).all()
-        if rows and rows[0].latest_version == version:
-            tasks = {row.id: registry.task_row(row[1:]) for row in rows if row.id is not None}
-            return pipelines.get(tx, tenant, pipeline_id, version), tasks
-    stored = pipelines.get(tx, tenant, pipeline_id)
-    task_ids = sorted({step.task for step in stored.spec.steps})
-    _guesses[key] = (stored.version, task_ids)
-    if len(_guesses) > CACHED_PIPELINES:
-        _guesses.popitem(last=False)
-    return stored, registry.tasks(tx, tenant, task_ids)
+    guess = remembered(tx, tenant, pipeline_id)
+    # Which tasks to look at depends on the version: nearly always it is the one that was seen last.
+    pipeline = guess.pipeline if guess is not None else pipelines.get(tx, tenant, pipeline_id)
+    while True:
+        task_ids = sorted({step.task for step in pipeline.spec.steps})
+        parameters = {"tenant": tenant, "catalog": pipeline_id, "catalog_tasks": task_ids}
+        rows = tx.execute(_LOOK, parameters).all()
+        version = rows[0].latest_version if rows else None
+        latest = pipelines.get(tx, tenant, pipeline_id, version)
+        if latest.version == pipeline.version and rows:
+            tasks = {row.id: registry.task_row(row[2:]) for row in rows if row.id is not None}
+            return _remember(tx, tenant, Seen(latest, tasks, task_ids, rows[0].marks))
+        pipeline = latest
+
+
+def _remember(tx: Transaction, tenant: str, seen: Seen) -> Seen:
+    _seen[tx.database, tenant, seen.pipeline.id] = seen
+    if len(_seen) > REMEMBERED_PIPELINES:
+        _seen.popitem(last=False)
+    return seen

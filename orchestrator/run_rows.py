@@ -11,8 +11,10 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids
-from pipeweave.orchestrator import holds, maintenance
+from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator import catalog, holds, maintenance
 from pipeweave.orchestrator.advance import Advance
+from pipeweave.orchestrator.catalog import CatalogChanged, Seen
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.events import Event
 from pipeweave.orchestrator.holds import Holds
@@ -51,7 +53,7 @@ class WrittenRun:
 # The guards are in the statement: nothing slips in between a look and the write.
 _WRITE = f"""
 WITH accepting AS MATERIALIZED (
-    SELECT 1 FROM ({maintenance.ACCEPTING}) AS a WHERE {holds.AS_EXPECTED}
+    SELECT 1 FROM ({maintenance.ACCEPTING}) AS a WHERE {holds.AS_EXPECTED} AND {catalog.AS_EXPECTED}
 ), new_runs AS (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
         input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,
@@ -80,21 +82,25 @@ FROM accepting, jsonb_to_recordset(CAST(:events AS jsonb)) AS e(run_id uuid, typ
 """
 
 
-def write(tx: Transaction, new_runs: Sequence[NewRun]) -> list[WrittenRun]:
+def write(tx: Transaction, new_runs: Sequence[NewRun], seen: Seen | None = None) -> list[WrittenRun]:
     """Write runs of one tenant with a task run for each step, and send their entry steps.
 
     Where the tenant has a limit, the first ones take the places that are free and the others are `pending`.
     What someone paused is `ready`, and is not sent.
 
+    Args:
+        seen: of their pipeline, what the runs were made by; None for standalone tasks.
+
     Raises:
         Unavailable: nothing new is accepted during maintenance; nothing was written.
+        CatalogChanged: it is not as it was seen any more; nothing was written.
     """
     tenant = new_runs[0].header.tenant
     expected = holds.expected(tx, tenant)
-    while (written := _write(tx, new_runs, expected)) is None:
+    while (written := _write(tx, new_runs, expected, seen)) is None:
         found = holds.look(tx, tenant)
         if found == expected:
-            raise maintenance.refused(tx)
+            raise _refused(tx, seen)
         expected = found
     for new, run in zip(new_runs, written, strict=True):
         if run.status is RunStatus.RUNNING:
@@ -102,7 +108,18 @@ def write(tx: Transaction, new_runs: Sequence[NewRun]) -> list[WrittenRun]:
     return written
 
 
-def _write(tx: Transaction, new_runs: Sequence[NewRun], expected: Holds) -> list[WrittenRun] | None:
+def _refused(tx: Transaction, seen: Seen | None) -> PipeWeaveError:
+    """Why nothing was written, though nothing holds the runs back. A maintenance that has ended meanwhile is
+    none.
+    """
+    if seen is not None and maintenance.mode(tx) == maintenance.RUNNING:
+        return CatalogChanged()
+    return maintenance.refused(tx)
+
+
+def _write(
+    tx: Transaction, new_runs: Sequence[NewRun], expected: Holds, seen: Seen | None
+) -> list[WrittenRun] | None:
     """None when nothing was written, because something is not as expected."""
     places = _places(tx, new_runs, expected)
     written = [_written(new, expected, has_place=number < places) for number, new in enumerate(new_runs)]
@@ -122,7 +139,8 @@ def _write(tx: Transaction, new_runs: Sequence[NewRun], expected: Holds) -> list
         "events": orjson.dumps([each.to_row() for each in events]).decode(),
         "now": tx.now,
     }
-    return written if tx.execute(_WRITE, parameters | expected.as_parameters()).rowcount else None
+    parameters |= expected.as_parameters() | (catalog.ANY if seen is None else seen.as_parameters())
+    return written if tx.execute(_WRITE, parameters).rowcount else None
 
 
 def _places(tx: Transaction, new_runs: Sequence[NewRun], expected: Holds) -> int:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound
+from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, PipeWeaveError
 from pipeweave.orchestrator import catalog, limits, run_header, run_moves, run_rows, task_runs
+from pipeweave.orchestrator.catalog import CatalogChanged, Seen
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.pipelines import StoredPipeline
 from pipeweave.orchestrator.plan import Plan
@@ -77,13 +79,32 @@ def trigger_many(
     check: Check | None = None,
 ) -> list[CreatedRun]:
     """Write runs of one pipeline: all of them or, when one is wrong, none. See `trigger`."""
-    stored, registered = catalog.look(tx, tenant, pipeline_id)
+    seen = catalog.remembered(tx, tenant, pipeline_id)
+    has_tokens = any(each.run_token is not None for each in wishes)
+    if has_tokens:
+        tx.hold()
+    elif seen is not None:
+        # What is refused may be right by what there is now.
+        with suppress(PipeWeaveError):
+            return _trigger(tx, tenant, seen, wishes, check)
+    while True:
+        with suppress(CatalogChanged):
+            return _trigger(tx, tenant, catalog.look(tx, tenant, pipeline_id), wishes, check)
+
+
+def _trigger(
+    tx: Transaction, tenant: str, seen: Seen, wishes: Sequence[Trigger], check: Check | None
+) -> list[CreatedRun]:
+    """Write runs by what is known of their pipeline.
+
+    Raises:
+        CatalogChanged: it is not so any more; nothing was written.
+    """
+    stored = seen.pipeline
     plan = run_header.plan_of(tenant, stored.version, stored.spec)
-    tasks = runnable(registered, {each.step.task for each in plan.steps})
+    tasks = runnable(seen.tasks, {each.step.task for each in plan.steps})
     if check is not None:
         check(stored.spec, tasks)
-    if any(each.run_token is not None for each in wishes):
-        tx.hold()
     created: dict[UUID, CreatedRun] = {}
     answers: list[CreatedRun] = []
     new_runs: list[NewRun] = []
@@ -103,7 +124,7 @@ def trigger_many(
             new_runs.append(new)
             created[new.header.id] = _accepted(new)
             answers.append(created[new.header.id])
-    written = run_rows.write(tx, new_runs) if new_runs else []
+    written = run_rows.write(tx, new_runs, seen) if new_runs else []
     waiting = {each.id for each in written if each.status is RunStatus.PENDING}
     return [_waiting(each) if each.id in waiting else each for each in answers]
 

@@ -1,0 +1,191 @@
+"""What a trigger goes by is what this process saw last, and the write finds out whether it still holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from driving import Driver, at_once
+from registered import a_task, register
+
+from pipeweave.errors import Conflict, InvalidInput, Unavailable
+from pipeweave.orchestrator import maintenance, pauses, runs
+from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.runs import Trigger
+
+
+@pytest.fixture
+def driver(database: Database) -> Iterator[Driver]:
+    made = Driver(database)
+    made.store({"a": []})
+    made.trigger()
+    yield made
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that were executed since."""
+    seen: list[str] = []
+    execute = Transaction.execute
+
+    def watched(tx: Transaction, statement: str, *arguments: Any, **options: Any) -> Any:
+        seen.append(statement)
+        return execute(tx, statement, *arguments, **options)
+
+    monkeypatch.setattr(Transaction, "execute", watched)
+    return seen
+
+
+def code_version(driver: Driver, run_id: UUID) -> int:
+    [row] = driver.task_runs(run_id)
+    return int(row.code_version)
+
+
+def trigger_while(driver: Driver, change: Callable[[Transaction], Any]) -> UUID:
+    """Trigger a run; when its checks have passed, somebody else changes something."""
+    changed: list[object] = []
+
+    def check(*_: object) -> None:
+        if not changed:
+            with driver.database.transaction() as tx:
+                changed.append(change(tx))
+
+    with driver.database.statements() as tx:
+        return runs.trigger(tx, driver.tenant, Trigger("driven"), check=check).id
+
+
+def test_a_run_of_what_did_not_change_is_one_statement(driver: Driver, sent: list[str]) -> None:
+    with driver.database.statements() as tx:
+        runs.trigger(tx, driver.tenant, Trigger("driven"))
+    assert len(sent) == 1
+
+
+def test_a_change_of_code_counts_for_the_next_run(driver: Driver) -> None:
+    assert code_version(driver, driver.trigger()) == 1
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, a_task("noop", "second"))
+    assert code_version(driver, driver.trigger()) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE tasks SET priority = 7 WHERE tenant_id = :id AND id = 'noop' RETURNING 1",
+        "UPDATE services SET queue = queue || '.other' WHERE tenant_id = :id RETURNING 1",
+        "UPDATE tasks SET concurrency = 1 WHERE tenant_id = :id AND id = 'noop' RETURNING 1",
+    ],
+)
+def test_any_change_of_a_row_is_seen_whoever_makes_it(driver: Driver, change: str) -> None:
+    with driver.database.transaction() as tx:
+        tx.execute(change, {"id": driver.tenant})
+        # Even by the transaction that made it.
+        inside = runs.trigger(tx, driver.tenant, Trigger("driven")).id
+    rows = [driver.task_runs(each)[0] for each in (inside, driver.trigger())]
+    [task] = driver.rows("SELECT * FROM tasks WHERE tenant_id = :id AND id = 'noop'", id=driver.tenant)
+    [service] = driver.rows("SELECT * FROM services WHERE tenant_id = :id", id=driver.tenant)
+    for row in rows:
+        assert (row.priority, row.queue, row.is_limited) == (
+            task.priority,
+            service.queue,
+            task.concurrency > 0,
+        )
+
+
+def test_a_new_version_of_the_pipeline_counts_for_the_next_run(driver: Driver) -> None:
+    driver.store({"a": [], "b": ["a"]})
+    run_id = driver.trigger()
+    assert (driver.run(run_id).pipeline_version, len(driver.task_runs(run_id))) == (2, 2)
+
+
+def test_a_version_that_was_rolled_back_is_forgotten(driver: Driver) -> None:
+    with pytest.raises(ZeroDivisionError), driver.database.transaction() as tx:
+        tx.execute(
+            """INSERT INTO pipeline_versions (tenant_id, pipeline_id, version, spec, spec_hash, source,
+                   created_at)
+               SELECT tenant_id, pipeline_id, 2, spec, spec_hash, source, created_at FROM pipeline_versions
+               WHERE tenant_id = :id AND pipeline_id = 'driven'""",
+            {"id": driver.tenant},
+        )
+        tx.execute(
+            "UPDATE pipelines SET latest_version = 2 WHERE tenant_id = :id AND id = 'driven'",
+            {"id": driver.tenant},
+        )
+        assert runs.trigger(tx, driver.tenant, Trigger("driven")).version == 2
+        raise ZeroDivisionError
+    assert driver.run(driver.trigger()).pipeline_version == 1
+
+
+def test_what_changes_between_the_checks_and_the_write_is_checked_again(driver: Driver) -> None:
+    changed = trigger_while(driver, lambda tx: register(tx, driver.tenant, a_task("noop", "second")))
+    assert code_version(driver, changed) == 2
+
+
+def test_a_task_that_goes_between_the_checks_and_the_write_is_a_conflict(driver: Driver) -> None:
+    with pytest.raises(Conflict, match="not registered"):
+        trigger_while(driver, lambda tx: register(tx, driver.tenant, "another", version="2"))
+    assert len(driver.rows("SELECT 1 FROM runs WHERE tenant_id = :id", id=driver.tenant)) == 1
+
+
+def test_nobody_is_refused_because_of_what_is_not_so_any_more(driver: Driver) -> None:
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, "another", version="2")
+    with pytest.raises(Conflict):
+        driver.trigger()
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, "noop", version="3")
+    driver.trigger()
+
+
+def test_a_refusal_comes_from_a_fresh_look(driver: Driver) -> None:
+    answers: list[int] = []
+
+    def check(*_: object) -> None:
+        answers.append(len(answers))
+        if len(answers) == 1:
+            raise InvalidInput("by what was remembered")
+
+    driver.database.run(lambda tx: runs.trigger(tx, driver.tenant, Trigger("driven"), check=check))
+    assert answers == [0, 1]
+
+
+def test_maintenance_and_pauses_are_told_apart_from_a_change(driver: Driver) -> None:
+    with driver.database.transaction() as tx:
+        pauses.pause(tx, driver.tenant, "noop")
+        register(tx, driver.tenant, a_task("noop", "second"))
+    run_id = driver.trigger()
+    [row] = driver.task_runs(run_id)
+    assert (row.status, row.code_version) == ("ready", 2)
+    try:
+        driver.database.run(lambda tx: maintenance.request(tx))
+        with pytest.raises(Unavailable, match="maintenance"):
+            driver.trigger()
+    finally:
+        driver.database.run(lambda tx: maintenance.leave(tx))
+    driver.trigger()
+
+
+def test_runs_and_changes_at_once_agree_on_what_was_run(driver: Driver) -> None:
+    def change() -> list[int]:
+        for number in range(20):
+            with driver.database.transaction() as tx:
+                register(tx, driver.tenant, a_task("noop", f"code {number}"))
+        return []
+
+    def run() -> list[int]:
+        return [code_version(driver, driver.trigger()) for _ in range(40)]
+
+    *runners, _ = at_once(run, run, change)
+    history = driver.rows(
+        "SELECT code_version, code_hash FROM task_code_history WHERE tenant_id = :id AND task_id = 'noop'",
+        id=driver.tenant,
+    )
+    hashes = {row.code_version: row.code_hash for row in history}
+    for each in runners:
+        assert each.error is None
+        assert each.result == sorted(each.result)  # never back to an older one
+    written = driver.rows(
+        "SELECT DISTINCT code_version, code_hash FROM task_runs WHERE tenant_id = :id", id=driver.tenant
+    )
+    assert {row.code_version: row.code_hash for row in written}.items() <= hashes.items()
