@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks import history, report
 from benchmarks.figures import Benchmark
 from benchmarks.measure import benchmarks, warm_up
-from benchmarks.report import Measured
+from benchmarks.report import Again, Measured
 from benchmarks.rig import Rig, rig
 from benchmarks.sizes import FULL, QUICK, SMOKE, Sizes
 from benchmarks.systems import BenchmarkFailed
@@ -49,14 +49,14 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def measure(chosen: list[Benchmark], sizes: Sizes, finished: int = 0) -> tuple[Measured, Measured]:
+def measure(chosen: list[Benchmark], sizes: Sizes, finished: int = 0) -> tuple[Measured, Again | None]:
     """Start everything in a folder of its own, measure, stop everything.
 
     Args:
-        finished: runs to put into the tables afterwards, to measure ours again.
+        finished: runs to put into the tables afterwards, to measure ours before and after that.
 
     Returns:
-        The figures, and ours again with that history.
+        The figures, and ours alone without and with that history.
 
     Raises:
         BenchmarkFailed: with the logs kept where it says.
@@ -73,7 +73,7 @@ def measure(chosen: list[Benchmark], sizes: Sizes, finished: int = 0) -> tuple[M
                 f"up and warm after {time.monotonic() - began:.0f} s; medians of {sizes.rounds}", flush=True
             )
             figures = _measure(chosen, up)
-            return figures, _with_history(chosen, up, finished) if finished else {}
+            return figures, _with_history(chosen, up, finished) if finished else None
     except BenchmarkFailed as error:
         kept = shutil.copytree(folder / "logs", parent / "failed-logs", dirs_exist_ok=True)
         raise BenchmarkFailed(f"{error} (logs: {kept})") from error
@@ -93,14 +93,16 @@ def _measure(chosen: list[Benchmark], up: Rig) -> Measured:
     return figures
 
 
-def _with_history(chosen: list[Benchmark], up: Rig, count: int) -> Measured:
-    """Fill the tables, and measure ours again."""
+def _with_history(chosen: list[Benchmark], up: Rig, count: int) -> Again:
+    """Measure ours, fill the tables, measure ours again: only the history is new."""
+    print("ours alone", flush=True)
+    without = _measure(chosen, up.alone)
     began = time.monotonic()
     assert up.settings.database_url is not None
     history.fill(up.settings.database_url, count, "single")
     history.settle(up.log.admin_url)
     print(f"{count:,} finished runs put there in {time.monotonic() - began:.0f} s; ours again", flush=True)
-    return _measure(chosen, up.alone)
+    return Again(without, _measure(chosen, up.alone))
 
 
 def _whole(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ RESULTS = FOLDER / "RESULTS.md"
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 _HEADER = ("benchmark", "unit", "ours", "celery", "celery tuned", "ours / celery", "ours / tuned", "goal")
-_HISTORY_HEADER = ("with history", "with / without")
+_HISTORY_HEADER = ("alone", "with history", "with / without")
 # Columns of text stand to the left, those of numbers to the right.
 _TEXTS = ("benchmark", "unit", "goal")
 
@@ -23,15 +24,25 @@ Row = tuple[str, ...]
 Measured = Mapping[str, Figures]
 
 
-def to_json(figures: Measured, again: Measured | None = None) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Ours, measured alone twice by the same processes: before the tables had a history, and with it."""
+
+    without: Measured
+    with_history: Measured
+
+
+def to_json(figures: Measured, again: Again | None = None) -> dict[str, Any]:
     """By benchmark: the unit, the figures, ours / theirs where they take part, and what more there is.
 
     Args:
         figures: of all systems.
-        again: ours, measured with history: shown below `with_history`, with the ratio to those without.
+        again: shown below `alone` and `with_history`, with the ratio of the two.
     """
-    again = again or {}
-    return {name: {**_entry(each), **_history_entry(each, again.get(name))} for name, each in figures.items()}
+    return {
+        name: {**_entry(each), **(_history_entry(name, again) if again else {})}
+        for name, each in figures.items()
+    }
 
 
 def _entry(figures: Figures) -> dict[str, Any]:
@@ -44,28 +55,28 @@ def _entry(figures: Figures) -> dict[str, Any]:
     }
 
 
-def _history_entry(figures: Figures, again: Figures | None) -> dict[str, Any]:
-    if again is None:
-        return {}
-    shown = {name: value for name, value in _entry(again).items() if name != "goal"}
-    without = figures.values["ours"]
-    return {"with_history": {**shown, "ratio": _rounded(again.values["ours"] / without if without else None)}}
+def _history_entry(name: str, again: Again) -> dict[str, Any]:
+    before, after = again.without[name], again.with_history[name]
+    alone, shown = ({k: v for k, v in _entry(each).items() if k != "goal"} for each in (before, after))
+    without = before.values["ours"]
+    ratio = _rounded(after.values["ours"] / without if without else None)
+    return {"alone": alone, "with_history": {**shown, "ratio": ratio}}
 
 
-def write_json(figures: Measured, file: Path, again: Measured | None = None) -> None:
+def write_json(figures: Measured, file: Path, again: Again | None = None) -> None:
     """Write the document, making its folder."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(to_json(figures, again), indent=2) + "\n")
 
 
-def table(figures: Measured, again: Measured | None = None) -> str:
+def table(figures: Measured, again: Again | None = None) -> str:
     """For a terminal."""
     rows = _rows(figures, again)
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     return "\n".join(_aligned(row, widths, rows[0]) for row in rows)
 
 
-def markdown(figures: Measured, again: Measured | None = None) -> str:
+def markdown(figures: Measured, again: Again | None = None) -> str:
     """For RESULTS.md, notes below."""
     header, *rows = _rows(figures, again)
     lines = [header, tuple("---" if name in _TEXTS else "---:" for name in header), *rows]
@@ -80,14 +91,14 @@ def write_results(text: str, file: Path = RESULTS) -> None:
     file.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
 
 
-def _rows(figures: Measured, again: Measured | None) -> list[Row]:
+def _rows(figures: Measured, again: Again | None) -> list[Row]:
     """The header, and the lines of every benchmark."""
     rows: list[Row] = [(*_HEADER, *_HISTORY_HEADER) if again else _HEADER]
     for name, each in figures.items():
-        later = _lines(again[name]) if again and name in again else {}
+        before, after = (_lines(m[name]) for m in (again.without, again.with_history)) if again else ({}, {})
         for unit, (values, goal) in _lines(each).items():
             row = _row(name, unit, values, goal)
-            rows.append((*row, *_history_cells(values, later.get(unit))) if again else row)
+            rows.append((*row, *_history_cells(before[unit], after[unit])) if again else row)
     return rows
 
 
@@ -113,11 +124,9 @@ def _row(name: str, unit: str, values: Mapping[str, float], goal: str) -> Row:
     return (name, unit, *shown, *ratios, goal)
 
 
-def _history_cells(values: Mapping[str, float], later: Line | None) -> Row:
-    if later is None:
-        return ("", "")
-    ours = later[0]["ours"]
-    return (_number(ours), _times(ours / values["ours"] if values["ours"] else None))
+def _history_cells(before: Line, after: Line) -> Row:
+    without, ours = before[0]["ours"], after[0]["ours"]
+    return (_number(without), _number(ours), _times(ours / without if without else None))
 
 
 def _number(value: float) -> str:

@@ -52,6 +52,7 @@ def test_ours_is_measured_again_with_finished_runs_in_the_tables(
     figures: dict[str, dict[str, dict[str, float]]],
 ) -> None:
     for name, entry in figures.items():
+        assert "ours" in entry["alone"], name
         assert {"ours", "ratio"} <= entry["with_history"].keys(), name
 
 
