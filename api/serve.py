@@ -21,7 +21,7 @@ from gunicorn.workers.gthread import ThreadWorker
 from pipeweave.api import create_app
 from pipeweave.api.errors import PROBLEM_TYPE, InternalError
 from pipeweave.errors import InvalidInput, PipeWeaveError
-from pipeweave.orchestrator import logs
+from pipeweave.orchestrator import logs, memory
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.settings import Settings
 
@@ -56,6 +56,7 @@ def serve(
     """
     Deployment.open(settings).close()
     logs.configure(settings.log_level)
+    memory.keep_loaded()
     _Server(settings, options(settings, host, port, processes)).run()
 
 
@@ -164,4 +165,6 @@ class _Server(BaseApplication):
     def load(self) -> Any:
         # Loaded after the fork: connections are never shared between processes.
         pool = min(self._settings.db_pool_max, THREADS)
-        return create_app(replace(self._settings, db_pool_max=pool))
+        app = create_app(replace(self._settings, db_pool_max=pool))
+        memory.keep_loaded()
+        return app

@@ -13,7 +13,7 @@ from billiard.process import current_process
 from celery.signals import worker_process_init, worker_shutting_down
 
 from pipeweave.errors import InvalidSetting
-from pipeweave.orchestrator import logs, pipelines, registry, workers
+from pipeweave.orchestrator import logs, memory, pipelines, registry, workers
 from pipeweave.orchestrator.broker import make_celery
 from pipeweave.orchestrator.canvas import Canvas
 from pipeweave.orchestrator.deployment import Deployment
@@ -85,6 +85,7 @@ def run_worker(
         )
         runners[:] = [Runner(child, Calls(child.database, loaded.tasks), post)]
         runners[0].pulse.start()
+        memory.keep_loaded()
 
     define(app, lambda: runners[0])
     worker_process_init.connect(make_runner, weak=False)
@@ -98,6 +99,7 @@ def run_worker(
         log_every_s=settings.worker_heartbeat_interval / 1000,
     )
     worker_shutting_down.connect(lambda **_: alive.stop(), weak=False)
+    memory.keep_loaded()
     with alive:
         app.worker_main(
             [
