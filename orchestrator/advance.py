@@ -17,7 +17,7 @@ from uuid import UUID
 
 from pipeweave import ids, rules
 from pipeweave.errors import AttemptFailed, InvalidInput, NotFound
-from pipeweave.orchestrator import attempts, limits, maps, run_moves, task_runs
+from pipeweave.orchestrator import attempts, limits, maps, run_moves, task_runs, usual_durations
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.failure import Failure, failure_of
 from pipeweave.orchestrator.messages import MESSAGES_PER_FAN_OUT
@@ -303,7 +303,7 @@ class Advance:
         """How long tasks usually take, where so many go out that they travel in chunks."""
         if len(released) < MESSAGES_PER_FAN_OUT:
             return {}
-        return task_runs.usual_seconds(self.tx, self.run.tenant, {each.task_id for each in released})
+        return usual_durations.find(self.tx, self.run.tenant, {each.task_id for each in released})
 
     def _joins_of(self, each: TaskRun) -> tuple[int, ...]:
         if each.map_parent is not None:

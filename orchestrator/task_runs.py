@@ -311,28 +311,6 @@ def heartbeat(tx: Transaction, task_run: TaskRun) -> bool:
     return tx.execute(_HEARTBEAT, parameters).rowcount > 0
 
 
-_USUAL = """
-UPDATE tasks SET usual_seconds = :seconds WHERE tenant_id = :tenant AND id = :task
-"""
-
-
-def note_usual(tx: Transaction, tenant: str, task_id: str, seconds: float) -> None:
-    """Remember how long (s) the runs of a task usually take: chunks are made by it."""
-    tx.execute(_USUAL, {"tenant": tenant, "task": task_id, "seconds": seconds})
-
-
-_USUAL_SECONDS = """
-SELECT id, usual_seconds FROM tasks
-WHERE tenant_id = :tenant AND id = ANY(CAST(:tasks AS text[])) AND usual_seconds IS NOT NULL
-"""
-
-
-def usual_seconds(tx: Transaction, tenant: str, task_ids: Iterable[str]) -> dict[str, float]:
-    """How long (s) the runs of these tasks usually take, as far as it is known."""
-    rows = tx.execute(_USUAL_SECONDS, {"tenant": tenant, "tasks": sorted(task_ids)})
-    return {row.id: row.usual_seconds for row in rows}
-
-
 # --- the good end of an attempt (the bad one: attempts.py) --------------------------------------------------
 
 # What a completion sets, from a row `o` of :rows.

@@ -8,6 +8,7 @@ import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -35,6 +36,16 @@ WEAK = Failure("WEAK", "it broke for now", "OSError", True, "Traceback …")
 
 # The tasks of every driven tenant; `limited` runs twice at a time.
 TASKS = ("noop", a_task("limited", concurrency=2), a_task("single", concurrency=1))
+
+
+@dataclass(slots=True)
+class Clock:
+    """A clock the test moves on."""
+
+    ahead: timedelta = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from billiard.process import current_process
+from celery import Celery
 from celery.signals import worker_process_init, worker_shutting_down
 
 from pipeweave.errors import InvalidSetting
@@ -70,25 +71,8 @@ def run_worker(
     queue = registry.queue_name(settings.tenant, service)
     app = make_celery(settings, queues=(queue,), is_worker=True)
     app.set_current()
-    runners: list[Runner] = []
-
     slots = Slots(concurrency)
-
-    def make_runner(**_: object) -> None:
-        child = Deployment.open(settings, pool_size=CHILD_CONNECTIONS, canvas=Canvas(app))
-        post = Post(
-            workers.child_of(worker_id, os.getpid()),
-            queue,
-            take_slot(slots),
-            lambda: slots.is_stopping,
-            lambda: slots.is_mixed,
-        )
-        runners[:] = [Runner(child, Calls(child.database, loaded.tasks), post)]
-        runners[0].pulse.start()
-        memory.keep_loaded()
-
-    define(app, lambda: runners[0])
-    worker_process_init.connect(make_runner, weak=False)
+    _make_runners(app, settings, loaded, slots, worker_id, queue)
     alive = Alive(
         deployment.database,
         settings.tenant,
@@ -113,6 +97,29 @@ def run_worker(
                 f"--loglevel={logs.celery_level(settings.log_level)}",
             ]
         )
+
+
+def _make_runners(
+    app: Celery, settings: Settings, loaded: Loaded, slots: Slots, worker_id: str, queue: str
+) -> None:
+    """Have each child make its runner when it starts, with connections of its own."""
+    runners: list[Runner] = []
+
+    def make_runner(**_: object) -> None:
+        child = Deployment.open(settings, pool_size=CHILD_CONNECTIONS, canvas=Canvas(app))
+        post = Post(
+            workers.child_of(worker_id, os.getpid()),
+            queue,
+            take_slot(slots),
+            lambda: slots.is_stopping,
+            lambda: slots.is_mixed,
+        )
+        runners[:] = [Runner(child, Calls(child.database, loaded.tasks), post)]
+        runners[0].pulse.start()
+        memory.keep_loaded()
+
+    define(app, lambda: runners[0])
+    worker_process_init.connect(make_runner, weak=False)
 
 
 def take_slot(slots: Slots) -> Slot:

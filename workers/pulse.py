@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pipeweave.errors import AttemptFenced, PipeWeaveError
-from pipeweave.orchestrator import task_runs
+from pipeweave.orchestrator import task_runs, usual_durations
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.task_run import TaskRun
 from pipeweave.workers import doubt
@@ -153,4 +153,4 @@ class Pulse:
         """How long a task usually takes decides how large the next chunks are."""
         if (news := self.pace.news()) is not None:
             with self.database.statements() as tx:
-                task_runs.note_usual(tx, news.tenant, news.task_id, news.seconds)
+                usual_durations.note(tx, news.tenant, news.task_id, news.seconds)

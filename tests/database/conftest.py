@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from driving import Clock, Driver
 
 from pipeweave.orchestrator import pipelines
 from pipeweave.orchestrator.broker import make_celery
@@ -63,3 +64,17 @@ def tx(database: Database) -> Iterator[Transaction]:
 def _nothing_remembered() -> None:
     """Versions are immutable in life, not between tests."""
     pipelines.forget()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The clock of `lone`'s database."""
+    return Clock()
+
+
+@pytest.fixture
+def lone(fresh_database: Database, clock: Clock) -> Iterator[Driver]:
+    """Alone in its database: for what looks at all tenants."""
+    database = Database(fresh_database.url, values=fresh_database.values, now=clock)
+    yield Driver(database)
+    database.dispose()

@@ -292,7 +292,9 @@ def test_what_was_told_to_start_over_is_done_again(database: Database, table: st
 
     with Beside(lambda: touch("one", 1, 2)) as one, Beside(lambda: touch("other", 2, 1)) as other:
         pass
-    assert (one.error, other.error, len(tries)) == (None, None, 3)
+    assert (one.error, other.error) == (None, None)
+    # One of the two had to; it may meet the other once more.
+    assert len(tries) >= 3
 
 
 # --- connections ------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import BOOM, Driver, claim, finish_task_run, header
+from driving import BOOM, Clock, Driver, claim, finish_task_run, header
 from services import new_database
 
 from benchmarks import history
@@ -68,16 +68,6 @@ class EmptyQueues(Canvas):
 
     def oldest(self, queue: str) -> dict[int, float | None]:
         return dict.fromkeys(LEVELS)
-
-
-@dataclass(slots=True)
-class Clock:
-    """A clock the test moves on."""
-
-    ahead: timedelta = timedelta()
-
-    def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pytest
 from driving import BOOM, Beside, Driver, at_once, claim, finish_task_run, header, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.orchestrator import maps, outputs, runs, task_runs
+from pipeweave.orchestrator import maps, outputs, runs, usual_durations
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.messages import post
 from pipeweave.orchestrator.outbox import Chord
@@ -178,11 +178,11 @@ def test_a_cancelled_run_lays_out_no_map(driver: Driver) -> None:
 
 def test_items_that_usually_take_long_travel_one_by_one(driver: Driver) -> None:
     with driver.database.transaction() as tx:
-        task_runs.note_usual(tx, driver.tenant, "noop", 2.0)
+        usual_durations.note(tx, driver.tenant, "noop", 2.0)
     driver.begin({"m": []}, {"list": list(range(640))}, maps={"m": "${input.list}"})
     slow = len(post(driver.sent).messages)
     driver.sent.clear()
     with driver.database.transaction() as tx:
-        task_runs.note_usual(tx, driver.tenant, "noop", 0.001)
+        usual_durations.note(tx, driver.tenant, "noop", 0.001)
     driver.trigger(input={"list": list(range(640))})
     assert (slow, len(post(driver.sent).messages)) == (640, 64)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 from click.testing import CliRunner
-from driving import WEAK, Driver, claim, settle
+from driving import WEAK, Clock, Driver, claim, settle
 
 from pipeweave import ids
 from pipeweave.cli import main
@@ -18,7 +17,7 @@ from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import recovery, stale, tick, workers
 from pipeweave.orchestrator.broker import LEVELS, make_celery
 from pipeweave.orchestrator.canvas import Canvas
-from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.outbox import JoinCheck
 from pipeweave.orchestrator.stale import LATE, Kind, Stale
@@ -41,32 +40,14 @@ class Queues(Canvas):
         return dict.fromkeys(LEVELS, self.oldest_sent)
 
 
-class Clock:
-    """A clock the test moves on."""
-
-    def __init__(self) -> None:
-        self.ahead = timedelta()
-
-    def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def driver(fresh_database: Database, clock: Clock) -> Iterator[Driver]:
-    """Alone in its database: what is stale is looked for everywhere."""
-    database = Database(fresh_database.url, values=fresh_database.values, now=clock)
-    yield Driver(database)
-    database.dispose()
-
-
 @pytest.fixture
 def queues() -> Queues:
     return Queues(make_celery(Settings(broker_url=BROKER)))
+
+
+@pytest.fixture
+def driver(lone: Driver) -> Driver:
+    return lone
 
 
 @pytest.fixture

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from driving import Beside, Driver, claim, settle
+from driving import Beside, Clock, Driver, claim, settle
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import healing, runs, tick, workers
 from pipeweave.orchestrator.broker import make_celery
 from pipeweave.orchestrator.canvas import Canvas, level
-from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.outbox import JoinCheck, Released
 from pipeweave.orchestrator.plan import END
@@ -37,27 +36,9 @@ class Queues(Canvas):
         return dict.fromkeys(map(level, (0, 50, 100, 150)), sent)
 
 
-class Clock:
-    """A clock the test moves on."""
-
-    def __init__(self) -> None:
-        self.ahead = timedelta()
-
-    def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def driver(fresh_database: Database, clock: Clock) -> Iterator[Driver]:
-    """Alone in its database: a tick looks at all tenants."""
-    database = Database(fresh_database.url, values=fresh_database.values, now=clock)
-    yield Driver(database)
-    database.dispose()
+def driver(lone: Driver) -> Driver:
+    return lone
 
 
 @pytest.fixture

@@ -42,6 +42,16 @@ def stage(empty_stage: Stage) -> Stage:
 
 
 @pytest.fixture
+def fragile(
+    postgres_server: Postgres, database_template: str, valkey_server: Valkey, tmp_path: Path
+) -> Iterator[Stage]:
+    """A stage of its own for each test, with a beat: its workers are killed."""
+    with new_stage(postgres_server, database_template, valkey_server, tmp_path) as stage:
+        stage.start_beat()
+        yield stage
+
+
+@pytest.fixture
 def gate(tmp_path: Path) -> Iterator[Path]:
     """A file whose making lets held steps end; at the latest when the test does."""
     path = tmp_path / "gate"

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from stage import Stage, new_stage
-
-from pipeweave.up.postgres import Postgres
-from pipeweave.up.valkey import Valkey
+from stage import Stage
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -26,14 +22,10 @@ DIAMOND = {
 
 
 @pytest.fixture
-def stage(
-    postgres_server: Postgres, database_template: str, valkey_server: Valkey, tmp_path: Path
-) -> Iterator[Stage]:
-    """A stage of its own for each test, with two beats."""
-    with new_stage(postgres_server, database_template, valkey_server, tmp_path) as stage:
-        stage.start_beat()
-        stage.start_beat()
-        yield stage
+def stage(fragile: Stage) -> Stage:
+    """With two beats."""
+    fragile.start_beat()
+    return fragile
 
 
 def test_a_hundred_runs_at_once_on_three_workers_run_every_step_once(stage: Stage) -> None:

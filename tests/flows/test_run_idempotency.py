@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from stage import Stage, new_stage
+from stage import Stage
 
 from pipeweave import ids
 from pipeweave.orchestrator import runs
 from pipeweave.orchestrator.runs import Trigger
-from pipeweave.up.postgres import Postgres
-from pipeweave.up.valkey import Valkey
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -26,16 +24,6 @@ def stage(empty_stage: Stage) -> Stage:
     empty_stage.start_worker("keyed.py", concurrency=2)
     empty_stage.start_worker("keyed.py", concurrency=2)
     return empty_stage
-
-
-@pytest.fixture
-def fragile(
-    postgres_server: Postgres, database_template: str, valkey_server: Valkey, tmp_path: Path
-) -> Iterator[Stage]:
-    """A stage of its own for a test that kills workers, with a beat."""
-    with new_stage(postgres_server, database_template, valkey_server, tmp_path) as stage:
-        stage.start_beat()
-        yield stage
 
 
 def then_noop(task: str, **step: Any) -> Mapping[str, Any]:

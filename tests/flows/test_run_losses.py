@@ -5,28 +5,19 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from stage import Stage, new_stage
-
-from pipeweave.up.postgres import Postgres
-from pipeweave.up.valkey import Valkey
+from stage import Stage
 
 pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
-def stage(
-    postgres_server: Postgres, database_template: str, valkey_server: Valkey, tmp_path: Path
-) -> Iterator[Stage]:
-    """A stage of its own for each test, with a beat: its workers are killed."""
-    with new_stage(postgres_server, database_template, valkey_server, tmp_path) as stage:
-        stage.start_beat()
-        yield stage
+def stage(fragile: Stage) -> Stage:
+    return fragile
 
 
 def mapped(task: str, **params: Any) -> dict[str, Any]:
