@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import billiard.pool
 from billiard.process import current_process
 from celery import Celery
 from celery.signals import worker_process_init, worker_shutting_down
@@ -34,6 +35,11 @@ log = logging.getLogger(__name__)
 # A child runs one call at a time; the second connection serves what the call itself asks for (progress,
 # upstream).
 CHILD_CONNECTIONS = 2
+
+# Tenths of a second for which a child that is told to stop waits until its parent has counted its results.
+# What the parent gave up just then is never counted, and such a child would stay for half a minute; nothing
+# here depends on results.
+TRIES_TO_BE_COUNTED = 10
 
 # Seconds that task runs under way may take after a TERM (documents/3-background-worker.md).
 GRACE_S = 30.0
@@ -83,6 +89,7 @@ def run_worker(
         log_every_s=settings.worker_heartbeat_interval / 1000,
     )
     worker_shutting_down.connect(lambda **_: alive.stop(), weak=False)
+    billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = TRIES_TO_BE_COUNTED
     memory.keep_loaded()
     with alive:
         app.worker_main(

@@ -215,6 +215,13 @@ def test_a_rolling_restart_under_load_loses_and_repeats_nothing(stage: Stage) ->
         assert stage.attempts(run_id) == []
 
 
+def test_a_child_whose_result_nobody_counted_does_not_hold_up_the_end(stage: Stage) -> None:
+    worker = stage.start_worker("uncounted.py", concurrency=2)
+    assert stage.ran({"id": "one", "steps": [{"id": "a", "task": "noop"}]}).status == "completed"
+    os.kill(worker, signal.SIGTERM)
+    assert stage.ended(worker) == 0
+
+
 def test_a_beat_that_is_told_to_stop_ends_well_and_another_takes_over(stage: Stage) -> None:
     first = stage.processes[0].pid
     stage.until(lambda: stage.rows("SELECT last_tick_at FROM orchestrator_state")[0][0], "no tick")
