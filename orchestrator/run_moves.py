@@ -41,9 +41,9 @@ def tell(tx: Transaction, row: Any) -> None:
         admission.run_ended(tx, row.limited_tenant)
 
 
-def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true") -> str:
+def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at: str = ":now") -> str:
     """The only UPDATE of a run's status after its creation, with its event, as common table expressions."""
-    finished = ", finished_at = :now" if to.is_final else ""
+    finished = f", finished_at = CAST({at} AS timestamptz)" if to.is_final else ""
     failed, data = "", "CAST(NULL AS jsonb)"
     if has_error:
         failed = ", error = CAST(:error AS jsonb), error_code = :code"
@@ -52,10 +52,10 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true") ->
     return f"""run AS (
             UPDATE runs SET status = '{to.value}'{finished}{failed}
             WHERE id = :run_id AND status IN ({guard}) AND {where}
-            RETURNING id, tenant_id, pipeline_id, error, error_code
+            RETURNING id, tenant_id, pipeline_id, error, error_code, finished_at
         ), run_logged AS (
             INSERT INTO events (run_id, at, type, data)
-            SELECT m.id, :now, 'run.{to.value}', {data} FROM run AS m
+            SELECT m.id, coalesce(m.finished_at, :now), 'run.{to.value}', {data} FROM run AS m
         )"""
 
 
@@ -68,12 +68,12 @@ AWAITED = f"""{maintenance.IS_AWAITED} AS is_awaited,
 MOVED = f"SELECT EXISTS (SELECT 1 FROM run) AS has_moved, {AWAITED}"
 
 
-def completed_with(where: str) -> str:
-    """SQL: the run ends well with the task run that just did, a row of `moved`. One that was reopened has to
-    be looked at as a whole.
+def completed_with(where: str, at: str = ":now") -> str:
+    """SQL: the run ends well with the task run that just did, a row of `moved`, at this time. One that was
+    reopened has to be looked at as a whole.
     """
     return _move_sql(
-        RunStatus.COMPLETED, where=f"EXISTS (SELECT 1 FROM moved) AND {_NOT_REOPENED} AND {where}"
+        RunStatus.COMPLETED, where=f"EXISTS (SELECT 1 FROM moved) AND {_NOT_REOPENED} AND {where}", at=at
     )
 
 

@@ -135,8 +135,9 @@ WITH {task_runs.COMPLETE}, {run_moves.completed_with("true")}
 SELECT {run_moves.AWAITED}, {_GOES_ON} AS is_reopened FROM moved
 """
 _NONE_BLOCKS = "NOT EXISTS (SELECT 1 FROM standing AS b WHERE b.is_blocked)"
+_AFTER_ALL_ENDS = "greatest(:now, (SELECT max(b.last_at) FROM standing AS b))"
 _LAST_OF_SEVERAL = f"""
-WITH {task_runs.COMPLETE}, {_STANDING}, {run_moves.completed_with(_NONE_BLOCKS)}
+WITH {task_runs.COMPLETE}, {_STANDING}, {run_moves.completed_with(_NONE_BLOCKS, _AFTER_ALL_ENDS)}
 SELECT {_UNDECIDED}, {run_moves.AWAITED}, {_GOES_ON} AND {_NONE_BLOCKS} AS is_reopened
 FROM moved
 """

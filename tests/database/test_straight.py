@@ -104,6 +104,29 @@ def test_a_run_ends_with_the_last_of_its_few_end_steps(driver: Driver) -> None:
     assert len(driver.events(run_id, "run.completed")) == 1
 
 
+@pytest.mark.parametrize("needs", [{"a": [], "b": []}, {"a": [], "b": [], "c": ["a", "b"]}])
+def test_what_follows_several_steps_follows_all_of_them_in_time(
+    driver: Driver, needs: dict[str, list[str]]
+) -> None:
+    """Whoever completes the last one may have begun to, and then waited, before the others ended."""
+    run_id = driver.begin(needs)
+    first, last = (started(driver, run_id, ordinal) for ordinal in (1, 2))
+    with driver.database.statements() as tx:
+        completion = Completion(last, tx.values.keep(None))
+        run = header(tx, run_id)
+        go_on(driver, run_id, first)
+        gone_on = straight.go_on(tx, run, completion, Going("w1", last.queue))
+    ends = [each.finished_at for each in driver.task_runs(run_id)[:2]]
+    assert ends[0] > ends[1]
+    with verify.snapshot(driver.database) as tx:
+        assert verify.run(tx, run_id) == []
+    if gone_on:
+        assert driver.task_runs(run_id)[2].started_at == max(ends)
+    else:
+        [event] = driver.events(run_id, "run.completed")
+        assert driver.run(run_id).finished_at == event.at == max(ends)
+
+
 @pytest.mark.parametrize("count", range(6))
 def test_predecessors_that_complete_at_once_release_their_join_once(driver: Driver, count: int) -> None:
     run_id = driver.begin(DIAMOND)
