@@ -31,6 +31,11 @@ class Seen:
     task_ids: Sequence[str]
     marks: Sequence[str]
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether it can be gone by: the row of a task with a rate limit changes whenever one goes."""
+        return all(each.rate_limit is None for each in self.tasks.values())
+
     def as_parameters(self) -> dict[str, Any]:
         """The parameters of AS_EXPECTED, next to `:tenant`."""
         return {"catalog": self.pipeline.id, "catalog_tasks": self.task_ids, "marks": self.marks}
@@ -67,8 +72,9 @@ _seen: OrderedDict[tuple[str, str, str], Seen] = OrderedDict()
 
 
 def remembered(tx: Transaction, tenant: str, pipeline_id: str) -> Seen | None:
-    """What this process saw last; None if it never looked."""
-    return _seen.get((tx.database, tenant, pipeline_id))
+    """What this process saw last, where that is worth a try; None if it never looked."""
+    seen = _seen.get((tx.database, tenant, pipeline_id))
+    return seen if seen is not None and seen.is_steady else None
 
 
 def look(tx: Transaction, tenant: str, pipeline_id: str) -> Seen:
@@ -77,7 +83,7 @@ def look(tx: Transaction, tenant: str, pipeline_id: str) -> Seen:
     Raises:
         NotFound: the tenant has no such pipeline.
     """
-    guess = remembered(tx, tenant, pipeline_id)
+    guess = _seen.get((tx.database, tenant, pipeline_id))
     # Which tasks to look at depends on the version: nearly always it is the one that was seen last.
     pipeline = guess.pipeline if guess is not None else pipelines.get(tx, tenant, pipeline_id)
     while True:

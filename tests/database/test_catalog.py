@@ -62,6 +62,16 @@ def test_a_run_of_what_did_not_change_is_one_statement(driver: Driver, sent: lis
     assert len(sent) == 1
 
 
+def test_a_task_whose_row_changes_with_every_start_is_looked_at(driver: Driver, sent: list[str]) -> None:
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, a_task("rated", rate_limit="100/s"), id="rates")
+    driver.store({"a": []}, id="rated", tasks={"a": "rated"})
+    driver.trigger("rated")
+    sent.clear()
+    driver.trigger("rated")
+    assert len([each for each in sent if "INSERT INTO runs" in each]) == 1
+
+
 def test_a_change_of_code_counts_for_the_next_run(driver: Driver) -> None:
     assert code_version(driver, driver.trigger()) == 1
     with driver.database.transaction() as tx:
