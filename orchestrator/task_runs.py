@@ -281,36 +281,6 @@ def queued(tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int)
     return read(tx.execute(_QUEUED, {"run_id": run_id, "ids": _ids(run_id, ordinals), "attempt": attempt}))
 
 
-_PROGRESS = """
-UPDATE task_runs SET progress = :progress, progress_message = :message, heartbeat_at = now()
-WHERE run_id = :run_id AND id = :id AND attempt = :attempt AND status = 'running'
-"""
-
-
-def progress(tx: Transaction, task_run: TaskRun, percent: float, message: str | None) -> bool:
-    """Record how far an attempt is (0 to 100). False when the attempt is no longer this worker's."""
-    parameters = {
-        "run_id": task_run.run_id,
-        "id": task_run.id,
-        "attempt": task_run.attempt,
-        "progress": percent,
-        "message": message,
-    }
-    return tx.execute(_PROGRESS, parameters).rowcount > 0
-
-
-_HEARTBEAT = """
-UPDATE task_runs SET heartbeat_at = now()
-WHERE run_id = :run_id AND id = :id AND attempt = :attempt AND status = 'running'
-"""
-
-
-def heartbeat(tx: Transaction, task_run: TaskRun) -> bool:
-    """Say that an attempt is alive. False when it is no longer this worker's."""
-    parameters = {"run_id": task_run.run_id, "id": task_run.id, "attempt": task_run.attempt}
-    return tx.execute(_HEARTBEAT, parameters).rowcount > 0
-
-
 # --- the good end of an attempt (the bad one: attempts.py) --------------------------------------------------
 
 # What a completion sets, from a row `o` of :rows.

@@ -13,7 +13,7 @@ from pipeweave.calling import bind, outcome_of
 from pipeweave.context import Context
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded
 from pipeweave.idempotency import key_of
-from pipeweave.orchestrator import idempotency, task_runs
+from pipeweave.orchestrator import heartbeats, idempotency
 from pipeweave.orchestrator.attempts import previous_attempts
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.failure import failure_of
@@ -161,7 +161,7 @@ class ProgressWriter:
             return
         self._next = now + PROGRESS_EVERY_S
         with self._database.transaction() as tx:
-            task_runs.progress(tx, self._task_run, percent, message)
+            heartbeats.progress(tx, self._task_run, percent, message)
 
 
 def _names(run: RunHeader, task_run: TaskRun) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pipeweave.errors import AttemptFenced, PipeWeaveError
-from pipeweave.orchestrator import task_runs, usual_durations
+from pipeweave.orchestrator import heartbeats, usual_durations
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.task_run import TaskRun
 from pipeweave.workers import doubt
@@ -144,7 +144,7 @@ class Pulse:
 
     def _beat(self, call: _Call) -> None:
         with self.database.statements() as tx:
-            is_mine = task_runs.heartbeat(tx, call.task_run)
+            is_mine = heartbeats.beat(tx, call.task_run)
         call.last_beat = time.monotonic()
         if not is_mine and self._call is call:
             self.limit.interrupt(AttemptFenced("the attempt is not this worker's any more"))

@@ -11,7 +11,7 @@ import pytest
 from driving import BOOM, TASKS, WEAK, Beside, Driver, at_once, claim, header, settle
 from registered import a_task, register
 
-from pipeweave.orchestrator import attempts, due, failure, losses, task_runs, workers
+from pipeweave.orchestrator import attempts, due, failure, heartbeats, losses, task_runs, workers
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.failure import Failure, Outcome, fingerprint
 from pipeweave.orchestrator.task_run import TaskRun
@@ -327,7 +327,7 @@ def test_a_heartbeat_clears_a_suspicion(driver: Driver) -> None:
             suspected_at = now() - interval '1 minute' WHERE run_id = :id""",
             {"id": run_id},
         )
-        assert task_runs.heartbeat(tx, started)
+        assert heartbeats.beat(tx, started)
         assert mine(driver, losses.of_time(tx), run_id) == []
 
 

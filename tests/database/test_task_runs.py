@@ -11,7 +11,7 @@ import pytest
 from driving import BOOM, Beside, Driver, at_once, claim, header, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.orchestrator import attempts, runs, states, task_run, task_runs
+from pipeweave.orchestrator import attempts, heartbeats, runs, states, task_run, task_runs
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.states import TaskStatus
 from pipeweave.orchestrator.task_run import Completion, TaskRun
@@ -163,9 +163,9 @@ def test_another_attempt_moves_nothing(driver: Driver, run_id: UUID, attempt: in
         assert task_runs.complete(tx, [completion(tx, run_id, 1, attempt)]) == []
         assert fail(tx, stale) == []
         assert task_runs.give_back(tx, [stale]) == []
-        assert task_runs.progress(tx, stale, 50, "half") is False
+        assert heartbeats.progress(tx, stale, 50, "half") is False
         assert read(tx, run_id, 1) == unmoved
-        assert task_runs.progress(tx, as_task_run(tx, run_id, 1), 50, "half") is True
+        assert heartbeats.progress(tx, as_task_run(tx, run_id, 1), 50, "half") is True
         assert read(tx, run_id, 1).progress == 50
 
 

@@ -1,0 +1,35 @@
+"""Signs of life of an attempt: a heartbeat, and how far it is. Neither moves its status."""
+
+from __future__ import annotations
+
+from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.task_run import TaskRun
+
+_PROGRESS = """
+UPDATE task_runs SET progress = :progress, progress_message = :message, heartbeat_at = now()
+WHERE run_id = :run_id AND id = :id AND attempt = :attempt AND status = 'running'
+"""
+
+
+def progress(tx: Transaction, task_run: TaskRun, percent: float, message: str | None) -> bool:
+    """Record how far an attempt is (0 to 100). False when the attempt is no longer this worker's."""
+    parameters = {
+        "run_id": task_run.run_id,
+        "id": task_run.id,
+        "attempt": task_run.attempt,
+        "progress": percent,
+        "message": message,
+    }
+    return tx.execute(_PROGRESS, parameters).rowcount > 0
+
+
+_HEARTBEAT = """
+UPDATE task_runs SET heartbeat_at = now()
+WHERE run_id = :run_id AND id = :id AND attempt = :attempt AND status = 'running'
+"""
+
+
+def beat(tx: Transaction, task_run: TaskRun) -> bool:
+    """Say that an attempt is alive. False when it is no longer this worker's."""
+    parameters = {"run_id": task_run.run_id, "id": task_run.id, "attempt": task_run.attempt}
+    return tx.execute(_HEARTBEAT, parameters).rowcount > 0
