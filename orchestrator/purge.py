@@ -1,4 +1,6 @@
-"""What expires row by row: dead letters, idempotency claims, workers that are gone. A batch at a time."""
+"""What expires row by row: dead letters and redrives, idempotency claims, workers that are gone. A batch at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +27,7 @@ class Purged:
     dead_letters: int = 0
     idempotency_claims: int = 0
     workers: int = 0
+    redrives: int = 0
     is_full: bool = False
 
     def __add__(self, other: Purged) -> Purged:
@@ -32,12 +35,13 @@ class Purged:
             self.dead_letters + other.dead_letters,
             self.idempotency_claims + other.idempotency_claims,
             self.workers + other.workers,
+            self.redrives + other.redrives,
             other.is_full,
         )
 
     @property
     def total(self) -> int:
-        return self.dead_letters + self.idempotency_claims + self.workers
+        return self.dead_letters + self.idempotency_claims + self.workers + self.redrives
 
 
 # A row that somebody holds is being retried, taken over or discarded: the next pass sees what became of it.
@@ -50,8 +54,9 @@ DELETE FROM {table} WHERE ctid = ANY(ARRAY(
 def run_once(tx: Transaction, policy: Policy, batch: int | None = None) -> Purged:
     """Delete what is older than the policy, up to `batch` rows (BATCH) of each table."""
     batch = BATCH if batch is None else batch
-    letters, claims, workers = (_delete(tx, *each, batch) for each in _expired(tx, policy))
-    return Purged(letters, claims, workers, is_full=batch in (letters, claims, workers))
+    deleted = [_delete(tx, *each, batch) for each in _expired(tx, policy)]
+    letters, claims, workers, redrives = deleted
+    return Purged(letters, claims, workers, redrives, is_full=batch in deleted)
 
 
 def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]:
@@ -60,6 +65,7 @@ def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]
         ("dead_letters", "failed_at", tx.now - policy.dead_letters),
         ("idempotency_claims", "expires_at", tx.now),
         ("workers", "stopped_at", tx.now - WORKERS_KEPT),
+        ("redrives", "finished_at", tx.now - policy.dead_letters),
     ]
 
 
@@ -74,11 +80,11 @@ _COUNT = "SELECT count(*) FROM {table} WHERE {column} < :before"
 def rehearse(database: Database, policy: Policy) -> Purged:
     """What `all_of` would delete."""
     with database.transaction() as tx:
-        letters, claims, workers = (
+        letters, claims, workers, redrives = (
             int(tx.execute(_COUNT.format(table=table, column=column), {"before": before}).scalar_one())
             for table, column, before in _expired(tx, policy)
         )
-    return Purged(letters, claims, workers)
+    return Purged(letters, claims, workers, redrives)
 
 
 def hourly(database: Database, policy: Policy) -> int:

@@ -91,6 +91,7 @@ CREATE TABLE redrives (
     CHECK ((status = 'running') = (finished_at IS NULL))
 );
 CREATE INDEX redrives_newest ON redrives (tenant_id, id);
+CREATE INDEX redrives_by_age ON redrives (finished_at);
 CREATE INDEX redrives_running ON redrives (created_at) WHERE status = 'running';
 
 -- Of a task, or with an empty task id of all tasks of a tenant.

@@ -45,7 +45,7 @@ def cleanup(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Archive and drop months of history, delete old dead letters, expired claims and workers long gone.
+    """Archive and drop months of history; delete old dead letters, redrives, claims and workers.
 
     Exits 1 when a month that is due stays because its tables are in use.
     """
@@ -68,6 +68,7 @@ def cleanup(
                     "deadLetters": purged.dead_letters,
                     "idempotencyClaims": purged.idempotency_claims,
                     "workers": purged.workers,
+                    "redrives": purged.redrives,
                 },
             }
         )
@@ -136,4 +137,5 @@ def _named(each: Retired) -> str:
 def _deleted(purged: Purged, *, dry_run: bool) -> str:
     verb = "Would delete" if dry_run else "Deleted"
     claims = f"{purged.idempotency_claims:,} idempotency claims"
-    return f"{verb} {purged.dead_letters:,} dead letters, {claims}, {purged.workers:,} workers."
+    others = f"{purged.workers:,} workers, {purged.redrives:,} redrives"
+    return f"{verb} {purged.dead_letters:,} dead letters, {claims}, {others}."

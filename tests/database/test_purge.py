@@ -65,6 +65,22 @@ def test_workers_go_a_week_after_they_stopped(fresh_database: Database) -> None:
         assert sorted(tx.execute("SELECT id FROM workers").scalars()) == ["alive", "gone"]
 
 
+def test_redrives_go_with_the_dead_letters_of_their_time_and_never_while_they_run(
+    fresh_database: Database,
+) -> None:
+    with fresh_database.transaction() as tx:
+        ends = [tx.now - timedelta(days=31), tx.now - timedelta(days=29), None]
+        for finished_at in ends:
+            tx.execute(
+                """INSERT INTO redrives (id, tenant_id, filter, status, total, created_at, finished_at)
+                VALUES (:id, 'default', '{}', CASE WHEN CAST(:finished_at AS timestamptz) IS NULL
+                    THEN 'running' ELSE 'completed' END, 1, :created_at, :finished_at)""",
+                {"id": ids.new_id(), "created_at": tx.now - timedelta(days=60), "finished_at": finished_at},
+            )
+        assert purge.run_once(tx, MONTH) == Purged(redrives=1)
+        assert set(tx.execute("SELECT finished_at FROM redrives").scalars()) == set(ends[1:])
+
+
 def test_a_pass_deletes_a_batch_the_oldest_first_and_says_that_there_is_more(
     fresh_database: Database,
 ) -> None:
