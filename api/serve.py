@@ -56,6 +56,7 @@ def serve(
     """
     Deployment.open(settings).close()
     logs.configure(settings.log_level)
+    memory.share_heaps()
     memory.keep_loaded()
     _Server(settings, options(settings, host, port, processes)).run()
 

@@ -1,11 +1,18 @@
-"""The garbage collector leaves alone what was loaded."""
+"""The garbage collector leaves alone what was loaded; threads share heaps."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
 
 from pipeweave.orchestrator import memory
+from pipeweave.settings import environment
 
 
 def test_what_was_loaded_is_looked_at_no_more_and_what_comes_later_is() -> None:
@@ -38,3 +45,33 @@ def test_a_child_collects_without_its_own_copy_of_what_it_shares() -> None:
 def private_kb() -> int:
     with open("/proc/self/smaps_rollup") as lines:
         return sum(int(each.split()[1]) for each in lines if each.startswith("Private_Dirty:"))
+
+
+HEAPS = """
+import ctypes, sys, threading
+from pipeweave.orchestrator import memory
+if sys.argv[1] == "shared":
+    memory.share_heaps()
+gate = threading.Barrier(6)
+def allocate():
+    gate.wait()
+    kept = [bytes(2_000) for _ in range(100)]
+    gate.wait()
+    return kept
+threads = [threading.Thread(target=allocate) for _ in range(6)]
+for each in threads: each.start()
+for each in threads: each.join()
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(libc.fopen(sys.argv[2].encode(), b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="not glibc")
+@pytest.mark.parametrize(("how", "are_few"), [("shared", True), ("each", False)])
+def test_threads_share_heaps_when_they_are_told_to(tmp_path: Path, how: str, are_few: bool) -> None:
+    report = tmp_path / "heaps.xml"
+    subprocess.run([sys.executable, "-c", HEAPS, how, str(report)], check=True, env=environment())
+    assert (report.read_text().count("<heap nr=") <= memory.HEAPS) is are_few
