@@ -43,7 +43,7 @@ def code_version(driver: Driver, run_id: UUID) -> int:
     return int(row.code_version)
 
 
-def trigger_while(driver: Driver, change: Callable[[Transaction], Any]) -> UUID:
+def trigger_while(driver: Driver, change: Callable[[Transaction], Any], **wish: Any) -> UUID:
     """Trigger a run; when its checks have passed, somebody else changes something."""
     changed: list[object] = []
 
@@ -53,7 +53,7 @@ def trigger_while(driver: Driver, change: Callable[[Transaction], Any]) -> UUID:
                 changed.append(change(tx))
 
     with driver.database.statements() as tx:
-        return runs.trigger(tx, driver.tenant, Trigger("driven"), check=check).id
+        return runs.trigger(tx, driver.tenant, Trigger("driven", **wish), check=check).id
 
 
 def test_a_run_of_what_did_not_change_is_one_statement(driver: Driver, sent: list[str]) -> None:
@@ -130,6 +130,15 @@ def test_a_version_that_was_rolled_back_is_forgotten(driver: Driver) -> None:
 def test_what_changes_between_the_checks_and_the_write_is_checked_again(driver: Driver) -> None:
     changed = trigger_while(driver, lambda tx: register(tx, driver.tenant, a_task("noop", "second")))
     assert code_version(driver, changed) == 2
+
+
+def test_a_run_token_names_the_run_that_was_written_after_a_change(driver: Driver) -> None:
+    def change(tx: Transaction) -> None:
+        register(tx, driver.tenant, a_task("noop", "second"))
+
+    changed = trigger_while(driver, change, run_token="once")
+    assert code_version(driver, changed) == 2
+    assert driver.trigger(run_token="once") == changed
 
 
 def test_a_task_that_goes_between_the_checks_and_the_write_is_a_conflict(driver: Driver) -> None:
