@@ -1,6 +1,6 @@
 """A broker that hangs or is gone: one timeout for the process, then nothing, and no row is lost.
 
-Times are bounds a user would feel, with room for a busy machine; how long the pause is, unit tests say.
+Times are counted in timeouts, with room for a busy machine; how long the pause is, unit tests say.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker_view import QUEUE, messages, redis, released, run
 from services import running_valkey, wait_until
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator.broker import make_celery
+from pipeweave.orchestrator.broker import PUBLISHER_TIMEOUT_S, make_celery
 from pipeweave.orchestrator.canvas import JOIN_TASK, Canvas
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.outbox import Chord, Part
@@ -37,10 +37,10 @@ def _everything_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
         yield
 
 
-# The one timeout, and some room.
-FIRST_S = 3.5
-# Many calls together, while the broker is known to be away.
-NEXT_S = 0.5
+# One timeout and no second one.
+FIRST_S = 1.95 * PUBLISHER_TIMEOUT_S
+# Many calls together, while the broker is known to be away: not one timeout.
+NEXT_S = 0.95 * PUBLISHER_TIMEOUT_S
 
 
 @pytest.fixture
