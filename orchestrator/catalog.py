@@ -52,8 +52,9 @@ class CatalogChanged(PipeWeaveError):
 _MARKS = """
 ARRAY(SELECT concat_ws(' ', p.xmin, p.ctid) FROM pipelines AS p
     WHERE p.tenant_id = :tenant AND p.id = :catalog)
-|| ARRAY(SELECT concat_ws(' ', t.xmin, t.ctid, s.xmin, s.ctid)
-    FROM tasks AS t JOIN services AS s ON s.tenant_id = t.tenant_id AND s.id = t.service_id
+|| ARRAY(SELECT concat_ws(' ', t.xmin, t.ctid, (SELECT concat_ws(' ', s.xmin, s.ctid)
+        FROM services AS s WHERE s.tenant_id = t.tenant_id AND s.id = t.service_id))
+    FROM tasks AS t
     WHERE t.tenant_id = :tenant AND t.id = ANY(CAST(:catalog_tasks AS text[])) ORDER BY t.id)
 """
 
