@@ -15,7 +15,7 @@ from werkzeug.datastructures import Headers
 from pipeweave.errors import Forbidden, NotFound, TenantRequired, Unauthenticated
 from pipeweave.ids import check_name
 from pipeweave.orchestrator import access
-from pipeweave.orchestrator.access import Access
+from pipeweave.orchestrator.access import EVERY_TENANT, Access
 from pipeweave.orchestrator.database import Database
 
 TOKEN_CACHE_S = 2.0
@@ -35,14 +35,19 @@ class Gate:
         self._clock = clock
         self._known: dict[bytes, tuple[float, Access]] = {}
 
-    def admit(self, headers: Headers, scopes: tuple[str, ...]) -> str:
+    def admit(self, headers: Headers, scopes: tuple[str, ...], *, is_for_all: bool = False) -> str:
         """The tenant this request may act for.
+
+        Args:
+            headers: of the request.
+            scopes: the token needs one of them.
+            is_for_all: it acts for every tenant, whichever it names.
 
         Raises:
             Unauthenticated: no token, or one that is unknown, expired or revoked.
             TenantRequired: no X-Tenant header.
             NotFound: the tenant is not one of the token's: not yours is not there.
-            Forbidden: the token has none of these scopes.
+            Forbidden: the token has none of these scopes, or is not good for every tenant where it must be.
         """
         caller = self._caller(headers.get("Authorization", ""))
         tenant = headers.get("X-Tenant", "").strip()
@@ -52,6 +57,12 @@ class Gate:
             raise NotFound(f"there is no tenant {tenant[:80]!r}", hint="is it one of the token's tenants?")
         if not any(map(caller.allows, scopes)):
             raise Forbidden(f"the token needs the scope {' or '.join(scopes)}", needed=list(scopes))
+        if is_for_all and not caller.may_enter(EVERY_TENANT):
+            raise Forbidden(
+                "this concerns every tenant, and the token is not good for all of them",
+                hint=f"use a token that is: `pipeweave token create NAME --tenant '{EVERY_TENANT}'`",
+                neededTenants=EVERY_TENANT,
+            )
         return tenant
 
     def _caller(self, header: str) -> Access:

@@ -36,11 +36,14 @@ class Door:
         Raises:
             PipeWeaveError: whatever refuses it; errors.py makes a problem document of it.
         """
-        tenant = "" if endpoint.is_open else self._gate.admit(request.headers, endpoint.scopes)
+        tenant = "" if endpoint.is_open else self._admitted(endpoint)
         arguments = _arguments(endpoint, path_ids)
         key = keys.read(request.headers, endpoint.longest_key) if endpoint.longest_key else None
         result = endpoint.handler(Call(self._deployment, tenant, key), **arguments)
         return _rendered(result)
+
+    def _admitted(self, endpoint: Endpoint) -> str:
+        return self._gate.admit(request.headers, endpoint.scopes, is_for_all=endpoint.is_for_all)
 
 
 def _arguments(endpoint: Endpoint, path_ids: Mapping[str, str]) -> dict[str, Any]:

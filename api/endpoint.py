@@ -72,6 +72,7 @@ class Endpoint:
         scopes: a token needs one of these; empty means open to everyone.
         answers: status -> (model, when it is given).
         errors: what it refuses beyond what the door itself refuses.
+        is_for_all: it concerns every tenant, so the token must be good for all of them.
         is_body_optional: an absent body counts as `{}`.
         longest_key: how many characters its Idempotency-Key may have; 0 where there is none to take.
         links: operation id -> where the answer has the id that it takes, e.g. `/pipelineRunId`.
@@ -84,6 +85,7 @@ class Endpoint:
     summary: str
     scopes: tuple[str, ...]
     answers: Mapping[int, tuple[type[BaseModel] | None, str]]
+    is_for_all: bool = False
     body: type[BaseModel] | None = None
     is_body_optional: bool = False
     longest_key: int = 0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeweave.orchestrator.database import Transaction, to_json
+from pipeweave.orchestrator.followers import SETTLED_AFTER
 from pipeweave.orchestrator.registration import Registration, TaskRegistration
 from pipeweave.rates import parse_rate
 
@@ -58,6 +59,11 @@ _COLUMNS = (
     "orphaned_at",
 )
 
+# What is open follows a task to its new service, and keeps to a limit that it did not have (followers.py).
+_MOVES_ON = """(tasks.service_id <> excluded.service_id
+    OR (tasks.concurrency = 0 AND tasks.rate_limit IS NULL
+        AND (excluded.concurrency > 0 OR excluded.rate_limit IS NOT NULL)))"""
+
 # A new rate begins afresh: what the old one spread out must not hold up the starts that the new one allows.
 _STORE_TASKS = f"""
 INSERT INTO tasks (tenant_id, id, {", ".join(_COLUMNS)}, registered_at, updated_at)
@@ -66,6 +72,8 @@ FROM jsonb_populate_recordset(CAST(NULL AS tasks), CAST(:rows AS jsonb)) AS r OR
 ON CONFLICT (tenant_id, id) DO UPDATE SET {", ".join(f"{name} = excluded.{name}" for name in _COLUMNS)},
     rate_at = CASE WHEN (tasks.rate_limit, tasks.rate_seconds)
         IS NOT DISTINCT FROM (excluded.rate_limit, excluded.rate_seconds) THEN tasks.rate_at END,
+    follow_at = CASE WHEN {_MOVES_ON} THEN now() ELSE tasks.follow_at END,
+    follow_until = CASE WHEN {_MOVES_ON} THEN now() + CAST(:settled AS interval) ELSE tasks.follow_until END,
     updated_at = excluded.updated_at
 """
 
@@ -95,7 +103,7 @@ def store_tasks(
             recorded.append(wanted)
         if row is not None and version != row.code_version:
             changes.append(CodeChange(task.id, row.code_hash, task.code_hash, row.code_version, version))
-    parameters = {"tenant": tenant, "version": registration.version, "now": tx.now}
+    parameters = {"tenant": tenant, "version": registration.version, "now": tx.now, "settled": SETTLED_AFTER}
     for statement, rows in ((_STORE_TASKS, changed), (_STORE_HISTORY, recorded)):
         if rows:
             tx.execute(statement, {**parameters, "rows": to_json(rows)})

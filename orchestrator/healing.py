@@ -118,8 +118,12 @@ SELECT t.id, t.queue, t.status, t.due_at FROM task_runs AS t
 WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.finished_at IS NULL ORDER BY t.id
 """
 
+# Where its tasks are now: a final row keeps the queue that it had. Best the one that was alive last.
 _ANY_QUEUE = """
-SELECT t.queue FROM task_runs AS t WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last LIMIT 1
+SELECT coalesce(s.queue, t.queue) FROM task_runs AS t
+LEFT JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
+LEFT JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id
+WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last ORDER BY s.last_heartbeat DESC NULLS LAST LIMIT 1
 """
 
 _BEFORE_ALL = UUID(int=0)

@@ -60,13 +60,19 @@ WITH named AS MATERIALIZED (
     WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt
       AND {status_is(TaskStatus.QUEUED)}
     ORDER BY t.priority, t.queued_at LIMIT 1
+), best AS MATERIALIZED (
+    SELECT t.run_id, t.id, t.attempt, t.priority, t.queued_at {_QUEUED} AND NOT {IS_PAUSED}
+        AND (t.priority, t.queued_at)
+            < ((SELECT n.priority FROM named AS n), (SELECT n.queued_at FROM named AS n))
+    ORDER BY t.priority, t.queued_at LIMIT 1 FOR UPDATE OF t SKIP LOCKED
 )
 SELECT t.run_id, t.id, t.attempt, t.priority, t.queued_at,
     (SELECT n.priority FROM named AS n) AS named_priority, (SELECT n.queued_at FROM named AS n) AS named_since
 {_QUEUED} AND NOT {IS_PAUSED}
-    AND (t.priority, t.queued_at)
-        < ((SELECT n.priority FROM named AS n), (SELECT n.queued_at FROM named AS n))
-ORDER BY t.priority, t.queued_at LIMIT :most FOR UPDATE OF t SKIP LOCKED
+    AND t.run_id = (SELECT b.run_id FROM best AS b) AND t.priority = (SELECT b.priority FROM best AS b)
+    AND t.queued_at = (SELECT b.queued_at FROM best AS b) AND t.attempt = (SELECT b.attempt FROM best AS b)
+    AND (t.attempt = 1 OR t.id = (SELECT b.id FROM best AS b))
+LIMIT :most FOR UPDATE OF t SKIP LOCKED
 """
 
 

@@ -104,7 +104,8 @@ def policy_of(row: RetryColumns, cap_ms: int | None = None) -> RetryPolicy:
 
 def queue_name(tenant: str, service_id: str) -> str:
     """The Celery queue of a service's tasks."""
-    return f"pipeweave.{tenant}.{service_id}"
+    # `a` with `b.c` and `a.b` with `c` must not share a queue: a slash can be in neither name.
+    return f"pipeweave.{tenant.replace('.', '/')}.{service_id}"
 
 
 # The columns of a TaskRow, in its order.

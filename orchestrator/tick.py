@@ -16,6 +16,7 @@ from pipeweave.orchestrator import (
     admission,
     deadlines,
     due,
+    followers,
     healing,
     last_tick,
     limits,
@@ -50,6 +51,7 @@ class Ticked:
 
     republished: int = 0
     joins_checked: int = 0
+    followers_brought: int = 0
     limits_filled: int = 0
     held_back: int = 0
     workers_lost: int = 0
@@ -115,6 +117,7 @@ def _act(deployment: Deployment) -> Ticked:
     limit = deployment.settings.max_execution_timeout
     timed_out = deadlines.enforce(database, timedelta(milliseconds=limit) if limit else None)
     admitted = admission.admit_waiting(database)
+    brought = followers.bring(database)
     filled = limits.fill_waiting(database)
     redriven = redrives.run_once(database)
     purged = purge.hourly(database, Policy.of(deployment.settings))
@@ -122,6 +125,7 @@ def _act(deployment: Deployment) -> Ticked:
         return Ticked(
             republished=healing.republish(tx, deployment.canvas, LATE),
             joins_checked=healing.check_joins(tx, LATE),
+            followers_brought=brought,
             limits_filled=filled,
             held_back=held_back,
             workers_lost=len(lost_workers),

@@ -14,18 +14,16 @@ from pipeweave.orchestrator.access import ADMIN
 
 routes = Routes("maintenance")
 
-_VERB: dict[str, Any] = {
-    "scopes": (ADMIN,),
+# What stops one tenant stops all: nobody may who is not everyone's administrator.
+_ALL: dict[str, Any] = {"scopes": (ADMIN,), "is_for_all": True, "answer": MaintenanceState}
+_VERB: dict[str, Any] = _ALL | {
     "body": MaintenanceRequest,
     "is_body_optional": True,
-    "answer": MaintenanceState,
     "example": {"reason": "PostgreSQL gets a new version"},
 }
 
 
-@routes.add(
-    "GET", "/api/maintenance", "Show the mode and what is open", scopes=(ADMIN,), answer=MaintenanceState
-)
+@routes.add("GET", "/api/maintenance", "Show the mode and what is open", **_ALL)
 def get_maintenance(call: Call) -> dict[str, Any]:
     """The mode is the whole deployment's: open runs of all tenants are shown, the oldest 20."""
     with call.reading() as tx:

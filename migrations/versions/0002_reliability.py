@@ -19,7 +19,12 @@ ALTER TABLE tasks
     -- When the next start would be exactly on time (generic cell rate algorithm): a limit without a log.
     ADD COLUMN rate_at timestamptz,
     ADD COLUMN usual_seconds double precision CHECK (usual_seconds >= 0),   -- as observed, for chunk sizes
-    ADD CHECK ((rate_limit IS NULL) = (rate_seconds IS NULL));
+    -- What is open of it follows a change: when to look, and until when something may come behind.
+    ADD COLUMN follow_at timestamptz,
+    ADD COLUMN follow_until timestamptz,
+    ADD CHECK ((rate_limit IS NULL) = (rate_seconds IS NULL)),
+    ADD CHECK (follow_at IS NULL OR follow_until IS NOT NULL);
+CREATE INDEX tasks_to_follow ON tasks (follow_at) WHERE follow_at IS NOT NULL;
 """
 
 RUNS = """

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _DONE = {
     "republished": "messages sent again",
     "joins_checked": "joins asked about",
+    "followers_brought": "task runs brought after their changed task",
     "limits_filled": "limits filled",
     "workers_lost": "workers taken for lost",
     "attempts_ended": "attempts ended",

@@ -7,7 +7,7 @@ import os
 import secrets
 from pathlib import Path
 
-from pipeweave.errors import InvalidInput, NotFound
+from pipeweave.errors import InvalidInput, NotFound, Unavailable
 from pipeweave.storage.base import checked_path
 
 
@@ -19,33 +19,49 @@ class LocalStorage:
 
     def put(self, path: str, content: bytes) -> None:
         target = self._file(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
         fresh = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
-        with fresh.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.rename(target)
-        _sync_directory(target.parent)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with fresh.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.rename(target)
+            _sync_directory(target.parent)
+        except OSError as error:
+            # On a full disk, what was begun must not stay.
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
+            raise _unusable("write", path, error) from error
 
     def get(self, path: str) -> bytes:
         try:
             return self._file(path).read_bytes()
         except (FileNotFoundError, IsADirectoryError):
             raise NotFound(f"there is no stored object {path!r}", path=path) from None
+        except OSError as error:
+            raise _unusable("read", path, error) from error
 
     def exists(self, path: str) -> bool:
         return self._file(path).is_file()
 
     def delete(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            self._file(path).unlink()
+        try:
+            self._file(path).unlink(missing_ok=True)
+        except OSError as error:
+            raise _unusable("delete", path, error) from error
 
     def _file(self, path: str) -> Path:
         found = (self.root / checked_path(path)).resolve()
         if self.root not in found.parents:
             raise InvalidInput(f"{path!r} is not a path inside the storage")
         return found
+
+
+def _unusable(verb: str, path: str, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"storage cannot {verb} {path!r}: {error.strerror}", hint="see to the disk of the storage"
+    )
 
 
 def _sync_directory(directory: Path) -> None:

@@ -16,7 +16,9 @@ def migrate(url: str) -> None:
 
 
 def admit(url: str, tenant: str, known: str | None) -> str:
-    """The token of an earlier `up` while it is good for this tenant, else a new one."""
+    """The token of an earlier `up` while it is good, else a new one: for every tenant, since whoever runs the
+    deployment may also bring it to rest.
+    """
     from pipeweave.orchestrator import access
     from pipeweave.orchestrator.database import Database
     from pipeweave.orchestrator.registry import ensure_tenant
@@ -24,9 +26,9 @@ def admit(url: str, tenant: str, known: str | None) -> str:
     with Database(url, pool_size=0).transaction() as tx:
         ensure_tenant(tx, tenant)
         allowed = access.verify(tx, known) if known else None
-        if known and allowed and allowed.may_enter(tenant) and all(map(allowed.allows, _SCOPES)):
+        if known and allowed and allowed.may_enter(access.EVERY_TENANT) and all(map(allowed.allows, _SCOPES)):
             return known
-        return access.create_token(tx, name=_TOKEN_NAME, tenants=[tenant], scopes=_SCOPES)
+        return access.create_token(tx, name=_TOKEN_NAME, tenants=[access.EVERY_TENANT], scopes=_SCOPES)
 
 
 class WorkerCount:

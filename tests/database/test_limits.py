@@ -9,7 +9,7 @@ import pytest
 from driving import BOOM, Beside, Driver, at_once, claim, settle, wait_for_lock
 from registered import a_task, register
 
-from pipeweave.orchestrator import limits
+from pipeweave.orchestrator import followers, limits
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.outbox import Released
 
@@ -133,3 +133,15 @@ def test_limits_of_tenants_do_not_touch_each_other(driver: Driver) -> None:
     other.store({"a": []}, id="limited", tasks={"a": "limited"})
     theirs = [other.trigger("limited") for _ in range(3)]
     assert statuses(driver, mine) == statuses(other, theirs) == {"queued": 2, "ready": 1}
+
+
+def test_a_new_limit_holds_for_what_is_open_already(driver: Driver) -> None:
+    driver.store({"first": [], "a": ["first"]}, id="later")
+    runs = [driver.trigger("later") for _ in range(3)]
+    noop, others = a_task("noop", "second", concurrency=1), [a_task(each) for each in ("limited", "single")]
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, noop, *others)
+    followers.bring(driver.database)
+    for run_id in runs:
+        driver.finish(run_id, "first")
+    assert statuses(driver, runs) == {"queued": 1, "ready": 2}

@@ -126,3 +126,14 @@ def test_what_follows_is_outranked_by_lower_numbers_alone(
         claim(tx, run_id, 1)
         assert priorities.is_outranked(tx, queue_of(driver), run_id, [2]) is expected
         assert not priorities.is_outranked(tx, queue_of(driver), run_id, [])
+
+
+def test_what_another_worker_only_looked_at_is_not_passed_over(driver: Driver) -> None:
+    low, lower, first, second = (driver.trigger("one", priority=each) for each in (90, 80, 50, 60))
+    with driver.database.transaction() as tx:
+        # A quick task's worker would take up to ten at once; of these it can take one alone.
+        seen = priorities.better(tx, queue_of(driver), low, (1,), 1, 10)
+        assert seen is not None
+        assert seen.run_id == first
+        # Another worker, while that one is still at it, goes on with the next best one.
+        assert found(driver, lower) == (second, (1,))

@@ -461,3 +461,7 @@ def test_nothing_is_stored_of_a_registration_that_is_refused(tx: Transaction) ->
     with pytest.raises(InvalidTask):
         registry.register(tx, TENANT, wrong)
     assert tx.execute("SELECT count(*) FROM services WHERE tenant_id = :t", {"t": TENANT}).scalar_one() == 0
+
+
+def test_two_services_never_share_a_queue() -> None:
+    assert registry.queue_name("a", "b.c") != registry.queue_name("a.b", "c")

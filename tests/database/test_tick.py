@@ -141,11 +141,11 @@ def test_a_run_whose_steps_are_all_final_is_ended(
 ) -> None:
     run_id = driver.begin({f"end{number}": [] for number in range(8)})
     driver.finish(run_id, *(f"end{number}" for number in range(8)))
-    with driver.database.transaction() as tx:
-        tx.execute("UPDATE task_runs SET queue = 'pipeweave.a.reports' WHERE run_id = :id", {"id": run_id})
+    moved = "UPDATE services SET queue = 'pipeweave.a.reports' WHERE tenant_id = :id RETURNING 1"
+    driver.rows(moved, id=driver.tenant)
     driver.sent.clear()
     assert tick_later(deployment, clock).joins_checked == 1
-    # The workers that ran its steps are asked, not those of some service that may have none.
+    # The workers of its tasks are asked, not those of some service that may have none.
     assert driver.sent == [JoinCheck(run_id, END, "pipeweave.a.reports")]
     driver.check(run_id, END)
     assert driver.run(run_id).status == "completed"

@@ -1,0 +1,139 @@
+"""What is open of a task follows it to its new service, and under a limit that it did not have."""
+
+from __future__ import annotations
+
+import pytest
+from driving import Beside, Driver, claim, header, settle
+from registered import a_task, register
+
+from pipeweave.orchestrator import followers, healing, registry
+from pipeweave.orchestrator.plan import END
+
+TASKS = ("noop", "limited", "single")
+
+
+@pytest.fixture
+def driver(lone: Driver) -> Driver:
+    return lone
+
+
+def take_over(driver: Driver, *tasks: str) -> str:
+    """Let a new service take tasks over from the one that is gone. Its queue."""
+    gone = "UPDATE services SET status = 'inactive' WHERE tenant_id = :id AND id = 'python' RETURNING 1"
+    driver.rows(gone, id=driver.tenant)
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, *(tasks or TASKS), id="renamed")
+    return registry.queue_name(driver.tenant, "renamed")
+
+
+def queues(driver: Driver, run_id: object) -> list[str]:
+    return [
+        row.queue
+        for row in driver.rows("SELECT queue FROM task_runs WHERE run_id = :id ORDER BY id", id=run_id)
+    ]
+
+
+def time_passes(driver: Driver) -> None:
+    past = "UPDATE tasks SET follow_at = now(), follow_until = now() WHERE tenant_id = :id RETURNING 1"
+    driver.rows(past, id=driver.tenant)
+
+
+def marked(driver: Driver) -> list[str]:
+    found = "SELECT id FROM tasks WHERE tenant_id = :id AND follow_at IS NOT NULL ORDER BY id"
+    return [row.id for row in driver.rows(found, id=driver.tenant)]
+
+
+def test_what_is_open_goes_to_the_queue_of_the_service_that_took_over(driver: Driver) -> None:
+    run_id = driver.begin({"a": [], "b": ["a"], "c": ["b"]})
+    before = queues(driver, run_id)[0]
+    driver.finish(run_id, "a")
+    queue = take_over(driver)
+    assert followers.bring(driver.database) == 2
+    assert queues(driver, run_id) == [before, queue, queue]
+
+
+def test_what_waits_for_its_turn_and_what_is_with_a_worker_go_too(driver: Driver) -> None:
+    driver.store({"a": []}, id="one")
+    running, waiting = driver.trigger("one"), driver.trigger("one")
+    with driver.database.transaction() as tx:
+        assert claim(tx, running, 1) is not None
+        tx.execute("UPDATE runs SET status = 'pending', started_at = NULL WHERE id = :id", {"id": waiting})
+    queue = take_over(driver)
+    assert followers.bring(driver.database) == 2
+    assert queues(driver, running) + queues(driver, waiting) == [queue, queue]
+
+
+def test_what_another_transaction_holds_is_brought_by_the_next_look(driver: Driver) -> None:
+    driver.store({"a": []}, id="one")
+    held, free = driver.trigger("one"), driver.trigger("one")
+    queue = take_over(driver)
+    with driver.database.transaction() as tx:
+        assert claim(tx, held, 1) is not None
+        with Beside(lambda: followers.bring(driver.database)) as beside:
+            assert beside.result == 1
+    assert queues(driver, free) == [queue]
+    assert queues(driver, held) != [queue]
+    assert followers.bring(driver.database) == 1
+    assert queues(driver, held) == [queue]
+
+
+def test_what_was_written_while_the_task_changed_is_found_by_a_second_look(driver: Driver) -> None:
+    driver.store({"a": []}, id="one")
+    queue = take_over(driver)
+    assert followers.bring(driver.database) == 0
+    late = driver.trigger("one")
+    driver.rows("UPDATE task_runs SET queue = 'old' WHERE run_id = :id RETURNING 1", id=late)
+    assert followers.bring(driver.database) == 0
+    time_passes(driver)
+    assert followers.bring(driver.database) == 1
+    assert queues(driver, late) == [queue]
+
+
+def test_it_is_over_after_two_looks_that_found_nothing(driver: Driver) -> None:
+    take_over(driver)
+    assert marked(driver) == sorted(TASKS)
+    followers.bring(driver.database)
+    assert marked(driver) == sorted(TASKS)
+    time_passes(driver)
+    followers.bring(driver.database)
+    assert marked(driver) == []
+
+
+def test_one_look_brings_a_batch_and_the_next_one_goes_on(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followers, "BATCH", 2)
+    run_id = driver.begin({"a": [], "b": [], "c": []})
+    queue = take_over(driver)
+    assert [followers.bring(driver.database) for _ in range(3)] == [2, 1, 0]
+    assert queues(driver, run_id) == [queue] * 3
+
+
+def test_a_registration_that_changes_neither_marks_nothing(driver: Driver) -> None:
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, a_task("noop", "second"), a_task("limited", concurrency=5), "single")
+    assert marked(driver) == []
+
+
+def test_other_tenants_tasks_of_that_name_stay_where_they_are(driver: Driver) -> None:
+    other = Driver(driver.database)
+    run_id = other.begin({"a": []})
+    before = queues(other, run_id)
+    take_over(driver)
+    assert followers.bring(driver.database) == 0
+    assert queues(other, run_id) == before
+
+
+def test_the_end_of_a_run_is_asked_for_where_its_tasks_are_now(driver: Driver) -> None:
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 1)
+        assert started is not None
+        settle(tx, started)
+    driver.rows(
+        "UPDATE runs SET status = 'running', finished_at = NULL WHERE id = :id RETURNING 1", id=run_id
+    )
+    queue = take_over(driver)
+    with driver.database.transaction() as tx:
+        checks = healing.closed_joins(tx, header(tx, run_id))
+    assert [(each.join, each.queue) for each in checks] == [(END, queue)]
