@@ -99,7 +99,7 @@ class OpenTaskRuns(AnswerModel):
 class BlockingRun(AnswerModel):
     """An open run, for which maintenance waits."""
 
-    id: RunId
+    id: RunId | TaskRunId = Field(description="What to cancel: a run, or a standalone task's task run.")
     tenant: str
     pipeline_id: str | None = Field(description="null: a standalone task.")
     task_id: str | None = Field(description="Of a standalone task.")

@@ -17,15 +17,16 @@ RUN_TIMEOUT, RUN_IDLE = "RUN_TIMEOUT", "RUN_IDLE_TIMEOUT"
 
 _OPEN = "r.status IN ('pending', 'running', 'error_handling')"
 
-# A run's own limit first; the deployment's holds for runs whose pipeline names none. Ids are ordered by time,
-# so that the second look goes over old active runs alone.
+# A run's own limit first; the deployment's holds for runs whose pipeline names none. A standalone task has
+# the limits of its attempts, and a dead letter at their end. Ids are ordered by time, so that the second look
+# goes over old active runs alone.
 _LATE = f"""
 (SELECT r.id, r.tenant_id FROM runs AS r
  WHERE r.finished_at IS NULL AND r.deadline_at < now() ORDER BY r.deadline_at LIMIT :batch)
 UNION ALL
 (SELECT r.id, r.tenant_id FROM runs AS r
  WHERE {_OPEN} AND r.id < :before AND r.deadline_at IS NULL
-   AND coalesce(r.reopened_at, r.started_at) < now() - CAST(:limit AS interval)
+   AND r.pipeline_id IS NOT NULL AND coalesce(r.reopened_at, r.started_at) < now() - CAST(:limit AS interval)
  LIMIT :batch)
 """
 

@@ -23,10 +23,11 @@ from __future__ import annotations
 
 import logging
 
+from pipeweave import ids
 from pipeweave.errors import Conflict, Unavailable
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.paging import Document
-from pipeweave.orchestrator.queries_shape import iso, run_id
+from pipeweave.orchestrator.queries_shape import iso, run_id, task_run_id
 
 log = logging.getLogger(__name__)
 
@@ -160,7 +161,8 @@ def detailed_state(tx: Transaction) -> Document:
     total = tx.execute(f"SELECT {_OPEN_RUNS}").scalar_one()
     blocking = [
         {
-            "id": run_id(row.id),
+            # What to cancel: a standalone task is known by its task run alone.
+            "id": run_id(row.id) if row.task_id is None else task_run_id(ids.task_run_id(row.id, 1)),
             "tenant": row.tenant_id,
             "pipelineId": row.pipeline_id,
             "taskId": row.task_id,

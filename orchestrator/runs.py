@@ -285,22 +285,55 @@ def _known_run(tx: Transaction, run_id: UUID, new: NewRun) -> CreatedRun | None:
 
 # --- cancel -----------------------------------------------------------------------------------------------
 
-_STATUS = "SELECT status FROM runs WHERE id = :id AND tenant_id = :tenant"
+_STATUS = "SELECT status FROM runs WHERE id = :id AND tenant_id = :tenant AND pipeline_id IS NOT NULL"
 
 
 def cancel(tx: Transaction, tenant: str, run_id: UUID, *, reason: str | None = None) -> None:
     """End an open run now. Attempts under way are fenced: whatever they return changes nothing any more.
 
     Raises:
-        NotFound: the tenant has no such run.
+        NotFound: the tenant has no such run. A standalone task is known by its task run alone.
         Conflict: the run is final already.
     """
     shown = ids.show(ids.RUN, run_id)
     status = tx.execute(_STATUS, {"id": run_id, "tenant": tenant}).scalar_one_or_none()
     if status is None:
         raise NotFound(f"there is no run {shown}")
+    if not _cancel(tx, tenant, run_id, reason):
+        raise Conflict(f"run {shown} is {status} already", hint="only an open run can be cancelled")
+
+
+_TASK_RUN = """
+SELECT t.status, r.pipeline_id FROM task_runs AS t JOIN runs AS r ON r.id = t.run_id
+WHERE t.run_id = :run_id AND t.id = :id AND t.tenant_id = :tenant
+"""
+
+
+def cancel_task(tx: Transaction, tenant: str, task_run_id: UUID, *, reason: str | None = None) -> None:
+    """End an open standalone task run now, as `cancel` ends a run.
+
+    Raises:
+        NotFound: the tenant has no such task run.
+        Conflict: it is final already, or a step of a pipeline's run.
+    """
+    shown, run_id = ids.show(ids.TASK_RUN, task_run_id), ids.run_id_of(task_run_id)
+    which = {"run_id": run_id, "id": task_run_id, "tenant": tenant}
+    row: Any = tx.execute(_TASK_RUN, which).one_or_none()
+    if row is None:
+        raise NotFound(f"there is no task run {shown}")
+    if row.pipeline_id is not None:
+        run = ids.show(ids.RUN, run_id)
+        raise Conflict(f"task run {shown} is a step of run {run}", hint=f"cancel the run: {run}")
+    if not _cancel(tx, tenant, run_id, reason):
+        raise Conflict(
+            f"task run {shown} is {row.status} already", hint="only an open task run can be cancelled"
+        )
+
+
+def _cancel(tx: Transaction, tenant: str, run_id: UUID, reason: str | None) -> bool:
     reason = reason or "cancelled on request"
     if not run_moves.cancel(tx, run_id, reason):
-        raise Conflict(f"run {shown} is {status} already", hint="only an open run can be cancelled")
+        return False
     cancelled = task_runs.cancel_all(tx, run_id, code="CANCELLED", message=reason)
     limits.fill(tx, tenant, {each.task_id for each in cancelled if each.is_limited and each.kind != "map"})
+    return True

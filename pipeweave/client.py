@@ -201,6 +201,15 @@ class Client:
         path = f"/api/runs/{checked_id(run_id)}/cancel"
         return run_of(self._http.send("POST", path, without_none(reason=reason)))
 
+    def cancel_task(self, task_run_id: str, reason: str | None = None) -> Document:
+        """Cancel a standalone task; gives its task run.
+
+        Raises:
+            NotFound: there is no such task run. Conflict: it is final already, or a step of a run.
+        """
+        path = f"/api/task-runs/{checked_id(task_run_id)}/cancel"
+        return document_of(self._http.send("POST", path, without_none(reason=reason)))
+
     def task_run(self, task_run_id: str, *, load: bool = False) -> Document:
         """One task run with its attempts, input and output; `load` fetches large values from storage, too."""
         return document_of(self._http.get(f"/api/task-runs/{checked_id(task_run_id)}{_LOADED * load}"))

@@ -155,7 +155,7 @@ TABLE: tuple[Setting, ...] = (
         "MAX_EXECUTION_TIMEOUT",
         "max_execution_timeout",
         values.whole(1000, 366 * _DAY_MS),
-        "ms a run may take in all, where its pipeline says nothing else",
+        "ms a run may take in all, where its pipeline says nothing else; not for standalone tasks",
     ),
 )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from pipeweave.up.postgres import Postgres
 from pipeweave.up.valkey import Valkey
@@ -16,6 +17,10 @@ from pipeweave.up.valkey import Valkey
 sys.path.insert(0, str(Path(__file__).parent))
 
 from services import new_database, running_postgres, running_valkey
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 TEMPLATE = "migrated"
 # Celery's messages in one, the counters of its chords in the next.

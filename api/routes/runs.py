@@ -109,6 +109,27 @@ def get_task_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
 
 
 @routes.add(
+    "POST",
+    "/api/task-runs/{id}/cancel",
+    "Cancel a standalone task",
+    scopes=(WRITE,),
+    ids=TASK_RUN,
+    body=CancelRequest,
+    is_body_optional=True,
+    answer=TaskRunDetail,
+    errors=(NotFound, Conflict),
+    example={"reason": "wrong input"},
+)
+def cancel_task_run(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
+    """End an open task run that is no pipeline's now. Of a pipeline, cancel the run: a step is refused with
+    409.
+    """
+    task_run = ids.read(ids.TASK_RUN, id)
+    call.change(lambda tx: runs.cancel_task(tx, call.tenant, task_run, reason=body.reason))
+    return get_task_run(call, id, ValuesQuery(load=False))
+
+
+@routes.add(
     "GET",
     "/api/task-runs/{id}/why",
     "Say why a task run does not run yet",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeweave import ids
 from pipeweave.cli.connection import connected, json_option
 from pipeweave.errors import MalformedJson
 
@@ -197,14 +198,17 @@ def runs(
 @json_option
 @connected
 def cancel(client: Client, run: str, reason: str | None, as_json: bool) -> None:
-    """Cancel RUN: what waits is never started, what runs may end, and its result is dropped."""
+    """Cancel RUN, or the standalone task of a task run: what waits is never started, what runs may end, and
+    its result is dropped.
+    """
     from pipeweave.cli.rendering import show_json
 
-    found = client.cancel(run, reason)
+    is_task = run.startswith(f"{ids.TASK_RUN}_")
+    found = client.cancel_task(run, reason) if is_task else client.cancel(run, reason).document
     if as_json:
-        show_json(found.document)
+        show_json(found)
     else:
-        click.echo(f"{found.id} {found.status}")
+        click.echo(f"{run} {found['status']}")
 
 
 def _follow(ctx: click.Context, client: Client, run_id: str, timeout: float | None, as_json: bool) -> None:

@@ -50,4 +50,4 @@ def furnished(database_url: str) -> str:
     with Database(database_url, pool_size=0).transaction() as tx:
         registry.register(tx, TENANT, SERVICE)
         pipelines.store(tx, TENANT, parse_spec(SPEC, id="files"), source="api")
-        return access.create_token(tx, name="contract", tenants=[TENANT], scopes=[ADMIN])
+        return access.create_token(tx, name="contract", tenants=[access.EVERY_TENANT], scopes=[ADMIN])

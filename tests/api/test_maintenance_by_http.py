@@ -8,13 +8,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from api_samples import OTHER_TENANT
+from api_samples import OTHER_TENANT, TENANT
 from flask import Flask
 
 from pipeweave import ids
 from pipeweave.api import create_app
 from pipeweave.orchestrator import runs, tick
-from pipeweave.orchestrator.access import ADMIN, READ, TICK, WRITE
+from pipeweave.orchestrator.access import ADMIN, EVERY_TENANT, READ, TICK, WRITE
 from pipeweave.orchestrator.deployment import Deployment
 
 if TYPE_CHECKING:
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 def quiet(deployment: Deployment) -> Iterator[None]:
     """No run is open, and whatever the test does, everything is accepted after it."""
     with deployment.database.transaction() as tx:
-        for row in tx.execute("SELECT id, tenant_id FROM runs WHERE finished_at IS NULL").all():
-            runs.cancel(tx, row.tenant_id, row.id)
+        for row in tx.execute("SELECT id, tenant_id, pipeline_id FROM runs WHERE finished_at IS NULL").all():
+            if row.pipeline_id is None:
+                runs.cancel_task(tx, row.tenant_id, ids.task_run_id(row.id, 1))
+            else:
+                runs.cancel(tx, row.tenant_id, row.id)
     yield
     with deployment.database.transaction() as tx:
         tx.execute("UPDATE orchestrator_state SET mode = 'running', reason = NULL")
@@ -34,7 +37,7 @@ def quiet(deployment: Deployment) -> Iterator[None]:
 
 @pytest.fixture
 def admin(api: Api, tokens: Tokens, quiet: None) -> Api:
-    return replace(api, token=tokens.make(ADMIN))
+    return replace(api, token=tokens.make(ADMIN, tenants=(EVERY_TENANT,)))
 
 
 def verb(admin: Api, name: str, **body: Any) -> tuple[int, str]:
@@ -75,7 +78,7 @@ def test_runs_of_other_tenants_are_shown_to_an_administrator(admin: Api, neighbo
     task_run_id = neighbour.post("/api/queue/task", {"taskId": "other-task"}).json["runId"]
     (shown,) = admin.get("/api/maintenance").json["blocking"]
     assert (shown["tenant"], shown["pipelineId"], shown["taskId"]) == (OTHER_TENANT, None, "other-task")
-    assert ids.task_run_id(ids.read(ids.RUN, shown["id"]), 1) == ids.read(ids.TASK_RUN, task_run_id)
+    assert shown["id"] == task_run_id
 
 
 def test_health_says_the_same(admin: Api) -> None:
@@ -106,6 +109,18 @@ def test_only_an_administrator_may_ask(app: Flask, api: Api, tokens: Tokens, qui
     assert caller.get("/api/maintenance").status_code == 403
     for name in ("request", "enter", "exit"):
         assert caller.post(f"/api/maintenance/{name}").status_code == 403
+
+
+def test_nobody_stops_other_tenants_with_a_token_that_is_not_good_for_them(
+    app: Flask, api: Api, tokens: Tokens, quiet: None
+) -> None:
+    caller = replace(api, token=tokens.make(ADMIN, tenants=(TENANT, OTHER_TENANT)))
+    for answer in (
+        caller.get("/api/maintenance"),
+        *(caller.post(f"/api/maintenance/{each}") for each in ("request", "enter", "exit")),
+    ):
+        assert (answer.status_code, answer.json["neededTenants"]) == (403, "*")
+    assert caller.get("/health").json["maintenanceMode"] == "running"
 
 
 # --- the tick ---------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipeweave import ids
+
 if TYPE_CHECKING:
     from conftest import Api
 
@@ -44,6 +46,29 @@ def test_task_runs_and_events_are_paged_and_filtered(api: Api, run_id: str) -> N
     assert [each["seq"] for each in events] == sorted(each["seq"] for each in events)
     created = api.get(f"/api/runs/{run_id}/events", type="run.created").json["events"]
     assert len(created) == 1
+
+
+def test_a_standalone_task_is_cancelled_by_its_task_run(api: Api) -> None:
+    task_run = api.post("/api/queue/task", {"taskId": "count", "input": {"path": "a"}}).json["runId"]
+    answer = api.post(f"/api/task-runs/{task_run}/cancel", {"reason": "wrong folder"})
+    assert (answer.status_code, answer.json["status"]) == (200, "cancelled")
+    assert answer.json["error"]["message"] == "wrong folder"
+    assert api.post(f"/api/task-runs/{task_run}/cancel").status_code == 409
+
+
+def test_a_step_is_not_cancelled_without_its_run(api: Api, run_id: str) -> None:
+    step = api.get(f"/api/runs/{run_id}").json["taskRuns"][0]["id"]
+    answer = api.post(f"/api/task-runs/{step}/cancel")
+    assert answer.status_code == 409
+    assert run_id in answer.json["hint"]
+    assert api.get(f"/api/runs/{run_id}").json["counts"].get("cancelled") is None
+
+
+def test_a_standalone_task_is_no_run_to_cancel(api: Api) -> None:
+    task_run = api.post("/api/queue/task", {"taskId": "count", "input": {"path": "a"}}).json["runId"]
+    run = ids.show(ids.RUN, ids.run_id_of(ids.read(ids.TASK_RUN, task_run)))
+    assert api.post(f"/api/runs/{run}/cancel").status_code == 404
+    assert api.get(f"/api/task-runs/{task_run}").json["status"] == "queued"
 
 
 def test_a_cancelled_run_is_final(api: Api, run_id: str) -> None:

@@ -80,6 +80,7 @@ def test_another_tenants_things_are_not_there(neighbour: Api, run_id: str, api: 
     assert {path: neighbour.get(path).status_code for path in paths} == dict.fromkeys(paths, 404)
     for path in (
         f"/api/runs/{run_id}/cancel",
+        f"/api/task-runs/{task_run_id}/cancel",
         "/api/pipelines/files/trigger",
         "/api/pipelines/files/dry-run",
     ):
@@ -99,6 +100,7 @@ def test_another_tenants_things_are_not_there(neighbour: Api, run_id: str, api: 
         ("POST", "/api/services"),
         ("POST", "/api/register"),
         ("POST", "/api/runs/prun_00000000000000000000000000/cancel"),
+        ("POST", "/api/task-runs/trun_00000000000000000000000001/cancel"),
     ],
 )
 def test_a_reader_changes_nothing(reader: Api, method: str, path: str) -> None:

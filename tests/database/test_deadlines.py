@@ -9,8 +9,10 @@ from uuid import UUID
 import pytest
 from driving import WEAK, Driver, at_once, claim, settle
 
-from pipeweave.orchestrator import deadlines, pauses
+from pipeweave import ids
+from pipeweave.orchestrator import deadlines, pauses, queue
 from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.queue import QueueRequest
 
 STEPS = {"a": [], "b": ["a"]}
 NEVER = None
@@ -74,6 +76,16 @@ def test_the_deployment_s_limit_holds_where_a_pipeline_names_none(driver: Driver
     driver.database.now = lambda now=driver.database.now: now() + timedelta(minutes=30)  # type: ignore[misc]
     assert deadlines.enforce(driver.database, timedelta(minutes=10)) == 1
     assert (run(driver, plain).error_code, run(driver, own).status) == ("RUN_TIMEOUT", "running")
+
+
+def test_the_deployment_s_limit_is_not_one_of_standalone_tasks(driver: Driver) -> None:
+    with driver.database.transaction() as tx:
+        (queued,) = queue.enqueue(tx, driver.tenant, [QueueRequest("noop")])
+    run_id = ids.run_id_of(queued.task_run_id)
+    begun_ago(driver, run_id, 30)
+    driver.database.now = lambda now=driver.database.now: now() + timedelta(minutes=30)  # type: ignore[misc]
+    assert deadlines.enforce(driver.database, timedelta(minutes=10)) == 0
+    assert run(driver, run_id).status == "running"
 
 
 def test_a_run_in_which_nothing_happens_is_ended(driver: Driver) -> None:

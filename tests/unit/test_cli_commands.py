@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from pipeweave import errors
 from pipeweave.cli import COMMANDS, main
-from pipeweave.ids import RUN, new_id, show
+from pipeweave.ids import RUN, TASK_RUN, new_id, show
 
 Call = Callable[..., Result]
 RUN_ID = show(RUN, new_id())
@@ -109,6 +109,15 @@ def test_trigger_prints_the_run(served: Served, call: Call) -> None:
     result = call("trigger", "report", "-i", '{"n": 1}', "--failure-mode", "continue", "-p", "5")
     assert (result.exit_code, result.stdout) == (0, f"{RUN_ID} running\n")
     assert served.asked[0][2] == {"input": {"n": 1}, "failureMode": "continue", "priority": 5}
+
+
+@pytest.mark.parametrize(("prefix", "path"), [(RUN, "runs"), (TASK_RUN, "task-runs")])
+def test_cancel_takes_a_run_or_a_standalone_task(served: Served, call: Call, prefix: str, path: str) -> None:
+    which = show(prefix, new_id())
+    served.put(f"POST /api/{path}/{which}/cancel", (200, run_document("cancelled") | {"id": which}))
+    result = call("cancel", which, "--reason", "wrong input")
+    assert (result.exit_code, result.stdout) == (0, f"{which} cancelled\n")
+    assert served.asked[0][2] == {"reason": "wrong input"}
 
 
 def test_trigger_reads_its_input_from_a_file_or_from_standard_input(served: Served, call: Call) -> None:

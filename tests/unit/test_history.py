@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeweave.limits import MAX_TASK_RUNS_PER_RUN
@@ -212,7 +212,6 @@ _EVENTS = st.builds(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(_EVENTS, max_size=12))
 def test_no_history_however_broken_breaks_its_reader(events: list[StoredEvent]) -> None:
     assert rebuild(events) == rebuild(events)
