@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
-from driving import Driver, at_once, claim, header
+from driving import Beside, Driver, at_once, claim, header, settle, wait_for_lock
 
-from pipeweave.orchestrator import runs, straight, verify
+from pipeweave import ids
+from pipeweave.orchestrator import failure, runs, straight, task_runs, verify
 from pipeweave.orchestrator.advance import Going
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.outbox import JoinCheck
@@ -127,6 +128,40 @@ def test_what_follows_several_steps_follows_all_of_them_in_time(
         assert driver.run(run_id).finished_at == event.at == max(ends)
 
 
+@pytest.mark.parametrize("needs", [{"a": [], "b": [], "c": ["a", "b"]}, {"a": [], "b": []}])
+def test_whoever_completes_the_last_of_several_waits_for_who_is_completing_another(
+    driver: Driver, needs: dict[str, list[str]]
+) -> None:
+    """Otherwise each of the two would take the other one for open, and nothing would go on."""
+    run_id = driver.begin(needs)
+    first, last = (started(driver, run_id, ordinal) for ordinal in (1, 2))
+    with driver.database.transaction() as tx:
+        completion = Completion(first, tx.values.keep(None))
+        assert straight.go_on(tx, header(tx, run_id), completion, Going("w1", first.queue)) == []
+        beside = Beside(lambda: go_on(driver, run_id, last))
+        beside.__enter__()
+        wait_for_lock(driver.database)
+    assert [each.step_id for each in beside.result] == list(needs)[2:]
+    assert driver.run(run_id).status == ("running" if "c" in needs else "completed")
+
+
+_LOCK_NOW = "SELECT 1 FROM task_runs WHERE run_id = :run_id AND id = :id FOR UPDATE NOWAIT"
+
+
+def test_joins_are_locked_in_the_order_of_their_ids(driver: Driver) -> None:
+    """Two that complete predecessors of the same joins would wait for each other otherwise."""
+    run_id = driver.begin({"a": [], "b": [], "c": ["a", "b"], "d": ["b", "a"]})
+    first = started(driver, run_id, 1)
+    c, d = ({"run_id": run_id, "id": ids.task_run_id(run_id, ordinal)} for ordinal in (3, 4))
+    with driver.database.transaction() as tx:
+        tx.execute(_LOCK_NOW, c)
+        beside = Beside(lambda: go_on(driver, run_id, first))
+        beside.__enter__()
+        wait_for_lock(driver.database)
+        assert tx.execute(_LOCK_NOW, d).first() is not None, "who waits for the first holds none"
+    assert beside.result == []
+
+
 @pytest.mark.parametrize("count", range(6))
 def test_predecessors_that_complete_at_once_release_their_join_once(driver: Driver, count: int) -> None:
     run_id = driver.begin(DIAMOND)
@@ -176,6 +211,24 @@ def test_a_late_result_moves_neither_its_row_nor_its_successor_nor_its_run(drive
         assert set(driver.statuses(run_id).values()) == {"cancelled"}
         assert driver.run(run_id).status == "cancelled"
         assert driver.events(run_id, "task_run.completed") == []
+
+
+@pytest.mark.parametrize("needs", [CHAIN, {"a": []}, {"a": [], "b": [], "c": ["a", "b"]}, {"a": [], "b": []}])
+def test_a_late_result_releases_nothing_while_the_next_attempt_runs(
+    driver: Driver, needs: dict[str, list[str]]
+) -> None:
+    """What waits for the step is open as ever: only that nothing moved tells that it must not go."""
+    run_id = driver.begin(needs)
+    late = started(driver, run_id, 1)
+    driver.finish(run_id, *(step for step in list(needs)[1:] if not needs[step]))
+    with driver.database.transaction() as tx:
+        settle(tx, late, failure=failure.lost("its worker is gone"))
+        assert task_runs.start(tx, run_id, [1], 2, worker="w2") != []
+    before = driver.statuses(run_id)
+    driver.sent.clear()
+    assert go_on(driver, run_id, late) == []
+    assert (driver.statuses(run_id), driver.run(run_id).status) == (before, "running")
+    assert driver.sent == []
 
 
 def test_a_doubled_result_counts_once(driver: Driver) -> None:
