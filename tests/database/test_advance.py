@@ -18,6 +18,7 @@ from driving import (
     wait_for_lock,
 )
 
+from pipeweave import ids
 from pipeweave.orchestrator import task_runs
 from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.database import Database
@@ -75,6 +76,22 @@ def test_predecessors_that_end_at_once_release_their_narrow_join_exactly_once(
         driver.finish(run_id, *before[5:])
         assert [each.error for each in threads] == [None] * len(threads)
         assert driver.released(run_id) == [count + 1]
+
+
+_LOCK_NOW = "SELECT 1 FROM task_runs WHERE run_id = :run_id AND id = :id FOR UPDATE NOWAIT"
+
+
+def test_joins_are_locked_in_the_order_of_their_ids(driver: Driver) -> None:
+    """Two that end predecessors of the same joins would wait for each other otherwise."""
+    run_id = driver.begin({"a": [], "b": [], "c": ["a", "b"], "d": ["b", "a"]})
+    c, d = ({"run_id": run_id, "id": ids.task_run_id(run_id, ordinal)} for ordinal in (3, 4))
+    with driver.database.transaction() as tx:
+        tx.execute(_LOCK_NOW, c)
+        beside = Beside(lambda: driver.finish(run_id, "a"))
+        beside.__enter__()
+        wait_for_lock(driver.database)
+        assert tx.execute(_LOCK_NOW, d).first() is not None, "who waits for the first holds none"
+    assert beside.result is None
 
 
 def test_a_worker_that_ends_a_join_s_last_predecessor_twice_releases_it_once(driver: Driver) -> None:
