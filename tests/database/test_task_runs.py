@@ -169,6 +169,13 @@ def test_another_attempt_moves_nothing(driver: Driver, run_id: UUID, attempt: in
         assert read(tx, run_id, 1).progress == 50
 
 
+def test_a_message_hands_over_what_waits_for_its_own_attempt_alone(driver: Driver, run_id: UUID) -> None:
+    """The next attempt has a message already: one that is late must not send it once more."""
+    with driver.database.transaction() as tx:
+        assert [each.ordinal for each in task_runs.queued(tx, run_id, [1, 2, 3], 1)] == [1]
+        assert task_runs.queued(tx, run_id, [1, 2, 3], 2) == []
+
+
 def test_only_a_map_is_laid_out_or_finished_as_one(driver: Driver, run_id: UUID) -> None:
     with driver.database.transaction() as tx:
         assert task_runs.lay_out(tx, run_id, 2, first=4, count=1) is None
