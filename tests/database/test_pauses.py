@@ -167,7 +167,41 @@ def test_other_tenants_and_tasks_go_on(driver: Driver) -> None:
     assert [other.statuses(each)["a"] for each in (before, other.trigger("one"))] == ["queued", "queued"]
 
 
+def test_a_task_of_the_same_name_of_another_tenant_goes_through_to_its_end(driver: Driver) -> None:
+    other = Driver(driver.database)
+    run_id = other.begin({"a": [], "b": ["a"]})
+    pause(driver)
+    pause(driver, None)
+    first = started(other, run_id)
+    with other.database.statements() as tx:
+        completion = Completion(first, tx.values.keep(None))
+        [second] = straight.go_on(tx, header(tx, run_id), completion, Going("w1", first.queue))
+    with other.database.transaction() as tx:
+        assert [each.ordinal for each in task_runs.give_back(tx, [second])] == [2]
+    other.finish(run_id, "b")
+    assert other.run(run_id).status == "completed"
+
+
 # --- at the same moment -----------------------------------------------------------------------------------
+
+
+def test_what_was_chosen_to_go_before_its_pause_stays(driver: Driver) -> None:
+    """A limit is looked at by one statement, and what it lets go moves with the next one."""
+    pause(driver)
+    run_id = driver.trigger("one")
+    [row] = driver.task_runs(run_id)
+    with driver.database.transaction() as tx:
+        assert task_runs.dispatch_ready(tx, [(run_id, row.id)]) == []
+    assert status(driver, run_id) == "ready"
+
+
+def test_what_was_chosen_to_be_taken_back_before_it_was_resumed_stays_queued(driver: Driver) -> None:
+    """Whoever resumed it found nothing that waits; held back now, it would wait for the tick."""
+    run_id = driver.trigger("one")
+    [row] = driver.task_runs(run_id)
+    with driver.database.transaction() as tx:
+        assert task_runs.hold_back(tx, [(run_id, row.id)]) == []
+    assert status(driver, run_id) == "queued"
 
 
 def test_what_was_being_written_at_that_moment_does_not_start_and_is_taken_back_by_the_tick(
