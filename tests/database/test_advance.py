@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from uuid import UUID
 
 import pytest
 from driving import (
@@ -12,7 +13,6 @@ from driving import (
     at_once,
     claim,
     finish_step,
-    finish_task_run,
     header,
     settle,
     wait_for_lock,
@@ -276,9 +276,26 @@ def test_continuing_takes_as_many_steps_along_as_there_is_room(driver: Driver) -
     assert driver.released(run_id) == [3]
 
 
+def ended_by_a_worker(driver: Driver, run_id: UUID) -> list[TaskRun]:
+    """The first step completes on a worker that may go on with another one: those that it takes along."""
+    with driver.database.transaction() as tx:
+        started = claim(tx, run_id, 1)
+        assert started is not None
+        going = Going("w1", started.queue)
+        advance = Advance(tx, header(tx, run_id), going, room=1, queue=started.queue)
+        advance.settle(task_runs.complete(tx, [Completion(started, tx.values.keep(1))]))
+        return advance.close()
+
+
 def test_a_limited_step_is_never_taken_along(driver: Driver) -> None:
     run_id = driver.begin({"a": [], "b": ["a"]}, tasks={"b": "limited"})
-    with driver.database.transaction() as tx:
-        advance = finish_task_run(tx, run_id, 1)
-    assert advance.continued == []
+    assert ended_by_a_worker(driver, run_id) == []
     assert driver.statuses(run_id)["b"] == "queued"
+
+
+def test_nothing_of_a_gathered_fan_out_is_taken_along(driver: Driver) -> None:
+    """Its join counts messages: it would not learn of the end of what travels in none."""
+    run_id = driver.begin(WIDE)
+    driver.sent.clear()
+    assert ended_by_a_worker(driver, run_id) == []
+    assert driver.released(run_id) == list(range(2, 10))
