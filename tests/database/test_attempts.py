@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import BOOM, TASKS, WEAK, Beside, Driver, at_once, claim, header, settle
+from driving import BOOM, TASKS, WEAK, Beside, Driver, at_once, claim, header, settle, wait_for_lock
 from registered import a_task, register
 
 from pipeweave.orchestrator import attempts, due, failure, heartbeats, losses, task_runs, workers
@@ -94,6 +94,15 @@ def test_what_is_not_due_is_not_released(driver: Driver) -> None:
     due.release(driver.database)
     driver.check(run_id, 1)
     assert (first(driver, run_id).status, driver.released(run_id)) == ("pending", [])
+
+
+def test_what_waits_for_its_predecessors_is_never_due(driver: Driver) -> None:
+    """Whoever found it due may come late: meanwhile its run failed, and went on from before it."""
+    run_id = begun(driver, "quick")
+    with driver.database.transaction() as tx:
+        waiting = driver.task_runs(run_id)[1]
+        assert task_runs.release_due(tx, run_id, [waiting.id]) == []
+    assert driver.statuses(run_id)["b"] == "pending"
 
 
 def test_what_is_due_is_sent_as_its_next_attempt_and_completes(driver: Driver) -> None:
@@ -258,6 +267,66 @@ def test_a_map_that_cannot_be_laid_out_is_a_dead_letter(driver: Driver) -> None:
     run_id = driver.begin({"m": []}, {"list": "no list"}, maps={"m": "${input.list}"})
     [letter] = letters(driver, run_id)
     assert (letter.kind, letter.error_code, len(letter.history)) == ("map", "MAP_SOURCE_INVALID", 1)
+    assert kept(driver, run_id) == [], "nobody had begun it"
+
+
+@pytest.mark.parametrize("how", [BOOM, WEAK, failure.lost("its worker is gone")])
+def test_a_failure_of_what_was_given_back_meanwhile_counts_for_nothing(driver: Driver, how: Failure) -> None:
+    run_id = driver.begin({"a": []}, tasks={"a": "quick"})
+    with driver.database.transaction() as tx:
+        [started] = task_runs.start(tx, run_id, [1], 1, worker="w1")
+        assert task_runs.give_back(tx, [started]) != []
+        settle(tx, started, failure=how)
+    row = first(driver, run_id)
+    assert (row.status, row.attempt, driver.run(run_id).status) == ("queued", 1, "running")
+    assert kept(driver, run_id) == letters(driver, run_id) == []
+
+
+def test_a_loss_that_comes_with_a_failure_does_not_hasten_the_next_attempt(driver: Driver) -> None:
+    run_id = driver.begin({"a": []}, tasks={"a": "later"}, failureMode="continue")
+    with driver.database.transaction() as tx:
+        [started] = task_runs.start(tx, run_id, [1], 1, worker="w1")
+    with driver.database.transaction() as tx:
+        settle(tx, started, failure=WEAK)
+        lost = failure.lost("its worker is gone")
+        beside = Beside(lambda: losses.end(driver.database, [(started, lost)]))
+        beside.__enter__()
+        wait_for_lock(driver.database)
+    assert beside.result == 1
+    assert (first(driver, run_id).status, kept(driver, run_id)) == ("pending", [(1, "failed", "WEAK")])
+
+
+def test_an_attempt_is_told_of_those_before_it_and_of_no_other_step_s(driver: Driver) -> None:
+    run_id = driver.begin({"a": [], "b": []}, tasks={"a": "quick", "b": "quick"})
+    with driver.database.transaction() as tx:
+        a, b = task_runs.start(tx, run_id, [1, 2], 1, worker="w1")
+        settle(tx, a, failure=WEAK)
+        settle(tx, b, failure=replace(WEAK, message="another's"))
+        assert [each["error"] for each in attempts.previous_attempts(tx, a)] == [WEAK.message]
+
+
+_LOCK_NOW = "SELECT 1 FROM task_runs WHERE run_id = :run_id AND id = :id FOR UPDATE NOWAIT"
+
+
+def test_attempts_that_end_together_are_locked_in_the_order_of_their_ids(driver: Driver) -> None:
+    """Two that end the same ones, however they know of them, would wait for each other otherwise."""
+    run_id = driver.begin({"a": [], "b": []}, tasks={"a": "quick", "b": "quick"})
+    with driver.database.transaction() as tx:
+        a, b = task_runs.start(tx, run_id, [1, 2], 1, worker="w1")
+
+    def end() -> attempts.Ended:
+        lost = failure.lost("its worker is gone")
+        with driver.database.transaction() as tx:
+            return attempts.end(tx, header(tx, run_id), [(b, lost), (a, lost)])
+
+    with driver.database.transaction() as tx:
+        tx.execute(_LOCK_NOW, {"run_id": run_id, "id": a.id})
+        beside = Beside(end)
+        beside.__enter__()
+        wait_for_lock(driver.database)
+        held = tx.execute(_LOCK_NOW, {"run_id": run_id, "id": b.id})
+        assert held.first() is not None, "who waits for the first holds none"
+    assert len(beside.result.retried) == 2
 
 
 def test_errors_that_differ_in_numbers_and_ids_are_alike() -> None:
