@@ -469,6 +469,53 @@ def test_an_attempt_that_is_not_its_workers_any_more_takes_no_key(driver: Keyed)
     assert isinstance(driver.take(late), Completion), "which changes nothing when it is stored"
 
 
+def test_an_attempt_takes_no_key_while_the_next_one_runs(driver: Keyed) -> None:
+    late = driver.start(driver.one())
+    driver.turn((late, failure.lost("its worker is gone")))
+    again = driver.start(late.run_id, attempt=2, worker="w2")
+    with pytest.raises(AttemptFenced):
+        driver.take(late)
+    assert driver.key_row() is None
+    assert driver.take(again) is None
+
+
+def test_a_late_result_does_not_answer_for_the_key_of_the_next_attempt(driver: Keyed) -> None:
+    late = driver.holder()
+    waiter = driver.waiting()
+    driver.turn((late, failure.lost("its worker is gone")))
+    again = driver.start(late.run_id, attempt=2, worker="w2")
+    assert driver.take(again) is None
+    assert driver.turn(driver.done(late, "late")) == []
+    assert driver.key_row().finished_at is None
+    assert driver.row(waiter).status == "pending"
+    driver.turn(driver.done(again, "in time"))
+    assert driver.key_row().output == "in time"
+    assert driver.row(waiter).status == "queued"
+
+
+def test_a_result_answers_only_for_a_key_that_its_task_run_has(driver: Keyed) -> None:
+    """Should two ever execute under a key, the one that wrote itself into it last answers for it."""
+    holder, other = driver.holder(), driver.start(driver.one())
+    driver.rows("UPDATE task_runs SET idempotency_key = 'k' WHERE id = :id RETURNING 1", id=other.id)
+    driver.turn(driver.done(other, "another's"))
+    assert driver.row(other).status == "completed"
+    assert (driver.key_row().task_run_id, driver.key_row().finished_at) == (holder.id, None)
+
+
+def test_who_looks_while_the_holder_is_ending_takes_its_result(driver: Keyed) -> None:
+    holder, other = driver.holder(), driver.start(driver.one())
+    with driver.database.transaction() as tx:
+        advance, outcome = Advance(tx, header(tx, holder.run_id)), driver.done(holder)
+        free = idempotency.lock(tx, driver.tenant, [outcome])
+        ended = task_runs.complete(tx, [outcome])
+        idempotency.settle(advance, [outcome], ended, free)
+        beside = Beside(lambda: driver.take(other))
+        beside.__enter__()
+        wait_for_lock(driver.database)
+    assert isinstance(beside.result, Completion)
+    assert beside.result.cached_from == holder.id
+
+
 def test_a_result_answers_for_as_long_as_its_task_says(database: Database) -> None:
     ahead = timedelta()
     moved = Database(database.url, values=database.values, now=lambda: datetime.now(UTC) + ahead)
