@@ -34,6 +34,7 @@ from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.dead_letters import Retried
 from pipeweave.orchestrator.letter_filter import LetterFilter
+from pipeweave.orchestrator.messages import RunMessage
 from pipeweave.orchestrator.paging import Document, Page
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.task_run import Completion
@@ -291,6 +292,18 @@ def test_a_wide_join_is_released_once_when_its_failed_member_ended_well(
     assert player.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
     assert called(player)["join"] == 1
     assert differences(player.driver, run_id) == []
+
+
+def test_what_goes_on_is_a_part_of_no_chord(player: Player) -> None:
+    """Messages of before may be out still, whose parts have the names that it would count by."""
+    run_id = failed_run(player, GATHERED, "b3", "b8", failureMode=CONTINUE)
+    for letter in still_open(player.driver, run_id):
+        retry(player.driver, letter)
+    assert [(each.ordinals, each.joins) for each in waiting_messages(player)] == [((5,), ()), ((10,), ())]
+
+
+def waiting_messages(player: Player) -> list[RunMessage]:
+    return [each for each in player.waiting if isinstance(each, RunMessage)]
 
 
 def test_a_join_that_went_on_without_a_step_is_not_run_again(player: Player) -> None:
@@ -551,6 +564,18 @@ def test_a_run_that_a_person_cancelled_does_not_go_on(player: Player) -> None:
     assert snapshot(player.driver) == before
 
 
+def test_a_step_that_did_not_fail_is_not_retried(player: Player) -> None:
+    """No verb leaves an open dead letter of one; a row that somebody mended by hand may."""
+    run_id = failed_run(player, CHAIN, "b")
+    (letter,) = letters(player.driver)
+    mended = "UPDATE task_runs SET status = 'cancelled' WHERE run_id = :run_id AND id = :id RETURNING 1"
+    player.driver.rows(mended, run_id=run_id, id=letter.task_run_id)
+    before = snapshot(player.driver)
+    with pytest.raises(Conflict, match="did not fail"):
+        retry(player.driver, letter)
+    assert snapshot(player.driver) == before
+
+
 def test_a_run_whose_history_was_dropped_does_not_go_on(player: Player) -> None:
     run_id = failed_run(player, CHAIN, "b")
     drop_history(player.driver, run_id)
@@ -781,6 +806,17 @@ def test_old_ones_are_purged_open_or_not(player: Player) -> None:
         assert dead_letters.purge(tx, player.driver.tenant, tx.now + timedelta(hours=1)) == 2
     assert letters(player.driver) == []
     assert len(letters(other.driver)) == 1
+
+
+def test_an_old_one_that_somebody_holds_is_left_for_later(player: Player) -> None:
+    failed_run(player, {"a": [], "b": []}, "a", "b", failureMode=CONTINUE)
+    held, _ = letters(player.driver)
+    with player.driver.database.transaction() as holder:
+        holder.execute("SELECT 1 FROM dead_letters WHERE id = :id FOR UPDATE", {"id": held.id})
+        with player.driver.database.transaction() as tx:
+            tx.execute("SET LOCAL lock_timeout = '5s'")
+            assert dead_letters.purge(tx, player.driver.tenant, tx.now + timedelta(hours=1)) == 1
+    assert [each.id for each in letters(player.driver)] == [held.id]
 
 
 # --- many at once -----------------------------------------------------------------------------------------
