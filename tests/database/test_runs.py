@@ -8,13 +8,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import Driver, at_once, claim, header, settle
+from driving import Beside, Driver, at_once, claim, header, settle, wait_for_lock
 from registered import register
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, PipeWeaveError
 from pipeweave.limits import INLINE_BYTES
-from pipeweave.orchestrator import runs
+from pipeweave.orchestrator import maps, runs
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.outbox import Released
 from pipeweave.orchestrator.runs import CreatedRun, Trigger
@@ -70,6 +70,19 @@ def test_a_trigger_that_is_rolled_back_sends_nothing(driver: Driver) -> None:
         runs.trigger(tx, driver.tenant, Trigger("driven"))
         raise ZeroDivisionError
     assert driver.sent == []
+    assert count_runs(driver) == 0
+
+
+def test_a_run_that_cannot_begin_is_not_written(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where each statement commits by itself: a map is laid out by more than the one that writes."""
+    driver.store({"m": []}, maps={"m": "${input}"})
+
+    def break_down(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(maps, "lay_out", break_down)
+    with pytest.raises(ZeroDivisionError), driver.database.statements() as tx:
+        runs.trigger(tx, driver.tenant, Trigger("driven", [1, 2, 3]))
     assert count_runs(driver) == 0
 
 
@@ -212,6 +225,29 @@ def test_the_same_token_at_once_gives_one_run(driver: Driver) -> None:
         assert len({each.id for each in made}) == 1
         assert [each.created for each in made].count(True) == 1
         assert count_runs(driver) == number + 1
+
+
+def test_a_token_whose_run_is_being_written_is_waited_for(driver: Driver) -> None:
+    """Also where each statement commits by itself: a claim without its run would be taken over."""
+    driver.store(CHAIN)
+
+    def create_by_statements() -> CreatedRun:
+        wish = Trigger("driven", {"n": 1}, run_token="t")
+        return driver.database.run(lambda tx: runs.trigger(tx, driver.tenant, wish), is_one=False)
+
+    with driver.database.transaction() as tx:
+        # Whoever writes a run waits for this.
+        tx.execute("SELECT 1 FROM orchestrator_state FOR UPDATE")
+        both = [Beside(create_by_statements) for _ in range(2)]
+        for each in both:
+            each.__enter__()
+        wait_for_lock(driver.database, 2)
+    assert sorted(each.result.created for each in both) == [False, True]
+    assert {each.result.id for each in both} == {driver.rows(_RUNS, id=driver.tenant)[0].id}
+    assert count_runs(driver) == 1
+
+
+_RUNS = "SELECT id FROM runs WHERE tenant_id = :id"
 
 
 def test_the_answer_to_a_known_token_says_how_the_run_stands_now(driver: Driver) -> None:
