@@ -10,8 +10,9 @@ import pytest
 from driving import Driver, at_once
 from registered import a_task, register
 
+from pipeweave.document import parse_spec
 from pipeweave.errors import Conflict, InvalidInput, Unavailable
-from pipeweave.orchestrator import maintenance, pauses, runs
+from pipeweave.orchestrator import catalog, maintenance, pauses, pipelines, runs
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.runs import Trigger
 
@@ -101,6 +102,48 @@ def test_any_change_of_a_row_is_seen_whoever_makes_it(driver: Driver, change: st
             service.queue,
             task.concurrency > 0,
         )
+
+
+def test_every_change_of_one_transaction_counts(driver: Driver) -> None:
+    """All of them bear its number: where a row lies tells them apart."""
+    change = "UPDATE tasks SET priority = :to WHERE tenant_id = :id AND id = 'noop'"
+    with driver.database.transaction() as tx:
+        for priority in (7, 8, 9):
+            tx.execute(change, {"id": driver.tenant, "to": priority})
+            run_id = runs.trigger(tx, driver.tenant, Trigger("driven")).id
+            row = tx.execute("SELECT priority FROM task_runs WHERE run_id = :id", {"id": run_id}).one()
+            assert row.priority == priority
+
+
+def test_every_version_of_one_transaction_counts(driver: Driver) -> None:
+    with driver.database.transaction() as tx:
+        for version, step in enumerate("xyz", start=2):
+            spec = parse_spec({"id": "driven", "steps": [{"id": step, "task": "noop"}]})
+            pipelines.store(tx, driver.tenant, spec, source="api")
+            assert runs.trigger(tx, driver.tenant, Trigger("driven")).version == version
+
+
+def test_a_change_of_another_tenant_costs_nothing(driver: Driver, sent: list[str]) -> None:
+    """Its tasks may have the same names."""
+    other = Driver(driver.database)
+    with driver.database.transaction() as tx:
+        register(tx, other.tenant, a_task("noop", "second"))
+    sent.clear()
+    with driver.database.statements() as tx:
+        runs.trigger(tx, driver.tenant, Trigger("driven"))
+    assert len(sent) == 1
+
+
+def test_what_was_seen_first_is_forgotten_first(
+    driver: Driver, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.store({"a": []}, id="another")
+    monkeypatch.setattr(catalog, "REMEMBERED_PIPELINES", len(catalog._seen))
+    driver.trigger("another")
+    sent.clear()
+    with driver.database.statements() as tx:
+        runs.trigger(tx, driver.tenant, Trigger("another"))
+    assert len(sent) == 1
 
 
 def test_a_new_version_of_the_pipeline_counts_for_the_next_run(driver: Driver) -> None:
