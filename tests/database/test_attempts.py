@@ -387,6 +387,18 @@ def test_a_silent_attempt_is_ended_at_the_second_look(driver: Driver) -> None:
         assert (how.code, how.outcome) == ("HEARTBEAT_LOST", Outcome.TIMEOUT)
 
 
+def test_silence_counts_from_twice_the_heartbeat_interval(driver: Driver) -> None:
+    run_id = driver.begin({"a": []})
+    silent = "UPDATE task_runs SET heartbeat_at = now() - CAST(:s AS interval) WHERE run_id = :id"
+    with driver.database.transaction() as tx:
+        task_runs.start(tx, run_id, [1], 1, worker=a_worker(tx, driver.tenant))
+        for seconds, is_suspected in ((110, False), (130, True)):
+            tx.execute(silent, {"s": timedelta(seconds=seconds), "id": run_id})
+            losses.of_time(tx)
+            row = tx.execute("SELECT suspected_at FROM task_runs WHERE run_id = :id", {"id": run_id}).one()
+            assert (row.suspected_at is not None) == is_suspected
+
+
 def test_a_heartbeat_clears_a_suspicion(driver: Driver) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
@@ -440,6 +452,26 @@ def test_a_doubled_report_of_a_dead_child_changes_nothing(driver: Driver) -> Non
     assert len([each for each in counts if each.error is None]) == 3
     assert len(kept(driver, run_id)) == 1
     assert first(driver, run_id).attempt == 2
+
+
+def test_a_late_report_of_a_dead_child_leaves_what_runs_elsewhere_by_now(driver: Driver) -> None:
+    run_id = driver.begin({"a": [], "b": []}, tasks={"a": "quick", "b": "quick"})
+    with driver.database.transaction() as tx:
+        a, b = task_runs.start(tx, run_id, [1, 2], 1, worker="w#9")
+        settle(tx, a, failure=failure.lost("its worker is gone"))
+        assert task_runs.give_back(tx, [b]) != []
+        assert task_runs.start(tx, run_id, [1], 2, worker="w#10") != []
+        assert task_runs.start(tx, run_id, [2], 1, worker="w#10") != []
+    doing = losses.Doing("w#9", frozenset({a.id}), run_id, (1, 2), 1)
+    assert losses.of_child(driver.database, doing, failure.lost("killed")) == 0
+    with driver.database.transaction() as tx:
+        # It was claimed when somebody looked, and is not any more.
+        losses.hand_over(tx, run_id, [b], (), 1, worker="w#9")
+    rows = driver.task_runs(run_id)
+    assert [(row.status, row.attempt, row.worker) for row in rows] == [
+        ("running", 2, "w#10"),
+        ("running", 1, "w#10"),
+    ]
 
 
 def test_a_loss_waits_for_nobody_who_holds_another_run(driver: Driver) -> None:
