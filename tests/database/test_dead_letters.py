@@ -306,6 +306,36 @@ def waiting_messages(player: Player) -> list[RunMessage]:
     return [each for each in player.waiting if isinstance(each, RunMessage)]
 
 
+@pytest.mark.parametrize(
+    ("needs", "failing_one", "members"),
+    [
+        (GATHERED, "b0", {"tasks": dict.fromkeys(WIDE[:3], "limited")}),
+        ({"m": [], "x": []}, ("m", 0), {"tasks": {"m": "limited"}, "maps": {"m": "${input}"}}),
+    ],
+    ids=["a join", "a map"],
+)
+def test_a_chord_is_left_alone_while_its_run_goes_on(
+    player: Player, needs: dict[str, list[str]], failing_one: Any, members: dict[str, Any]
+) -> None:
+    """Messages may be out that count for it: counted anew, it would wait for parts that never come."""
+    player.fails = failing(failing_one)
+    run_id = player.driver.begin(needs, list(range(9)), failureMode=CONTINUE, **members)
+    while not letters(player.driver, run_id):
+        player.take()
+    before = chords(player)
+    assert before != ({}, {}), "a chord is on its way"
+    retry(player.driver, letters(player.driver, run_id)[0])
+    assert chords(player) == before
+    player.fails = {}
+    player.play()
+    assert player.driver.run(run_id).status == "completed"
+
+
+def chords(player: Player) -> tuple[Any, Any]:
+    """The sizes of chords, and the parts that were counted of each."""
+    return dict(player.sizes), {chord: set(parts) for chord, parts in player.counted.items()}
+
+
 def test_a_join_that_went_on_without_a_step_is_not_run_again(player: Player) -> None:
     run_id = failed_run(player, TWO, "a", failureMode=PARTIAL_MERGE)
     assert player.driver.statuses(run_id)["c"] == "completed"
@@ -537,6 +567,52 @@ def test_of_two_retries_at_once_one_wins(player: Player, needs: dict[str, list[s
     player.fails = {}
     player.play()
     assert set(player.calls.values()) <= {1, 2}
+
+
+@pytest.mark.parametrize("needs", [CHAIN, None], ids=["pipeline", "standalone"])
+def test_a_second_retry_waits_for_the_first_and_finds_it_done(
+    player: Player, needs: dict[str, list[str]] | None
+) -> None:
+    """Also where each statement commits by itself, as the API has it."""
+    player.fails = failing("b", "noop")
+    if needs is None:
+        enqueue(player)
+    else:
+        player.driver.begin(needs)
+    player.play()
+    (letter,) = letters(player.driver)
+
+    def retry_by_statements() -> Retried:
+        verb = functools.partial(dead_letters.retry, tenant=player.driver.tenant, letter_id=letter.id)
+        return player.driver.database.run(verb, is_one=False)
+
+    with player.driver.database.transaction() as holder:
+        holder.execute("SELECT 1 FROM dead_letters WHERE id = :id FOR UPDATE", {"id": letter.id})
+        both = [Beside(retry_by_statements) for _ in range(2)]
+        for each in both:
+            each.__enter__()
+        wait_for_lock(player.driver.database, 2)
+    for each in both:
+        each.wait()
+    assert sorted(type(each.error).__name__ for each in both) == ["Conflict", "NoneType"]
+    (kept,) = letters(player.driver)
+    assert kept.retry_task_run_id == next(each.result for each in both if not each.error).task_run_id
+
+
+def test_items_that_were_cancelled_by_themselves_stay_so_when_another_goes_on(player: Player) -> None:
+    player.fails = failing(("m", 0))
+    run_id = player.driver.begin(MAP, [1, 2, 3], maps={"m": "${input}"}, failureMode=CONTINUE)
+    player.play(1)
+    with player.driver.database.transaction() as tx:
+        task_runs.cancel_tasks(tx, run_id, ["noop"], code="TASK_REMOVED", message="it is gone")
+    player.driver.check(run_id, 1)
+    player.play()
+    player.fails = {}
+    retry(player.driver, still_open(player.driver, run_id)[0])
+    player.play()
+    items = [row.status for row in player.driver.task_runs(run_id) if row.kind == "item"]
+    assert items == ["completed", "cancelled", "cancelled"]
+    assert player.calls["m", 1] == 0
 
 
 def test_a_discarded_one_is_not_retried(player: Player) -> None:
@@ -882,6 +958,60 @@ def test_a_redrive_does_not_retry_for_ever_what_fails_again(player: Player) -> N
         player.play()
     assert progress(player.driver, redrive_id)["retried"] == 1
     assert len(letters(player.driver, run_id)) == 2
+
+
+def test_a_redrive_leaves_out_what_failed_since_it_was_asked_for(
+    player: Player, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redrives, "BATCH", 1)
+    monkeypatch.setattr(redrives, "LONG_ENOUGH_S", 0)
+    run_id = failed_run(player, CHAIN, "b")
+    redrive_id = redrive(player.driver)
+    for _ in range(3):
+        redrives.run_once(player.driver.database)
+        player.play()
+    shown = progress(player.driver, redrive_id)
+    assert (shown["status"], shown["total"], shown["retried"]) == ("completed", 1, 1)
+    assert len(still_open(player.driver, run_id)) == 1
+
+
+def test_a_redrive_goes_on_behind_what_cannot_be_retried(
+    player: Player, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redrives, "BATCH", 1)
+    drop_history(player.driver, failed_run(player, CHAIN, "b"))
+    fine = failed_run(player, CHAIN, "b")
+    redrive_id = redrive(player.driver)
+    redrives.run_once(player.driver.database)
+    shown = progress(player.driver, redrive_id)
+    assert (shown["status"], shown["retried"], shown["skipped"]) == ("completed", 1, 1)
+    assert still_open(player.driver, fine) == []
+
+
+def test_a_redrive_that_is_cancelled_at_work_retries_nothing_more(player: Player) -> None:
+    driver = player.driver
+    run_id = failed_run(player, CHAIN, "b")
+    redrive_id = redrive(driver)
+    with driver.database.transaction() as tx:
+        tx.execute("SELECT 1 FROM runs WHERE id = :id FOR UPDATE", {"id": run_id})
+        beside = Beside(lambda: redrives.run_once(driver.database))
+        beside.__enter__()
+        wait_for_lock(driver.database)
+        driver.database.run(lambda tx: redrives.cancel(tx, driver.tenant, redrive_id))
+    beside.wait()
+    shown = progress(driver, redrive_id)
+    assert (shown["status"], shown["retried"], shown["skipped"]) == ("cancelled", 0, 0)
+    assert len(still_open(driver, run_id)) == 1
+    assert driver.run(run_id).status == "failed"
+
+
+def test_a_redrive_of_another_tenant_is_not_there(player: Player) -> None:
+    failed_run(player, CHAIN, "b")
+    redrive_id = redrive(player.driver)
+    other = Driver(player.driver.database)
+    with pytest.raises(NotFound), other.database.transaction() as tx:
+        redrives.cancel(tx, other.tenant, redrive_id)
+    assert progress(player.driver, redrive_id)["status"] == "running"
 
 
 def test_a_cancelled_redrive_stops(player: Player) -> None:
