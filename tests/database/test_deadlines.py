@@ -7,10 +7,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import WEAK, Driver, at_once, claim, settle
+from driving import BOOM, WEAK, Driver, at_once, claim, settle
 
 from pipeweave import ids
-from pipeweave.orchestrator import deadlines, pauses, queue
+from pipeweave.orchestrator import admission, dead_letters, deadlines, pauses, queue
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.queue import QueueRequest
 
@@ -86,6 +86,50 @@ def test_the_deployment_s_limit_is_not_one_of_standalone_tasks(driver: Driver) -
     driver.database.now = lambda now=driver.database.now: now() + timedelta(minutes=30)  # type: ignore[misc]
     assert deadlines.enforce(driver.database, timedelta(minutes=10)) == 0
     assert run(driver, run_id).status == "running"
+
+
+def test_a_run_that_goes_on_from_a_dead_letter_has_the_deployment_s_limit_anew(driver: Driver) -> None:
+    run_id = driver.begin({"a": []})
+    begun_ago(driver, run_id, 30)
+    driver.database.now = lambda now=driver.database.now: now() + timedelta(minutes=30)  # type: ignore[misc]
+    driver.finish(run_id, "a", failure=BOOM)
+    [letter] = driver.rows("SELECT id FROM dead_letters")
+    with driver.database.transaction() as tx:
+        dead_letters.retry(tx, driver.tenant, letter.id)
+    assert deadlines.enforce(driver.database, timedelta(minutes=10)) == 0
+    assert run(driver, run_id).status == "running"
+
+
+def test_the_slots_of_a_run_that_timed_out_are_given_to_others(driver: Driver) -> None:
+    driver.store({"a": []}, id="late", tasks={"a": "single"}, timeout="5m")
+    driver.store({"a": []}, id="other", tasks={"a": "single"})
+    late, other = driver.trigger("late"), driver.trigger("other")
+    begun_ago(driver, late, 6)
+    assert driver.statuses(other) == {"a": "ready"}
+    assert deadlines.enforce(driver.database, NEVER) == 1
+    assert driver.statuses(other) == {"a": "queued"}
+
+
+def test_a_run_that_ended_in_time_is_left_as_it_is(driver: Driver) -> None:
+    """It may end between the look that finds it late and the move."""
+    run_id = driver.begin({"a": []})
+    driver.finish(run_id, "a")
+    with driver.database.transaction() as tx:
+        assert not deadlines.end(tx, driver.tenant, run_id, deadlines.RUN_TIMEOUT, "it took too long")
+    assert (run(driver, run_id).status, run(driver, run_id).error_code) == ("completed", None)
+
+
+def test_a_run_that_waits_for_its_turn_is_not_idle(driver: Driver) -> None:
+    driver.database.run(lambda tx: admission.set_limit(tx, driver.tenant, 1))
+    first, waiting = (driver.begin(STEPS, idleTimeout="5m") for _ in range(2))
+    with driver.database.transaction() as tx:
+        assert claim(tx, first, 1) is not None
+    driver.rows(
+        "UPDATE events SET at = at - interval '1 hour' WHERE run_id = :id RETURNING seq",
+        id=waiting,
+    )
+    assert deadlines.enforce(driver.database, NEVER) == 0
+    assert run(driver, waiting).status == "pending"
 
 
 def test_a_run_in_which_nothing_happens_is_ended(driver: Driver) -> None:
