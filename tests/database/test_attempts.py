@@ -96,6 +96,35 @@ def test_what_is_not_due_is_not_released(driver: Driver) -> None:
     assert (first(driver, run_id).status, driver.released(run_id)) == ("pending", [])
 
 
+def test_what_is_due_goes_in_every_run_it_is_of(driver: Driver) -> None:
+    """Runs of a tenant share a transaction."""
+    driver.store({"a": []})
+    runs = [driver.trigger() for _ in range(3)]
+    for run_id in runs:
+        driver.finish(run_id, "a", failure=WEAK)
+        make_due(driver, run_id)
+    driver.sent.clear()
+    due.release(driver.database)
+    assert [driver.statuses(each)["a"] for each in runs] == ["queued"] * 3
+    assert [driver.released(each) for each in runs] == [[1]] * 3
+
+
+def test_tenants_take_turns_when_more_is_due_than_goes_at_once(
+    fresh_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(due, "BATCH", 2)
+    many, few = Driver(fresh_database), Driver(fresh_database)
+    many.store({"a": []})
+    few.store({"a": []})
+    runs = [*(many.trigger() for _ in range(4)), few.trigger()]
+    for run_id in runs:
+        many.finish(run_id, "a", failure=WEAK)
+        make_due(many, run_id)
+    assert due.release(fresh_database) == 2
+    statuses = [many.statuses(each)["a"] for each in runs]
+    assert statuses == ["queued", "pending", "pending", "pending", "queued"]
+
+
 def test_what_waits_for_its_predecessors_is_never_due(driver: Driver) -> None:
     """Whoever found it due may come late: meanwhile its run failed, and went on from before it."""
     run_id = begun(driver, "quick")
