@@ -9,7 +9,7 @@ import pytest
 from driving import BOOM, Beside, Driver, at_once, claim, settle, wait_for_lock
 from registered import a_task, register
 
-from pipeweave.orchestrator import followers, limits
+from pipeweave.orchestrator import followers, limits, pauses
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.outbox import Released
 
@@ -145,3 +145,63 @@ def test_a_new_limit_holds_for_what_is_open_already(driver: Driver) -> None:
     for run_id in runs:
         driver.finish(run_id, "first")
     assert statuses(driver, runs) == {"queued": 1, "ready": 2}
+
+
+# --- the tick ---------------------------------------------------------------------------------------------
+
+
+def held_back(driver: Driver, task: str = "noop") -> UUID:
+    """A run whose step is ready and has room: it was paused, and whoever ended that died."""
+    driver.store({"a": []}, id=f"held-{task}", tasks={"a": task})
+    with driver.database.transaction() as tx:
+        pauses.pause(tx, driver.tenant, task)
+    run_id = driver.trigger(f"held-{task}")
+    driver.rows("DELETE FROM pauses WHERE tenant_id = :id RETURNING 1", id=driver.tenant)
+    assert driver.statuses(run_id) == {"a": "ready"}
+    return run_id
+
+
+def test_a_full_limit_takes_nobody_s_place_in_the_tick(lone: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TASKS_PER_TICK", 1)
+    lone.store({"a": []}, id="full", tasks={"a": "limited"})
+    full = [lone.trigger("full") for _ in range(3)]
+    waiting = held_back(lone)
+    assert limits.fill_waiting(lone.database) == 1
+    assert lone.statuses(waiting) == {"a": "queued"}
+    assert [lone.statuses(each)["a"] for each in full] == ["queued", "queued", "ready"]
+
+
+def test_what_is_paused_takes_nobody_s_place_in_the_tick(
+    lone: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TASKS_PER_TICK", 1)
+    waiting, paused = held_back(lone), held_back(lone, "limited")
+    with lone.database.transaction() as tx:
+        pauses.pause(tx, lone.tenant, "limited")
+    assert limits.fill_waiting(lone.database) == 1
+    assert [lone.statuses(each)["a"] for each in (waiting, paused)] == ["queued", "ready"]
+
+
+def test_tenants_take_turns_in_the_tick(lone: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TASKS_PER_TICK", 2)
+    many, few = sorted((lone, Driver(lone.database)), key=lambda each: each.tenant)
+    waiting = [held_back(many, "limited"), held_back(many, "noop"), held_back(few)]
+    assert limits.fill_waiting(lone.database) == 2
+    statuses = [lone.statuses(each)["a"] for each in waiting]
+    assert statuses == ["queued", "ready", "queued"]
+
+
+_LOCK_NOW = "SELECT 1 FROM tasks WHERE tenant_id = :tenant AND id = :id FOR NO KEY UPDATE NOWAIT"
+
+
+def test_limits_are_locked_in_the_order_of_their_tasks(driver: Driver) -> None:
+    """Two that fill the same ones would wait for each other otherwise."""
+    with driver.database.transaction() as tx:
+        tx.execute(_LOCK_NOW, {"tenant": driver.tenant, "id": "limited"})
+        wanted = ("single", "limited", "single")
+        beside = Beside(lambda: driver.database.run(lambda tx: limits.fill(tx, driver.tenant, wanted)))
+        beside.__enter__()
+        wait_for_lock(driver.database)
+        other = tx.execute(_LOCK_NOW, {"tenant": driver.tenant, "id": "single"})
+        assert other.first() is not None, "who waits for the first holds none"
+    assert beside.result == 0
