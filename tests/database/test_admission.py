@@ -8,7 +8,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from driving import BOOM, Driver, at_once, claim, finish_step, header
+from driving import BOOM, Beside, Driver, at_once, claim, finish_step, header, wait_for_lock
 from registered import a_task, register
 
 from pipeweave.errors import InvalidInput
@@ -151,6 +151,38 @@ def test_a_whole_line_goes_one_after_the_other(driver: Driver) -> None:
         assert started == line[: min(number + 2, 8)]
         driver.finish(run_id, "a")
     assert set(statuses(driver, line)) == {"completed"}
+
+
+def test_a_trigger_waits_for_one_under_way_and_stands_behind_it(driver: Driver) -> None:
+    limit(driver, 1)
+    with driver.database.transaction() as tx:
+        first = runs.trigger(tx, driver.tenant, Trigger("one")).id
+        beside = Beside(lambda: driver.trigger("one"))
+        beside.__enter__()
+        wait_for_lock(driver.database)
+    assert statuses(driver, [first, beside.result]) == ["running", "pending"]
+
+
+def test_who_counts_places_keeps_others_waiting_until_the_run_is_written(driver: Driver) -> None:
+    """Also where each statement commits by itself, as the API triggers."""
+    limit(driver, 1)
+    with driver.database.statements() as tx:
+        assert admission.places(tx, driver.tenant) == 1
+        beside = Beside(lambda: driver.trigger("one"))
+        beside.__enter__()
+        wait_for_lock(driver.database)
+        first = runs.trigger(tx, driver.tenant, Trigger("one")).id
+    assert statuses(driver, [first, beside.result]) == ["running", "pending"]
+
+
+@pytest.mark.parametrize("status", ["paused", "error_handling"])
+def test_a_run_that_stands_still_keeps_its_place(driver: Driver, status: str) -> None:
+    limit(driver, 1)
+    first = driver.trigger("one")
+    put = "UPDATE runs SET status = :status WHERE id = :id RETURNING id"
+    driver.rows(put, status=status, id=first)
+    assert driver.run(driver.trigger("one")).status == "pending"
+    driver.rows(put, status="running", id=first)
 
 
 def test_ends_and_triggers_at_once_neither_exceed_the_limit_nor_leave_a_place_empty(driver: Driver) -> None:
