@@ -229,3 +229,28 @@ def test_a_broker_that_cannot_be_reached_leaves_the_rows_as_they_were(
     assert tick_later(broken, clock) == NOTHING
     assert driver.task_runs(run_id) == before
     assert driver.sent == []
+
+
+def test_what_was_paused_and_not_taken_back_is_taken_back(deployment: Deployment, driver: Driver) -> None:
+    """Whoever paused it died just then."""
+    run_id = driver.begin({"a": []})
+    driver.rows(
+        "INSERT INTO pauses (tenant_id, task_id, paused_at) VALUES (:id, 'noop', now()) RETURNING 1",
+        id=driver.tenant,
+    )
+    assert tick.run_once(deployment) == Ticked(held_back=1)
+    assert driver.statuses(run_id) == {"a": "ready"}
+
+
+def test_an_attempt_that_is_lost_and_overdue_ends_once_as_what_it_was_found_to_be_first(
+    deployment: Deployment, driver: Driver
+) -> None:
+    run_id = driver.begin({"a": []})
+    with driver.database.transaction() as tx:
+        claim(tx, run_id, 1, worker="gone@host:1:ab#1")
+        tx.execute(
+            "UPDATE task_runs SET claimed_at = now() - interval '1 day' WHERE run_id = :id", {"id": run_id}
+        )
+    assert tick.run_once(deployment).attempts_ended == 1
+    [attempt] = driver.rows("SELECT * FROM attempts WHERE run_id = :id", id=run_id)
+    assert (attempt.number, attempt.error_code) == (1, "WORKER_LOST")
