@@ -84,6 +84,13 @@ def test_a_message_that_names_nothing_queued_does_not_give_way(driver: Driver) -
     assert found(driver, low) is None
 
 
+def test_a_message_of_an_attempt_that_is_over_does_not_give_way(driver: Driver) -> None:
+    """It would be put back, and find nothing for ever: the next attempt has a message of its own."""
+    low, _ = driver.trigger("one", priority=70), driver.trigger("one", priority=60)
+    driver.rows("UPDATE task_runs SET attempt = 2 WHERE run_id = :id RETURNING 1", id=low)
+    assert found(driver, low) is None
+
+
 def test_other_queues_and_what_is_paused_do_not_count(driver: Driver) -> None:
     other = Driver(driver.database)
     other.store({"a": []}, id="one")
