@@ -182,6 +182,27 @@ def test_a_task_of_the_same_name_of_another_tenant_goes_through_to_its_end(drive
     assert other.run(run_id).status == "completed"
 
 
+def test_a_tenant_resumes_and_sees_its_own_pauses_alone(driver: Driver) -> None:
+    other = Driver(driver.database)
+    with driver.database.transaction() as tx:
+        register(tx, other.tenant, "theirs", id="theirs")
+    other.store({"a": []}, id="one")
+    other.store({"a": []}, id="theirs", tasks={"a": "theirs"})
+    for each in (driver, other):
+        pause(each)
+        pause(each, None)
+    waiting = [other.trigger("one"), other.trigger("theirs")]
+    resume(driver)
+    resume(driver, None)
+    with driver.database.transaction() as tx:
+        assert pauses.find(tx, driver.tenant) == []
+        assert [each.task_id for each in pauses.find(tx, other.tenant)] == [None, "noop"]
+    assert [other.statuses(each)["a"] for each in waiting] == ["ready", "ready"]
+    resume(other)
+    resume(other, None)
+    assert [other.statuses(each)["a"] for each in waiting] == ["queued", "queued"]
+
+
 # --- at the same moment -----------------------------------------------------------------------------------
 
 
