@@ -382,6 +382,22 @@ def test_a_crash_while_the_archive_is_written_leaves_no_manifest(
     assert len(lines_of(storage)) == 40
 
 
+def test_a_crash_while_an_archive_is_written_again_leaves_none_that_names_parts_of_both(
+    database: Database, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(database, IN_MARCH)
+    archive.keep(database, storage, MARCH)
+    fill(database, IN_MARCH)
+    with monkeypatch.context() as patch:
+        patch.setattr(archive_lines, "lines", crash)
+        with pytest.raises(Crash):
+            archive.keep(database, storage, MARCH)
+    assert not storage.exists("archive/runs/2031-03/manifest.json")
+    assert archive.listed(storage) == []
+    archive.keep(database, storage, MARCH)
+    assert len(lines_of(storage)) == 2
+
+
 @pytest.mark.parametrize("parent", PARTITIONED)
 def test_a_month_that_is_half_gone_goes_on_from_there(
     database: Database, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, parent: str
