@@ -1,0 +1,96 @@
+"""What a child does, in memory that its parent reads when it is dead."""
+
+from __future__ import annotations
+
+from pipeweave import ids
+from pipeweave.workers.slots import MOST_CALLED, MOST_NAMED, SLOTS_PER_PLACE, Ending, Slot, Slots
+
+RUN = ids.new_id()
+
+
+def taken(slots: Slots, place: int, pid: int) -> Slot:
+    slot = slots.take(place, pid)
+    assert slot is not None
+    return slot
+
+
+def test_a_slot_tells_what_was_named_and_what_of_it_was_begun() -> None:
+    slot = taken(Slots(2), 1, 4711)
+    slot.begin(RUN, (1, 2, 3), 2)
+    slot.call(2, deadline=12.5, limit=10.0)
+    seen, doing = slot.seen(), slot.doing("w@host:1:ab")
+    assert (seen.pid, seen.deadline, seen.limit, seen.is_busy) == (4711, 12.5, 10.0, True)
+    assert (doing.worker, doing.run_id, doing.named, doing.attempt) == ("w@host:1:ab#4711", RUN, (1, 2, 3), 2)
+    assert doing.called == {ids.task_run_id(RUN, 2)}
+
+
+def test_what_returned_is_begun_until_it_is_stored_and_has_no_deadline() -> None:
+    slot = taken(Slots(1), 0, 4711)
+    slot.begin(RUN, (1, 2), 1)
+    slot.call(1, deadline=12.5, limit=10.0)
+    slot.returned()
+    assert slot.seen().deadline == 0.0
+    assert slot.doing("w").called == {ids.task_run_id(RUN, 1)}
+    slot.stored()
+    assert slot.doing("w").called == frozenset()
+    slot.call(2, deadline=13.5, limit=10.0)
+    assert slot.doing("w").called == {ids.task_run_id(RUN, 2)}
+
+
+def test_nothing_of_a_message_is_left_behind_its_end() -> None:
+    slot = taken(Slots(1), 0, 4711)
+    slot.begin(RUN, (1, 2), 1)
+    slot.call(1, deadline=12.5, limit=10.0)
+    slot.end()
+    assert (slot.seen().is_busy, slot.seen().pid) == (False, 4711)
+    assert (slot.doing("w").run_id, slot.doing("w").called) == (None, frozenset())
+    slot.begin(RUN, (3,), 1)
+    assert slot.doing("w").called == frozenset()
+
+
+def test_a_slot_that_is_full_says_so_and_writes_over_no_other() -> None:
+    slots = Slots(2)
+    first, second = taken(slots, 0, 1), taken(slots, 1, 2)
+    first.begin(RUN, range(1, MOST_NAMED + 50), 1)
+    for ordinal in range(1, MOST_CALLED + 1):
+        assert not first.is_full
+        first.call(ordinal, deadline=1.0, limit=1.0)
+    assert first.is_full
+    assert len(first.doing("w").called) == MOST_CALLED
+    assert first.doing("w").named == tuple(range(1, MOST_NAMED + 1))
+    assert (second.pid, second.seen().is_busy) == (2, False)
+    first.stored()
+    assert not first.is_full
+
+
+def test_a_dead_child_s_slot_stays_until_its_parent_has_read_it() -> None:
+    slots = Slots(2)
+    dead = [taken(slots, 0, pid) for pid in range(1, SLOTS_PER_PLACE + 1)]
+    dead[0].begin(RUN, (1,), 1)
+    assert slots.take(0, 99) is None, "none of its place is free"
+    assert slots.take(1, 98) is not None, "the next place has its own"
+    assert [each.pid for each in slots.taken() if each.pid != 98] == list(range(1, SLOTS_PER_PLACE + 1))
+    dead[0].free()
+    again = taken(slots, 0, 99)
+    assert (again.pid, again.seen().is_busy) == (99, False)
+
+
+def test_why_a_child_was_killed_is_told_until_another_has_its_slot() -> None:
+    slots = Slots(1)
+    slot = taken(slots, 0, 4711)
+    assert slot.seen().ending is Ending.UNKNOWN
+    slot.condemn(Ending.OVERDUE)
+    assert slot.seen().ending is Ending.OVERDUE
+    slot.free()
+    assert list(slots.taken()) == []
+    assert taken(slots, 0, 4712).seen().ending is Ending.UNKNOWN
+
+
+def test_stopping_and_mixed_priorities_are_told_to_all() -> None:
+    slots = Slots(1)
+    assert (slots.is_stopping, slots.is_mixed) == (False, False)
+    slots.mix(True)
+    assert (slots.is_stopping, slots.is_mixed) == (False, True)
+    slots.stop()
+    slots.mix(False)
+    assert (slots.is_stopping, slots.is_mixed) == (True, False)
