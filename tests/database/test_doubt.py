@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +66,8 @@ class Child:
     driver: Driver
     database: Forgetful
     calls: list[str] = field(default_factory=list)
+    # What a function does beside noting its call.
+    on_call: Callable[[], object] = bool
 
     def take(self, message: Released) -> None:
         """Work off a message."""
@@ -87,6 +89,7 @@ def child(database_url: str, tmp_path: Path) -> Iterator[Child]:
 
     def noop(ctx: Context) -> None:
         made.calls.append(str(ctx.step_id))
+        made.on_call()
 
     tasks: dict[str, Task[..., Any]] = {"noop": Task(noop, TaskSpec(id="noop", code_hash="0" * 64))}
     settings = Settings(database_url=database_url, broker_url="memory://")
@@ -140,3 +143,21 @@ def test_who_gives_back_twice_takes_nothing_from_who_claimed_it_in_between(child
         assert claim(tx, run_id, 1, worker="second") is not None
         assert task_runs.give_back(tx, [held], worker="first") == []
     assert child.driver.statuses(run_id)["a"] == "running"
+
+
+@pytest.mark.parametrize(("attempt", "expected"), [(1, [3, 3, 3]), (2, [1, 1, 1])])
+def test_another_attempt_is_claimed_alone(child: Child, attempt: int, expected: list[int]) -> None:
+    """Should its worker die, nobody has to guess whether it had begun."""
+    run_id = child.driver.begin({"a": [], "b": [], "c": []})
+    child.driver.rows(
+        "UPDATE task_runs SET attempt = :to WHERE run_id = :id RETURNING 1", to=attempt, id=run_id
+    )
+    running: list[int] = []
+    child.on_call = lambda: running.append(
+        [row.status for row in child.driver.task_runs(run_id)].count("running")
+    )
+    # Many would fit in a turn.
+    runners[-1].pace.note(child.driver.tenant, "noop", 0.001)
+    APP.tasks[RUN_TASK](run_id.hex, [1, 2, 3], attempt, -1, [])
+    assert child.calls == ["a", "b", "c"]
+    assert running == expected
