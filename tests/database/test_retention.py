@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from past import at, bury, count, past_run
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, Unavailable
-from pipeweave.orchestrator import archive, archive_lines, partitions, queries, retention, runs
+from pipeweave.orchestrator import archive, archive_lines, partitions, queries, retention, runs, strays
 from pipeweave.orchestrator.archive import Counts
-from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.months import Month
 from pipeweave.orchestrator.partitions import PARTITIONED
 from pipeweave.orchestrator.policy import Policy
@@ -396,6 +396,22 @@ def test_a_crash_while_an_archive_is_written_again_leaves_none_that_names_parts_
     assert archive.listed(storage) == []
     archive.keep(database, storage, MARCH)
     assert len(lines_of(storage)) == 2
+
+
+def test_a_table_that_another_process_has_just_detached_is_left_so(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(database, IN_MARCH)
+    lock = strays.lock
+
+    def lock_after_another(tx: Transaction, parents: Sequence[str]) -> None:
+        with database.transaction() as other:
+            other.execute(f"ALTER TABLE {parents[0]} DETACH PARTITION {MARCH.table(parents[0])}")
+        lock(tx, parents)
+
+    monkeypatch.setattr(strays, "lock", lock_after_another)
+    assert retention._detach_from(database, "events", MARCH) == []
+    assert retention._detach_from(database, "runs", MARCH) == []
 
 
 @pytest.mark.parametrize("parent", PARTITIONED)
