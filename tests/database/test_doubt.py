@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -14,18 +16,20 @@ import pytest
 from celery import Celery
 from driving import Driver, claim
 
-from pipeweave import Context
-from pipeweave.errors import Unavailable
+from pipeweave import Context, ids
+from pipeweave.errors import Deadlocked, Unavailable
 from pipeweave.orchestrator import task_runs, verify
 from pipeweave.orchestrator.canvas import RUN_TASK
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.outbox import Released
+from pipeweave.orchestrator.outbox import Asked, JoinCheck, Outgoing, Part, Released
+from pipeweave.orchestrator.task_run import TaskRun
 from pipeweave.orchestrator.values import Values
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
 from pipeweave.task import Task
 from pipeweave.task_spec import TaskSpec
+from pipeweave.workers import slots
 from pipeweave.workers.calls import Calls
 from pipeweave.workers.runner import Post, Runner
 from pipeweave.workers.slots import Slots
@@ -68,6 +72,13 @@ class Child:
     calls: list[str] = field(default_factory=list)
     # What a function does beside noting its call.
     on_call: Callable[[], object] = bool
+    is_stopping: bool = False
+    # What left beside the messages of transactions.
+    published: list[Outgoing] = field(default_factory=list)
+
+    def stop(self) -> None:
+        """The worker is told to stop."""
+        self.is_stopping = True
 
     def take(self, message: Released) -> None:
         """Work off a message."""
@@ -93,10 +104,11 @@ def child(database_url: str, tmp_path: Path) -> Iterator[Child]:
 
     tasks: dict[str, Task[..., Any]] = {"noop": Task(noop, TaskSpec(id="noop", code_hash="0" * 64))}
     settings = Settings(database_url=database_url, broker_url="memory://")
-    deployment = Deployment(settings, database, values, canvas=None)  # type: ignore[arg-type]  # counts nothing
+    canvas: Any = SimpleNamespace(publish=made.published.extend)
+    deployment = Deployment(settings, database, values, canvas=canvas)
     slot = Slots(1).take(0, os.getpid())
     assert slot is not None
-    post = Post(f"w#{os.getpid()}", f"pipeweave.{driver.tenant}.python", slot)
+    post = Post(f"w#{os.getpid()}", f"pipeweave.{driver.tenant}.python", slot, lambda: made.is_stopping)
     runners.append(Runner(deployment, Calls(database, tasks), post))
     yield made
     database.dispose()
@@ -161,3 +173,76 @@ def test_another_attempt_is_claimed_alone(child: Child, attempt: int, expected: 
     APP.tasks[RUN_TASK](run_id.hex, [1, 2, 3], attempt, -1, [])
     assert child.calls == ["a", "b", "c"]
     assert running == expected
+
+
+@pytest.mark.parametrize(
+    ("needs", "left"),
+    [({"a": [], "b": ["a"]}, [2]), ({"a": [], "b": [], "c": []}, [2, 3])],
+    ids=["what follows", "the rest of its message"],
+)
+@pytest.mark.parametrize("is_quick", [True, False], ids=["claimed together", "claimed one by one"])
+def test_a_worker_that_is_told_to_stop_begins_nothing_more(
+    child: Child, needs: dict[str, list[str]], left: list[int], is_quick: bool
+) -> None:
+    run_id = child.driver.begin(needs)
+    child.driver.sent.clear()
+    child.on_call = child.stop
+    if is_quick:
+        runners[-1].pace.note(child.driver.tenant, "noop", 0.001)
+    entries = [number for number, step in enumerate(needs, start=1) if not needs[step]]
+    APP.tasks[RUN_TASK](run_id.hex, entries, 1, -1, [])
+    assert child.calls == ["a"]
+    expected = ["completed"] + ["queued"] * (len(needs) - 1)
+    assert [row.status for row in child.driver.task_runs(run_id)] == expected
+    assert sorted(child.driver.released(run_id)) == left
+    for ordinal in left:
+        APP.tasks[RUN_TASK](run_id.hex, [ordinal], 1, -1, [])
+    assert child.calls == ["a"], "a message that comes now is handed over, too"
+    assert [row.status for row in child.driver.task_runs(run_id)] == expected
+    assert sorted(child.driver.released(run_id)) == sorted(left * 2)
+
+
+def test_what_a_message_still_names_survives_a_deadlock(
+    child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim that was broken off had taken it from the list."""
+    run_id = child.driver.begin({"a": [], "b": [], "c": []})
+    start, tries = task_runs.start, itertools.count()
+
+    def start_or_deadlock(*arguments: Any, **how: Any) -> list[TaskRun]:
+        started = start(*arguments, **how)
+        if ids.task_run_id(run_id, 2) in {each.id for each in started} and next(tries) == 0:
+            task_runs.give_back(arguments[0], started)
+            raise Deadlocked("two transactions waited for each other")
+        return started
+
+    monkeypatch.setattr(task_runs, "start", start_or_deadlock)
+    APP.tasks[RUN_TASK](run_id.hex, [1, 2, 3], 1, -1, [])
+    assert next(tries) > 1
+    assert child.calls == ["a", "b", "c"]
+
+
+def test_a_message_may_go_on_for_longer_than_a_slot_can_note_calls(
+    child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "MOST_CALLED", 2)
+    run_id = child.driver.begin({"a": [], "b": ["a"], "c": ["b"], "d": ["c"], "e": ["d"]})
+    APP.tasks[RUN_TASK](run_id.hex, [1], 1, -1, [])
+    assert child.calls == ["a", "b", "c", "d", "e"]
+    assert child.driver.run(run_id).status == "completed"
+
+
+def test_a_message_counts_for_its_joins_only_if_it_found_something_to_do(child: Child) -> None:
+    """Whoever does it counts when it is done; counted before, nobody would ask about the join again."""
+    run_id = child.driver.begin({"a": []})
+    with child.database.transaction() as tx:
+        held = claim(tx, run_id, 1, worker="another")
+    APP.tasks[RUN_TASK](run_id.hex, [1], 1, 0, [9])
+    queue = runners[-1].queue
+    assert child.published == [Asked(run_id, 9), JoinCheck(run_id, 9, queue)]
+    child.published.clear()
+    with child.database.transaction() as tx:
+        assert held is not None
+        task_runs.give_back(tx, [held])
+    APP.tasks[RUN_TASK](run_id.hex, [1], 1, 0, [9])
+    assert child.published == [Part(run_id, 9, queue, message=0)]
