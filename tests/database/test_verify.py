@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 import pytest
 from click.testing import CliRunner, Result
-from driving import WEAK, Driver, claim, settle
+from driving import WEAK, Driver, claim, header, settle
 from random_history import RandomHistory
 
 from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator import queue, verify
+from pipeweave.orchestrator import history, queue, task_runs, verify
+from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.stored_event import StoredEvent
 
 SEEDS = 24
 DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
@@ -87,6 +89,24 @@ def test_a_run_that_changes_while_it_is_looked_at_is_seen_at_one_moment(driver: 
         tx.execute("SELECT 1 FROM runs LIMIT 1")
         driver.finish(run_id, "a", "b", "c", "d")
         assert verify.run(tx, run_id) == []
+    assert differences(driver, run_id) == []
+
+
+def test_a_run_that_changes_between_its_events_and_its_rows_is_seen_at_one_moment(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = driver.begin(DIAMOND)
+    rebuild = history.rebuild
+
+    def rebuild_and_change(events: Iterable[StoredEvent]) -> history.RebuiltRun:
+        rebuilt = rebuild(events)
+        driver.finish(run_id, "a", "b", "c", "d")
+        return rebuilt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(history, "rebuild", rebuild_and_change)
+        assert differences(driver, run_id) == []
+    assert driver.run(run_id).status == "completed"
     assert differences(driver, run_id) == []
 
 
@@ -358,3 +378,20 @@ def test_a_run_is_read_in_pieces(driver: Driver, monkeypatch: pytest.MonkeyPatch
         found = [each for each in verify.all(tx, since=since) if each.run_id in runs]
     assert {each.run_id for each in found} == {runs[1]}
     assert len(found) == 4
+
+
+def test_the_attempts_of_a_run_are_read_in_pieces(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "ROWS_AT_ONCE", 2)
+    steps = "abcde"
+    run_id = driver.begin({each: [] for each in steps})
+    for each in steps:
+        driver.finish(run_id, each, failure=WEAK)
+    with driver.database.transaction() as tx:
+        advance = Advance(tx, header(tx, run_id))
+        advance.again([row.id for row in driver.task_runs(run_id)])
+        advance.close()
+    with driver.database.transaction() as tx:
+        [again] = task_runs.start(tx, run_id, [1], 2, worker="w2")
+        settle(tx, again, failure=WEAK)
+    assert len(driver.rows("SELECT 1 FROM attempts WHERE run_id = :id", id=run_id)) == 6
+    assert differences(driver, run_id) == []
