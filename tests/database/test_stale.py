@@ -211,6 +211,36 @@ def test_a_limit_with_room_and_work_is_stale(deployment: Deployment, driver: Dri
     assert found(deployment) == []
 
 
+def test_a_limit_of_a_rate_that_is_not_due_is_not_stale(
+    deployment: Deployment, driver: Driver, clock: Clock
+) -> None:
+    driver.store({"a": []}, id="single", tasks={"a": "single"})
+    runs = [driver.trigger("single") for _ in range(2)]
+    with driver.database.transaction() as tx:
+        claim(tx, runs[0], 1, a_worker(tx, driver))
+    later(clock)
+    rate = "concurrency = 2, rate_limit = 1, rate_seconds = 60"
+    past(driver, f"UPDATE tasks SET {rate}, rate_at = now() + interval '1 minute' WHERE id = 'single'")
+    assert found(deployment) == []
+    past(driver, "UPDATE tasks SET rate_at = now() - interval '1 minute' WHERE id = 'single'")
+    assert only(deployment).kind is Kind.LIMIT_HAS_ROOM
+
+
+def test_what_another_tenant_runs_takes_no_room(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+    other = Driver(driver.database)
+    for each in (driver, other):
+        each.store({"a": []}, id="single", tasks={"a": "single"})
+    theirs, mine, waiting = other.trigger("single"), driver.trigger("single"), driver.trigger("single")
+    with driver.database.transaction() as tx:
+        worker = a_worker(tx, driver)
+        assert claim(tx, theirs, 1, worker) and claim(tx, mine, 1, worker)
+    later(clock)
+    past(driver, "UPDATE tasks SET concurrency = 2 WHERE id = 'single'")
+    one = only(deployment)
+    assert (one.kind, one.run_id) == (Kind.LIMIT_HAS_ROOM, waiting)
+    assert one.why.endswith("it has room for 1")
+
+
 # --- runs -------------------------------------------------------------------------------------------------
 
 
@@ -247,6 +277,21 @@ def test_a_run_beyond_its_time_limit_is_stale(deployment: Deployment, driver: Dr
     run_id = driver.begin({"a": []})
     past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
     assert (only(deployment).kind, only(deployment).run_id) == (Kind.RUN_OVERDUE, run_id)
+
+
+def test_a_run_that_the_next_tick_will_end_is_not_stale(deployment: Deployment, driver: Driver) -> None:
+    driver.begin({"a": []}, timeout="5m")
+    past(driver, "UPDATE runs SET deadline_at = now() - interval '1 second'")
+    assert found(deployment) == []
+
+
+def test_what_stands_still_while_maintenance_is_waited_for_is_healed_all_the_same(
+    deployment: Deployment, driver: Driver
+) -> None:
+    driver.begin({"a": []}, timeout="5m")
+    past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
+    past(driver, "UPDATE orchestrator_state SET mode = 'waiting_for_maintenance'")
+    assert only(deployment).kind is Kind.RUN_OVERDUE
 
 
 def test_more_of_a_kind_is_not_shown_than_a_person_reads(
