@@ -176,6 +176,23 @@ def test_a_message_hands_over_what_waits_for_its_own_attempt_alone(driver: Drive
         assert task_runs.queued(tx, run_id, [1, 2, 3], 2) == []
 
 
+def test_a_sign_of_life_is_of_the_attempt_that_runs(driver: Driver, run_id: UUID) -> None:
+    with driver.database.transaction() as tx:
+        put(tx, run_id, 1, T.RUNNING)
+        started, stale = as_task_run(tx, run_id, 1), as_task_run(tx, run_id, 1, 2)
+        unmoved = read(tx, run_id, 1)
+        assert not heartbeats.beat(tx, stale)
+        assert read(tx, run_id, 1) == unmoved
+        assert heartbeats.beat(tx, started)
+        assert read(tx, run_id, 1).heartbeat_at is not None
+        for status in set(TaskStatus) - {T.RUNNING}:
+            put(tx, run_id, 1, status)
+            unmoved = read(tx, run_id, 1)
+            assert not heartbeats.beat(tx, started)
+            assert not heartbeats.progress(tx, started, 50, "half")
+            assert read(tx, run_id, 1) == unmoved
+
+
 def test_only_a_map_is_laid_out_or_finished_as_one(driver: Driver, run_id: UUID) -> None:
     with driver.database.transaction() as tx:
         assert task_runs.lay_out(tx, run_id, 2, first=4, count=1) is None
