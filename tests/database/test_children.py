@@ -1,0 +1,136 @@
+"""A worker's parent ends children that take too long, and tells of those that died."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from uuid import UUID
+
+import pytest
+from driving import Driver
+from registered import a_task, register
+from services import wait_until
+
+from pipeweave.orchestrator import task_runs
+from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.workers import child_of
+from pipeweave.workers.children import Children
+from pipeweave.workers.slots import Slot, Slots
+
+WORKER = "w@host:1:ab"
+LATER_S = 600.0
+
+
+@pytest.fixture
+def driver(database: Database) -> Driver:
+    made = Driver(database)
+    with database.transaction() as tx:
+        register(tx, made.tenant, a_task("quick", retries=2, retry_delay_ms=3_600_000), id="quick")
+    made.store({each: [] for each in "abc"}, tasks=dict.fromkeys("abc", "quick"))
+    return made
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[], int]]:
+    """Starts processes that wait for nothing; their ids."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def one() -> int:
+        started.append(subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]))
+        return started[-1].pid
+
+    yield one
+    for each in started:
+        each.kill()
+        each.wait()
+
+
+@pytest.fixture
+def children(database: Database) -> Children:
+    return Children(database, Slots(2))
+
+
+def at_work(driver: Driver, children: Children, pid: int, *, until: float) -> tuple[UUID, Slot]:
+    """A child that claimed two of three steps and calls the first of them."""
+    run_id = driver.trigger()
+    slot = children.slots.take(0, pid)
+    assert slot is not None
+    with driver.database.transaction() as tx:
+        assert len(task_runs.start(tx, run_id, [1, 2], 1, worker=child_of(WORKER, pid))) == 2
+    slot.begin(run_id, (1, 2, 3), 1)
+    slot.call(1, until, 10.0)
+    return run_id, slot
+
+
+def end(children: Children) -> None:
+    """Look until no slot is taken."""
+
+    def is_over() -> bool:
+        children.look(WORKER)
+        return not list(children.slots.taken())
+
+    wait_until(is_over, what="the child is not buried")
+
+
+def kept(driver: Driver, run_id: UUID) -> list[tuple[int, str, str]]:
+    rows = driver.rows("SELECT * FROM attempts WHERE run_id = :id", id=run_id)
+    return [(row.number, row.status, row.error_code) for row in rows]
+
+
+def test_a_call_far_beyond_its_time_limit_ends_with_its_process(
+    driver: Driver, children: Children, start: Callable[[], int]
+) -> None:
+    run_id, _ = at_work(driver, children, start(), until=time.monotonic() - 1)
+    driver.sent.clear()
+    end(children)
+    assert kept(driver, run_id) == [(1, "timeout", "TIMEOUT")]
+    rows = driver.task_runs(run_id)
+    assert [(row.status, row.attempt) for row in rows] == [("pending", 2), ("queued", 1), ("queued", 1)]
+    assert {2, 3} <= set(driver.released(run_id))
+
+
+def test_who_is_in_time_or_calls_nothing_is_left_alone(
+    driver: Driver, children: Children, start: Callable[[], int]
+) -> None:
+    run_id, slot = at_work(driver, children, start(), until=time.monotonic() + LATER_S)
+    idle = children.slots.take(1, start())
+    children.look(WORKER)
+    slot.returned()
+    children.look(WORKER)
+    assert idle is not None
+    assert [each.pid for each in children.slots.taken()] == [slot.pid, idle.pid]
+    assert kept(driver, run_id) == []
+
+
+def test_a_child_that_died_is_told_of_once_and_its_slot_is_another_s(
+    driver: Driver, children: Children
+) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    run_id, slot = at_work(driver, children, dead.pid, until=time.monotonic() + LATER_S)
+    # It is not waited for: that it still has an id does not mean that it lives.
+    end(children)
+    assert kept(driver, run_id) == [(1, "lost", "WORKER_LOST")]
+    children.look(WORKER)
+    assert kept(driver, run_id) == [(1, "lost", "WORKER_LOST")]
+    assert slot.pid == 0
+    dead.wait()
+
+
+def test_a_worker_that_cannot_wait_ends_those_that_are_busy(
+    driver: Driver, children: Children, start: Callable[[], int]
+) -> None:
+    idle = children.slots.take(1, start())
+    run_id, _ = at_work(driver, children, start(), until=time.monotonic() + LATER_S)
+    children.stop()
+
+    def is_over() -> bool:
+        children.look(WORKER)
+        return len(list(children.slots.taken())) == 1
+
+    wait_until(is_over, what="the child is not buried")
+    assert idle is not None
+    assert [each.pid for each in children.slots.taken()] == [idle.pid]
+    assert kept(driver, run_id) == [(1, "interrupted", "WORKER_STOPPED")]
+    assert driver.task_runs(run_id)[0].max_attempts == 4, "it was not used up"
