@@ -186,3 +186,12 @@ def test_items_that_usually_take_long_travel_one_by_one(driver: Driver) -> None:
         usual_durations.note(tx, driver.tenant, "noop", 0.001)
     driver.trigger(input={"list": list(range(640))})
     assert (slow, len(post(driver.sent).messages)) == (640, 64)
+
+
+def test_how_long_a_task_usually_takes_is_its_tenant_s_own(driver: Driver) -> None:
+    other = Driver(driver.database)
+    with driver.database.transaction() as tx:
+        usual_durations.note(tx, driver.tenant, "noop", 2.0)
+        assert usual_durations.find(tx, other.tenant, ["noop"]) == {}
+        usual_durations.note(tx, other.tenant, "noop", 0.001)
+        assert usual_durations.find(tx, driver.tenant, ["noop", "single"]) == {"noop": 2.0}
