@@ -254,3 +254,15 @@ def test_an_attempt_that_is_lost_and_overdue_ends_once_as_what_it_was_found_to_b
     assert tick.run_once(deployment).attempts_ended == 1
     [attempt] = driver.rows("SELECT * FROM attempts WHERE run_id = :id", id=run_id)
     assert (attempt.number, attempt.error_code) == (1, "WORKER_LOST")
+
+
+def test_what_is_being_claimed_is_neither_sent_again_nor_waited_for(
+    deployment: Deployment, driver: Driver, clock: Clock
+) -> None:
+    run_id = driver.begin({"a": [], "b": []})
+    driver.sent.clear()
+    with driver.database.transaction() as tx:
+        assert claim(tx, run_id, 1) is not None
+        with Beside(lambda: tick_later(deployment, clock)) as beside:
+            assert beside.result.republished == 1
+    assert driver.released(run_id) == [2]
