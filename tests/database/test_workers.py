@@ -6,10 +6,13 @@ import threading
 from datetime import datetime, timedelta
 
 import pytest
+from driving import Beside, wait_for_lock
 from registered import a_service, register
 
 from pipeweave.orchestrator import queries, registry, workers
 from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.workers.alive import Alive
+from pipeweave.workers.slots import Slots
 
 TENANT = "worker-tests"
 
@@ -125,6 +128,41 @@ def test_of_two_workers_that_stop_at_once_the_later_one_leaves_the_service(datab
         each.join(30)
     with database.transaction() as tx:
         assert status(tx) == "inactive"
+
+
+def test_a_worker_that_stops_waits_for_another_that_is_stopping(database: Database) -> None:
+    """Otherwise each of them would take the other one for alive, and the service would stay active."""
+    with database.transaction() as tx:
+        registry.register(tx, TENANT, a_service("a"))
+        first, last = start(tx), start(tx)
+
+    def stop() -> None:
+        with database.transaction() as tx:
+            workers.stop(tx, last)
+
+    with database.transaction() as tx:
+        workers.stop(tx, first)
+        beside = Beside(stop)
+        beside.__enter__()
+        wait_for_lock(database)
+        assert status(tx) == "active"
+    assert beside.result is None
+    with database.transaction() as tx:
+        assert status(tx) == "inactive"
+
+
+def test_a_worker_that_was_taken_for_lost_says_with_its_next_beat_that_it_lives(database: Database) -> None:
+    with database.transaction() as tx:
+        registry.register(tx, TENANT, a_service("a"))
+        wish = workers.WorkerStart("python", "w@host", "host", concurrency=2, task_count=1)
+        worker = workers.register(tx, TENANT, wish)
+        workers.stop(tx, worker)
+    alive = Alive(database, TENANT, wish, worker, Slots(2), grace_s=1, log_every_s=60)
+    alive._beat()
+    with database.transaction() as tx:
+        assert status(tx) == "active"
+        assert workers.beat(tx, worker), "its children claim under this id"
+        workers.stop(tx, worker)
 
 
 def test_the_living_are_counted_over_a_connection_of_its_own(fresh_database: Database) -> None:
