@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -266,3 +266,12 @@ def test_what_is_being_claimed_is_neither_sent_again_nor_waited_for(
         with Beside(lambda: tick_later(deployment, clock)) as beside:
             assert beside.result.republished == 1
     assert driver.released(run_id) == [2]
+
+
+def test_a_message_that_left_a_little_later_than_its_row_was_written_is_not_missed() -> None:
+    """The oldest one that waits may be this row's: it was sent after the commit, by another clock."""
+    now = datetime.now(UTC)
+    late, sent = now, now - timedelta(minutes=1)
+    assert healing.lost_before(late, sent.timestamp()) == sent - healing.LEEWAY
+    assert healing.lost_before(late, (now + timedelta(minutes=1)).timestamp()) == late
+    assert healing.lost_before(late, None) == late
