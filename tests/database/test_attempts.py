@@ -14,6 +14,7 @@ from registered import a_task, register
 from pipeweave.orchestrator import attempts, due, failure, heartbeats, losses, task_runs, workers
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.failure import Failure, Outcome, fingerprint
+from pipeweave.orchestrator.outbox import JoinCheck
 from pipeweave.orchestrator.task_run import TaskRun
 from pipeweave.orchestrator.workers import WorkerStart
 
@@ -501,6 +502,25 @@ def test_a_late_report_of_a_dead_child_leaves_what_runs_elsewhere_by_now(driver:
         ("running", 2, "w#10"),
         ("running", 1, "w#10"),
     ]
+
+
+def test_a_loss_gives_its_slot_to_others_and_asks_about_the_joins_it_was_counted_for(driver: Driver) -> None:
+    wide = [f"b{number}" for number in range(8)]
+    needs = {"a": [], **{each: ["a"] for each in wide}, "c": wide}
+    run_id = driver.begin(needs, tasks={"b0": "once"}, failureMode="continue")
+    driver.finish(run_id, "a")
+    driver.store({"a": []}, id="limited", tasks={"a": "quick-limited"})
+    holder, waiting = driver.trigger("limited"), driver.trigger("limited")
+    with driver.database.transaction() as tx:
+        [member] = task_runs.start(tx, run_id, [2], 1, worker="gone")
+        [held] = task_runs.start(tx, holder, [1], 1, worker="gone")
+    driver.sent.clear()
+    lost = failure.lost("its worker is gone")
+    assert losses.end(driver.database, [(member, lost), (held, lost)]) == 2
+    assert driver.statuses(run_id)["b0"] == "failed"
+    assert [each.join for each in driver.sent if isinstance(each, JoinCheck)] == [10]
+    statuses = [driver.statuses(each)["a"] for each in (holder, waiting)]
+    assert sorted(statuses) == ["queued", "ready"]
 
 
 def test_a_loss_waits_for_nobody_who_holds_another_run(driver: Driver) -> None:
