@@ -20,6 +20,7 @@ from pipeweave.errors import Conflict, NotFound, Unavailable
 from pipeweave.orchestrator import archive, archive_lines, partitions, queries, retention, runs, strays
 from pipeweave.orchestrator.archive import Counts
 from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.held import Held
 from pipeweave.orchestrator.months import Month
 from pipeweave.orchestrator.partitions import PARTITIONED
 from pipeweave.orchestrator.policy import Policy
@@ -202,6 +203,25 @@ def test_run_tokens_go_with_their_runs(database: Database) -> None:
     retire(database)
     with database.transaction() as tx:
         assert tx.execute("SELECT run_token FROM run_tokens").scalars() == ["young"]
+
+
+def test_run_tokens_of_an_older_month_that_stays_stay_too(database: Database) -> None:
+    (run_id,) = fill(database, IN_MARCH)
+    with database.transaction() as tx:
+        tx.execute(
+            """INSERT INTO run_tokens (tenant_id, run_token, pipeline_id, inputs_hash, run_id, created_at)
+            VALUES ('default', 'old', 'past', 'x', :id, :now)""",
+            {"id": run_id, "now": IN_MARCH},
+        )
+    retention._drop(database, APRIL)
+    with database.transaction() as tx:
+        assert tx.execute("SELECT run_token FROM run_tokens").scalars() == ["old"]
+
+
+def test_a_month_on_its_way_out_stays_where_all_is_to_be_kept() -> None:
+    leaving = Held(APRIL, is_leaving=True)
+    assert retention.is_due(leaving, THIRTY_DAYS, NOW)
+    assert not retention.is_due(leaving, Policy(None), NOW)
 
 
 def test_dead_letters_outlive_their_runs(database: Database) -> None:
