@@ -149,10 +149,13 @@ def stand(
 @pytest.fixture(autouse=True)
 def _nothing_open(stand: Stand) -> None:
     """Runs that an earlier test left open: a tick must look at them."""
-    opened = stand.driver.rows("SELECT id FROM runs WHERE status = 'running'")
+    opened = stand.driver.rows("SELECT id, pipeline_id FROM runs WHERE status = 'running'")
     for row in opened:
         with stand.driver.database.transaction() as tx:
-            runs.cancel(tx, TENANT, row.id)
+            if row.pipeline_id is None:
+                runs.cancel_task(tx, TENANT, ids.task_run_id(row.id, 1))
+            else:
+                runs.cancel(tx, TENANT, row.id)
 
 
 # --- verbs that know their run ----------------------------------------------------------------------------

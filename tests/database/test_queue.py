@@ -186,7 +186,7 @@ def test_after_a_failure_or_a_cancel_the_same_key_is_executed_again(driver: Driv
     work_off(driver, first, failure=BOOM)
     (second,) = enqueue(driver, keyed())
     assert second.created
-    driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, ids.run_id_of(second.task_run_id)))
+    driver.database.run(lambda tx: runs.cancel_task(tx, driver.tenant, second.task_run_id))
     (third,) = enqueue(driver, keyed())
     assert third.created
     assert key_row(driver).task_run_id == third.task_run_id
