@@ -5,17 +5,21 @@ from __future__ import annotations
 import hashlib
 import re
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pipeweave.errors import AttemptFailed, AttemptTimedOut, PipeWeaveError, TaskError, TaskNotLoaded
+import orjson
+
+from pipeweave.errors import AttemptFailed, AttemptTimedOut, TaskError, TaskNotLoaded
+from pipeweave.json_values import json_faults
+from pipeweave.limits import INLINE_BYTES
+from pipeweave.retry import judge
+from pipeweave.saying import asked, printable, said
 
 # Long enough for the deepest useful traceback, short enough for a row.
 MAX_TRACEBACK = 16_000
 MAX_MESSAGE = 4_000
-MAX_CODE = 200
 
 
 class Outcome(StrEnum):
@@ -60,27 +64,24 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """The failure that an exception stands for."""
-    text = _said(str, error)[:MAX_MESSAGE] or type(error).__name__
-    name = type(error).__qualname__ if type(error).__module__ == "builtins" else _qualified(type(error))
+    """The failure that an exception stands for. It can be stored, whatever the exception holds."""
+    code, is_retryable = judge(error)
+    kind = type(error)
+    named = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    name = printable(named)[:MAX_MESSAGE]
+    text = said(str, error)[:MAX_MESSAGE] or printable(kind.__name__)[:MAX_MESSAGE]
     match error:
         case TaskError():
-            details = _json_able(error.details)
-            code = _said(str, error.task_code)[:MAX_CODE] or error.code
-            return Failure(code, text, name, bool(error.retryable), _trace(error), details)
+            return Failure(code, text, name, is_retryable, _trace(error), _json_able(error.details))
         case AttemptTimedOut():
-            return Failure(error.code, text, name, True, _trace(error), outcome=Outcome.TIMEOUT)
+            return Failure(code, text, name, is_retryable, _trace(error), outcome=Outcome.TIMEOUT)
         case TaskNotLoaded():
             # Another worker of the service, newer or older, may have it.
-            return Failure(error.code, text, name, True)
+            return Failure(code, text, name, is_retryable)
         case AttemptFailed():
-            return Failure(
-                error.code, text, name, False, None, [each.to_json() for each in error.errors] or None
-            )
-        case PipeWeaveError():
-            return Failure(error.code, text, name, True, _trace(error))
+            return Failure(code, text, name, is_retryable, None, asked(lambda: _shown(error), None))
         case _:
-            return Failure(type(error).__name__, text, name, True, _trace(error))
+            return Failure(code, text, name, is_retryable, _trace(error))
 
 
 def silent(interval_ms: int) -> Failure:
@@ -116,33 +117,22 @@ def fingerprint(task_id: str, failure: Failure) -> str:
 _VARYING = re.compile(r"\b[0-9a-f]{8,}(?:-[0-9a-f]+)*\b|\d+", re.IGNORECASE)
 
 
-def _said(show: Callable[[object], str], value: object) -> str:
-    """A user's value as text; nothing where it cannot even say what it is."""
-    try:
-        return _printable(show(value))
-    except Exception:
-        return ""
-
-
-def _qualified(kind: type[BaseException]) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
-
-
 def _trace(error: BaseException) -> str:
-    lines = "".join(traceback.format_exception(error))
-    return _printable(lines if len(lines) <= MAX_TRACEBACK else "…" + lines[-MAX_TRACEBACK:])
+    lines = asked(lambda: "".join(traceback.format_exception(error)), "")
+    return printable(lines if len(lines) <= MAX_TRACEBACK else "…" + lines[-MAX_TRACEBACK:])
 
 
-def _printable(text: str) -> str:
-    """PostgreSQL keeps no NUL, and JSON no lone surrogate."""
-    return text.replace("\0", "\\0").encode("utf-8", "replace").decode()
+def _shown(error: AttemptFailed) -> list[dict[str, str]] | None:
+    # The paths in a result are made of its keys, which may be what is wrong with it.
+    faults = [each.to_json().items() for each in error.errors]
+    return [{key: said(str, value)[:MAX_MESSAGE] for key, value in each} for each in faults] or None
 
 
 def _json_able(details: Any) -> Any:
-    from pipeweave.orchestrator.values import canonical
-
-    try:
-        canonical(details)
-    except PipeWeaveError:
-        return _said(repr, details)[:MAX_MESSAGE]
-    return details
+    """Details as plain JSON that fits in a row; as text, where they are not."""
+    # What orjson writes of other types (dataclasses, enums, times) may hold what cannot be stored.
+    content = asked(lambda: orjson.dumps(details), b"")
+    plain = orjson.loads(content) if content else None
+    if content and not json_faults(plain, budget=INLINE_BYTES):
+        return plain
+    return said(repr, details)[:MAX_MESSAGE]

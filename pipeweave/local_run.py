@@ -29,6 +29,7 @@ from pipeweave.rules import (
     follows_failure,
     select_next,
 )
+from pipeweave.saying import said
 from pipeweave.spec import PipelineSpec, StepSpec
 from pipeweave.task_spec import TaskSpec
 
@@ -208,7 +209,7 @@ def previous_attempt(result: StepResult) -> Mapping[str, Any]:
     return {
         "attempt": result.attempts,
         "status": result.status,
-        "error": str(result.error) or type(result.error).__name__,
+        "error": said(str, result.error) or type(result.error).__name__,
         "errorCode": judge(result.error)[0],
         "details": getattr(result.error, "details", None),
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, assert_never, get_args
 
 from pipeweave.errors import AttemptFailed, InvalidTask, PipeWeaveError, TaskError
-from pipeweave.option_checks import choice_mistakes, code_mistakes, number_mistakes
+from pipeweave.option_checks import MAX_CODE, choice_mistakes, code_mistakes, number_mistakes
+from pipeweave.saying import asked, printable, said
 
 MAX_RETRIES = 10_000
 """Executions after the first that a task may ask for."""
@@ -126,8 +127,9 @@ def judge(error: BaseException) -> tuple[str, bool]:
     """The code of what a task raised, and whether another attempt may help."""
     match error:
         case TaskError():
-            return str(error.task_code) or error.code, bool(error.retryable)
+            code = said(str, error.task_code)[:MAX_CODE] or error.code
+            return code, asked(lambda: bool(error.retryable), True)
         case PipeWeaveError():
             return error.code, not isinstance(error, AttemptFailed)
         case _:
-            return type(error).__name__, True
+            return printable(type(error).__name__)[:MAX_CODE], True

@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 # Between tries while PostgreSQL is away (s): five minutes in all.
 _PAUSES = (0.1, 0.2, 0.5, 1, *[2.0] * 150)
 
+# What becomes of a call whose result could not be stored: it may have done its work.
+UNSTORED = failure.lost("its result could not be stored")
+
 R = TypeVar("R")
 
 
@@ -46,13 +49,17 @@ def when_it_answers(step: Callable[[], R], what: str, on_doubt: Callable[[], Non
     return step()
 
 
-def let_go(database: Database, worker: str, slot: Slot) -> None:
+def let_go(database: Database, worker: str, slot: Slot, *, sends_again: bool = True) -> None:
     """Give back all that is running in this process's name and was not begun, and send again what its message
     named. What was begun and could not be stored is lost. Nothing is called meanwhile.
+
+    Args:
+        sends_again: False leaves what the message named to the tick.
 
     Raises:
         Unavailable: PostgreSQL was away for five minutes; then silence tells of what is left.
     """
     doing = replace(slot.doing(""), worker=worker)
-    ending = failure.lost("its result could not be stored")
-    when_it_answers(lambda: losses.of_child(database, doing, ending), "let_go")
+    if not sends_again:
+        doing = replace(doing, run_id=None)
+    when_it_answers(lambda: losses.of_child(database, doing, UNSTORED), "let_go")

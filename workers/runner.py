@@ -154,10 +154,10 @@ class Runner:
             self._work_off(Work(run), claimed)
         self._end_message()
 
-    def let_go(self) -> None:
+    def let_go(self, *, sends_again: bool = True) -> None:
         """Give back what the message at hand claimed, as far as anyone knows: see doubt.py."""
         self.pulse.settle()
-        doubt.let_go(self.deployment.database, self.worker, self.slot)
+        doubt.let_go(self.deployment.database, self.worker, self.slot, sends_again=sends_again)
         self.slot.end()
 
     def _begin_message(self, run_id: UUID, ordinals: Sequence[int], attempt: int) -> None:
@@ -228,7 +228,19 @@ class Runner:
 
     def _store_apart(self, work: Work, outcomes: Sequence[Outcome], rest: Rest) -> None:
         """Store what was done before a call that takes long, and hand over what comes after it."""
-        self.deployment.database.run(functools.partial(self._turn, work, outcomes, rest))
+        try:
+            self.deployment.database.run(functools.partial(self._turn, work, outcomes, rest))
+        except PipeWeaveError:
+            raise  # it can be tried again
+        except Exception:
+            log.exception("turn.unstorable")
+            self._lose(work, outcomes, rest)
+
+    def _lose(self, work: Work, outcomes: Sequence[Outcome], rest: Rest) -> None:
+        """What was called must not look as if it still ran; what was not begun goes to others."""
+        lost = [each[0] if isinstance(each, tuple) else each.task_run for each in outcomes]
+        losses.end(self.deployment.database, [(each, doubt.UNSTORED) for each in lost])
+        self.deployment.database.run(lambda tx: self._hand_over(tx, work, rest))
 
     @staticmethod
     def _is_straight(work: Work, outcomes: Sequence[Outcome]) -> bool:

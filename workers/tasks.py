@@ -42,10 +42,18 @@ def define(app: Celery, runner: Callable[[], Runner]) -> None:
 
 @contextmanager
 def _let_go_in_doubt(runner: Runner) -> Iterator[Runner]:
-    """A message that finds no PostgreSQL is let go: what it named is sent again when there is one."""
+    """Whatever ends a message early, what it had claimed is let go: what was called is lost, the rest goes to
+    others.
+    """
     try:
         yield runner
     except Unavailable as error:
+        # It found no PostgreSQL; what it named is sent again when there is one.
         log.warning("message.dropped", extra={"reason": error.detail})
         with suppress(Unavailable):
             runner.let_go()
+    except Exception:
+        # What it named may fail in the same way again: the tick sends it, with a pause in between.
+        with suppress(Unavailable):
+            runner.let_go(sends_again=False)
+        raise

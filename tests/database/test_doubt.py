@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 from celery import Celery
-from driving import Driver, claim
+from driving import Driver, claim, header
 
 from pipeweave import Context, ids
 from pipeweave.errors import Deadlocked, Unavailable
@@ -23,7 +23,7 @@ from pipeweave.orchestrator.canvas import RUN_TASK
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.outbox import Asked, JoinCheck, Outgoing, Part, Released
-from pipeweave.orchestrator.task_run import TaskRun
+from pipeweave.orchestrator.task_run import Completion, TaskRun
 from pipeweave.orchestrator.values import Values
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
@@ -34,6 +34,7 @@ from pipeweave.workers.calls import Calls
 from pipeweave.workers.runner import Post, Runner
 from pipeweave.workers.slots import Slots
 from pipeweave.workers.tasks import define
+from pipeweave.workers.work import Rest, Work
 
 APP = Celery("doubt", broker="memory://", set_as_current=False)
 # The one whose turn it is: Celery shares tasks among all its apps, so they are defined once.
@@ -42,16 +43,22 @@ define(APP, lambda: runners[-1])
 
 
 class Forgetful(Database):
-    """Commits, and says for some transactions that it cannot tell; of these no message leaves."""
+    """Commits, and says for some transactions that it cannot tell; of these no message leaves.
+
+    Some it refuses.
+    """
 
     # Which of the next transactions: 0 is the next one.
     doubtful: frozenset[int] = frozenset()
+    refused: frozenset[int] = frozenset()
     begun = 0
 
     @contextmanager
     def _begin(self, *, is_one: bool) -> Iterator[Transaction]:
-        is_doubtful = self.begun in self.doubtful
+        is_doubtful, is_refused = self.begun in self.doubtful, self.begun in self.refused
         self.begun += 1
+        if is_refused:
+            raise ValueError("it cannot be stored")
         with super()._begin(is_one=is_one) as tx:
             yield tx
             if is_doubtful:
@@ -61,6 +68,9 @@ class Forgetful(Database):
 
     def doubt(self, *which: int) -> None:
         self.doubtful = frozenset(self.begun + each for each in which)
+
+    def refuse(self, *which: int) -> None:
+        self.refused = frozenset(self.begun + each for each in which)
 
 
 @dataclass
@@ -83,6 +93,12 @@ class Child:
     def take(self, message: Released) -> None:
         """Work off a message."""
         APP.tasks[RUN_TASK](message.run_id.hex, [message.ordinal], message.attempt, -1, [])
+
+    def take_first(self) -> None:
+        """Work off the only message there is."""
+        [message] = [each for each in self.driver.sent if isinstance(each, Released)]
+        self.driver.sent.clear()
+        self.take(message)
 
     def take_all(self) -> None:
         """Work off every message there is, and those that follow."""
@@ -137,13 +153,64 @@ def test_whichever_answers_are_lost_every_step_is_called_once(
 
 def test_a_claim_whose_answer_was_lost_is_given_back_and_sent_again(child: Child) -> None:
     run_id = child.driver.begin(CHAIN)
-    [message] = [each for each in child.driver.sent if isinstance(each, Released)]
-    child.driver.sent.clear()
     child.database.doubt(0)
-    child.take(message)
+    child.take_first()
     assert child.driver.statuses(run_id)["a"] == "queued"
     assert child.calls == []
     assert {each.ordinal for each in child.driver.sent if isinstance(each, Released)} == {1}
+
+
+# --- what cannot be stored --------------------------------------------------------------------------------
+
+
+def attempts(child: Child, run_id: UUID) -> list[tuple[str, int, str]]:
+    statement = """SELECT t.step_id, a.number, a.status FROM attempts AS a
+        JOIN task_runs AS t ON t.run_id = a.run_id AND t.id = a.task_run_id
+        WHERE a.run_id = :id ORDER BY t.id, a.number"""
+    return [tuple(row) for row in child.driver.rows(statement, id=run_id)]
+
+
+def test_a_call_whose_result_cannot_be_stored_is_lost_at_once_and_another_attempt_follows(
+    child: Child,
+) -> None:
+    run_id = child.driver.begin(CHAIN)
+    child.database.refuse(1)
+    with pytest.raises(ValueError, match="cannot be stored"):
+        child.take_first()
+    assert attempts(child, run_id) == [("a", 1, "lost")]
+    child.take_all()
+    assert child.driver.run(run_id).status == "completed"
+    assert child.calls == ["a", "a", "b", "c"]
+
+
+def test_a_message_that_cannot_be_begun_is_left_to_the_tick(child: Child) -> None:
+    run_id = child.driver.begin(CHAIN)
+    child.database.refuse(0)
+    with pytest.raises(ValueError, match="cannot be stored"):
+        child.take_first()
+    # Sent at once, it would come back without end.
+    assert (child.driver.statuses(run_id)["a"], child.driver.sent, child.calls) == ("queued", [], [])
+    assert attempts(child, run_id) == []
+
+
+def test_what_cannot_be_stored_beside_a_long_call_is_lost_and_the_rest_goes_to_others(child: Child) -> None:
+    run_id = child.driver.begin({"a": [], "b": []})
+    worker = f"w#{os.getpid()}"
+    with child.database.transaction() as tx:
+        run = header(tx, run_id)
+        called, waiting = (claim(tx, run_id, run.plan.ordinals[step], worker=worker) for step in "ab")
+    assert called is not None
+    assert waiting is not None
+    child.driver.sent.clear()
+    child.database.refuse(0)
+    given = Completion(called, child.database.values_or_raise.keep(1))
+    runners[-1].pulse.store(Work(run), [given], Rest([waiting], [], 1))
+    assert attempts(child, run_id) == [("a", 1, "lost")]
+    assert child.driver.statuses(run_id)["b"] == "queued"
+    assert waiting.ordinal in child.driver.released(run_id)
+
+
+# --- who claims in between --------------------------------------------------------------------------------
 
 
 def test_who_gives_back_twice_takes_nothing_from_who_claimed_it_in_between(child: Child) -> None:

@@ -98,6 +98,18 @@ def test_a_result_that_cannot_be_kept_fails_the_attempt_with_a_clear_code(
     assert row.output_path is None
 
 
+def test_an_item_whose_failure_is_hard_to_store_fails_alone(stage: Stage) -> None:
+    each = {"id": "each", "task": "listing", "map": {"over": "${input.list}", "as": "number"}}
+    document = {"id": "listings", "failureMode": "partial-merge", "steps": [each]}
+    run = stage.ran(document, {"list": list(range(5))})
+    statuses = {row.map_index: (row.status, row.error_code) for row in stage.items(run.id, "each")}
+    assert statuses.pop(2) == ("failed", "INVALID_RESULT")
+    assert set(statuses.values()) == {("completed", None)}
+    assert stage.called(run.id) == {"each": 5}
+    [letter] = stage.dead_letters(run.id)
+    assert "output.caf?.txt" in [fault["field"] for fault in letter.error["details"]]
+
+
 def test_a_huge_result_goes_to_storage_and_comes_back(stage: Stage) -> None:
     document = {
         "id": "huge",

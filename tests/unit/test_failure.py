@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 from typing import Any
 
 import orjson
 import pytest
 
+from pipeweave.calling import encode
 from pipeweave.errors import FieldError, InvalidParams, InvalidResult, TaskError, Unavailable
 from pipeweave.orchestrator.failure import MAX_MESSAGE, MAX_TRACEBACK, Failure, failure_of
 from pipeweave.retry import judge
@@ -130,6 +133,7 @@ def test_details_that_cannot_even_be_shown_are_left_empty() -> None:
         TaskError("no", code="NO", retryable=False),
         TaskError("maybe"),
         TaskError("nameless", code=""),
+        TaskError("long", code="a\0b" * 100),
         InvalidParams("wrong"),
         Unavailable("later"),
     ],
@@ -137,3 +141,59 @@ def test_details_that_cannot_even_be_shown_are_left_empty() -> None:
 def test_a_local_run_judges_an_error_as_a_worker_does(error: Exception) -> None:
     failure = failure_of(error)
     assert judge(error) == (failure.code, failure.retryable)
+
+
+@dataclasses.dataclass
+class Row:
+    """Details as a user may give them: orjson writes them, PostgreSQL refuses them."""
+
+    raw: str
+
+
+class Colour(enum.Enum):
+    """The same."""
+
+    RED = "red \0"
+
+
+def nested(levels: int) -> Any:
+    return [nested(levels - 1)] if levels else 1
+
+
+@pytest.mark.parametrize(
+    "details", [Row("nul \0"), {"row": Row("nul \0")}, Colour.RED, nested(252), {"a": "y" * 1_000_000}]
+)
+def test_details_that_cannot_be_stored_are_shown_as_text(details: Any) -> None:
+    shown = raised(TaskError("x", details=details)).details
+    assert isinstance(shown, str)
+    assert "\0" not in shown
+    assert len(shown) <= MAX_MESSAGE
+
+
+@pytest.mark.parametrize("key", ["caf\udce9.txt", "nul \0"])
+def test_the_path_of_what_is_wrong_can_be_stored(key: str) -> None:
+    with pytest.raises(InvalidResult) as refused:
+        encode({key: object()})
+    stored = orjson.dumps(raised(refused.value).to_json()).decode()
+    assert "\\u0000" not in stored
+
+
+class Ends:
+    """Asked anything, it ends the process."""
+
+    def __str__(self) -> str:
+        raise SystemExit(1)
+
+    def __bool__(self) -> bool:
+        raise SystemExit(1)
+
+
+class Ending(Ends, Exception):
+    """The same as an error."""
+
+
+def test_no_exception_ends_the_process_that_asks_it() -> None:
+    assert raised(Ending()).message == "Ending"
+    error = TaskError("x", code=Ends(), retryable=Ends())  # type: ignore[arg-type]
+    assert (raised(error).code, raised(error).retryable) == ("TASK_ERROR", True)
+    assert judge(error) == ("TASK_ERROR", True)

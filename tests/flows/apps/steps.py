@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,13 @@ def misbehave(how: str, ctx: Context) -> Any:
 @task(retries=0)
 def typed(count: int, names: list[str], ratio: float = 0.5) -> str:
     return f"{count} {names} {ratio}"
+
+
+@task(retries=0)
+def listing(number: int, ctx: Context) -> Any:
+    """One item gives what is no JSON, under a key that is no Unicode: a file's name as Python reads it."""
+    with noted(ctx):
+        return {os.fsdecode(b"caf\xe9.txt"): Unprintable()} if number == 2 else number
 
 
 # --- tasks that take a while ------------------------------------------------------------------------------
