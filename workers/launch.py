@@ -29,6 +29,7 @@ from pipeweave.workers.loading import Loaded, load
 from pipeweave.workers.runner import Post, Runner
 from pipeweave.workers.slots import Slot, Slots
 from pipeweave.workers.tasks import define
+from pipeweave.workers.term import Term
 
 log = logging.getLogger(__name__)
 
@@ -110,22 +111,31 @@ def _make_runners(
     app: Celery, settings: Settings, loaded: Loaded, slots: Slots, worker_id: str, queue: str
 ) -> None:
     """Have each child make its runner when it starts, with connections of its own."""
-    runners: list[Runner] = []
+    children: list[tuple[Runner, Term]] = []
 
     def make_runner(**_: object) -> None:
         child = Deployment.open(settings, pool_size=CHILD_CONNECTIONS, canvas=Canvas(app))
+        slot = take_slot(slots)
+        term = Term(lambda: slot.is_busy)
         post = Post(
             workers.child_of(worker_id, os.getpid()),
             queue,
-            take_slot(slots),
+            slot,
             lambda: slots.is_stopping,
             lambda: slots.is_mixed,
+            term.obey,
         )
-        runners[:] = [Runner(child, Calls(child.database, loaded.tasks), post)]
-        runners[0].pulse.start()
+        runner = Runner(child, Calls(child.database, loaded.tasks), post)
+        children[:] = [(runner, term)]
+        runner.pulse.start()
         memory.keep_loaded()
 
-    define(app, lambda: runners[0])
+    def runner() -> Runner:
+        mine, term = children[0]
+        term.watch()
+        return mine
+
+    define(app, runner)
     worker_process_init.connect(make_runner, weak=False)
 
 

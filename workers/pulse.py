@@ -51,6 +51,7 @@ class Pulse:
         shortest_ms: the shortest heartbeat interval of the loaded tasks.
         is_stopping: whether the worker was asked to stop.
         store: called with what waits behind a call that takes long.
+        between: called when no call is under way.
         limit: stops the function of an attempt that is not wanted any more.
     """
 
@@ -63,12 +64,14 @@ class Pulse:
         shortest_ms: int,
         is_stopping: Callable[[], bool],
         store: Store,
+        between: Callable[[], None],
     ) -> None:
         self.database = database
         self.pace = pace
         self.limit = limit
         self.is_stopping = is_stopping
         self.store = store
+        self.between = between
         self._every = min(LOOK_EVERY_S, shortest_ms / 2000)
         self._call: _Call | None = None
         self._owed: list[tuple[Work, list[Outcome], Rest]] = []
@@ -112,7 +115,9 @@ class Pulse:
 
     def _look(self) -> None:
         call = self._call
-        if call is not None:
+        if call is None:
+            self.between()
+        else:
             self._take_rest(call)
         self._give_back()
         if call is not None and time.monotonic() - call.last_beat >= call.beat_every:

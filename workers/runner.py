@@ -41,8 +41,8 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """Where a process works: what it claims as, the queue it serves, its slot, whether it is to stop, and
-    whether task runs of different priorities are queued.
+    """Where a process works: what it claims as, the queue it serves, its slot, whether it is to stop,
+    whether task runs of different priorities are queued, and what it does between two messages.
     """
 
     worker: str
@@ -50,6 +50,7 @@ class Post:
     slot: Slot
     is_stopping: Callable[[], bool] = lambda: False
     is_mixed: Callable[[], bool] = lambda: False
+    between: Callable[[], None] = lambda: None
 
 
 class Runner:
@@ -70,6 +71,7 @@ class Runner:
             shortest_ms=calls.shortest_heartbeat_ms,
             is_stopping=post.is_stopping,
             store=self._store_apart,
+            between=post.between,
         )
 
     def run(

@@ -111,6 +111,11 @@ class Slot:
     def is_full(self) -> bool:
         return self._called >= MOST_CALLED
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a message is under way."""
+        return self.seen().is_busy
+
     # --- the parent reads ---------------------------------------------------------------------------------
 
     @property

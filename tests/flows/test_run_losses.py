@@ -187,6 +187,60 @@ def test_a_worker_that_cannot_wait_gives_back_what_it_runs(stage: Stage, tmp_pat
     assert row.max_attempts == 4, "it was not used up"
 
 
+def held(stage: Stage, tmp_path: Path, *names: str) -> dict[str, UUID]:
+    """Runs of one step, each held at a gate of its name."""
+    stage.store({"id": "one", "steps": [{"id": "only", "task": "held_step"}]})
+    runs: dict[str, UUID] = {}
+    for name in names:
+        (tmp_path / f"{name}.name").write_text("only")
+        runs[name] = stage.trigger("one", {"gate": str(tmp_path / name)})
+        stage.until((tmp_path / f"{name}.held").exists, f"{name} is not held")
+    return runs
+
+
+def test_a_term_to_all_processes_of_a_worker_leaves_what_runs_its_grace(stage: Stage, tmp_path: Path) -> None:
+    pid = stage.start_worker("faulty.py", "--grace", "3", concurrency=3)
+    runs = held(stage, tmp_path, "quick", "slow")
+    stage.start_worker("faulty.py", concurrency=1)
+    os.killpg(pid, signal.SIGTERM)
+    (tmp_path / "quick").touch()
+    assert stage.ended(pid) == 0
+    assert stage.finished(runs["quick"]).status == "completed"
+    assert stage.attempts(runs["quick"]) == []
+    assert stage.finished(runs["slow"]).status == "completed"
+    [attempt] = stage.attempts(runs["slow"])
+    assert (attempt.status, attempt.error_code) == ("interrupted", "WORKER_STOPPED")
+    row = stage.steps(runs["slow"])["only"]
+    assert (row.attempt, row.max_attempts) == (2, 4), "it was not used up"
+
+
+def test_a_child_that_is_told_to_end_finishes_what_it_runs(stage: Stage, tmp_path: Path) -> None:
+    stage.start_worker("faulty.py", concurrency=1)
+    runs = held(stage, tmp_path, "gate")
+    [call] = stage.calls(runs["gate"])
+    os.kill(call.pid, signal.SIGTERM)
+    (tmp_path / "gate").touch()
+    assert stage.finished(runs["gate"]).status == "completed"
+    assert stage.attempts(runs["gate"]) == []
+    stage.until(lambda: not Path(f"/proc/{call.pid}").exists(), "it is still there")
+    assert stage.ran({"id": "other", "steps": [{"id": "a", "task": "noop"}]}).status == "completed"
+
+
+def test_a_process_that_a_function_forked_ends_on_term(stage: Stage) -> None:
+    stage.start_worker("faulty.py", concurrency=1)
+    run = stage.ran({"id": "forks", "steps": [{"id": "a", "task": "forking"}]})
+    assert stage.steps(run.id)["a"].output == signal.SIGTERM
+
+
+def test_the_children_of_a_worker_that_was_killed_go_with_it(stage: Stage, tmp_path: Path) -> None:
+    pid = stage.start_worker("faulty.py", concurrency=2)
+    [run_id] = held(stage, tmp_path, "gate").values()
+    [call] = stage.calls(run_id)
+    os.kill(pid, signal.SIGKILL)
+    stage.until(lambda: not Path(f"/proc/{call.pid}").exists(), "it is still there")
+    assert stage.ended(pid) == -signal.SIGKILL
+
+
 def test_a_rolling_restart_under_load_loses_and_repeats_nothing(stage: Stage) -> None:
     workers = [stage.start_worker("faulty.py", concurrency=2) for _ in range(2)]
     stage.store(

@@ -136,3 +136,17 @@ def held_step(gate: str, ctx: Context) -> str | None:
         while not Path(gate).exists():
             time.sleep(0.01)
     return ctx.step_id
+
+
+@task(retries=0)
+def forking(ctx: Context) -> int:
+    """Give the signal that ended a process of its own which was sent a TERM."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.write(writing, b"!")
+        time.sleep(60)
+        os._exit(0)
+    os.read(reading, 1)  # Python forgets the signals that come while it forks
+    os.kill(pid, signal.SIGTERM)
+    return os.WTERMSIG(os.waitpid(pid, 0)[1])

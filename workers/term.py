@@ -1,0 +1,53 @@
+"""A TERM to all processes of a worker at once, as systemd and shells send it, in its children.
+
+The pool's way to obey is an exception in whatever runs: it would fail functions that their worker still gives
+its grace. So a child that works off a message leaves TERM to its parent, and obeys when the message is done.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+
+class Term:
+    """What a process does on TERM.
+
+    Args:
+        is_busy: whether it works off a message.
+    """
+
+    def __init__(self, is_busy: Callable[[], bool]) -> None:
+        self._is_busy = is_busy
+        self._is_due = False
+        self._pid = os.getpid()
+        self._heard = self._hear
+        self._before: Callable[[int, FrameType | None], object] | int | None = None
+
+    def watch(self) -> None:
+        """Hear TERM from now on; called for each message, because the pool listens itself once it has made
+        the process, and functions may.
+        """
+        before = signal.getsignal(signal.SIGTERM)
+        if before != self._heard:
+            self._before = before if self._before is None else self._before
+            signal.signal(signal.SIGTERM, self._heard)
+
+    def obey(self) -> None:
+        """Obey a TERM that came while a message was under way, once it is done; from any thread."""
+        main = threading.main_thread().ident
+        if self._is_due and main is not None and not self._is_busy():
+            self._is_due = False
+            # To the thread that waits for messages: it would not wake up for another's signal.
+            signal.pthread_kill(main, signal.SIGTERM)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        is_forked = os.getpid() != self._pid  # by a function: nobody gives that one a grace
+        if self._is_busy() and not is_forked:
+            self._is_due = True
+            return
+        signal.signal(number, signal.SIG_DFL if is_forked else self._before)
+        signal.raise_signal(number)
