@@ -24,6 +24,8 @@ from pipeweave.up.valkey import Valkey
 _WATCHDOG, _POSTGRES, _VALKEY, _API, _WORKERS, _CLOCK = range(-1, 5)
 
 FLOWER_USER = "pipeweave"
+# What a worker's task runs may take of its own grace: the rest is for giving back those that run longer.
+_CALLS_GRACE_S, _WORKER_GRACE_S = 8.0, 12.0
 _HEALTH_TIMEOUT_S = 2.0
 # -P: a folder of the user's that happens to be called like one of our packages is not taken for it.
 _PYTHON = (sys.executable, "-P", "-m")
@@ -74,8 +76,9 @@ class Programs:
         name = f"worker-{number}"
         apps = [part for app in self._options.apps for part in ("--app", app)]
         how = ("--concurrency", str(self._options.concurrency), "--service", "python", "--name", name)
-        launch = self._launch(("worker", *apps, *how), environment.for_worker(self._settings()))
-        return ProcessSpec(name, lambda: launch, is_ready, stage=_WORKERS, grace_s=12.0)
+        grace = ("--grace", f"{_CALLS_GRACE_S:g}")
+        launch = self._launch(("worker", *apps, *how, *grace), environment.for_worker(self._settings()))
+        return ProcessSpec(name, lambda: launch, is_ready, stage=_WORKERS, grace_s=_WORKER_GRACE_S)
 
     def beat(self, is_ready: Callable[[], bool]) -> ProcessSpec:
         """The clock; who watches for its ticks says when it is ready."""

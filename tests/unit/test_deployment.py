@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 from pipeweave.cli import COMMANDS
 from pipeweave.settings import Settings, load
 from pipeweave.storage import S3Storage, open_storage
+from pipeweave.workers.launch import GRACE_S
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -43,6 +44,10 @@ def test_every_service_says_whether_it_is_healthy(name: str) -> None:
 def test_every_image_has_a_version(name: str) -> None:
     image = SERVICES[name]["image"]
     assert re.search(r":(?!latest$)[\w.${}:-]+$", image), image
+
+
+def test_the_worker_gives_back_what_runs_before_its_container_is_killed() -> None:
+    assert float(SERVICES["worker"]["stop_grace_period"].removesuffix("s")) > GRACE_S
 
 
 @pytest.mark.parametrize(
