@@ -10,6 +10,7 @@ from typing import Any
 from pipeweave import ids
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.values import Values
 
 _OUTPUTS = """
 SELECT t.step_id, t.kind, t.output, t.output_path, t.map_first, t.map_count FROM task_runs AS t
@@ -27,19 +28,37 @@ def run_input(tx: Transaction, run: RunHeader) -> Any:
     return tx.values.load(run.input, run.input_path)
 
 
+# Where a step's output stands: inline or by its path; of a map, that of each of its items.
+Place = tuple[Any, str | None]
+Places = dict[str, Place | list[Place]]
+
+
 def of_steps(tx: Transaction, run: RunHeader, step_ids: Collection[str]) -> dict[str, Any]:
     """The outputs of those of these steps that completed, by step id."""
+    return load(tx.values, places_of_steps(tx, run, step_ids))
+
+
+def places_of_steps(tx: Transaction, run: RunHeader, step_ids: Collection[str]) -> Places:
+    """Where the outputs of those of these steps that completed stand, by step id."""
     wanted = [ids.task_run_id(run.id, run.plan.ordinals[each]) for each in step_ids]
-    found: dict[str, Any] = {}
+    found: Places = {}
     for row in tx.execute(_OUTPUTS, {"run_id": run.id, "ids": wanted}).all():
         if row.kind == "map":
             found[row.step_id] = _of_items(tx, run, row.map_first, row.map_count)
         else:
-            found[row.step_id] = tx.values.load(row.output, row.output_path)
+            found[row.step_id] = row.output, row.output_path
     return found
 
 
-def _of_items(tx: Transaction, run: RunHeader, first: int | None, count: int) -> list[Any]:
+def load(values: Values, places: Places) -> dict[str, Any]:
+    """The outputs that stand there."""
+    return {
+        step_id: [values.load(*each) for each in place] if isinstance(place, list) else values.load(*place)
+        for step_id, place in places.items()
+    }
+
+
+def _of_items(tx: Transaction, run: RunHeader, first: int | None, count: int) -> list[Place]:
     """A map's output. An item that failed under partial-merge leaves null in its place."""
     if first is None or count == 0:
         return []
@@ -48,7 +67,7 @@ def _of_items(tx: Transaction, run: RunHeader, first: int | None, count: int) ->
         "first": ids.task_run_id(run.id, first),
         "last": ids.task_run_id(run.id, first + count - 1),
     }
-    return [tx.values.load(row.output, row.output_path) for row in tx.execute(_ITEMS, span)]
+    return [(row.output, row.output_path) for row in tx.execute(_ITEMS, span)]
 
 
 _COMPLETED = """

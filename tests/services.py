@@ -84,6 +84,18 @@ def new_database(server: Postgres, name: str, template: str | None = None) -> It
         administer(server, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
+@contextmanager
+def away(server: Postgres, url: str) -> Iterator[None]:
+    """For the block, the server lets nobody into this database, and those who were in it are out."""
+    name = url.rpartition("/")[2]
+    administer(server, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+    try:
+        administer(server, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        yield
+    finally:
+        administer(server, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+
+
 def administer(server: Postgres, statement: str) -> None:
     """Run a statement as the superuser, outside of any transaction."""
     connection = psycopg2.connect(server.admin_url)

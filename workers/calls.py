@@ -11,7 +11,7 @@ from typing import Any
 from pipeweave import ids, references, rules
 from pipeweave.calling import bind, outcome_of
 from pipeweave.context import Context
-from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded
+from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
 from pipeweave.idempotency import key_of
 from pipeweave.orchestrator import heartbeats, idempotency
 from pipeweave.orchestrator.attempts import previous_attempts
@@ -138,8 +138,11 @@ class Calls:
         )
 
     def _previous(self, task_run: TaskRun) -> Sequence[Mapping[str, Any]]:
-        with self.database.statements() as tx:
-            return previous_attempts(tx, task_run)
+        def look() -> Sequence[Mapping[str, Any]]:
+            with self.database.statements() as tx:
+                return previous_attempts(tx, task_run)
+
+        return doubt.when_it_answers(look, "previous_attempts")
 
     def _resolve(self, run: RunHeader, task_run: TaskRun, value: Any, params: Mapping[str, Any]) -> Any:
         found = self.inputs.outputs(run, references.steps_named(params))
@@ -160,8 +163,12 @@ class ProgressWriter:
         if (now := time.monotonic()) < self._next:
             return
         self._next = now + PROGRESS_EVERY_S
-        with self._database.transaction() as tx:
-            heartbeats.progress(tx, self._task_run, percent, message)
+        try:
+            with self._database.transaction() as tx:
+                heartbeats.progress(tx, self._task_run, percent, message)
+        except Unavailable as error:
+            # Nobody's attempt may fail for a word about its progress.
+            log.warning("progress.lost", extra={"reason": error.detail})
 
 
 def _names(run: RunHeader, task_run: TaskRun) -> dict[str, Any]:

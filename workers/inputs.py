@@ -12,7 +12,9 @@ from uuid import UUID
 
 from pipeweave.orchestrator import outputs
 from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.outputs import Places
 from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.workers import doubt
 
 
 class Inputs:
@@ -34,9 +36,14 @@ class Inputs:
         self._turn_to(run)
         missing = [each for each in step_ids if each not in self._outputs]
         if missing:
-            with self.database.transaction() as tx:
-                self._outputs |= outputs.of_steps(tx, run, missing)
+            # Loaded apart: storage that is away is not waited for.
+            places = doubt.when_it_answers(lambda: self._places(run, missing), "outputs")
+            self._outputs |= outputs.load(self.database.values_or_raise, places)
         return {each: self._outputs[each] for each in step_ids if each in self._outputs}
+
+    def _places(self, run: RunHeader, step_ids: Collection[str]) -> Places:
+        with self.database.transaction() as tx:
+            return outputs.places_of_steps(tx, run, step_ids)
 
     def _turn_to(self, run: RunHeader) -> None:
         if run.id != self._run_id:
@@ -58,8 +65,11 @@ class Upstream(Mapping[str, Any]):
         return self._inputs.outputs(self._run, [step_id])[step_id]
 
     def __iter__(self) -> Iterator[str]:
-        with self._inputs.database.transaction() as tx:
-            return iter(outputs.completed(tx, self._run, self._run.plan.ancestors(self._step_id)))
+        def look() -> list[str]:
+            with self._inputs.database.transaction() as tx:
+                return outputs.completed(tx, self._run, self._run.plan.ancestors(self._step_id))
+
+        return iter(doubt.when_it_answers(look, "outputs"))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -10,7 +10,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from services import away
 from stage import Stage
+
+from pipeweave.up.postgres import Postgres
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -145,6 +148,28 @@ def test_a_cancel_arrives_within_one_step_of_a_chain(stage: Stage, tmp_path: Pat
     gate.touch()
     stage.settle()
     assert stage.called(run_id) == {f"s{n}": 1 for n in range(4)}
+
+
+# --- PostgreSQL is away -----------------------------------------------------------------------------------
+
+
+def test_a_function_that_asks_for_outputs_while_postgresql_is_away_waits_for_them(
+    stage: Stage, postgres_server: Postgres, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    stage.start_worker("faulty.py", concurrency=1)
+    first, asks = {"id": "first", "task": "noop"}, {"id": "asks", "task": "curious", "needs": ["first"]}
+    stage.store({"id": "asking", "steps": [first, asks]})
+    run_id = stage.trigger("asking", {"gate": str(gate)})
+    stage.until(Path(f"{gate}.held").exists, "the step is not held")
+    with away(postgres_server, stage.deployment.database.url):
+        gate.touch()
+        stage.until(Path(f"{gate}.said").exists, "its word about its progress failed it")
+        stage.until(lambda: "outputs.delayed" in stage.logs(), "it did not ask")
+    stage.deployment.database.dispose()
+    assert stage.finished(run_id).status == "completed"
+    assert stage.steps(run_id)["asks"].output == {"first": "first"}
+    assert stage.attempts(run_id) == []
 
 
 # --- stopping ---------------------------------------------------------------------------------------------

@@ -150,3 +150,14 @@ def forking(ctx: Context) -> int:
     os.read(reading, 1)  # Python forgets the signals that come while it forks
     os.kill(pid, signal.SIGTERM)
     return os.WTERMSIG(os.waitpid(pid, 0)[1])
+
+
+@task(retries=0)
+def curious(gate: str, ctx: Context) -> dict[str, Any]:
+    """Wait for the test, then say and ask things that PostgreSQL has to do with."""
+    Path(gate + ".held").touch()
+    while not Path(gate).exists():
+        time.sleep(0.01)
+    ctx.progress(50, "half")
+    Path(gate + ".said").touch()
+    return dict(ctx.upstream)
