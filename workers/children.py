@@ -1,7 +1,8 @@
 """The child processes of a worker, watched from their parent.
 
 A child that dies is seen at once: its attempt is ended, what it had claimed and not begun goes to others. A
-call far beyond its time limit, whose function caught or never saw the alarm, is ended with its process.
+call that goes on far beyond its time limit, or when nobody wants it any more, because its function caught or
+never saw the alarm, is ended with its process.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Children:
             seen = slot.seen()
             if not _is_alive(seen.pid):
                 self._bury(slot, seen, worker_id)
+            elif 0 < seen.fenced_until < time.monotonic():
+                self._kill(slot, Ending.FENCED)
             elif 0 < seen.deadline < time.monotonic():
                 self._kill(slot, Ending.OVERDUE)
 
@@ -92,7 +95,7 @@ def _failure(seen: Seen) -> Failure:
             return failure.overdue(seen.limit)
         case Ending.STOPPED:
             return failure.interrupted()
-        case Ending.UNKNOWN:
+        case Ending.UNKNOWN | Ending.FENCED:
             return failure.lost(f"its process ({seen.pid}) died")
 
 

@@ -2,8 +2,8 @@
 
 A call that takes long must hold up nothing but itself: what was done before it is stored, and what its
 message had claimed or still names goes to others while it runs. A heartbeat that finds no row tells that the
-attempt is not this worker's any more, and stops the function. In between the thread sleeps; short calls never
-meet it.
+attempt is not this worker's any more, and stops the function; where that does not stop, its process is
+killed. In between the thread sleeps; short calls never meet it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.task_run import TaskRun
 from pipeweave.workers import doubt
 from pipeweave.workers.pace import Pace
-from pipeweave.workers.time_limit import TimeLimit
+from pipeweave.workers.time_limit import HARD_AFTER_S, TimeLimit
 from pipeweave.workers.work import MESSAGE_S, Outcome, Rest, Work
 
 log = logging.getLogger(__name__)
@@ -39,8 +39,10 @@ class _Call:
     work: Work
     task_run: TaskRun
     began: float
+    deadline: float
     beat_every: float
     last_beat: float
+    is_fenced: bool = False
 
 
 class Pulse:
@@ -51,6 +53,7 @@ class Pulse:
         shortest_ms: the shortest heartbeat interval of the loaded tasks.
         is_stopping: whether the worker was asked to stop.
         store: called with what waits behind a call that takes long.
+        fence: told the deadline of a call that is not wanted any more, and until when it may go on.
         between: called when no call is under way.
         limit: stops the function of an attempt that is not wanted any more.
     """
@@ -64,6 +67,7 @@ class Pulse:
         shortest_ms: int,
         is_stopping: Callable[[], bool],
         store: Store,
+        fence: Callable[[float, float], None],
         between: Callable[[], None],
     ) -> None:
         self.database = database
@@ -71,6 +75,7 @@ class Pulse:
         self.limit = limit
         self.is_stopping = is_stopping
         self.store = store
+        self.fence = fence
         self.between = between
         self._every = min(LOOK_EVERY_S, shortest_ms / 2000)
         self._call: _Call | None = None
@@ -87,10 +92,10 @@ class Pulse:
         """Watch no more."""
         self._end.set()
 
-    def calling(self, work: Work, task_run: TaskRun, interval_ms: int) -> None:
-        """A function is about to be called."""
+    def calling(self, work: Work, task_run: TaskRun, deadline: float, interval_ms: int) -> None:
+        """A function is about to be called, and killed when it goes on till `deadline`."""
         now = time.monotonic()
-        self._call = _Call(work, task_run, now, min(BEAT_EVERY_S, interval_ms / 2000), now)
+        self._call = _Call(work, task_run, now, deadline, min(BEAT_EVERY_S, interval_ms / 2000), now)
 
     def returned(self) -> None:
         """It returned."""
@@ -120,7 +125,7 @@ class Pulse:
         else:
             self._take_rest(call)
         self._give_back()
-        if call is not None and time.monotonic() - call.last_beat >= call.beat_every:
+        if call is not None and not call.is_fenced and time.monotonic() - call.last_beat >= call.beat_every:
             self._beat(call)
         self._tell_pace()
 
@@ -152,6 +157,8 @@ class Pulse:
             is_mine = heartbeats.beat(tx, call.task_run)
         call.last_beat = time.monotonic()
         if not is_mine and self._call is call:
+            call.is_fenced = True
+            self.fence(call.deadline, time.monotonic() + HARD_AFTER_S)
             self.limit.interrupt(AttemptFenced("the attempt is not this worker's any more"))
 
     def _tell_pace(self) -> None:

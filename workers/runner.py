@@ -71,6 +71,7 @@ class Runner:
             shortest_ms=calls.shortest_heartbeat_ms,
             is_stopping=post.is_stopping,
             store=self._store_apart,
+            fence=post.slot.fence,
             between=post.between,
         )
 
@@ -215,8 +216,9 @@ class Runner:
         while not self.slot.is_full and (each := work.next()) is not None:
             started = time.monotonic()
             seconds, interval_ms = self.calls.limits(each.task_id)
-            self.slot.call(each.ordinal, started + seconds + HARD_AFTER_S, seconds)
-            self.pulse.calling(work, each, interval_ms)
+            deadline = started + seconds + HARD_AFTER_S
+            self.slot.call(each.ordinal, deadline, seconds)
+            self.pulse.calling(work, each, deadline, interval_ms)
             outcome = self.calls.call(work.run, each, seconds)
             self.pulse.returned()
             self.slot.returned()

@@ -26,10 +26,12 @@ MOST_CALLED = 256
 # takes another one.
 SLOTS_PER_PLACE = 8
 
-_HEAD = struct.Struct("=qqdd16siii")  # pid, ending, deadline, limit, run, attempt, named, called
+# pid, ending, deadline, limit, what call is fenced and until when, run, attempt, named, called
+_HEAD = struct.Struct("=qqdddd16siii")
 _PID, _ENDING, _TIMES = struct.Struct("=q"), struct.Struct("=q"), struct.Struct("=dd")
 _COUNT, _ORDINAL = struct.Struct("=i"), struct.Struct("=i")
-_ENDING_AT, _TIMES_AT, _CALLED_AT = 8, 16, 56
+_UNTIL = struct.Struct("=d")
+_ENDING_AT, _TIMES_AT, _FENCED_AT, _UNTIL_AT, _CALLED_AT = 8, 16, 32, 40, 72
 _NAMED_FROM = _HEAD.size
 _CALLED_FROM = _NAMED_FROM + MOST_NAMED * _ORDINAL.size
 _SIZE = _CALLED_FROM + MOST_CALLED * _ORDINAL.size
@@ -46,6 +48,7 @@ class Ending(IntEnum):
     UNKNOWN = 0
     OVERDUE = 1
     STOPPED = 2
+    FENCED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +58,14 @@ class Seen:
     Args:
         deadline: when the call at hand is killed (s, monotonic clock); 0 between calls.
         limit: the time limit of that call (s).
+        fenced_until: when it is killed because nobody wants it any more; 0 while someone does.
     """
 
     pid: int
     ending: Ending
     deadline: float
     limit: float
+    fenced_until: float
     is_busy: bool
 
 
@@ -75,14 +80,15 @@ class Slot:
     # --- the child writes ---------------------------------------------------------------------------------
 
     def take(self, pid: int) -> None:
-        _HEAD.pack_into(self._memory, self._start, pid, 0, 0.0, 0.0, _NO_RUN, 0, 0, 0)
+        _HEAD.pack_into(self._memory, self._start, pid, 0, 0.0, 0.0, 0.0, 0.0, _NO_RUN, 0, 0, 0)
         self._called = 0
 
     def begin(self, run_id: UUID, ordinals: Sequence[int], attempt: int) -> None:
         """A message arrived."""
         pid = self.pid
         named = ordinals[:MOST_NAMED]
-        _HEAD.pack_into(self._memory, self._start, pid, 0, 0.0, 0.0, run_id.bytes, attempt, len(named), 0)
+        head = pid, 0, 0.0, 0.0, 0.0, 0.0, run_id.bytes, attempt, len(named), 0
+        _HEAD.pack_into(self._memory, self._start, *head)
         struct.pack_into(f"={len(named)}i", self._memory, self._start + _NAMED_FROM, *named)
         self._called = 0
 
@@ -97,6 +103,15 @@ class Slot:
     def returned(self) -> None:
         """It returned, or raised."""
         _TIMES.pack_into(self._memory, self._start + _TIMES_AT, 0.0, 0.0)
+
+    def fence(self, deadline: float, until: float) -> None:
+        """The call with this deadline is not wanted any more: it is killed if it goes on till `until`.
+
+        The thread beside it says so, while the call may return and another one begin: that one has another
+        deadline.
+        """
+        _UNTIL.pack_into(self._memory, self._start + _UNTIL_AT, until)
+        _UNTIL.pack_into(self._memory, self._start + _FENCED_AT, deadline)
 
     def stored(self) -> None:
         """What the calls gave is durable."""
@@ -123,8 +138,10 @@ class Slot:
         return int(_PID.unpack_from(self._memory, self._start)[0])
 
     def seen(self) -> Seen:
-        pid, ending, deadline, limit, run, _, _, _ = _HEAD.unpack_from(self._memory, self._start)
-        return Seen(pid, Ending(ending), deadline, limit, run != _NO_RUN)
+        head = _HEAD.unpack_from(self._memory, self._start)
+        pid, ending, deadline, limit, fenced, until, run, _, _, _ = head
+        fenced_until = until if deadline and fenced == deadline else 0.0
+        return Seen(pid, Ending(ending), deadline, limit, fenced_until, run != _NO_RUN)
 
     def condemn(self, ending: Ending) -> None:
         """Note why the child is about to be killed."""
@@ -132,7 +149,7 @@ class Slot:
 
     def doing(self, worker_id: str) -> Doing:
         """What the child did last."""
-        pid, _, _, _, run, attempt, named, called = _HEAD.unpack_from(self._memory, self._start)
+        pid, _, _, _, _, _, run, attempt, named, called = _HEAD.unpack_from(self._memory, self._start)
         worker = child_of(worker_id, pid)
         if run == _NO_RUN:
             return Doing(worker)

@@ -12,7 +12,7 @@ from types import FrameType
 
 from pipeweave.errors import AttemptTimedOut, PipeWeaveError
 
-# A function that caught AttemptTimedOut has this long (s) to clean up before its process is killed.
+# A function that was told to stop has this long (s) to clean up before its process is killed.
 HARD_AFTER_S = 5.0
 
 

@@ -323,3 +323,18 @@ def test_a_cancel_stops_a_function_that_runs(stage: Stage, tmp_path: Path) -> No
     # Its only process is free again, though nobody opened the gate.
     assert stage.ran({"id": "other", "steps": [{"id": "a", "task": "noop"}]}).status == "completed"
     assert stage.steps(run_id)["only"].status == "cancelled"
+
+
+def test_a_function_that_goes_on_after_a_cancel_is_ended_with_its_process(
+    stage: Stage, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    stage.start_worker("faulty.py", concurrency=1)
+    stage.store({"id": "one", "steps": [{"id": "only", "task": "tenacious"}]})
+    run_id = stage.trigger("one", {"gate": str(gate)})
+    stage.until(Path(f"{gate}.held").exists, "it does not run")
+    stage.cancel(run_id)
+    stage.until(Path(f"{gate}.told").exists, "it was not told to stop")
+    assert stage.ran({"id": "other", "steps": [{"id": "a", "task": "noop"}]}).status == "completed"
+    assert (stage.steps(run_id)["only"].status, stage.attempts(run_id)) == ("cancelled", [])
+    assert "fenced" in stage.logs()

@@ -161,3 +161,15 @@ def curious(gate: str, ctx: Context) -> dict[str, Any]:
     ctx.progress(50, "half")
     Path(gate + ".said").touch()
     return dict(ctx.upstream)
+
+
+@task(retries=0, heartbeat_interval_ms=250)
+def tenacious(gate: str, ctx: Context) -> None:
+    """Go on until the test says so, whatever happens."""
+    began(ctx)
+    Path(gate + ".held").touch()
+    while not Path(gate).exists():
+        try:
+            time.sleep(0.01)
+        except Exception:
+            Path(gate + ".told").touch()
