@@ -166,6 +166,7 @@ class Runner:
     def _begin_message(self, run_id: UUID, ordinals: Sequence[int], attempt: int) -> None:
         # What is owed must not be claimed here meanwhile: it would be given back as what it was before.
         self.pulse.settle()
+        self.calls.limit.listen()
         self.slot.begin(run_id, ordinals, attempt)
 
     def _end_message(self) -> None:

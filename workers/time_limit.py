@@ -25,8 +25,14 @@ class TimeLimit:
         self._is_armed = False
         self._seconds = 0.0
         self._reason: PipeWeaveError | None = None
-        if self._is_main:
-            signal.signal(signal.SIGALRM, self._ring)
+        self._rung = self._ring
+        self.listen()
+
+    def listen(self) -> None:
+        """Hear the alarm from now on; called for each message, because functions may have taken it over."""
+        # To look costs 2 µs, too much for each call.
+        if self._is_main and signal.getsignal(signal.SIGALRM) != self._rung:
+            signal.signal(signal.SIGALRM, self._rung)
 
     def of(self, seconds: float) -> TimeLimit:
         """The next block may take this long (s)."""

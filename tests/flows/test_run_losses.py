@@ -150,6 +150,17 @@ def test_a_cancel_arrives_within_one_step_of_a_chain(stage: Stage, tmp_path: Pat
     assert stage.called(run_id) == {f"s{n}": 1 for n in range(4)}
 
 
+def test_a_function_that_takes_over_the_alarm_costs_the_next_run_no_process(
+    stage: Stage, tmp_path: Path
+) -> None:
+    stage.start_worker("faulty.py", concurrency=1)
+    stage.ran({"id": "careless", "steps": [{"id": "a", "task": "careless"}]})
+    late = {"id": "late", "steps": [{"id": "a", "task": "slow"}]}
+    run = stage.ran(late, {"seconds": 60, "note": str(tmp_path / "note")})
+    assert stage.steps(run.id)["a"].error_code == "TIMEOUT"
+    assert (tmp_path / "note").read_text() == "cleaned up"
+
+
 # --- PostgreSQL is away -----------------------------------------------------------------------------------
 
 

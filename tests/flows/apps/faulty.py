@@ -59,6 +59,13 @@ def slow(seconds: float, ctx: Context, note: str = "") -> str:
     return "in time"
 
 
+@task
+def careless(ctx: Context) -> int:
+    """Leave the alarm of its process as the operating system has it."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    return os.getpid()
+
+
 @task(timeout=0.4, retries=1, retry_delay_ms=20)
 def stubborn(ctx: Context) -> str:
     """Do not stop when told so, the first time."""
