@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from pipeweave.errors import PipeWeaveError
@@ -26,6 +27,7 @@ class Alive:
         database: with a sender: what a dead child leaves is sent to others at once.
         worker_id: what this worker is registered as.
         grace_s: seconds that calls under way may take after `stop`.
+        is_cut_short: whether someone does not want to wait for them any longer.
         log_every_s: seconds between two lines in the log.
     """
 
@@ -38,6 +40,7 @@ class Alive:
         slots: Slots,
         *,
         grace_s: float,
+        is_cut_short: Callable[[], bool],
         log_every_s: float,
     ) -> None:
         self.database = database
@@ -47,6 +50,7 @@ class Alive:
         self.slots = slots
         self.queue = registry.queue_name(tenant, start.service_id)
         self.grace_s = grace_s
+        self.is_cut_short = is_cut_short
         self.log_every_s = log_every_s
         self._children = Children(database, slots)
         self._stop_at = float("inf")
@@ -79,8 +83,9 @@ class Alive:
         next_line = time.monotonic() + self.log_every_s
         while not self._end.is_set():
             self._children.wait(max(0.0, min(next_beat, self._stop_at) - time.monotonic()))
-            if time.monotonic() >= self._stop_at:
+            if time.monotonic() >= self._stop_at or self.is_cut_short():
                 self._stop_at = float("inf")
+                self.slots.stop()
                 self._children.stop()
             try:
                 self._children.look(self.worker_id)

@@ -13,6 +13,7 @@ import billiard.pool
 from billiard.process import current_process
 from celery import Celery
 from celery.signals import worker_process_init, worker_shutting_down
+from celery.worker import state
 
 from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator import logs, memory, pipelines, registry, workers
@@ -87,6 +88,8 @@ def run_worker(
         worker_id,
         slots,
         grace_s=grace_s,
+        # Celery's cold shutdown, on QUIT or a second Ctrl-C: it waits for children that leave its TERM to us.
+        is_cut_short=lambda: bool(state.should_terminate),
         log_every_s=settings.worker_heartbeat_interval / 1000,
     )
     worker_shutting_down.connect(lambda **_: alive.stop(), weak=False)

@@ -250,6 +250,15 @@ def test_a_term_to_all_processes_of_a_worker_leaves_what_runs_its_grace(stage: S
     assert (row.attempt, row.max_attempts) == (2, 4), "it was not used up"
 
 
+def test_a_worker_that_is_told_to_quit_gives_back_at_once_what_it_runs(stage: Stage, tmp_path: Path) -> None:
+    pid = stage.start_worker("faulty.py", concurrency=2)
+    [run_id] = held(stage, tmp_path, "gate").values()
+    os.kill(pid, signal.SIGQUIT)
+    assert stage.ended(pid) == 0
+    [attempt] = stage.attempts(run_id)
+    assert (attempt.status, attempt.error_code) == ("interrupted", "WORKER_STOPPED")
+
+
 def test_a_child_that_is_told_to_end_finishes_what_it_runs(stage: Stage, tmp_path: Path) -> None:
     stage.start_worker("faulty.py", concurrency=1)
     runs = held(stage, tmp_path, "gate")
