@@ -94,3 +94,23 @@ def test_stopping_and_mixed_priorities_are_told_to_all() -> None:
     slots.stop()
     slots.mix(False)
     assert (slots.is_stopping, slots.is_mixed) == (True, False)
+
+
+def test_a_call_that_nobody_wants_is_seen_with_the_time_it_still_has() -> None:
+    slot = taken(Slots(1), 0, 4711)
+    slot.begin(RUN, (1, 2), 1)
+    slot.call(1, 100.0, 95.0)
+    assert slot.seen().fenced_until == 0
+    slot.fence(100.0, 30.0)
+    assert (slot.seen().fenced_until, slot.seen().deadline) == (30.0, 100.0)
+
+
+def test_a_call_that_returned_in_time_leaves_nothing_to_the_next_one() -> None:
+    slot = taken(Slots(1), 0, 4711)
+    slot.begin(RUN, (1, 2), 1)
+    slot.call(1, 100.0, 95.0)
+    slot.returned()
+    slot.fence(100.0, 30.0)
+    assert slot.seen().fenced_until == 0
+    slot.call(2, 101.0, 95.0)
+    assert slot.seen().fenced_until == 0
