@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from driving import Beside, wait_for_lock
@@ -157,7 +158,8 @@ def test_a_worker_that_was_taken_for_lost_says_with_its_next_beat_that_it_lives(
         wish = workers.WorkerStart("python", "w@host", "host", concurrency=2, task_count=1)
         worker = workers.register(tx, TENANT, wish)
         workers.stop(tx, worker)
-    alive = Alive(database, TENANT, wish, worker, Slots(2), grace_s=1, log_every_s=60)
+    how: dict[str, Any] = {"grace_s": 1, "is_cut_short": lambda: False, "log_every_s": 60}
+    alive = Alive(database, TENANT, wish, worker, Slots(2), **how)
     alive._beat()
     with database.transaction() as tx:
         assert status(tx) == "active"
