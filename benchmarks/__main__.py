@@ -19,6 +19,9 @@ from benchmarks.sizes import FULL, QUICK, SMOKE, Sizes
 from benchmarks.systems import BenchmarkFailed
 from pipeweave.errors import PipeWeaveError
 
+# After a checkpoint, for ours alone: about as long as commits are slower then.
+WARM_UPS = 10
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmarks that were asked for; the exit code."""
@@ -73,7 +76,7 @@ def measure(chosen: list[Benchmark], sizes: Sizes, finished: int = 0) -> tuple[M
                 f"up and warm after {time.monotonic() - began:.0f} s; medians of {sizes.rounds}", flush=True
             )
             figures = _measure(chosen, up)
-            return figures, _with_history(chosen, up, finished) if finished else None
+            return figures, _with_history(chosen, up, sizes, finished) if finished else None
     except BenchmarkFailed as error:
         kept = shutil.copytree(folder / "logs", parent / "failed-logs", dirs_exist_ok=True)
         raise BenchmarkFailed(f"{error} (logs: {kept})") from error
@@ -93,16 +96,26 @@ def _measure(chosen: list[Benchmark], up: Rig) -> Measured:
     return figures
 
 
-def _with_history(chosen: list[Benchmark], up: Rig, count: int) -> Again:
+def _with_history(chosen: list[Benchmark], up: Rig, sizes: Sizes, count: int) -> Again:
     """Measure ours, fill the tables, measure ours again: only the history is new."""
     print("ours alone", flush=True)
-    without = _measure(chosen, up.alone)
+    without = _measure_settled(chosen, up, sizes)
     began = time.monotonic()
     assert up.settings.database_url is not None
     history.fill(up.settings.database_url, count, "single")
-    history.settle(up.log.admin_url)
     print(f"{count:,} finished runs put there in {time.monotonic() - began:.0f} s; ours again", flush=True)
-    return Again(without, _measure(chosen, up.alone))
+    return Again(without, _measure_settled(chosen, up, sizes))
+
+
+def _measure_settled(chosen: list[Benchmark], up: Rig, sizes: Sizes) -> Measured:
+    """Measure ours when a checkpoint is over, and what follows it: each page is logged whole at its first
+    change.
+    """
+    history.settle(up.log.admin_url)
+    for _ in range(WARM_UPS):
+        warm_up(up.alone.systems, sizes)
+        up.alone.ours.fan(sizes.fan)
+    return _measure(chosen, up.alone)
 
 
 def _whole(text: str) -> int:
