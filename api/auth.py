@@ -58,9 +58,11 @@ class Gate:
         if not any(map(caller.allows, scopes)):
             raise Forbidden(f"the token needs the scope {' or '.join(scopes)}", needed=list(scopes))
         if is_for_all and not caller.may_enter(EVERY_TENANT):
+            scope = scopes[0].rpartition(":")[2]
+            how = f"pipeweave token create NAME --tenant '{EVERY_TENANT}' --scope {scope}"
             raise Forbidden(
                 "this concerns every tenant, and the token is not good for all of them",
-                hint=f"use a token that is: `pipeweave token create NAME --tenant '{EVERY_TENANT}'`",
+                hint=f"use a token that is: `{how}`",
                 neededTenants=EVERY_TENANT,
             )
         return tenant

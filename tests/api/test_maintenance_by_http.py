@@ -120,6 +120,7 @@ def test_nobody_stops_other_tenants_with_a_token_that_is_not_good_for_them(
         *(caller.post(f"/api/maintenance/{each}") for each in ("request", "enter", "exit")),
     ):
         assert (answer.status_code, answer.json["neededTenants"]) == (403, "*")
+        assert "--tenant '*' --scope admin" in answer.json["hint"]
     assert caller.get("/health").json["maintenanceMode"] == "running"
 
 
