@@ -12,9 +12,9 @@ from pipeweave.api.filters import DIGITS, Moment, PageQuery, Query
 from pipeweave.api.run_answers import Kind
 from pipeweave.api.schemas import MAX_REASON, Name, Request
 from pipeweave.durations import DURATION_EXPECTED, DURATION_PATTERN, milliseconds
+from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.letter_filter import LetterFilter
 from pipeweave.orchestrator.paging import DEFAULT_LIMIT, MAX_LIMIT
-from pipeweave.orchestrator.states import RunStatus, TaskStatus
 
 DeadLetterId = Annotated[str, Field(pattern=type_id_pattern(ids.DEAD_LETTER))]
 RedriveId = Annotated[str, Field(pattern=type_id_pattern(ids.REDRIVE))]

@@ -9,8 +9,8 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from pydantic.alias_generators import to_camel
 
 from pipeweave.api.schemas import MAX_INT32, Name
+from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.paging import DEFAULT_LIMIT, MAX_LIMIT, Page
-from pipeweave.orchestrator.states import RunStatus, TaskStatus
 
 
 def _digits(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from pipeweave.api.answers import AnswerModel, CodeHash, FailureMode, Paged, Percent, RunId, TaskRunId
-from pipeweave.orchestrator.states import RunStatus, TaskStatus
+from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 
 Kind = Literal["task", "map", "item"]
 

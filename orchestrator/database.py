@@ -20,7 +20,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 
 from pipeweave.errors import Deadlocked, Unavailable
 from pipeweave.orchestrator.connections import Connections
-from pipeweave.orchestrator.outbox import Outgoing
+from pipeweave.orchestrator.domain.outbox import Outgoing
 from pipeweave.orchestrator.result import Result
 from pipeweave.orchestrator.statements import statement as sql
 from pipeweave.orchestrator.values import Values

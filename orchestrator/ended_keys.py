@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.key_rows import Name
-from pipeweave.orchestrator.task_run import TaskRun
 
 
 def note(tx: Transaction, ended: Sequence[TaskRun]) -> None:

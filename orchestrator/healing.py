@@ -14,8 +14,8 @@ from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import maps, run_header
 from pipeweave.orchestrator.canvas import Canvas, level
 from pipeweave.orchestrator.database import Transaction
-from pipeweave.orchestrator.outbox import JoinCheck, Released
-from pipeweave.orchestrator.plan import END
+from pipeweave.orchestrator.domain.outbox import JoinCheck, Released
+from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.run_header import RunHeader
 
 log = logging.getLogger(__name__)

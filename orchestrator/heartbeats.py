@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeweave.orchestrator.database import Transaction
-from pipeweave.orchestrator.task_run import TaskRun
+from pipeweave.orchestrator.domain.task_run import TaskRun
 
 _PROGRESS = """
 UPDATE task_runs SET progress = :progress, progress_message = :message, heartbeat_at = now()

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pipeweave.orchestrator import partitions
 from pipeweave.orchestrator.database import Transaction
-from pipeweave.orchestrator.months import Month
+from pipeweave.orchestrator.domain.months import Month
 
 # Enough to look at; their number is not what matters.
 ACTIVE_SHOWN = 5

@@ -1,7 +1,7 @@
 """Limits of tasks, exact across all workers: how many at once, how many in a time, and none while paused.
 
 A slot of a concurrency limit is a live row (queued, running or waiting), never a counter that could leak; a
-rate limit is the time at which its next start would be on time (rate_limits.py). Whoever changes the number
+rate limit is the time at which its next start would be on time (gcra.py). Whoever changes the number
 of live rows of a limited task calls `fill`, last in its transaction: the task's row is the lock, and taking
 it last keeps every transaction in one lock order. What waits for time to pass, the tick fills each second.
 """
@@ -14,12 +14,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator import rate_limits, task_runs
+from pipeweave.orchestrator import task_runs
 from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.domain import gcra
+from pipeweave.orchestrator.domain.outbox import Released
+from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.moving import status_is
-from pipeweave.orchestrator.outbox import Released
-from pipeweave.orchestrator.states import TaskStatus
-from pipeweave.orchestrator.task_run import TaskRun
 from pipeweave.rates import Rate
 
 # What a task without a limit lets go at once: its limit was lifted, or its pause ended.
@@ -76,7 +77,7 @@ class Standing:
     @property
     def rate_room(self) -> int | None:
         """How many the rate lets start now; None where there is no rate."""
-        return None if self.rate is None else rate_limits.room(self.rate, self.on_time, self.now)
+        return None if self.rate is None else gcra.room(self.rate, self.on_time, self.now)
 
     @property
     def room(self) -> int:
@@ -90,7 +91,7 @@ def standing(tx: Transaction, tenant: str, task: str) -> Standing:
     """How the limits of a registered task stand now."""
     row: Any = tx.execute(_STANDING, {"tenant": tenant, "task": task}).one()
     rate = None if row.rate_limit is None else Rate(row.rate_limit, row.rate_seconds)
-    on_time = row.now if rate is None else rate_limits.on_time(rate, row.rate_at, row.now, row.unstarted)
+    on_time = row.now if rate is None else gcra.on_time(rate, row.rate_at, row.now, row.unstarted)
     return Standing(
         row.concurrency, row.live, rate, row.rate_at, on_time, row.is_paused, row.usual_seconds, row.now
     )
@@ -143,7 +144,7 @@ def _fill(tx: Transaction, tenant: str, task: str) -> int:
 def _note_rate(tx: Transaction, which: dict[str, str], found: Standing, starts: int) -> None:
     if found.rate is None:
         return
-    on_time = rate_limits.after(found.rate, found.on_time, starts)
+    on_time = gcra.after(found.rate, found.on_time, starts)
     # What waits for a worker keeps `on_time` ahead of the clock; a task that is quiet needs no note.
     if on_time > max(found.now, found.rate_at or found.now):
         tx.execute(_NOTE_RATE, {**which, "at": on_time})

@@ -15,11 +15,12 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator import failure, run_header, task_runs
+from pipeweave.orchestrator import run_header, task_runs
 from pipeweave.orchestrator.advance import Advance, as_released
 from pipeweave.orchestrator.database import Database, Transaction
-from pipeweave.orchestrator.failure import Failure
-from pipeweave.orchestrator.task_run import COLUMNS, TaskRun, of_row
+from pipeweave.orchestrator.domain import failure
+from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.domain.task_run import COLUMNS, TaskRun, of_row
 from pipeweave.orchestrator.workers import WORKER_OF
 
 # One look takes at most this many; the next one goes on.

@@ -26,8 +26,8 @@ import logging
 from pipeweave import ids
 from pipeweave.errors import Conflict, Unavailable
 from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
 from pipeweave.orchestrator.paging import Document
-from pipeweave.orchestrator.queries_shape import iso, run_id, task_run_id
 
 log = logging.getLogger(__name__)
 

@@ -14,14 +14,15 @@ from uuid import UUID
 from pipeweave import ids, references, rules
 from pipeweave.errors import MapSourceInvalid
 from pipeweave.limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS, MAX_TASK_RUNS_PER_RUN
-from pipeweave.orchestrator import outputs, task_run, task_runs
+from pipeweave.orchestrator import outputs, task_runs
 from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.domain import task_run
+from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.domain.plan import WIDE
+from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.events import Event, append
-from pipeweave.orchestrator.failure import Failure
-from pipeweave.orchestrator.plan import WIDE
 from pipeweave.orchestrator.run_header import RunHeader
-from pipeweave.orchestrator.states import TaskStatus
-from pipeweave.orchestrator.task_run import TaskRun
 from pipeweave.orchestrator.values import canonical
 
 

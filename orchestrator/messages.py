@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from pipeweave.orchestrator.outbox import (
+from pipeweave.orchestrator.domain.outbox import (
     UNCOUNTED,
     Asked,
     Chord,

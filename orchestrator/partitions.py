@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeweave.orchestrator import months, strays
+from pipeweave.orchestrator import strays
 from pipeweave.orchestrator.database import Database, Transaction
-from pipeweave.orchestrator.months import Month
+from pipeweave.orchestrator.domain import months
+from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.patience import InUse, at_once
 
 log = logging.getLogger(__name__)

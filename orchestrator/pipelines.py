@@ -11,8 +11,8 @@ from typing import Any
 from pipeweave.document import parse_spec
 from pipeweave.errors import FieldError, InvalidSpec, NotFound
 from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.paging import Document, Page
-from pipeweave.orchestrator.queries_shape import iso
 from pipeweave.orchestrator.registry import ensure_tenant
 from pipeweave.spec import PipelineSpec
 

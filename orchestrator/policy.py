@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipeweave.orchestrator.months import Month
+from pipeweave.orchestrator.domain.months import Month
 from pipeweave.settings import Settings
 
 

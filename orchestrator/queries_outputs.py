@@ -8,8 +8,8 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.orchestrator import pipelines
 from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.domain.json_shapes import reference
 from pipeweave.orchestrator.paging import Document
-from pipeweave.orchestrator.queries_shape import reference
 from pipeweave.orchestrator.run_header import plan_of
 
 # A map's output is its items' outputs. One with more items than this, or more bytes, is shown by reference.

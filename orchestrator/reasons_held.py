@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import healing, limits, pauses, rate_limits, workers
+from pipeweave.orchestrator import healing, limits, pauses, workers
 from pipeweave.orchestrator.canvas import level
 from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.domain import gcra
+from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.limits import Standing
-from pipeweave.orchestrator.queries_shape import iso
 from pipeweave.orchestrator.reasons import MOST_COUNTED, Reason, nth, reason, seconds, up_to
 from pipeweave.orchestrator.tick import LATE
 
@@ -50,7 +51,7 @@ def held(tx: Transaction, row: Any) -> Iterator[Reason]:
 
 def _rate_limited(found: Standing, position: int, now: datetime) -> Reason:
     assert found.rate is not None
-    starts = rate_limits.when(found.rate, found.on_time, position)
+    starts = gcra.when(found.rate, found.on_time, position)
     in_s = max(0.0, seconds(starts, now))
     text = (
         f"its task may start {found.rate} over all workers: it is {nth(position)} in line, "

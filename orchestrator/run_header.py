@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pipeweave.orchestrator import pipelines
 from pipeweave.orchestrator.database import Transaction
-from pipeweave.orchestrator.plan import Plan, compile_plan
+from pipeweave.orchestrator.domain.plan import Plan, compile_plan
 from pipeweave.spec import PipelineSpec, StepSpec
 
 # Runs whose header a process keeps: a worker sees the same few runs again and again.

@@ -8,11 +8,12 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids, rules
-from pipeweave.orchestrator import maintenance, states
+from pipeweave.orchestrator import maintenance
 from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.domain import states
+from pipeweave.orchestrator.domain.states import RunStatus
+from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.run_header import RunHeader
-from pipeweave.orchestrator.states import RunStatus
-from pipeweave.orchestrator.task_run import TaskRun
 
 _NOT_REOPENED = "reopened_at IS NULL"
 

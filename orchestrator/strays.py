@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from pipeweave.orchestrator.database import Transaction
-from pipeweave.orchestrator.months import Month
+from pipeweave.orchestrator.domain.months import Month
 
 # While rows are moved, everyone waits: the tick moves a few, `pipeweave db migrate` any number.
 MOVED_AT_ONCE = 10_000

@@ -16,10 +16,10 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator import history
 from pipeweave.orchestrator.database import Database, Transaction
-from pipeweave.orchestrator.history import Fault, RebuiltAttempt, RebuiltRun, RebuiltTaskRun
-from pipeweave.orchestrator.stored_event import StoredEvent
+from pipeweave.orchestrator.domain import replay
+from pipeweave.orchestrator.domain.replay import Fault, RebuiltAttempt, RebuiltRun, RebuiltTaskRun
+from pipeweave.orchestrator.domain.stored_event import StoredEvent
 
 # Rows and events are read in pieces of this size, runs in pieces of that one.
 ROWS_AT_ONCE = 5_000
@@ -94,7 +94,7 @@ def run(tx: Transaction, run_id: UUID) -> list[Difference]:
     row = tx.execute(_RUN, {"run_id": run_id}).one_or_none()
     if row is None:
         raise NotFound(f"there is no run {ids.show(ids.RUN, run_id)}")
-    rebuilt = history.rebuild(_events(tx, run_id))
+    rebuilt = replay.rebuild(_events(tx, run_id))
     return list(islice(_differences(tx, run_id, row, rebuilt), MOST_PER_RUN))
 
 

@@ -17,7 +17,7 @@ _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """`limit` starts in `seconds`; what that means for any such time is in `orchestrator/rate_limits.py`."""
+    """`limit` starts in `seconds`; what that means for any such time is in `orchestrator/domain/gcra.py`."""
 
     limit: int
     seconds: float

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.canvas import Canvas
-from pipeweave.orchestrator.outbox import Outgoing, Released
+from pipeweave.orchestrator.domain.outbox import Outgoing, Released
 
 QUEUE = "pipeweave.canvas-tests.python"
 

@@ -17,10 +17,10 @@ from driving import BOOM, Driver, header
 
 from pipeweave.orchestrator import straight, task_runs
 from pipeweave.orchestrator.advance import Advance, Going
-from pipeweave.orchestrator.failure import Failure
+from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.domain.outbox import UNCOUNTED, JoinCheck, Outgoing, Part
+from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.messages import RunMessage, post
-from pipeweave.orchestrator.outbox import UNCOUNTED, JoinCheck, Outgoing, Part
-from pipeweave.orchestrator.task_run import Completion, TaskRun
 
 Call = tuple[str, int | None]
 

@@ -27,11 +27,11 @@ from pipeweave.document import parse_spec
 from pipeweave.orchestrator import pipelines, queue, runs, tick
 from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.outbox import Outgoing
+from pipeweave.orchestrator.domain.outbox import Outgoing
+from pipeweave.orchestrator.domain.states import FINAL_RUN
 from pipeweave.orchestrator.queue import Queued, QueueRequest
 from pipeweave.orchestrator.registry import queue_name
 from pipeweave.orchestrator.runs import CreatedRun, Trigger
-from pipeweave.orchestrator.states import FINAL_RUN
 from pipeweave.settings import Settings
 from pipeweave.up.postgres import Postgres
 from pipeweave.up.valkey import Valkey

@@ -13,9 +13,10 @@ import selectors
 import signal
 import time
 
-from pipeweave.orchestrator import failure, losses
+from pipeweave.orchestrator import losses
 from pipeweave.orchestrator.database import Database
-from pipeweave.orchestrator.failure import Failure
+from pipeweave.orchestrator.domain import failure
+from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.workers.slots import Ending, Seen, Slot, Slots
 
 log = logging.getLogger(__name__)

@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import failure, losses
+from pipeweave.orchestrator import losses
 from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.domain import failure
 from pipeweave.workers.slots import Slot
 
 log = logging.getLogger(__name__)

@@ -20,9 +20,9 @@ from pipeweave.orchestrator import idempotency, losses, priorities, run_header, 
 from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.outbox import UNCOUNTED, Asked, JoinCheck, Outgoing, Part, PutBack
+from pipeweave.orchestrator.domain.outbox import UNCOUNTED, Asked, JoinCheck, Outgoing, Part, PutBack
+from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.run_header import RunHeader
-from pipeweave.orchestrator.task_run import Completion, TaskRun
 from pipeweave.workers import doubt
 from pipeweave.workers.calls import Calls
 from pipeweave.workers.pace import Pace

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pipeweave.orchestrator.failure import Failure
-from pipeweave.orchestrator.outbox import UNCOUNTED
-from pipeweave.orchestrator.plan import END
+from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.domain.outbox import UNCOUNTED
+from pipeweave.orchestrator.domain.plan import END
+from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.run_header import RunHeader
-from pipeweave.orchestrator.task_run import Awaits, Completion, TaskRun
 
 # How a call ended, or why there was none.
 Outcome = Completion | Awaits | tuple[TaskRun, Failure]

@@ -22,7 +22,7 @@ from pipeweave.errors import Conflict, NotFound
 from pipeweave.limits import MAX_KEY_CHARS
 from pipeweave.orchestrator import admission, pauses, queries, queue
 from pipeweave.orchestrator.access import ADMIN, WRITE
-from pipeweave.orchestrator.queries_shape import iso
+from pipeweave.orchestrator.domain.json_shapes import iso
 
 routes = Routes("queue")
 

@@ -17,7 +17,7 @@ from pipeweave.api.endpoint import Answer, Call, Routes
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator import last_tick, maintenance, tick
 from pipeweave.orchestrator.access import TICK
-from pipeweave.orchestrator.queries_shape import iso
+from pipeweave.orchestrator.domain.json_shapes import iso
 
 routes = Routes("system")
 

@@ -18,7 +18,7 @@ from pipeweave.api.schemas import PauseRequest, ResumeRequest, ValidateInputRequ
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import pauses, queries, registry
 from pipeweave.orchestrator.access import READ, WRITE
-from pipeweave.orchestrator.queries_shape import iso
+from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.schema import validate_input as faults_of
 

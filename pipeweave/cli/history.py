@@ -20,8 +20,8 @@ from pipeweave.storage import LocalStorage, S3Storage, Storage, open_storage
 if TYPE_CHECKING:
     from pipeweave.orchestrator.archive import Manifest
     from pipeweave.orchestrator.database import Database, Transaction
+    from pipeweave.orchestrator.domain.months import Month
     from pipeweave.orchestrator.held import Held
-    from pipeweave.orchestrator.months import Month
     from pipeweave.orchestrator.policy import Policy
     from pipeweave.orchestrator.strays import Stray
 
@@ -95,8 +95,8 @@ def partitions(place: Place, as_json: bool) -> None:
 
 
 def _month(tx: Transaction, each: Held, policy: Policy) -> dict[str, Any]:
+    from pipeweave.orchestrator.domain.json_shapes import iso
     from pipeweave.orchestrator.held import active
-    from pipeweave.orchestrator.queries_shape import iso
 
     found = len(active(tx, each.month, MOST_COUNTED))
     due_at = policy.due_at(each.month)
@@ -161,7 +161,7 @@ def _warn_of_strays(astray: list[dict[str, Any]]) -> None:
 def archive(place: Place, month: str | None, is_list: bool, as_json: bool) -> None:
     """Write MONTH (2026-03) to storage without dropping it, or list what was written."""
     from pipeweave.orchestrator import archive as archives
-    from pipeweave.orchestrator.months import Month
+    from pipeweave.orchestrator.domain.months import Month
 
     if (month is None) != is_list:
         raise click.UsageError("name a month, or give --list")

@@ -89,7 +89,7 @@ def _show_json(left: Sequence[Stale], done: Recovery | None) -> None:
 
 
 def _document(each: Stale) -> dict[str, Any]:
-    from pipeweave.orchestrator.queries_shape import iso
+    from pipeweave.orchestrator.domain.json_shapes import iso
 
     return {
         "kind": each.kind.value,

@@ -81,7 +81,7 @@ def create(
     """Make a token and print it: the only time it can be seen."""
     from pipeweave.cli.rendering import show_json
     from pipeweave.orchestrator import access
-    from pipeweave.orchestrator.queries_shape import iso
+    from pipeweave.orchestrator.domain.json_shapes import iso
 
     full = [SCOPE_PREFIX + scope for scope in scopes]
     expires_at = datetime.now(UTC) + expires if isinstance(expires, timedelta) else expires

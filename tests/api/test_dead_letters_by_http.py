@@ -10,7 +10,7 @@ from pipeweave import ids
 from pipeweave.orchestrator import redrives, run_header, task_runs
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.failure import Failure
+from pipeweave.orchestrator.domain.failure import Failure
 
 if TYPE_CHECKING:
     from conftest import Api

@@ -12,8 +12,8 @@ from pipeweave import ids
 from pipeweave.orchestrator import idempotency, task_runs
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.run_header import load
-from pipeweave.orchestrator.task_run import Completion
 
 if TYPE_CHECKING:
     from conftest import Api

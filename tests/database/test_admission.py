@@ -15,10 +15,10 @@ from pipeweave.errors import InvalidInput
 from pipeweave.orchestrator import admission, maintenance, queue, runs, straight, verify
 from pipeweave.orchestrator.advance import Going
 from pipeweave.orchestrator.database import Database
-from pipeweave.orchestrator.outbox import Released
+from pipeweave.orchestrator.domain.outbox import Released
+from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.runs import Trigger
-from pipeweave.orchestrator.task_run import Completion
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.broker import PUBLISHER_TIMEOUT_S, make_celery
 from pipeweave.orchestrator.canvas import JOIN_TASK, Canvas
 from pipeweave.orchestrator.database import Database
-from pipeweave.orchestrator.outbox import Chord, Part
+from pipeweave.orchestrator.domain.outbox import Chord, Part
 from pipeweave.settings import Settings
 from pipeweave.up.launch import spawn
 from pipeweave.up.valkey import Valkey

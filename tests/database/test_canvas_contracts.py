@@ -20,7 +20,7 @@ from kombu.transport.redis import Channel
 
 from pipeweave.orchestrator.broker import CHORD_LIFE_S, make_celery
 from pipeweave.orchestrator.canvas import JOIN_TASK, RUN_TASK, Canvas
-from pipeweave.orchestrator.outbox import Chord, Part, Released
+from pipeweave.orchestrator.domain.outbox import Chord, Part, Released
 from pipeweave.settings import Settings
 
 

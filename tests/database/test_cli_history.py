@@ -16,7 +16,7 @@ from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.orchestrator import partitions, retention
 from pipeweave.orchestrator.database import Database
-from pipeweave.orchestrator.months import Month
+from pipeweave.orchestrator.domain.months import Month
 from pipeweave.up.postgres import Postgres
 
 # These commands judge age by the real clock: the month is one of last year's.

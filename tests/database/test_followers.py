@@ -7,7 +7,7 @@ from driving import Beside, Driver, claim, header, settle
 from registered import a_task, register
 
 from pipeweave.orchestrator import followers, healing, registry
-from pipeweave.orchestrator.plan import END
+from pipeweave.orchestrator.domain.plan import END
 
 TASKS = ("noop", "limited", "single")
 

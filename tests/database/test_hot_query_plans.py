@@ -41,9 +41,9 @@ from pipeweave.orchestrator.broker import LEVELS, make_celery
 from pipeweave.orchestrator.canvas import Canvas
 from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.paging import Page, cursor_of
 from pipeweave.orchestrator.queue import QueueRequest
-from pipeweave.orchestrator.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.values import Values
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage

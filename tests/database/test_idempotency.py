@@ -18,7 +18,6 @@ from pipeweave.limits import INLINE_BYTES
 from pipeweave.orchestrator import (
     dead_letters,
     due,
-    failure,
     idempotency,
     purge,
     queue,
@@ -29,11 +28,12 @@ from pipeweave.orchestrator import (
 )
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.database import Database
-from pipeweave.orchestrator.failure import Failure
+from pipeweave.orchestrator.domain import failure
+from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.idempotency import Outcome
 from pipeweave.orchestrator.policy import Policy
 from pipeweave.orchestrator.queue import Queued, QueueRequest
-from pipeweave.orchestrator.task_run import Awaits, Completion, TaskRun
 
 TTL_S = 60
 DAY = timedelta(days=1)

@@ -11,7 +11,7 @@ from registered import a_task, register
 
 from pipeweave.orchestrator import followers, limits, pauses
 from pipeweave.orchestrator.database import Database
-from pipeweave.orchestrator.outbox import Released
+from pipeweave.orchestrator.domain.outbox import Released
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from past import at, count, past_run
 
 from pipeweave.orchestrator import partitions, strays
 from pipeweave.orchestrator.database import Database
-from pipeweave.orchestrator.months import Month
+from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.partitions import PARTITIONED
 from pipeweave.orchestrator.strays import Stray
 

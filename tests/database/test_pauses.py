@@ -13,9 +13,9 @@ from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import due, limits, pauses, queue, straight, task_runs, verify
 from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.database import Database, Transaction
-from pipeweave.orchestrator.outbox import Released
+from pipeweave.orchestrator.domain.outbox import Released
+from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.queue import QueueRequest
-from pipeweave.orchestrator.task_run import Completion, TaskRun
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from registered import a_task, register
 
 from pipeweave.orchestrator import due, limits
 from pipeweave.orchestrator.database import Database
-from pipeweave.orchestrator.outbox import Released
+from pipeweave.orchestrator.domain.outbox import Released
 
 # Slow enough that a test never sees the next one let go: minutes lie between two starts.
 SLOW = "3/h"

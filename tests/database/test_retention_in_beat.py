@@ -13,7 +13,7 @@ from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import held, partitions
 from pipeweave.orchestrator import retention as verb
 from pipeweave.orchestrator.database import Database
-from pipeweave.orchestrator.months import Month
+from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.policy import Policy
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage

@@ -16,7 +16,7 @@ from pipeweave.errors import Conflict, InvalidInput, NotFound, PipeWeaveError
 from pipeweave.limits import INLINE_BYTES
 from pipeweave.orchestrator import maps, runs
 from pipeweave.orchestrator.database import Database, Transaction
-from pipeweave.orchestrator.outbox import Released
+from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.runs import CreatedRun, Trigger
 
 CHAIN = {"a": [], "b": ["a"], "c": ["b"]}

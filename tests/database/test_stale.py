@@ -19,7 +19,7 @@ from pipeweave.orchestrator.broker import LEVELS, make_celery
 from pipeweave.orchestrator.canvas import Canvas
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.outbox import JoinCheck
+from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.stale import LATE, Kind, Stale
 from pipeweave.orchestrator.workers import WorkerStart
 from pipeweave.settings import Settings

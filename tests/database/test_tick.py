@@ -14,8 +14,8 @@ from pipeweave.orchestrator.broker import make_celery
 from pipeweave.orchestrator.canvas import Canvas, level
 from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.outbox import JoinCheck, Released
-from pipeweave.orchestrator.plan import END
+from pipeweave.orchestrator.domain.outbox import JoinCheck, Released
+from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.tick import LATE, Ticked
 from pipeweave.orchestrator.workers import WorkerStart
 from pipeweave.settings import Settings

@@ -16,11 +16,12 @@ from random_history import RandomHistory
 from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator import history, queue, task_runs, verify
+from pipeweave.orchestrator import queue, task_runs, verify
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.domain import replay
+from pipeweave.orchestrator.domain.stored_event import StoredEvent
 from pipeweave.orchestrator.queue import QueueRequest
-from pipeweave.orchestrator.stored_event import StoredEvent
 
 SEEDS = 24
 DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
@@ -96,15 +97,15 @@ def test_a_run_that_changes_between_its_events_and_its_rows_is_seen_at_one_momen
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = driver.begin(DIAMOND)
-    rebuild = history.rebuild
+    rebuild = replay.rebuild
 
-    def rebuild_and_change(events: Iterable[StoredEvent]) -> history.RebuiltRun:
+    def rebuild_and_change(events: Iterable[StoredEvent]) -> replay.RebuiltRun:
         rebuilt = rebuild(events)
         driver.finish(run_id, "a", "b", "c", "d")
         return rebuilt
 
     with monkeypatch.context() as patch:
-        patch.setattr(history, "rebuild", rebuild_and_change)
+        patch.setattr(replay, "rebuild", rebuild_and_change)
         assert differences(driver, run_id) == []
     assert driver.run(run_id).status == "completed"
     assert differences(driver, run_id) == []

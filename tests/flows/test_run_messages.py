@@ -14,8 +14,8 @@ import pytest
 from stage import Stage
 
 from pipeweave import ids
-from pipeweave.orchestrator.outbox import JoinCheck, Part, Released
-from pipeweave.orchestrator.plan import END
+from pipeweave.orchestrator.domain.outbox import JoinCheck, Part, Released
+from pipeweave.orchestrator.domain.plan import END
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pages import text_of
 
-from pipeweave.orchestrator.states import REOPEN_RUN, REOPEN_TASK, RUN_MOVES, TASK_MOVES
+from pipeweave.orchestrator.domain.states import REOPEN_RUN, REOPEN_TASK, RUN_MOVES, TASK_MOVES
 from pipeweave.rules import Decision, Predecessor, decide_step
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from pipeweave.calling import encode
 from pipeweave.errors import FieldError, InvalidParams, InvalidResult, TaskError, Unavailable
-from pipeweave.orchestrator.failure import MAX_MESSAGE, MAX_TRACEBACK, Failure, failure_of
+from pipeweave.orchestrator.domain.failure import MAX_MESSAGE, MAX_TRACEBACK, Failure, failure_of
 from pipeweave.retry import judge
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeweave.limits import MAX_TASK_RUNS_PER_RUN
-from pipeweave.orchestrator.history import RebuiltAttempt, RebuiltRun, RebuiltTaskRun, rebuild
-from pipeweave.orchestrator.states import RunStatus, TaskStatus
-from pipeweave.orchestrator.stored_event import StoredEvent
+from pipeweave.orchestrator.domain.replay import RebuiltAttempt, RebuiltRun, RebuiltTaskRun, rebuild
+from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
+from pipeweave.orchestrator.domain.stored_event import StoredEvent
 
 T = TaskStatus
 

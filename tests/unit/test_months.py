@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pipeweave import ids
 from pipeweave.errors import InvalidInput
-from pipeweave.orchestrator import months
-from pipeweave.orchestrator.months import Month
+from pipeweave.orchestrator.domain import months
+from pipeweave.orchestrator.domain.months import Month
 
 MOMENTS = st.datetimes(datetime(1970, 1, 2), datetime(2999, 12, 30), timezones=st.just(UTC))
 

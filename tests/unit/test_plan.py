@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from model import random_graph
 
 from pipeweave.document import parse_spec
-from pipeweave.orchestrator.plan import END, WIDE, JoinKind, Plan, compile_plan
+from pipeweave.orchestrator.domain.plan import END, WIDE, JoinKind, Plan, compile_plan
 
 
 def plan_of(needs: Mapping[str, Sequence[str]]) -> Plan:

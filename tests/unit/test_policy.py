@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.orchestrator.months import Month
+from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.policy import Policy
 from pipeweave.settings import Settings
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.orchestrator import rate_limits
+from pipeweave.orchestrator.domain import gcra
 from pipeweave.rates import Rate
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
@@ -23,9 +23,9 @@ def go(rate: Rate, looks: list[tuple[float, int]]) -> list[tuple[datetime, int]]
     now, at, gone = START, None, []
     for pause, wanted in looks:
         now += timedelta(seconds=pause * rate.seconds)
-        on_time = rate_limits.on_time(rate, at, now, 0)
-        starts = min(wanted, rate_limits.room(rate, on_time, now))
-        at = rate_limits.after(rate, on_time, starts)
+        on_time = gcra.on_time(rate, at, now, 0)
+        starts = min(wanted, gcra.room(rate, on_time, now))
+        at = gcra.after(rate, on_time, starts)
         gone.append((now, starts))
     return gone
 
@@ -56,31 +56,31 @@ def test_in_a_window_of_the_rate_less_than_twice_as_many_start(
 @given(RATES)
 def test_after_a_quiet_window_the_whole_burst_goes(rate: Rate) -> None:
     for at in (None, START - timedelta(days=1), START):
-        on_time = rate_limits.on_time(rate, at, START, 0)
-        assert rate_limits.room(rate, on_time, START) == rate.limit
-        spent = rate_limits.after(rate, on_time, rate.limit)
-        assert rate_limits.room(rate, spent, START) == 0
+        on_time = gcra.on_time(rate, at, START, 0)
+        assert gcra.room(rate, on_time, START) == rate.limit
+        spent = gcra.after(rate, on_time, rate.limit)
+        assert gcra.room(rate, spent, START) == 0
 
 
 @given(RATES, st.integers(1, 1_000))
 def test_the_next_start_is_the_first_moment_with_room(rate: Rate, starts: int) -> None:
-    on_time = rate_limits.after(rate, START, rate.limit + starts % 3)
-    moment = rate_limits.when(rate, on_time, 1)
-    assert rate_limits.room(rate, on_time, moment) >= 1
-    assert rate_limits.room(rate, on_time, moment - timedelta(microseconds=1)) == 0
+    on_time = gcra.after(rate, START, rate.limit + starts % 3)
+    moment = gcra.when(rate, on_time, 1)
+    assert gcra.room(rate, on_time, moment) >= 1
+    assert gcra.room(rate, on_time, moment - timedelta(microseconds=1)) == 0
 
 
 def test_a_busy_rate_lets_one_go_each_spacing() -> None:
     rate = Rate(100, 60.0)
-    spent = rate_limits.after(rate, START, 100)
+    spent = gcra.after(rate, START, 100)
     for number in (1, 2, 50):
         now = START + timedelta(seconds=0.6 * number)
-        assert rate_limits.room(rate, rate_limits.on_time(rate, spent, now, 0), now) == number
+        assert gcra.room(rate, gcra.on_time(rate, spent, now, 0), now) == number
 
 
 @pytest.mark.parametrize("unstarted", [0, 40, 100])
 def test_nothing_is_saved_up_behind_those_that_wait_for_a_worker(unstarted: int) -> None:
     rate = Rate(100, 60.0)
     now = START + timedelta(hours=1)
-    on_time = rate_limits.on_time(rate, START, now, unstarted)
-    assert rate_limits.room(rate, on_time, now) == 100 - unstarted
+    on_time = gcra.on_time(rate, START, now, unstarted)
+    assert gcra.room(rate, on_time, now) == 100 - unstarted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeweave.errors import InvalidNextTasks
-from pipeweave.orchestrator import states
+from pipeweave.orchestrator.domain import states
 from pipeweave.rules import (
     FAILED,
     FAILURE_MODES,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeweave.orchestrator import states
-from pipeweave.orchestrator.states import RUN_MOVES, TASK_MOVES, RunStatus, TaskStatus
+from pipeweave.orchestrator.domain import states
+from pipeweave.orchestrator.domain.states import RUN_MOVES, TASK_MOVES, RunStatus, TaskStatus
 from pipeweave.rules import FINAL
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.states import TaskStatus
+from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.values import Kept
 
 

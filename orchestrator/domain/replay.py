@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pipeweave.limits import MAX_TASK_RUNS_PER_RUN
-from pipeweave.orchestrator import states
-from pipeweave.orchestrator.states import RunStatus, TaskStatus
-from pipeweave.orchestrator.stored_event import StoredEvent, Unreadable
+from pipeweave.orchestrator.domain import states
+from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
+from pipeweave.orchestrator.domain.stored_event import StoredEvent, Unreadable
 
 T = TaskStatus
 
