@@ -16,7 +16,7 @@ from pipeweave.errors import Forbidden, NotFound, TenantRequired, Unauthenticate
 from pipeweave.ids import check_name
 from pipeweave.orchestrator import access
 from pipeweave.orchestrator.access import EVERY_TENANT, Access
-from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.store.database import Database
 
 TOKEN_CACHE_S = 2.0
 MAX_CACHED_TOKENS = 10_000

@@ -14,7 +14,7 @@ from pipeweave.api.schemas import MAX_REASON, Name, Request
 from pipeweave.durations import DURATION_EXPECTED, DURATION_PATTERN, milliseconds
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.letter_filter import LetterFilter
-from pipeweave.orchestrator.paging import DEFAULT_LIMIT, MAX_LIMIT
+from pipeweave.orchestrator.store.keyset import DEFAULT_LIMIT, MAX_LIMIT
 
 DeadLetterId = Annotated[str, Field(pattern=type_id_pattern(ids.DEAD_LETTER))]
 RedriveId = Annotated[str, Field(pattern=type_id_pattern(ids.REDRIVE))]

@@ -15,8 +15,8 @@ from pydantic import BaseModel
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.access import READ
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.store.database import Transaction
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Result = TypeVar("Result")

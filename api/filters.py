@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from pipeweave.api.schemas import MAX_INT32, Name
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
-from pipeweave.orchestrator.paging import DEFAULT_LIMIT, MAX_LIMIT, Page
+from pipeweave.orchestrator.store.keyset import DEFAULT_LIMIT, MAX_LIMIT, Page
 
 
 def _digits(value: Any) -> Any:

@@ -12,8 +12,8 @@ from pipeweave.api.endpoint import Call
 from pipeweave.api.schemas import RunWish, TriggerBatchRequest, TriggerRequest
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator import registry, runs
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.registry import TaskRow
+from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import PipelineSpec
 
 

@@ -65,7 +65,7 @@ def fill(database_url: str, count: int, pipeline: str) -> None:
     """Put so many finished runs of this pipeline into the tables, and tell the planner."""
     # Only ours needs it: the plain systems' processes import this package, too.
     from pipeweave.orchestrator import partitions
-    from pipeweave.orchestrator.database import Database
+    from pipeweave.orchestrator.store.database import Database
 
     newest = datetime.now(UTC) - NEWEST_AGE
     oldest = newest - timedelta(days=30 * MONTHS)

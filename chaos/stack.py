@@ -195,7 +195,7 @@ def _is_ready(up: Stack) -> bool:
 
 def _token(database_url: str) -> str:
     from pipeweave.orchestrator import access
-    from pipeweave.orchestrator.database import Database
+    from pipeweave.orchestrator.store.database import Database
 
     with Database(database_url, pool_size=0).transaction() as tx:
         return access.create_token(tx, name="chaos", tenants=[TENANT], scopes=[access.WRITE])

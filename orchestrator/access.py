@@ -11,9 +11,9 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidId, InvalidInput, NotFound
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.json_shapes import iso
-from pipeweave.orchestrator.paging import Document
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
 
 READ, WRITE, ADMIN, WORKER, TICK = (
     "orchestrator:read",

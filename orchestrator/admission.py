@@ -20,9 +20,9 @@ from uuid import UUID
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator import pipelines, registry, run_header, run_moves, task_runs
 from pipeweave.orchestrator.advance import Advance
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.orphans import CODE as TASK_REMOVED
 from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.store.database import Database, Transaction
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,6 @@ from uuid import UUID
 from pipeweave import ids, rules
 from pipeweave.errors import AttemptFailed, InvalidInput, NotFound
 from pipeweave.orchestrator import attempts, limits, maps, run_moves, task_runs, usual_durations
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck, Part, Released
 from pipeweave.orchestrator.domain.plan import END, WIDE, JoinKind
@@ -26,6 +25,7 @@ from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.messages import MESSAGES_PER_FAN_OUT
 from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.task_runs import PREDECESSOR_FAILED
 from pipeweave.rules import Decision, Predecessor
 

@@ -21,10 +21,10 @@ from pipeweave import ids
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator import archive_lines, partitions
 from pipeweave.orchestrator.archive_lines import KINDS, Line
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id
 from pipeweave.orchestrator.domain.months import Month
-from pipeweave.orchestrator.paging import Document
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.storage import Storage
 
 FOLDER = "archive/runs"

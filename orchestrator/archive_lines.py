@@ -18,12 +18,12 @@ from uuid import UUID
 
 import orjson
 
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.domain.json_shapes import iso, reference, run_id, task_run_id
 from pipeweave.orchestrator.domain.months import Month
-from pipeweave.orchestrator.paging import Document
 from pipeweave.orchestrator.queries_runs import event_row, run_row
 from pipeweave.orchestrator.queries_task_runs import attempt_row, task_run_row
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.orchestrator.strays import key_of
 
 # Rows that one look fetches; what a line holds at most, in things and in bytes.

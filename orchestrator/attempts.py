@@ -17,13 +17,13 @@ import orjson
 
 from pipeweave import ids
 from pipeweave.orchestrator import ended_keys, registry
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun, read
 from pipeweave.orchestrator.moving import move_sql
 from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.store.database import Transaction
 
 # At most this delay (ms) before an attempt that makes up for one whose worker was lost or stopped: nothing is
 # wrong with the task, so nothing is gained by waiting.

@@ -15,9 +15,9 @@ from typing import Any
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator import pipelines, registry
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.pipelines import StoredPipeline
 from pipeweave.orchestrator.registry import TaskRow
+from pipeweave.orchestrator.store.database import Transaction
 
 REMEMBERED_PIPELINES = 256
 

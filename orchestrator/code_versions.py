@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeweave.orchestrator.database import Transaction, to_json
 from pipeweave.orchestrator.followers import SETTLED_AFTER
 from pipeweave.orchestrator.registration import Registration, TaskRegistration
+from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.rates import parse_rate
 
 

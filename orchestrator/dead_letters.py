@@ -15,9 +15,9 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import maintenance, queue, registry, reopening, run_header
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.letter_filter import OPEN, LetterFilter
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.store.database import Transaction
 
 # Discarding and purging by a condition take this many at once; while a batch is full, there are more.
 BATCH = 5_000

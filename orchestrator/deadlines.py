@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator import limits, run_moves, task_runs
-from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.store.database import Database, Transaction
 
 # One look ends at most this many; the next one goes on.
 BATCH = 100

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator.broker import make_celery
 from pipeweave.orchestrator.canvas import Canvas
-from pipeweave.orchestrator.database import Database
-from pipeweave.orchestrator.values import Values
+from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
 from pipeweave.storage import open_storage
 

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator import migrate, partitions, strays, workers
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.doctor import Check, Verdict, error, fine, warning
+from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.settings import Settings
 
 MIN_MAJOR = 14

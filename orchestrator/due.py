@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pipeweave.orchestrator import run_header
 from pipeweave.orchestrator.advance import Advance
-from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.store.database import Database, Transaction
 
 # One look lets at most this many go; the next one goes on.
 BATCH = 1_000

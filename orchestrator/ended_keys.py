@@ -6,9 +6,9 @@ import functools
 from collections.abc import Sequence
 from uuid import UUID
 
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.key_rows import Name
+from pipeweave.orchestrator.store.database import Transaction
 
 
 def note(tx: Transaction, ended: Sequence[TaskRun]) -> None:

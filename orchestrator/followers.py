@@ -12,7 +12,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.store.database import Database, Transaction
 
 # Task runs that one tick brings after, of one task.
 BATCH = 10_000

@@ -13,10 +13,10 @@ from pipeweave import ids
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import maps, run_header
 from pipeweave.orchestrator.canvas import Canvas, level
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Released
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.store.database import Transaction
 
 _PROGRESS = """
 UPDATE task_runs SET progress = :progress, progress_message = :message, heartbeat_at = now()

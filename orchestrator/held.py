@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from pipeweave.orchestrator import partitions
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.months import Month
+from pipeweave.orchestrator.store.database import Transaction
 
 # Enough to look at; their number is not what matters.
 ACTIVE_SHOWN = 5

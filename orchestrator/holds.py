@@ -11,7 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.store.database import Transaction
 
 REMEMBERED_TENANTS = 1_000
 

@@ -17,13 +17,13 @@ from uuid import UUID
 from pipeweave.errors import AttemptFenced, Deadlocked
 from pipeweave.orchestrator import waiters
 from pipeweave.orchestrator.advance import Advance
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.key_rows import HOLDER, IS_OPEN, NAMED, Name, name_parameters
 from pipeweave.orchestrator.moving import status_is
-from pipeweave.orchestrator.values import Kept
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.values import Kept
 
 # A row that comes in between a look and a write is seen by the next look.
 TRIES = 5

@@ -15,12 +15,12 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator import task_runs
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.domain import gcra
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.moving import status_is
+from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.rates import Rate
 
 # What a task without a limit lets go at once: its limit was lifted, or its pause ended.

@@ -17,10 +17,10 @@ from uuid import UUID
 
 from pipeweave.orchestrator import run_header, task_runs
 from pipeweave.orchestrator.advance import Advance, as_released
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.task_run import COLUMNS, TaskRun, of_row
+from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.workers import WORKER_OF
 
 # One look takes at most this many; the next one goes on.

@@ -25,9 +25,9 @@ import logging
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, Unavailable
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
-from pipeweave.orchestrator.paging import Document
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
 
 log = logging.getLogger(__name__)
 

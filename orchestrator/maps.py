@@ -15,15 +15,15 @@ from pipeweave import ids, references, rules
 from pipeweave.errors import MapSourceInvalid
 from pipeweave.limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS, MAX_TASK_RUNS_PER_RUN
 from pipeweave.orchestrator import outputs, task_runs
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain import task_run
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.plan import WIDE
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.events import Event, append
 from pipeweave.orchestrator.run_header import RunHeader
-from pipeweave.orchestrator.values import canonical
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.event_log import Event, append
+from pipeweave.orchestrator.store.values import canonical
 
 
 @dataclass(frozen=True, slots=True)

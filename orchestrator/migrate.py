@@ -11,7 +11,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from pipeweave.orchestrator import partitions
-from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.store.database import Database, Transaction
 
 # Two processes that migrate at once: the second waits, then finds nothing to do.
 _LOCK = 0x70697065_77656176

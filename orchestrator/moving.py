@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain import states
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import COLUMNS, TaskRun, read
-from pipeweave.orchestrator.events import Event
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.event_log import Event
 
 NO_DATA = "CAST(NULL AS jsonb)"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pipeweave.orchestrator import run_header, task_runs
 from pipeweave.orchestrator.advance import Advance
-from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.store.database import Transaction
 
 CODE = "TASK_REMOVED"
 

@@ -8,9 +8,9 @@ from collections.abc import Collection
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.run_header import RunHeader
-from pipeweave.orchestrator.values import Values
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.values import Values
 
 _OUTPUTS = """
 SELECT t.step_id, t.kind, t.output, t.output_path, t.map_first, t.map_count FROM task_runs AS t

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipeweave.orchestrator import strays
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.domain import months
 from pipeweave.orchestrator.domain.months import Month
-from pipeweave.orchestrator.patience import InUse, at_once
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.lock_timeout import InUse, at_once
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import limits, registry, task_runs
-from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)
 

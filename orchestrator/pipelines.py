@@ -10,10 +10,10 @@ from typing import Any
 
 from pipeweave.document import parse_spec
 from pipeweave.errors import FieldError, InvalidSpec, NotFound
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.json_shapes import iso
-from pipeweave.orchestrator.paging import Document, Page
 from pipeweave.orchestrator.registry import ensure_tenant
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.spec import PipelineSpec
 
 # Parsed versions a process keeps. A spec of 5,000 steps takes about 5 MB, an ordinary one 10 KB.

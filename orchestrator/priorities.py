@@ -16,9 +16,9 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.moving import status_is
+from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.task_runs import IS_PAUSED
 
 _QUEUED = "FROM task_runs AS t WHERE t.status = 'queued' AND t.queue = :queue"

@@ -9,10 +9,10 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput, NotFound
 from pipeweave.orchestrator import redrives
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
 from pipeweave.orchestrator.letter_filter import OPEN, LetterFilter
-from pipeweave.orchestrator.paging import Document, Page
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document, Page
 
 # Status of a dead letter -> SQL for it. No column: both dates are kept, and tell when.
 STATUSES = {

@@ -7,10 +7,10 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator import pipelines
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.json_shapes import reference
-from pipeweave.orchestrator.paging import Document
 from pipeweave.orchestrator.run_header import plan_of
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
 
 # A map's output is its items' outputs. One with more items than this, or more bytes, is shown by reference.
 MAP_ITEMS_SHOWN = 1_000

@@ -9,9 +9,9 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator import pauses
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
-from pipeweave.orchestrator.paging import Document, Page
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document, Page
 
 # `completed` and `failed` look back this far, over the newest runs and task runs up to these caps: a total
 # over all time would have to read all of history.

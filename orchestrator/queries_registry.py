@@ -6,9 +6,9 @@ from typing import Any
 
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator import pipelines
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.json_shapes import iso
-from pipeweave.orchestrator.paging import Document, Page
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.rates import Rate
 
 # --- services ---------------------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator import queries_outputs, queries_task_runs
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id, task_run_id
 from pipeweave.orchestrator.domain.states import RunStatus
-from pipeweave.orchestrator.paging import Document, Page
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document, Page
 
 # Task runs that come with a run; the others are read page by page.
 TASK_RUNS_SHOWN = 1_000

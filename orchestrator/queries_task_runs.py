@@ -8,9 +8,9 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator import pipelines, queries_outputs
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id, task_run_id
-from pipeweave.orchestrator.paging import Document, Page
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document, Page
 
 # Tracebacks are shown with one task run, not with a thousand.
 _COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.map_index, t.map_parent, t.map_count, t.status,

@@ -12,10 +12,10 @@ from pipeweave.errors import FieldError, InvalidInput, LimitExceeded, NotFound
 from pipeweave.idempotency import KEY_EXPECTED, is_key
 from pipeweave.limits import MAX_BATCH
 from pipeweave.orchestrator import idempotency, registry, run_header, run_rows, runs
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.run_rows import NewRun
+from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.rules import FAIL_FAST
 
 

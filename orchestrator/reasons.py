@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pipeweave.orchestrator.paging import Document
+from pipeweave.orchestrator.store.keyset import Document
 
 # Counting those before one ends here.
 MOST_COUNTED = 10_000

@@ -7,10 +7,10 @@ from typing import Any
 
 from pipeweave import ids
 from pipeweave.orchestrator import admission, run_header
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.json_shapes import iso, task_run_id
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.reasons import Reason, reason, seconds
+from pipeweave.orchestrator.store.database import Transaction
 
 # Of the predecessors that are open.
 MOST_SHOWN = 20

@@ -9,11 +9,11 @@ from typing import Any
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import healing, limits, pauses, workers
 from pipeweave.orchestrator.canvas import level
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain import gcra
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.limits import Standing
 from pipeweave.orchestrator.reasons import MOST_COUNTED, Reason, nth, reason, seconds, up_to
+from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.tick import LATE
 
 # When the message was sent that a worker takes next, by level of a queue (`Canvas.oldest`).

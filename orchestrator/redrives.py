@@ -17,9 +17,9 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, Unavailable
 from pipeweave.orchestrator import dead_letters, maintenance
-from pipeweave.orchestrator.database import Database, Transaction, to_json
 from pipeweave.orchestrator.dead_letters import LETTER_COLUMNS, Letter, letter_of
 from pipeweave.orchestrator.letter_filter import OPEN, LetterFilter
+from pipeweave.orchestrator.store.database import Database, Transaction, to_json
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from pipeweave import ids
 from pipeweave.errors import FieldError, TaskOwnedElsewhere
 from pipeweave.orchestrator.code_versions import CodeChange as CodeChange
 from pipeweave.orchestrator.code_versions import store_tasks
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.registration import Registration, check
+from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.retry import RetryPolicy
 
 log = logging.getLogger(__name__)

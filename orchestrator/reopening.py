@@ -21,14 +21,14 @@ from pipeweave import ids
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator import deadlines, registry, run_moves, runs
 from pipeweave.orchestrator.advance import RUN_FAILED, Advance
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.outbox import Chord
 from pipeweave.orchestrator.domain.plan import JoinKind, Plan
 from pipeweave.orchestrator.domain.states import FINAL_TASK, RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun, of_row
-from pipeweave.orchestrator.events import append
 from pipeweave.orchestrator.moving import move_sql, ranges, together
 from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.event_log import append
 from pipeweave.orchestrator.task_runs import PREDECESSOR_FAILED
 
 T = TaskStatus

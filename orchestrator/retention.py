@@ -26,12 +26,12 @@ from uuid import UUID
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator import archive, partitions, strays
 from pipeweave.orchestrator.archive import Counts
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.held import Held, active, held
 from pipeweave.orchestrator.partitions import PARTITIONED
-from pipeweave.orchestrator.patience import InUse, at_once
 from pipeweave.orchestrator.policy import Policy
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.lock_timeout import InUse, at_once
 from pipeweave.storage import Storage
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator import pipelines
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
+from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import PipelineSpec, StepSpec
 
 # Runs whose header a process keeps: a worker sees the same few runs again and again.

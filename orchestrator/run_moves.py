@@ -9,11 +9,11 @@ import orjson
 
 from pipeweave import ids, rules
 from pipeweave.orchestrator import maintenance
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain import states
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.store.database import Transaction
 
 _NOT_REOPENED = "reopened_at IS NULL"
 

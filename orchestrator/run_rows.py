@@ -15,15 +15,15 @@ from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator import catalog, holds, maintenance
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.catalog import CatalogChanged, Seen
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.events import Event
 from pipeweave.orchestrator.holds import Holds
 from pipeweave.orchestrator.moving import together
 from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.orchestrator.run_header import RunHeader
-from pipeweave.orchestrator.values import Kept
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.event_log import Event
+from pipeweave.orchestrator.store.values import Kept
 
 
 @dataclass(frozen=True, slots=True)

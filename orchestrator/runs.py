@@ -12,13 +12,13 @@ from pipeweave import ids
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, PipeWeaveError
 from pipeweave.orchestrator import catalog, limits, run_header, run_moves, run_rows, task_runs
 from pipeweave.orchestrator.catalog import CatalogChanged, Seen
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.pipelines import StoredPipeline
 from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.run_rows import NewRun
+from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.rules import FAILURE_MODES
 from pipeweave.spec import PipelineSpec
 

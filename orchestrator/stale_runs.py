@@ -10,9 +10,9 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator import healing, run_header
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.store.database import Transaction
 
 # The oldest active runs; what is newer is looked at when those are over.
 MOST_RUNS = 1_000

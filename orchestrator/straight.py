@@ -14,13 +14,13 @@ from typing import Any
 from pipeweave import ids
 from pipeweave.orchestrator import limits, run_moves, task_runs
 from pipeweave.orchestrator.advance import Going, as_released
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.plan import END, JoinKind
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun, of_row
 from pipeweave.orchestrator.moving import move_sql
 from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.rules import FAIL_FAST
 
 # A step with more successors is a fan-out: those are released in bulk.

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.months import Month
+from pipeweave.orchestrator.store.database import Transaction
 
 # While rows are moved, everyone waits: the tick moves a few, `pipeweave db migrate` any number.
 MOVED_AT_ONCE = 10_000

@@ -15,12 +15,12 @@ import orjson
 
 from pipeweave import ids
 from pipeweave.orchestrator import ended_keys, run_header
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import COLUMNS, Completion, TaskRun, read
-from pipeweave.orchestrator.events import append
 from pipeweave.orchestrator.moving import move, move_sql, status_is, together
 from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.event_log import append
 
 T = TaskStatus
 

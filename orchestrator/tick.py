@@ -28,9 +28,9 @@ from pipeweave.orchestrator import (
     redrives,
     workers,
 )
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.policy import Policy
+from pipeweave.orchestrator.store.database import Database
 
 _LOCK = 0x7469636B
 

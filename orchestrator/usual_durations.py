@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.store.database import Transaction
 
 _NOTE = "UPDATE tasks SET usual_seconds = :seconds WHERE tenant_id = :tenant AND id = :task"
 

@@ -16,10 +16,10 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.domain import replay
 from pipeweave.orchestrator.domain.replay import Fault, RebuiltAttempt, RebuiltRun, RebuiltTaskRun
 from pipeweave.orchestrator.domain.stored_event import StoredEvent
+from pipeweave.orchestrator.store.database import Database, Transaction
 
 # Rows and events are read in pieces of this size, runs in pieces of that one.
 ROWS_AT_ONCE = 5_000

@@ -20,11 +20,11 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.orchestrator import limits, run_header, task_runs
 from pipeweave.orchestrator.advance import as_released
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Awaits, TaskRun, read
 from pipeweave.orchestrator.key_rows import HOLDER, IS_OPEN, NAMED, Name, name_parameters
 from pipeweave.orchestrator.moving import move_sql
+from pipeweave.orchestrator.store.database import Transaction
 
 T = TaskStatus
 

@@ -13,12 +13,12 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator import maintenance, reasons_before, reasons_held
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
 from pipeweave.orchestrator.domain.states import FINAL_TASK, TaskStatus
-from pipeweave.orchestrator.paging import Document
 from pipeweave.orchestrator.reasons import Reason, reason, seconds
 from pipeweave.orchestrator.reasons_held import Oldest
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
 
 T = TaskStatus
 

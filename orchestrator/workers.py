@@ -10,7 +10,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.store.database import Database, Transaction
 
 # A worker that was silent for this long is lost: with a tick each second, that is found within 5 seconds.
 BEAT_EVERY = timedelta(seconds=1)

@@ -19,12 +19,12 @@ from pipeweave import ids
 from pipeweave.document import parse_spec
 from pipeweave.orchestrator import pipelines, run_header, runs, task_runs
 from pipeweave.orchestrator.advance import Advance
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import Outgoing, Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.store.database import Database, Transaction
 
 R = TypeVar("R")
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.store.database import Transaction
 
 _RUN = """
 INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, input, input_size,

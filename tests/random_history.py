@@ -14,11 +14,11 @@ from pipeweave import ids
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator import dead_letters, deadlines, orphans, runs, straight, task_runs
 from pipeweave.orchestrator.advance import Advance, Going
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.domain import failure, task_run
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.states import FINAL_RUN
 from pipeweave.orchestrator.domain.task_run import COLUMNS, Completion, TaskRun
+from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.rules import FAIL_FAST, FAILURE_MODES
 
 # The tasks of the model, as a Driver registers them.

@@ -11,10 +11,10 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.document import parse_spec
 from pipeweave.orchestrator import pipelines, registry
-from pipeweave.orchestrator.database import Transaction, to_json
-from pipeweave.orchestrator.paging import Document, Page
 from pipeweave.orchestrator.registration import Registration, TaskRegistration
 from pipeweave.orchestrator.registry import Registered
+from pipeweave.orchestrator.store.database import Transaction, to_json
+from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.spec import PipelineSpec
 
 

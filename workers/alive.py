@@ -12,7 +12,7 @@ from types import TracebackType
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator import priorities, registry, workers
-from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.workers import BEAT_EVERY, WorkerStart
 from pipeweave.workers.children import Children
 from pipeweave.workers.slots import Slots

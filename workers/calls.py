@@ -15,10 +15,10 @@ from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNo
 from pipeweave.idempotency import key_of
 from pipeweave.orchestrator import heartbeats, idempotency
 from pipeweave.orchestrator.attempts import previous_attempts
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.domain.failure import failure_of
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.task import Task
 from pipeweave.workers import doubt
 from pipeweave.workers.inputs import Inputs, Upstream

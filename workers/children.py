@@ -14,9 +14,9 @@ import signal
 import time
 
 from pipeweave.orchestrator import losses
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers.slots import Ending, Seen, Slot, Slots
 
 log = logging.getLogger(__name__)

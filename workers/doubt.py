@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import losses
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.domain import failure
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers.slots import Slot
 
 log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator import outputs
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.outputs import Places
 from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers import doubt
 
 

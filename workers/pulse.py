@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from pipeweave.errors import AttemptFenced, PipeWeaveError
 from pipeweave.orchestrator import heartbeats, usual_durations
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers import doubt
 from pipeweave.workers.pace import Pace
 from pipeweave.workers.time_limit import HARD_AFTER_S, TimeLimit

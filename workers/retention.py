@@ -13,9 +13,9 @@ import time
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator import retention
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.policy import Policy
 from pipeweave.orchestrator.retention import Outcome
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.storage import Storage, open_storage
 

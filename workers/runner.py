@@ -18,11 +18,11 @@ from uuid import UUID
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator import idempotency, losses, priorities, run_header, straight, task_runs
 from pipeweave.orchestrator.advance import Advance, Going
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, Asked, JoinCheck, Outgoing, Part, PutBack
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.workers import doubt
 from pipeweave.workers.calls import Calls
 from pipeweave.workers.pace import Pace

@@ -30,7 +30,7 @@ from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound
 from pipeweave.orchestrator import dead_letters, redrives
 from pipeweave.orchestrator import queries_dead_letters as queries
 from pipeweave.orchestrator.access import WRITE
-from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.store.database import Transaction
 
 routes = Routes("dead letters")
 LETTER = {"id": PathId(ids.DEAD_LETTER, "The dead letter's id.")}

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.values import Kept
+from pipeweave.orchestrator.store.values import Kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from pipeweave.storage import LocalStorage, S3Storage, Storage, open_storage
 
 if TYPE_CHECKING:
     from pipeweave.orchestrator.archive import Manifest
-    from pipeweave.orchestrator.database import Database, Transaction
     from pipeweave.orchestrator.domain.months import Month
     from pipeweave.orchestrator.held import Held
     from pipeweave.orchestrator.policy import Policy
+    from pipeweave.orchestrator.store.database import Database, Transaction
     from pipeweave.orchestrator.strays import Stray
 
 # One holds the lock, one reads or changes tables.

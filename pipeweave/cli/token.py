@@ -14,7 +14,7 @@ from pipeweave.cli.connection import json_option, with_database
 from pipeweave.errors import Conflict
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.database import Transaction
+    from pipeweave.orchestrator.store.database import Transaction
 
 SCOPE_PREFIX = "orchestrator:"
 SCOPES = ("read", "write", "admin", "worker", "tick")
@@ -139,7 +139,7 @@ def revoke(database_url: str, name_or_id: str, as_json: bool) -> None:
 @contextmanager
 def _transaction(database_url: str) -> Iterator[Transaction]:
     from pipeweave.orchestrator import migrate
-    from pipeweave.orchestrator.database import Database
+    from pipeweave.orchestrator.store.database import Database
 
     if not migrate.status(database_url).is_current:
         raise Conflict("the database lacks the current schema", hint="run `pipeweave db migrate` first")

@@ -16,7 +16,7 @@ from pipeweave.cli.token import Lifetime
 from pipeweave.errors import NotFound
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.database import Database
+    from pipeweave.orchestrator.store.database import Database
     from pipeweave.orchestrator.verify import Difference
 
 # The JSON document is held in memory; without --json there is no limit.

@@ -20,8 +20,8 @@ def admit(url: str, tenant: str, known: str | None) -> str:
     deployment may also bring it to rest.
     """
     from pipeweave.orchestrator import access
-    from pipeweave.orchestrator.database import Database
     from pipeweave.orchestrator.registry import ensure_tenant
+    from pipeweave.orchestrator.store.database import Database
 
     with Database(url, pool_size=0).transaction() as tx:
         ensure_tenant(tx, tenant)

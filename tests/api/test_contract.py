@@ -14,7 +14,7 @@ from pipeweave.api.routes import ENDPOINTS
 from pipeweave.document import parse_spec
 from pipeweave.orchestrator import access, pipelines, registry
 from pipeweave.orchestrator.access import ADMIN
-from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 
 ROOT = Path(__file__).parents[2]

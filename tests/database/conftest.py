@@ -12,8 +12,8 @@ from driving import Clock, Driver
 from pipeweave.orchestrator import pipelines
 from pipeweave.orchestrator.broker import make_celery
 from pipeweave.orchestrator.canvas import Canvas
-from pipeweave.orchestrator.database import Database, Transaction
-from pipeweave.orchestrator.values import Values
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
 

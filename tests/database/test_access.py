@@ -13,7 +13,7 @@ import pytest
 from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.orchestrator import access
 from pipeweave.orchestrator.access import ADMIN, READ, WORKER, WRITE
-from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.store.database import Transaction
 
 
 def make(tx: Transaction, scopes: Collection[str] = (READ,), **options: Any) -> str:

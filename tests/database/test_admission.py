@@ -14,11 +14,11 @@ from registered import a_task, register
 from pipeweave.errors import InvalidInput
 from pipeweave.orchestrator import admission, maintenance, queue, runs, straight, verify
 from pipeweave.orchestrator.advance import Going
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.store.database import Database
 
 
 @pytest.fixture

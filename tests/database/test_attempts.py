@@ -12,11 +12,11 @@ from driving import BOOM, TASKS, WEAK, Beside, Driver, at_once, claim, header, s
 from registered import a_task, register
 
 from pipeweave.orchestrator import attempts, due, heartbeats, losses, task_runs, workers
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.workers import WorkerStart
 
 STEPS = {"a": [], "b": ["a"]}

@@ -13,8 +13,8 @@ from registered import a_task, register
 from pipeweave.document import parse_spec
 from pipeweave.errors import Conflict, InvalidInput, Unavailable
 from pipeweave.orchestrator import catalog, maintenance, pauses, pipelines, runs
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.store.database import Database, Transaction
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from services import new_database
 from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.orchestrator import partitions, retention
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.domain.months import Month
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.up.postgres import Postgres
 
 # These commands judge age by the real clock: the month is one of last year's.

@@ -10,8 +10,8 @@ import pytest
 from registered import a_pipeline, end, end_run
 
 from pipeweave.orchestrator import runs
-from pipeweave.orchestrator.database import Transaction
 from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.store.database import Transaction
 
 TENANT = "constraint-tests"
 

@@ -15,9 +15,9 @@ from driving import Beside
 from services import wait_until
 
 from pipeweave.errors import Deadlocked, Unavailable
-from pipeweave.orchestrator import connections
-from pipeweave.orchestrator.database import Database, Transaction, to_json
-from pipeweave.orchestrator.statements import PREPARE_AFTER
+from pipeweave.orchestrator.store import connections
+from pipeweave.orchestrator.store.database import Database, Transaction, to_json
+from pipeweave.orchestrator.store.statements import PREPARE_AFTER
 
 # Sent plainly at first, then prepared.
 OFTEN = PREPARE_AFTER + 2

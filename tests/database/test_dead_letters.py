@@ -30,14 +30,14 @@ from pipeweave.orchestrator import (
 )
 from pipeweave.orchestrator import queries_dead_letters as queries
 from pipeweave.orchestrator.advance import Advance
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.dead_letters import Retried
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.letter_filter import LetterFilter
 from pipeweave.orchestrator.messages import RunMessage
-from pipeweave.orchestrator.paging import Document, Page
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.rules import CONTINUE, FAIL_FAST, FAILURE_MODES, PARTIAL_MERGE
 
 CHAIN: dict[str, list[str]] = {"a": [], "b": ["a"], "c": ["b"]}

@@ -11,8 +11,8 @@ from driving import BOOM, WEAK, Driver, at_once, claim, settle
 
 from pipeweave import ids
 from pipeweave.orchestrator import admission, dead_letters, deadlines, pauses, queue
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.store.database import Database
 
 STEPS = {"a": [], "b": ["a"]}
 NEVER = None

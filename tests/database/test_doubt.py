@@ -20,11 +20,11 @@ from pipeweave import Context, ids
 from pipeweave.errors import Deadlocked, Unavailable
 from pipeweave.orchestrator import task_runs, verify
 from pipeweave.orchestrator.canvas import RUN_TASK
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import Asked, JoinCheck, Outgoing, Part, Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
-from pipeweave.orchestrator.values import Values
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
 from pipeweave.task import Task

@@ -39,12 +39,12 @@ from pipeweave.orchestrator import (
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.broker import LEVELS, make_celery
 from pipeweave.orchestrator.canvas import Canvas
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
-from pipeweave.orchestrator.paging import Page, cursor_of
 from pipeweave.orchestrator.queue import QueueRequest
-from pipeweave.orchestrator.values import Values
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.keyset import Page, cursor_of
+from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
 from pipeweave.up.postgres import Postgres

@@ -27,13 +27,13 @@ from pipeweave.orchestrator import (
     waiters,
 )
 from pipeweave.orchestrator.advance import Advance
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.idempotency import Outcome
 from pipeweave.orchestrator.policy import Policy
 from pipeweave.orchestrator.queue import Queued, QueueRequest
+from pipeweave.orchestrator.store.database import Database
 
 TTL_S = 60
 DAY = timedelta(days=1)

@@ -10,8 +10,8 @@ from driving import BOOM, Beside, Driver, at_once, claim, settle, wait_for_lock
 from registered import a_task, register
 
 from pipeweave.orchestrator import followers, limits, pauses
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.domain.outbox import Released
+from pipeweave.orchestrator.store.database import Database
 
 
 @pytest.fixture

@@ -17,14 +17,14 @@ from pipeweave.orchestrator import last_tick, maintenance, queue, registry, run_
 from pipeweave.orchestrator.advance import Going
 from pipeweave.orchestrator.broker import LEVELS, make_celery
 from pipeweave.orchestrator.canvas import Canvas
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.last_tick import LastTick, complaint
 from pipeweave.orchestrator.maintenance import MAINTENANCE, RUNNING, WAITING
-from pipeweave.orchestrator.paging import Document
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.settings import Settings
 
 

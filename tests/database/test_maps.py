@@ -11,9 +11,9 @@ from driving import BOOM, Beside, Driver, at_once, claim, finish_task_run, heade
 
 from pipeweave import ids
 from pipeweave.orchestrator import maps, outputs, runs, usual_durations
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.domain.outbox import Chord
 from pipeweave.orchestrator.messages import post
+from pipeweave.orchestrator.store.database import Database
 
 MAP: dict[str, list[str]] = {"m": [], "after": ["m"]}
 OVER = {"m": "${input.list}"}

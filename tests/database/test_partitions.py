@@ -9,9 +9,9 @@ from driving import at_once as together
 from past import at, count, past_run
 
 from pipeweave.orchestrator import partitions, strays
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.partitions import PARTITIONED
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.strays import Stray
 
 MAY = at("2031-05-20")

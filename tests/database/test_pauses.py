@@ -12,10 +12,10 @@ from registered import register
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import due, limits, pauses, queue, straight, task_runs, verify
 from pipeweave.orchestrator.advance import Advance, Going
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.store.database import Database, Transaction
 
 
 @pytest.fixture

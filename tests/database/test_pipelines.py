@@ -12,8 +12,8 @@ from registered import a_chain, register
 from pipeweave.document import parse_spec
 from pipeweave.errors import InvalidInput, InvalidSpec, NotFound
 from pipeweave.orchestrator import pipelines
-from pipeweave.orchestrator.database import Database, Transaction
-from pipeweave.orchestrator.paging import Page
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.keyset import Page
 from pipeweave.spec import PipelineSpec, StepSpec
 
 TENANT = "pipeline-tests"

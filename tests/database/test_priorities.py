@@ -8,8 +8,8 @@ import pytest
 from driving import Driver, claim
 
 from pipeweave.orchestrator import pauses, priorities
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.priorities import Better
+from pipeweave.orchestrator.store.database import Database
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from past import bury, count
 
 from pipeweave import ids
 from pipeweave.orchestrator import purge
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.policy import Policy
 from pipeweave.orchestrator.purge import Purged
+from pipeweave.orchestrator.store.database import Database, Transaction
 
 MONTH = Policy(dead_letters=timedelta(days=30))
 

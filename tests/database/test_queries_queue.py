@@ -12,10 +12,10 @@ from registered import a_pipeline, a_task, all_pages, end, end_run, register
 from pipeweave import ids
 from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.orchestrator import queries, queue, runs
-from pipeweave.orchestrator.database import Transaction
-from pipeweave.orchestrator.paging import Page
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Page
 
 TENANT = "query-tests"
 OTHER = "query-tests-other"

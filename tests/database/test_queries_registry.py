@@ -5,8 +5,8 @@ from __future__ import annotations
 from registered import a_chain, a_task, all_pages, register
 
 from pipeweave.orchestrator import pipelines, queries, workers
-from pipeweave.orchestrator.database import Transaction
-from pipeweave.orchestrator.paging import Page
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Page
 
 TENANT = "query-tests"
 

@@ -12,10 +12,10 @@ from registered import a_pipeline, all_pages, end, end_run
 from pipeweave import ids
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator import queries, queries_runs, queue, runs
-from pipeweave.orchestrator.database import Transaction
-from pipeweave.orchestrator.paging import Page
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Page
 
 TENANT = "query-tests"
 

@@ -10,9 +10,9 @@ from registered import a_pipeline, a_task, end, register
 from pipeweave import ids
 from pipeweave.document import parse_spec
 from pipeweave.orchestrator import pipelines, queries, queries_runs, queue, runs
-from pipeweave.orchestrator.database import Transaction, to_json
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.store.database import Transaction, to_json
 
 TENANT = "query-tests"
 

@@ -14,9 +14,9 @@ from pipeweave.errors import Conflict, InvalidInput, LimitExceeded, NotFound, Pi
 from pipeweave.limits import INLINE_BYTES, MAX_BATCH
 from pipeweave.orchestrator import idempotency, queue, runs, task_runs
 from pipeweave.orchestrator.advance import Advance
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.queue import Queued, QueueRequest
+from pipeweave.orchestrator.store.database import Database
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from registered import a_pipeline, a_service, a_task, register
 
 from pipeweave.errors import InvalidId, InvalidTask, TaskOwnedElsewhere
 from pipeweave.orchestrator import queries, queue, registry, runs, workers
-from pipeweave.orchestrator.database import Database, Transaction
-from pipeweave.orchestrator.paging import Page
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.registration import Registration, TaskRegistration, parse
 from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.keyset import Page
 from pipeweave.retry import Retry, RetryPolicy
 from pipeweave.task_spec import TaskSpec
 

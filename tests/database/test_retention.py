@@ -19,13 +19,13 @@ from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, Unavailable
 from pipeweave.orchestrator import archive, archive_lines, partitions, queries, retention, runs, strays
 from pipeweave.orchestrator.archive import Counts
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.held import Held
 from pipeweave.orchestrator.partitions import PARTITIONED
 from pipeweave.orchestrator.policy import Policy
 from pipeweave.orchestrator.retention import Outcome, Retired
 from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.storage.local import LocalStorage
 
 MARCH, APRIL = Month(2031, 3), Month(2031, 4)

@@ -12,9 +12,9 @@ from services import wait_until
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import held, partitions
 from pipeweave.orchestrator import retention as verb
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.policy import Policy
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
 from pipeweave.workers import retention

@@ -15,9 +15,9 @@ from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, PipeWeaveError
 from pipeweave.limits import INLINE_BYTES
 from pipeweave.orchestrator import maps, runs
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.runs import CreatedRun, Trigger
+from pipeweave.orchestrator.store.database import Database, Transaction
 
 CHAIN = {"a": [], "b": ["a"], "c": ["b"]}
 

@@ -14,9 +14,9 @@ from s3_server import a_backend, running_s3
 from pipeweave.errors import InvalidInput, InvalidSetting, NotFound
 from pipeweave.limits import INLINE_BYTES
 from pipeweave.orchestrator import runs
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.runs import Trigger
-from pipeweave.orchestrator.values import Values
+from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings, load
 from pipeweave.storage import LocalStorage, S3Storage, Storage, open_storage
 from pipeweave.storage.__main__ import main

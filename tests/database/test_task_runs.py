@@ -12,10 +12,10 @@ from driving import BOOM, Beside, Driver, at_once, claim, header, settle, wait_f
 
 from pipeweave import ids
 from pipeweave.orchestrator import attempts, heartbeats, runs, task_runs
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.domain import states, task_run
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.store.database import Database, Transaction
 
 T = TaskStatus
 

@@ -18,10 +18,10 @@ from pipeweave.cli import main
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator import queue, task_runs, verify
 from pipeweave.orchestrator.advance import Advance
-from pipeweave.orchestrator.database import Database, Transaction
 from pipeweave.orchestrator.domain import replay
 from pipeweave.orchestrator.domain.stored_event import StoredEvent
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.store.database import Database, Transaction
 
 SEEDS = 24
 DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}

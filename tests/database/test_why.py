@@ -15,7 +15,7 @@ from pipeweave import ids
 from pipeweave.errors import NotFound, Unavailable
 from pipeweave.orchestrator import admission, limits, maintenance, pauses, why, workers
 from pipeweave.orchestrator.broker import LEVELS
-from pipeweave.orchestrator.database import Database
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.workers import WorkerStart
 
 EMPTY: Mapping[int, float | None] = dict.fromkeys(LEVELS)

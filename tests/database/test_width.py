@@ -15,10 +15,10 @@ from services import new_database
 from pipeweave import ids
 from pipeweave.orchestrator import attempts, idempotency, limits, run_header, task_runs
 from pipeweave.orchestrator.advance import Advance
-from pipeweave.orchestrator.database import Database
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion
 from pipeweave.orchestrator.idempotency import Outcome
-from pipeweave.orchestrator.values import Values
+from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.store.values import Values
 from pipeweave.storage.local import LocalStorage
 from pipeweave.up.postgres import Postgres
 

@@ -11,7 +11,7 @@ from driving import Beside, wait_for_lock
 from registered import a_service, register
 
 from pipeweave.orchestrator import queries, registry, workers
-from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.workers.alive import Alive
 from pipeweave.workers.slots import Slots
 

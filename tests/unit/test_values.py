@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.limits import INLINE_BYTES
-from pipeweave.orchestrator.values import Values, canonical
+from pipeweave.orchestrator.store.values import Values, canonical
 from pipeweave.storage.local import LocalStorage
 
 JSON = st.recursive(

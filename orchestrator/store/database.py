@@ -19,11 +19,11 @@ from sqlalchemy import Connection
 from sqlalchemy.pool import PoolProxiedConnection
 
 from pipeweave.errors import Deadlocked, Unavailable
-from pipeweave.orchestrator.connections import Connections
 from pipeweave.orchestrator.domain.outbox import Outgoing
-from pipeweave.orchestrator.result import Result
-from pipeweave.orchestrator.statements import statement as sql
-from pipeweave.orchestrator.values import Values
+from pipeweave.orchestrator.store.connections import Connections
+from pipeweave.orchestrator.store.rows import Result
+from pipeweave.orchestrator.store.statements import statement as sql
+from pipeweave.orchestrator.store.values import Values
 
 log = logging.getLogger(__name__)
 

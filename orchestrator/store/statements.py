@@ -16,7 +16,7 @@ from uuid import UUID
 
 from sqlalchemy.pool import PoolProxiedConnection
 
-from pipeweave.orchestrator.result import Result
+from pipeweave.orchestrator.store.rows import Result
 
 # Sent this often by this process, a statement is worth a round trip for its preparation.
 PREPARE_AFTER = 3

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import orjson
 
-from pipeweave.orchestrator.database import Transaction
+from pipeweave.orchestrator.store.database import Transaction
 
 
 @dataclass(frozen=True, slots=True)

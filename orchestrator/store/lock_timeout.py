@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from psycopg2.errors import CheckViolation, LockNotAvailable
 
-from pipeweave.orchestrator.database import Database, Transaction
+from pipeweave.orchestrator.store.database import Database, Transaction
 
 # Running work stands still for this long at most, once per try.
 LOCK_TIMEOUT_MS = 100
