@@ -23,7 +23,7 @@ from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck, Part, Release
 from pipeweave.orchestrator.domain.plan import END, WIDE, JoinKind
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.messages import MESSAGES_PER_FAN_OUT
+from pipeweave.orchestrator.messaging.batching import MESSAGES_PER_FAN_OUT
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.task_runs import PREDECESSOR_FAILED

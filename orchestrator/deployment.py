@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipeweave.errors import InvalidSetting
-from pipeweave.orchestrator.broker import make_celery
-from pipeweave.orchestrator.canvas import Canvas
+from pipeweave.orchestrator.messaging.celery_app import make_celery
+from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pipeweave.client import Client
 from pipeweave.errors import Forbidden, TenantRequired, Unauthenticated
-from pipeweave.orchestrator.broker import make_celery
 from pipeweave.orchestrator.doctor import Check, Verdict, error, fine, warning
-from pipeweave.orchestrator.wire import Wire
+from pipeweave.orchestrator.messaging.celery_app import make_celery
+from pipeweave.orchestrator.messaging.redis_pipeline import Wire
 from pipeweave.settings import Settings
 from pipeweave.storage import open_storage
 

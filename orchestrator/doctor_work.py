@@ -6,10 +6,10 @@ from collections import defaultdict
 from datetime import timedelta
 
 from pipeweave.orchestrator import last_tick, maintenance, stale, workers
-from pipeweave.orchestrator.broker import make_celery
-from pipeweave.orchestrator.canvas import Canvas
 from pipeweave.orchestrator.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.doctor_database import looking
+from pipeweave.orchestrator.messaging.celery_app import make_celery
+from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.settings import Settings
 
 MOST_COUNTED = 10_000

@@ -12,9 +12,9 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import maps, run_header
-from pipeweave.orchestrator.canvas import Canvas, level
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Released
 from pipeweave.orchestrator.domain.plan import END
+from pipeweave.orchestrator.messaging.publisher import Canvas, level
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 

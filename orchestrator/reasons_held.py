@@ -8,10 +8,10 @@ from typing import Any
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import healing, limits, pauses, workers
-from pipeweave.orchestrator.canvas import level
 from pipeweave.orchestrator.domain import gcra
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.limits import Standing
+from pipeweave.orchestrator.messaging.publisher import level
 from pipeweave.orchestrator.reasons import MOST_COUNTED, Reason, nth, reason, seconds, up_to
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.tick import LATE

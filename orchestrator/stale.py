@@ -15,7 +15,7 @@ from uuid import UUID
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import healing, last_tick, maintenance, stale_runs
-from pipeweave.orchestrator.canvas import Canvas, level
+from pipeweave.orchestrator.messaging.publisher import Canvas, level
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.tick import LATE as TICK_PATIENCE
 from pipeweave.orchestrator.workers import LOST_AFTER, WORKER_OF

@@ -8,8 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.canvas import Canvas
 from pipeweave.orchestrator.domain.outbox import Outgoing, Released
+from pipeweave.orchestrator.messaging.publisher import Canvas
 
 QUEUE = "pipeweave.canvas-tests.python"
 

@@ -20,7 +20,7 @@ from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, JoinCheck, Outgoing, Part
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
-from pipeweave.orchestrator.messages import RunMessage, post
+from pipeweave.orchestrator.messaging.batching import RunMessage, post
 
 Call = tuple[str, int | None]
 

@@ -17,9 +17,9 @@ from celery.worker import state
 
 from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator import logs, memory, pipelines, registry, workers
-from pipeweave.orchestrator.broker import make_celery
-from pipeweave.orchestrator.canvas import Canvas
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.messaging.celery_app import make_celery
+from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.registration import parse
 from pipeweave.orchestrator.workers import WorkerStart
 from pipeweave.settings import Settings

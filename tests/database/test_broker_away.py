@@ -19,9 +19,9 @@ from broker_view import QUEUE, messages, redis, released, run
 from services import running_valkey, wait_until
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator.broker import PUBLISHER_TIMEOUT_S, make_celery
-from pipeweave.orchestrator.canvas import JOIN_TASK, Canvas
 from pipeweave.orchestrator.domain.outbox import Chord, Part
+from pipeweave.orchestrator.messaging.celery_app import PUBLISHER_TIMEOUT_S, make_celery
+from pipeweave.orchestrator.messaging.publisher import JOIN_TASK, Canvas
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.up.launch import spawn

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from broker_view import QUEUE, messages, redis, released, run
 
-from pipeweave.orchestrator.canvas import JOIN_TASK, RUN_TASK, Canvas, level
 from pipeweave.orchestrator.domain.outbox import Asked, Chord, JoinCheck, Outgoing, Part, PutBack
+from pipeweave.orchestrator.messaging.publisher import JOIN_TASK, RUN_TASK, Canvas, level
 
 
 def test_a_message_carries_ids_and_an_attempt_and_nothing_else(canvas: Canvas) -> None:

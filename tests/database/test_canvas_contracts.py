@@ -18,9 +18,9 @@ from celery.contrib.testing.worker import start_worker
 from celery.signals import setup_logging
 from kombu.transport.redis import Channel
 
-from pipeweave.orchestrator.broker import CHORD_LIFE_S, make_celery
-from pipeweave.orchestrator.canvas import JOIN_TASK, RUN_TASK, Canvas
 from pipeweave.orchestrator.domain.outbox import Chord, Part, Released
+from pipeweave.orchestrator.messaging.celery_app import CHORD_LIFE_S, make_celery
+from pipeweave.orchestrator.messaging.publisher import JOIN_TASK, RUN_TASK, Canvas
 from pipeweave.settings import Settings
 
 

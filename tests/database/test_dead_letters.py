@@ -34,7 +34,7 @@ from pipeweave.orchestrator.dead_letters import Retried
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.letter_filter import LetterFilter
-from pipeweave.orchestrator.messages import RunMessage
+from pipeweave.orchestrator.messaging.batching import RunMessage
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.keyset import Document, Page

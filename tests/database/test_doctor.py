@@ -20,9 +20,9 @@ from services import new_database
 
 from pipeweave.cli import main
 from pipeweave.orchestrator import doctor_broker, doctor_database, doctor_work, workers
-from pipeweave.orchestrator.broker import make_celery
 from pipeweave.orchestrator.doctor import Level, Verdict
 from pipeweave.orchestrator.doctor_checks import checks
+from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.workers import WorkerStart
 from pipeweave.settings import Settings

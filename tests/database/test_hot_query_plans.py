@@ -37,10 +37,10 @@ from pipeweave.orchestrator import (
     why,
 )
 from pipeweave.orchestrator.advance import Advance
-from pipeweave.orchestrator.broker import LEVELS, make_celery
-from pipeweave.orchestrator.canvas import Canvas
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
+from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
+from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page, cursor_of

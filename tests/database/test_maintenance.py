@@ -15,12 +15,12 @@ from pipeweave import ids
 from pipeweave.errors import Conflict, Unavailable
 from pipeweave.orchestrator import last_tick, maintenance, queue, registry, run_header, runs, straight, tick
 from pipeweave.orchestrator.advance import Going
-from pipeweave.orchestrator.broker import LEVELS, make_celery
-from pipeweave.orchestrator.canvas import Canvas
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.last_tick import LastTick, complaint
 from pipeweave.orchestrator.maintenance import MAINTENANCE, RUNNING, WAITING
+from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
+from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.runs import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction

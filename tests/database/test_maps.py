@@ -12,7 +12,7 @@ from driving import BOOM, Beside, Driver, at_once, claim, finish_task_run, heade
 from pipeweave import ids
 from pipeweave.orchestrator import maps, outputs, runs, usual_durations
 from pipeweave.orchestrator.domain.outbox import Chord
-from pipeweave.orchestrator.messages import post
+from pipeweave.orchestrator.messaging.batching import post
 from pipeweave.orchestrator.store.database import Database
 
 MAP: dict[str, list[str]] = {"m": [], "after": ["m"]}

@@ -15,10 +15,10 @@ from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import recovery, stale, tick, workers
-from pipeweave.orchestrator.broker import LEVELS, make_celery
-from pipeweave.orchestrator.canvas import Canvas
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import JoinCheck
+from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
+from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.stale import LATE, Kind, Stale
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.workers import WorkerStart

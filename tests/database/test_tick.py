@@ -10,11 +10,11 @@ from driving import Beside, Clock, Driver, claim, settle
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import healing, runs, tick, workers
-from pipeweave.orchestrator.broker import make_celery
-from pipeweave.orchestrator.canvas import Canvas, level
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Released
 from pipeweave.orchestrator.domain.plan import END
+from pipeweave.orchestrator.messaging.celery_app import make_celery
+from pipeweave.orchestrator.messaging.publisher import Canvas, level
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.tick import LATE, Ticked
 from pipeweave.orchestrator.workers import WorkerStart

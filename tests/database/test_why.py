@@ -14,7 +14,7 @@ from registered import a_task, register
 from pipeweave import ids
 from pipeweave.errors import NotFound, Unavailable
 from pipeweave.orchestrator import admission, limits, maintenance, pauses, why, workers
-from pipeweave.orchestrator.broker import LEVELS
+from pipeweave.orchestrator.messaging.celery_app import LEVELS
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.workers import WorkerStart
 

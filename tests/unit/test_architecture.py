@@ -145,7 +145,7 @@ def _os_names(path: Path) -> set[str]:
 
 @every_source
 def test_only_canvas_builds_chords(path: Path) -> None:
-    if module_of(path) != "pipeweave.orchestrator.canvas":
+    if module_of(path) != "pipeweave.orchestrator.messaging.publisher":
         assert not CHORDS & set(names_used(path))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.orchestrator.breaker import PAUSE_S, Breaker
+from pipeweave.orchestrator.messaging.circuit_breaker import PAUSE_S, Breaker
 
 
 class Clock:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.orchestrator.envelope import encode, key, sent_at
+from pipeweave.orchestrator.messaging.envelope import encode, key, sent_at
 
 
 @given(st.floats(0, 4e9))

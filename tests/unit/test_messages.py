@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, Chord, JoinCheck, Outgoing, Part, Released
-from pipeweave.orchestrator.messages import CHUNK_S, MAX_CHUNK, MESSAGES_PER_FAN_OUT, chunk_size, post
+from pipeweave.orchestrator.messaging.batching import (
+    CHUNK_S,
+    MAX_CHUNK,
+    MESSAGES_PER_FAN_OUT,
+    chunk_size,
+    post,
+)
 
 RUN = ids.new_id()
 

@@ -23,11 +23,11 @@ from redis.exceptions import NoScriptError
 
 from pipeweave import ids
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator.broker import CHORD_LIFE_S, LEVELS
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Outgoing, Part, PutBack
-from pipeweave.orchestrator.envelope import encode, key, sent_at
-from pipeweave.orchestrator.messages import Posting, RunMessage, post
-from pipeweave.orchestrator.wire import Command, Wire
+from pipeweave.orchestrator.messaging.batching import Posting, RunMessage, post
+from pipeweave.orchestrator.messaging.celery_app import CHORD_LIFE_S, LEVELS
+from pipeweave.orchestrator.messaging.envelope import encode, key, sent_at
+from pipeweave.orchestrator.messaging.redis_pipeline import Command, Wire
 
 RUN_TASK = "pipeweave.run"
 JOIN_TASK = "pipeweave.join"

@@ -98,7 +98,7 @@ def _transport(timeout: int) -> dict[str, Any]:
             "result_chord_ordered": False,
             "retry_policy": {"max_retries": 3, **few_tries},
         },
-        # These connections publish, in workers too (wire.py).
+        # These connections publish, in workers too (redis_pipeline.py).
         "redis_socket_timeout": PUBLISHER_TIMEOUT_S,
         "redis_socket_connect_timeout": 1,
         "redis_retry_on_timeout": False,

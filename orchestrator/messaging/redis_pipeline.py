@@ -15,7 +15,7 @@ from celery import Celery
 from redis.exceptions import NoScriptError, RedisError
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator.breaker import Breaker
+from pipeweave.orchestrator.messaging.circuit_breaker import Breaker
 
 Command = tuple[str | bytes | int, ...]
 
