@@ -14,8 +14,8 @@ from werkzeug.datastructures import Headers
 
 from pipeweave.errors import Forbidden, NotFound, TenantRequired, Unauthenticated
 from pipeweave.ids import check_name
-from pipeweave.orchestrator import access
-from pipeweave.orchestrator.access import EVERY_TENANT, Access
+from pipeweave.orchestrator.security import access_tokens
+from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT, Access
 from pipeweave.orchestrator.store.database import Database
 
 TOKEN_CACHE_S = 2.0
@@ -83,7 +83,7 @@ class Gate:
     def _verified(self, key: bytes, token: str) -> Access:
         asked_at = self._clock()
         with self._database.transaction() as tx:
-            caller = access.verify(tx, token)
+            caller = access_tokens.verify(tx, token)
         if caller is None:
             self._known.pop(key, None)
             raise Unauthenticated("the token is unknown, expired or revoked")

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.access import READ
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.security.access_tokens import READ
 from pipeweave.orchestrator.store.database import Transaction
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])

@@ -111,11 +111,13 @@ def _ours(folder: Path, database_url: str, broker_url: str) -> Iterator[Ours]:
 
 
 def _token(database_url: str) -> str:
-    from pipeweave.orchestrator import access
+    from pipeweave.orchestrator.security import access_tokens
     from pipeweave.orchestrator.store.database import Database
 
     with Database(database_url, pool_size=0).transaction() as tx:
-        return access.create_token(tx, name="benchmarks", tenants=[_TENANT], scopes=[access.WRITE])
+        return access_tokens.create_token(
+            tx, name="benchmarks", tenants=[_TENANT], scopes=[access_tokens.WRITE]
+        )
 
 
 @contextmanager

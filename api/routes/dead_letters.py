@@ -29,7 +29,7 @@ from pipeweave.durations import milliseconds
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound
 from pipeweave.orchestrator import dead_letters, redrives
 from pipeweave.orchestrator import queries_dead_letters as queries
-from pipeweave.orchestrator.access import WRITE
+from pipeweave.orchestrator.security.access_tokens import WRITE
 from pipeweave.orchestrator.store.database import Transaction
 
 routes = Routes("dead letters")

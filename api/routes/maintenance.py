@@ -10,7 +10,7 @@ from pipeweave.api.endpoint import Call, Routes
 from pipeweave.api.schemas import MaintenanceRequest
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator import maintenance
-from pipeweave.orchestrator.access import ADMIN
+from pipeweave.orchestrator.security.access_tokens import ADMIN
 
 routes = Routes("maintenance")
 

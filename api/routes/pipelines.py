@@ -28,7 +28,7 @@ from pipeweave.document import parse_spec
 from pipeweave.errors import Conflict, InvalidSpec, NotFound
 from pipeweave.graph import dry_run as plan_of
 from pipeweave.orchestrator import pipelines, queries, registry
-from pipeweave.orchestrator.access import READ, WRITE
+from pipeweave.orchestrator.security.access_tokens import READ, WRITE
 
 routes = Routes("pipelines")
 PIPELINE = {"id": PathId(None, "The pipeline's id.")}

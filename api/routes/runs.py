@@ -11,7 +11,7 @@ from pipeweave.api.run_answers import EventList, RunDetail, RunList, TaskRunDeta
 from pipeweave.api.schemas import CancelRequest
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import queries, runs, why
-from pipeweave.orchestrator.access import WRITE
+from pipeweave.orchestrator.security.access_tokens import WRITE
 
 routes = Routes("runs")
 RUN = {"id": PathId(ids.RUN, "The run's id.")}

@@ -10,8 +10,8 @@ from pipeweave.api.filters import PageQuery
 from pipeweave.api.schemas import FlatTask, NestedTask, RegisterRequest, TaskOptions
 from pipeweave.errors import NotFound, TaskOwnedElsewhere
 from pipeweave.orchestrator import queries, registry
-from pipeweave.orchestrator.access import WORKER, WRITE
 from pipeweave.orchestrator.registration import Registration, TaskRegistration
+from pipeweave.orchestrator.security.access_tokens import WORKER, WRITE
 
 routes = Routes("services")
 SERVICE = {"id": PathId(None, "The service's id.")}

@@ -16,8 +16,8 @@ from pipeweave.api.answers import Health, Info, TickAnswer, Unhealthy
 from pipeweave.api.endpoint import Answer, Call, Routes
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator import last_tick, maintenance, tick
-from pipeweave.orchestrator.access import TICK
 from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.security.access_tokens import TICK
 
 routes = Routes("system")
 

@@ -17,9 +17,9 @@ from pipeweave.api.filters import PageQuery
 from pipeweave.api.schemas import PauseRequest, ResumeRequest, ValidateInputRequest
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import pauses, queries, registry
-from pipeweave.orchestrator.access import READ, WRITE
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.registry import TaskRow
+from pipeweave.orchestrator.security.access_tokens import READ, WRITE
 from pipeweave.schema import validate_input as faults_of
 
 routes = Routes("tasks")

@@ -80,13 +80,13 @@ def create(
 ) -> None:
     """Make a token and print it: the only time it can be seen."""
     from pipeweave.cli.rendering import show_json
-    from pipeweave.orchestrator import access
     from pipeweave.orchestrator.domain.json_shapes import iso
+    from pipeweave.orchestrator.security import access_tokens
 
     full = [SCOPE_PREFIX + scope for scope in scopes]
     expires_at = datetime.now(UTC) + expires if isinstance(expires, timedelta) else expires
     with _transaction(database_url) as tx:
-        made = access.create_token(tx, name=name, tenants=tenants, scopes=full, expires_at=expires_at)
+        made = access_tokens.create_token(tx, name=name, tenants=tenants, scopes=full, expires_at=expires_at)
     if as_json:
         ends = iso(expires_at)
         show_json({"name": name, "token": made, "tenants": tenants, "scopes": full, "expiresAt": ends})
@@ -101,10 +101,10 @@ def create(
 def list_(database_url: str, as_json: bool) -> None:
     """List the tokens, newest first, without their secrets."""
     from pipeweave.cli.rendering import field, show_list, when
-    from pipeweave.orchestrator import access
+    from pipeweave.orchestrator.security import access_tokens
 
     with _transaction(database_url) as tx:
-        found = access.list_tokens(tx)
+        found = access_tokens.list_tokens(tx)
     cells = {
         "id": field("id"),
         "name": field("name"),
@@ -126,10 +126,10 @@ def list_(database_url: str, as_json: bool) -> None:
 def revoke(database_url: str, name_or_id: str, as_json: bool) -> None:
     """Revoke the token with this id, or every token of this name."""
     from pipeweave.cli.rendering import show_json
-    from pipeweave.orchestrator import access
+    from pipeweave.orchestrator.security import access_tokens
 
     with _transaction(database_url) as tx:
-        revoked = access.revoke(tx, name_or_id)
+        revoked = access_tokens.revoke(tx, name_or_id)
     if as_json:
         show_json({"revoked": revoked})
     else:

@@ -19,16 +19,23 @@ def admit(url: str, tenant: str, known: str | None) -> str:
     """The token of an earlier `up` while it is good, else a new one: for every tenant, since whoever runs the
     deployment may also bring it to rest.
     """
-    from pipeweave.orchestrator import access
     from pipeweave.orchestrator.registry import ensure_tenant
+    from pipeweave.orchestrator.security import access_tokens
     from pipeweave.orchestrator.store.database import Database
 
     with Database(url, pool_size=0).transaction() as tx:
         ensure_tenant(tx, tenant)
-        allowed = access.verify(tx, known) if known else None
-        if known and allowed and allowed.may_enter(access.EVERY_TENANT) and all(map(allowed.allows, _SCOPES)):
+        allowed = access_tokens.verify(tx, known) if known else None
+        if (
+            known
+            and allowed
+            and allowed.may_enter(access_tokens.EVERY_TENANT)
+            and all(map(allowed.allows, _SCOPES))
+        ):
             return known
-        return access.create_token(tx, name=_TOKEN_NAME, tenants=[access.EVERY_TENANT], scopes=_SCOPES)
+        return access_tokens.create_token(
+            tx, name=_TOKEN_NAME, tenants=[access_tokens.EVERY_TENANT], scopes=_SCOPES
+        )
 
 
 class WorkerCount:

@@ -16,9 +16,10 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.test import TestResponse
 
 from pipeweave.api import create_app
-from pipeweave.orchestrator import access, registry
-from pipeweave.orchestrator.access import READ, WORKER, WRITE
+from pipeweave.orchestrator import registry
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.security import access_tokens
+from pipeweave.orchestrator.security.access_tokens import READ, WORKER, WRITE
 from pipeweave.settings import Settings
 
 # Under importlib's import mode pytest leaves sys.path alone.
@@ -116,7 +117,7 @@ class Tokens:
 
     def make(self, *scopes: str, tenants: tuple[str, ...] = (TENANT,), **options: Any) -> str:
         with self.deployment.database.transaction() as tx:
-            return access.create_token(tx, name="test", tenants=tenants, scopes=scopes, **options)
+            return access_tokens.create_token(tx, name="test", tenants=tenants, scopes=scopes, **options)
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,9 @@ from api_server import running_api
 
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.document import parse_spec
-from pipeweave.orchestrator import access, pipelines, registry
-from pipeweave.orchestrator.access import ADMIN
+from pipeweave.orchestrator import pipelines, registry
+from pipeweave.orchestrator.security import access_tokens
+from pipeweave.orchestrator.security.access_tokens import ADMIN
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 
@@ -50,4 +51,6 @@ def furnished(database_url: str) -> str:
     with Database(database_url, pool_size=0).transaction() as tx:
         registry.register(tx, TENANT, SERVICE)
         pipelines.store(tx, TENANT, parse_spec(SPEC, id="files"), source="api")
-        return access.create_token(tx, name="contract", tenants=[access.EVERY_TENANT], scopes=[ADMIN])
+        return access_tokens.create_token(
+            tx, name="contract", tenants=[access_tokens.EVERY_TENANT], scopes=[ADMIN]
+        )

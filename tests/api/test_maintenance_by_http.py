@@ -14,8 +14,8 @@ from flask import Flask
 from pipeweave import ids
 from pipeweave.api import create_app
 from pipeweave.orchestrator import runs, tick
-from pipeweave.orchestrator.access import ADMIN, EVERY_TENANT, READ, TICK, WRITE
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.security.access_tokens import ADMIN, EVERY_TENANT, READ, TICK, WRITE
 
 if TYPE_CHECKING:
     from conftest import Api, Tokens

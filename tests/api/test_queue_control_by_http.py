@@ -12,8 +12,8 @@ from flask import Flask
 
 from pipeweave.document import parse_spec
 from pipeweave.orchestrator import pipelines, registry
-from pipeweave.orchestrator.access import ADMIN, READ, WRITE
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.security.access_tokens import ADMIN, READ, WRITE
 
 if TYPE_CHECKING:
     from conftest import Api, Tokens

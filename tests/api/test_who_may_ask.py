@@ -11,9 +11,9 @@ from werkzeug.datastructures import Headers
 
 from pipeweave.api.auth import TOKEN_CACHE_S, Gate
 from pipeweave.errors import Unauthenticated
-from pipeweave.orchestrator import access
-from pipeweave.orchestrator.access import ADMIN, READ, WORKER, WRITE
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.security import access_tokens
+from pipeweave.orchestrator.security.access_tokens import ADMIN, READ, WORKER, WRITE
 
 if TYPE_CHECKING:
     from conftest import Api, Tokens
@@ -133,11 +133,11 @@ def test_a_revoked_token_is_refused_once_the_cache_has_forgotten_it(
     now = 100.0
     gate = Gate(deployment.database, clock=lambda: now)
     with deployment.database.transaction() as tx:
-        token = access.create_token(tx, name="to-revoke", tenants=[TENANT], scopes=[WORKER])
+        token = access_tokens.create_token(tx, name="to-revoke", tenants=[TENANT], scopes=[WORKER])
     headers = Headers({"Authorization": f"Bearer {token}", "X-Tenant": TENANT})
     assert gate.admit(headers, (WORKER,)) == TENANT
     with deployment.database.transaction() as tx:
-        access.revoke(tx, "to-revoke")
+        access_tokens.revoke(tx, "to-revoke")
     now += TOKEN_CACHE_S
     with pytest.raises(Unauthenticated):
         gate.admit(headers, (WORKER,))

@@ -11,17 +11,19 @@ from typing import Any
 import pytest
 
 from pipeweave.errors import InvalidInput, NotFound
-from pipeweave.orchestrator import access
-from pipeweave.orchestrator.access import ADMIN, READ, WORKER, WRITE
+from pipeweave.orchestrator.security import access_tokens
+from pipeweave.orchestrator.security.access_tokens import ADMIN, READ, WORKER, WRITE
 from pipeweave.orchestrator.store.database import Transaction
 
 
 def make(tx: Transaction, scopes: Collection[str] = (READ,), **options: Any) -> str:
-    return access.create_token(tx, **{"name": "ci", "tenants": ["default"], "scopes": scopes, **options})
+    return access_tokens.create_token(
+        tx, **{"name": "ci", "tenants": ["default"], "scopes": scopes, **options}
+    )
 
 
-def verified(tx: Transaction, token: str) -> access.Access:
-    found = access.verify(tx, token)
+def verified(tx: Transaction, token: str) -> access_tokens.Access:
+    found = access_tokens.verify(tx, token)
     assert found is not None
     return found
 
@@ -37,7 +39,7 @@ def test_only_the_hash_of_a_token_is_stored(tx: Transaction) -> None:
     stored = tx.execute("SELECT CAST(t AS text) AS row, token_hash FROM access_tokens AS t").all()
     assert all(token not in each.row and token[3:] not in each.row for each in stored)
     assert hashlib.sha256(token.encode()).hexdigest() in {each.token_hash for each in stored}
-    assert token not in str(access.list_tokens(tx))
+    assert token not in str(access_tokens.list_tokens(tx))
 
 
 def test_a_token_is_good_for_what_it_was_made_for(tx: Transaction) -> None:
@@ -63,43 +65,43 @@ def test_a_scope_implies_the_lesser_ones_but_only_a_worker_is_a_worker(
 
 @pytest.mark.parametrize("token", ["", "pw_", "pw_" + "x" * 43, "x" * 46, "pw_é", "pw_\0", "Bearer pw_"])
 def test_an_unknown_token_is_nothing(tx: Transaction, token: str) -> None:
-    assert access.verify(tx, token) is None
+    assert access_tokens.verify(tx, token) is None
 
 
 def test_an_expired_token_is_nothing(tx: Transaction) -> None:
     token = make(tx, expires_at=tx.now + timedelta(seconds=10))
-    assert access.verify(tx, token)
+    assert access_tokens.verify(tx, token)
     tx.now += timedelta(seconds=10)
-    assert access.verify(tx, token) is None
-    assert access.list_tokens(tx)[0]["isValid"] is False
+    assert access_tokens.verify(tx, token) is None
+    assert access_tokens.list_tokens(tx)[0]["isValid"] is False
 
 
 def test_a_revoked_token_is_nothing_and_stays_in_the_list(tx: Transaction) -> None:
     token, other = make(tx, name="one"), make(tx, name="two")
-    (revoked,) = access.revoke(tx, "one")
-    assert access.verify(tx, token) is None and access.verify(tx, other)
-    listed = {each["id"]: each for each in access.list_tokens(tx)}
+    (revoked,) = access_tokens.revoke(tx, "one")
+    assert access_tokens.verify(tx, token) is None and access_tokens.verify(tx, other)
+    listed = {each["id"]: each for each in access_tokens.list_tokens(tx)}
     assert listed[revoked]["isValid"] is False and listed[revoked]["revokedAt"].endswith("Z")
 
 
 def test_a_token_is_revoked_by_its_id_too(tx: Transaction) -> None:
     token = make(tx)
-    made = access.list_tokens(tx)[0]
+    made = access_tokens.list_tokens(tx)[0]
     assert made["id"].startswith("tok_")
-    assert access.revoke(tx, made["id"]) == [made["id"]]
-    assert access.verify(tx, token) is None
+    assert access_tokens.revoke(tx, made["id"]) == [made["id"]]
+    assert access_tokens.verify(tx, token) is None
 
 
 def test_revoking_a_name_revokes_every_token_of_that_name(tx: Transaction) -> None:
     tokens = [make(tx), make(tx)]
-    assert len(access.revoke(tx, "ci")) == 2
-    assert [access.verify(tx, each) for each in tokens] == [None, None]
+    assert len(access_tokens.revoke(tx, "ci")) == 2
+    assert [access_tokens.verify(tx, each) for each in tokens] == [None, None]
 
 
 @pytest.mark.parametrize("name", ["nobody", "tok_", "tok_00000000000000000000000000", "", "a\0b"])
 def test_what_is_not_there_cannot_be_revoked(tx: Transaction, name: str) -> None:
     with pytest.raises(NotFound):
-        access.revoke(tx, name)
+        access_tokens.revoke(tx, name)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_what_is_not_there_cannot_be_revoked(tx: Transaction, name: str) -> None
 def test_a_wrong_wish_names_its_field(tx: Transaction, options: dict[str, Any], field: str) -> None:
     wish = {"name": "ci", "tenants": ["default"], "scopes": [READ], **options}
     with pytest.raises(InvalidInput) as refused:
-        access.create_token(tx, **wish)
+        access_tokens.create_token(tx, **wish)
     assert [each.field for each in refused.value.errors] == [field]
 
 
@@ -131,5 +133,5 @@ def test_verifying_is_one_lookup_by_index(tx: Transaction) -> None:
     )
     tx.execute("ANALYZE access_tokens")
     parameters = {"hash": "0" * 64, "now": tx.now}
-    plan = "\n".join(tx.execute("EXPLAIN " + access._VERIFY, parameters).scalars())
+    plan = "\n".join(tx.execute("EXPLAIN " + access_tokens._VERIFY, parameters).scalars())
     assert "Index Scan using access_tokens_token_hash_key" in plan
