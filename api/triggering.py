@@ -11,8 +11,9 @@ from pipeweave.api import checks, keys
 from pipeweave.api.endpoint import Call
 from pipeweave.api.schemas import RunWish, TriggerBatchRequest, TriggerRequest
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator import registry, runs
-from pipeweave.orchestrator.registry import TaskRow
+from pipeweave.orchestrator import runs
+from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import PipelineSpec
 
@@ -65,7 +66,7 @@ def known_pipeline(tx: Transaction, tenant: str, pipeline_id: str) -> Iterator[N
     try:
         yield
     except NotFound:
-        if not registry.tasks(tx, tenant, [pipeline_id]):
+        if not services.tasks(tx, tenant, [pipeline_id]):
             raise
         raise NotFound(
             f"there is no pipeline {pipeline_id!r}, but a task of that id",

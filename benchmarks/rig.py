@@ -82,7 +82,8 @@ def rig(folder: Path) -> Iterator[Rig]:
 @contextmanager
 def _ours(folder: Path, database_url: str, broker_url: str) -> Iterator[Ours]:
     """One API, one worker, one beat."""
-    from pipeweave.orchestrator import migrate, workers
+    from pipeweave.orchestrator import migrate
+    from pipeweave.orchestrator.registry import worker_processes
 
     migrate.upgrade(database_url)
     door = Door(port := free_port(), {"Authorization": f"Bearer {_token(database_url)}", "X-Tenant": _TENANT})
@@ -97,7 +98,7 @@ def _ours(folder: Path, database_url: str, broker_url: str) -> Iterator[Ours]:
         "api": (("--port", str(port)), lambda: door.answers("/health")),
         "worker": (
             (*tasks, "--concurrency", str(CONCURRENCY)),
-            lambda: workers.alive(database_url) > 0,
+            lambda: worker_processes.alive(database_url) > 0,
         ),
         "beat": ((), lambda: True),
     }

@@ -18,9 +18,10 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.errors import FieldError, InvalidInput
-from pipeweave.orchestrator import pipelines, registry, run_header, run_moves, task_runs
+from pipeweave.orchestrator import run_header, run_moves, task_runs
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.orphans import CODE as TASK_REMOVED
+from pipeweave.orchestrator.registry import pipelines, services
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.store.database import Database, Transaction
 
@@ -126,7 +127,7 @@ def _begin(tx: Transaction, run: RunHeader, advance: Advance) -> None:
 
 
 def _removed(tx: Transaction, run: RunHeader) -> Sequence[str]:
-    tasks = registry.tasks(tx, run.tenant, {each.step.task for each in run.plan.steps})
+    tasks = services.tasks(tx, run.tenant, {each.step.task for each in run.plan.steps})
     return [each.id for each in tasks.values() if each.orphaned_at is not None]
 
 
@@ -186,7 +187,7 @@ def set_limit(tx: Transaction, tenant: str, most: int | None) -> None:
             f"maxActiveRuns {most} is out of range",
             errors=[FieldError("maxActiveRuns", "is out of range", "out_of_range", expected)],
         )
-    registry.ensure_tenant(tx, tenant)
+    services.ensure_tenant(tx, tenant)
     tx.execute(_SET, {"tenant": tenant, "most": most, "now": tx.now})
     log.info("runs.limited", extra={"tenant": tenant, "max_active_runs": most})
     tx.afterwards(lambda after: _admit_all(after, tenant, BATCHES))

@@ -16,12 +16,13 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids
-from pipeweave.orchestrator import ended_keys, registry
+from pipeweave.orchestrator import ended_keys
 from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun, read
 from pipeweave.orchestrator.moving import move_sql
+from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -104,7 +105,7 @@ def _next_delay(row: Any, failure: Failure, cap_ms: int | None, chance: Callable
         return None
     if failure.outcome is Outcome.LOST:
         return AT_ONCE_MS
-    policy = registry.policy_of(row, cap_ms)
+    policy = services.policy_of(row, cap_ms)
     if not policy.may_retry(failure.code, is_retryable=failure.retryable):
         return None
     return policy.delay_ms(row.attempt, chance())

@@ -14,9 +14,10 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import maintenance, queue, registry, reopening, run_header
+from pipeweave.orchestrator import maintenance, queue, reopening, run_header
 from pipeweave.orchestrator.letter_filter import OPEN, LetterFilter
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.store.database import Transaction
 
 # Discarding and purging by a condition take this many at once; while a batch is full, there are more.
@@ -150,7 +151,7 @@ def _queue_again(tx: Transaction, letter: Letter) -> list[Retried]:
     kept = (None, None, None) if wishes is None else (wishes.priority, wishes.metadata, wishes.key)
     # Should another one execute under its key by now, or have its result, then that one is the retry.
     queued = queue.enqueue(tx, letter.tenant, [QueueRequest(letter.task_id, value, *kept)])[0]
-    version = registry.tasks(tx, letter.tenant, [letter.task_id])[letter.task_id].code_version
+    version = services.tasks(tx, letter.tenant, [letter.task_id])[letter.task_id].code_version
     run_id = ids.run_id_of(queued.task_run_id)
     _mark(tx, letter.id, run_id, queued.task_run_id)
     return [Retried(letter.id, run_id, queued.task_run_id, version, is_standalone=True)]

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 from pipeweave.errors import InvalidSetting
-from pipeweave.orchestrator import migrate, partitions, strays, workers
+from pipeweave.orchestrator import migrate, partitions, strays
 from pipeweave.orchestrator.doctor import Check, Verdict, error, fine, warning
+from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.settings import Settings
 
@@ -130,7 +131,7 @@ def connections(settings: Settings) -> Verdict:
     """PostgreSQL takes as many connections as the processes may use."""
     with looking(settings) as tx:
         row = tx.execute(_CONNECTIONS).one()
-        alive = tx.execute(_WORKERS, {"after": workers.LOST_AFTER}).one()
+        alive = tx.execute(_WORKERS, {"after": worker_processes.LOST_AFTER}).one()
     api = settings.db_pool_max + settings.db_pool_max // 2
     needed = api + BEAT + PER_WORKER * alive.number + PER_CHILD * int(alive.children)
     shown = (

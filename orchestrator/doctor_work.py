@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import timedelta
 
-from pipeweave.orchestrator import last_tick, maintenance, stale, workers
+from pipeweave.orchestrator import last_tick, maintenance, stale
 from pipeweave.orchestrator.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.doctor_database import looking
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
+from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.settings import Settings
 
 MOST_COUNTED = 10_000
@@ -31,7 +32,7 @@ ORDER BY s.tenant_id, s.id LIMIT 20
 def workers_alive(settings: Settings) -> Verdict:
     """Workers live, for every service that did not say good-bye."""
     with looking(settings) as tx:
-        rows = tx.execute(_ALIVE, {"after": workers.LOST_AFTER}).all()
+        rows = tx.execute(_ALIVE, {"after": worker_processes.LOST_AFTER}).all()
         lost = [f"{row.id} ({row.tenant_id})" for row in tx.execute(_DISCONNECTED)]
     counts: dict[str, int] = defaultdict(int)
     for row in rows:
@@ -50,7 +51,7 @@ def workers_alive(settings: Settings) -> Verdict:
 def one_storage(settings: Settings) -> Verdict:
     """Processes on several hosts do not each write to a folder of their own."""
     with looking(settings) as tx:
-        hosts = {row.hostname for row in tx.execute(_ALIVE, {"after": workers.LOST_AFTER})}
+        hosts = {row.hostname for row in tx.execute(_ALIVE, {"after": worker_processes.LOST_AFTER})}
     is_bucket = any(each["provider"] != "local" for each in settings.storage_backends)
     if is_bucket or len(hosts) <= 1:
         return fine("a bucket" if is_bucket else "files, for processes on one host")
@@ -101,7 +102,7 @@ ORDER BY q.queue COLLATE "C"
 def queues(settings: Settings) -> Verdict:
     """Somebody consumes every queue that something waits in."""
     with looking(settings) as tx:
-        found = tx.execute(_QUEUES, {"after": workers.LOST_AFTER}).scalars()
+        found = tx.execute(_QUEUES, {"after": worker_processes.LOST_AFTER}).scalars()
     if found:
         names = ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if found[SHOWN:] else "")
         return error(f"task runs wait in queues without a worker: {names}", "start a worker of that service")

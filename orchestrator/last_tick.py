@@ -1,6 +1,6 @@
 """When the tick last went through: who watches a deployment sees here that nobody drives it any more.
 
-Judged by the database's clock alone, as workers are (workers.py).
+Judged by the database's clock alone, as workers are (worker_processes.py).
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from pipeweave.orchestrator.advance import Advance, as_released
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.task_run import COLUMNS, TaskRun, of_row
+from pipeweave.orchestrator.registry.worker_processes import WORKER_OF
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.workers import WORKER_OF
 
 # One look takes at most this many; the next one goes on.
 BATCH = 1_000

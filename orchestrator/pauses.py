@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import limits, registry, task_runs
+from pipeweave.orchestrator import limits, task_runs
+from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)
@@ -91,8 +92,8 @@ def _let_go(tx: Transaction, tenant: str, tasks: list[str], batches: int) -> Non
 
 def _check(tx: Transaction, tenant: str, task_id: str | None) -> None:
     if task_id is None:
-        registry.ensure_tenant(tx, tenant)
-    elif not registry.tasks(tx, tenant, [task_id]):
+        services.ensure_tenant(tx, tenant)
+    elif not services.tasks(tx, tenant, [task_id]):
         raise NotFound(f"there is no task {task_id[:200]!r}", taskId=task_id)
 
 

@@ -1,6 +1,5 @@
 """Read models for the API: camelCase documents, scoped by tenant, lists as {items, nextCursor}; no writes."""
 
-from pipeweave.orchestrator.pipelines import versions as pipeline_versions
 from pipeweave.orchestrator.queries_queue import queue_items, queue_status
 from pipeweave.orchestrator.queries_registry import (
     input_schema,
@@ -15,6 +14,7 @@ from pipeweave.orchestrator.queries_registry import (
 from pipeweave.orchestrator.queries_runs import run, run_events, run_list, run_task_runs
 from pipeweave.orchestrator.queries_steps import run_steps
 from pipeweave.orchestrator.queries_task_runs import task_run
+from pipeweave.orchestrator.registry.pipelines import versions as pipeline_versions
 from pipeweave.orchestrator.store.keyset import Document as Document
 from pipeweave.orchestrator.store.keyset import Page as Page
 

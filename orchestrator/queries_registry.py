@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator import pipelines
 from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.rates import Rate

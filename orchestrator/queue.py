@@ -11,8 +11,9 @@ from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput, LimitExceeded, NotFound
 from pipeweave.idempotency import KEY_EXPECTED, is_key
 from pipeweave.limits import MAX_BATCH
-from pipeweave.orchestrator import idempotency, registry, run_header, run_rows, runs
-from pipeweave.orchestrator.registry import TaskRow
+from pipeweave.orchestrator import idempotency, run_header, run_rows, runs
+from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.run_rows import NewRun
 from pipeweave.orchestrator.store.database import Transaction
@@ -64,7 +65,7 @@ def enqueue(tx: Transaction, tenant: str, requests: Sequence[QueueRequest]) -> l
             f"{len(requests):,} tasks at once, at most {MAX_BATCH:,} are taken",
             errors=[FieldError("tasks", "has too many entries", "too_big", f"at most {MAX_BATCH}")],
         )
-    known = registry.tasks(tx, tenant, sorted({each.task_id for each in requests}))
+    known = services.tasks(tx, tenant, sorted({each.task_id for each in requests}))
     unknown = [number for number, each in enumerate(requests) if each.task_id not in known]
     if unknown:
         name = requests[unknown[0]].task_id

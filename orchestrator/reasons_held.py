@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import Any
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import healing, limits, pauses, workers
+from pipeweave.orchestrator import healing, limits, pauses
 from pipeweave.orchestrator.domain import gcra
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.limits import Standing
 from pipeweave.orchestrator.messaging.publisher import level
 from pipeweave.orchestrator.reasons import MOST_COUNTED, Reason, nth, reason, seconds, up_to
+from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.tick import LATE
 
@@ -72,7 +73,7 @@ SELECT count(*) FROM (
 
 def queued(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
     """What is before a queued task run, who could take it, and where its message is."""
-    alive, places = workers.alive_of_queue(tx, row.queue)
+    alive, places = worker_processes.alive_of_queue(tx, row.queue)
     if not alive:
         text = f"no worker is alive that serves {row.queue}"
         yield reason("no_worker", text, queue=row.queue, workers=0)

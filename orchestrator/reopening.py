@@ -19,13 +19,14 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict
-from pipeweave.orchestrator import deadlines, registry, run_moves, runs
+from pipeweave.orchestrator import deadlines, run_moves, runs
 from pipeweave.orchestrator.advance import RUN_FAILED, Advance
 from pipeweave.orchestrator.domain.outbox import Chord
 from pipeweave.orchestrator.domain.plan import JoinKind, Plan
 from pipeweave.orchestrator.domain.states import FINAL_TASK, RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun, of_row
 from pipeweave.orchestrator.moving import move_sql, ranges, together
+from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
@@ -77,7 +78,7 @@ def reopen(tx: Transaction, run: RunHeader, status: RunStatus, letters: Mapping[
     places = [each.ordinal if each.map_parent is None else each.map_parent for each in failed]
     found = what_stopped(run.plan, _steps(tx, run), places)
     runs_again = {run.plan[each].step.task for each in (*places, *found.steps, *found.maps)}
-    runs.runnable(registry.tasks(tx, run.tenant, runs_again), runs_again)
+    runs.runnable(services.tasks(tx, run.tenant, runs_again), runs_again)
 
     run_moves.reopen(tx, run.id, status)
     targets = _reopen_failed(tx, run, letters)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator import pipelines
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
+from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import PipelineSpec, StepSpec
 

@@ -12,14 +12,15 @@ import orjson
 
 from pipeweave import ids
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator import catalog, holds, maintenance
+from pipeweave.orchestrator import holds, maintenance
 from pipeweave.orchestrator.advance import Advance
-from pipeweave.orchestrator.catalog import CatalogChanged, Seen
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.holds import Holds
 from pipeweave.orchestrator.moving import together
-from pipeweave.orchestrator.registry import TaskRow
+from pipeweave.orchestrator.registry import snapshot
+from pipeweave.orchestrator.registry.services import TaskRow
+from pipeweave.orchestrator.registry.snapshot import CatalogChanged, Seen
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import Event
@@ -53,7 +54,7 @@ class WrittenRun:
 # The guards are in the statement: nothing slips in between a look and the write.
 _WRITE = f"""
 WITH accepting AS MATERIALIZED (
-    SELECT 1 FROM ({maintenance.ACCEPTING}) AS a WHERE {holds.AS_EXPECTED} AND {catalog.AS_EXPECTED}
+    SELECT 1 FROM ({maintenance.ACCEPTING}) AS a WHERE {holds.AS_EXPECTED} AND {snapshot.AS_EXPECTED}
 ), new_runs AS (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
         input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,
@@ -139,7 +140,7 @@ def _write(
         "events": orjson.dumps([each.to_row() for each in events]).decode(),
         "now": tx.now,
     }
-    parameters |= expected.as_parameters() | (catalog.ANY if seen is None else seen.as_parameters())
+    parameters |= expected.as_parameters() | (snapshot.ANY if seen is None else seen.as_parameters())
     return written if tx.execute(_WRITE, parameters).rowcount else None
 
 

@@ -10,12 +10,13 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, PipeWeaveError
-from pipeweave.orchestrator import catalog, limits, run_header, run_moves, run_rows, task_runs
-from pipeweave.orchestrator.catalog import CatalogChanged, Seen
+from pipeweave.orchestrator import limits, run_header, run_moves, run_rows, task_runs
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.states import RunStatus
-from pipeweave.orchestrator.pipelines import StoredPipeline
-from pipeweave.orchestrator.registry import TaskRow
+from pipeweave.orchestrator.registry import snapshot
+from pipeweave.orchestrator.registry.pipelines import StoredPipeline
+from pipeweave.orchestrator.registry.services import TaskRow
+from pipeweave.orchestrator.registry.snapshot import CatalogChanged, Seen
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.run_rows import NewRun
 from pipeweave.orchestrator.store.database import Transaction
@@ -79,7 +80,7 @@ def trigger_many(
     check: Check | None = None,
 ) -> list[CreatedRun]:
     """Write runs of one pipeline: all of them or, when one is wrong, none. See `trigger`."""
-    seen = catalog.remembered(tx, tenant, pipeline_id)
+    seen = snapshot.remembered(tx, tenant, pipeline_id)
     has_tokens = any(each.run_token is not None for each in wishes)
     if has_tokens:
         tx.hold()
@@ -89,7 +90,7 @@ def trigger_many(
             return _trigger(tx, tenant, seen, wishes, check)
     while True:
         with suppress(CatalogChanged):
-            return _trigger(tx, tenant, catalog.look(tx, tenant, pipeline_id), wishes, check)
+            return _trigger(tx, tenant, snapshot.look(tx, tenant, pipeline_id), wishes, check)
 
 
 def _trigger(

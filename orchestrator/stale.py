@@ -16,9 +16,9 @@ from uuid import UUID
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import healing, last_tick, maintenance, stale_runs
 from pipeweave.orchestrator.messaging.publisher import Canvas, level
+from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER, WORKER_OF
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.tick import LATE as TICK_PATIENCE
-from pipeweave.orchestrator.workers import LOST_AFTER, WORKER_OF
 from pipeweave.settings import Settings
 
 # What is later than this was not healed by the tick, which has half of it.

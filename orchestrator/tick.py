@@ -26,10 +26,10 @@ from pipeweave.orchestrator import (
     pauses,
     purge,
     redrives,
-    workers,
 )
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.policy import Policy
+from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.store.database import Database
 
 _LOCK = 0x7469636B
@@ -99,7 +99,7 @@ def _alone(database: Database) -> Iterator[bool]:
 
 def _watch(database: Database) -> Ticked:
     with database.transaction() as tx:
-        workers.reap(tx)
+        worker_processes.reap(tx)
     return Ticked()
 
 
@@ -107,7 +107,7 @@ def _act(deployment: Deployment) -> Ticked:
     database = deployment.database
     _keep_partitions(database)
     with database.transaction() as tx:
-        lost_workers = workers.reap(tx)
+        lost_workers = worker_processes.reap(tx)
     with database.transaction() as tx:
         found = losses.of_lost_workers(tx)
         found += [each for each in losses.of_time(tx) if each[0].id not in {known.id for known, _ in found}]

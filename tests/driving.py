@@ -17,11 +17,12 @@ from services import wait_until
 
 from pipeweave import ids
 from pipeweave.document import parse_spec
-from pipeweave.orchestrator import pipelines, run_header, runs, task_runs
+from pipeweave.orchestrator import run_header, runs, task_runs
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import Outgoing, Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.runs import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.document import parse_spec
-from pipeweave.orchestrator import pipelines, registry
-from pipeweave.orchestrator.registration import Registration, TaskRegistration
-from pipeweave.orchestrator.registry import Registered
+from pipeweave.orchestrator.registry import pipelines, services
+from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
+from pipeweave.orchestrator.registry.services import Registered
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.spec import PipelineSpec
@@ -31,7 +31,7 @@ def a_service(*tasks: TaskRegistration | str, id: str = "python", version: str =
 
 def register(tx: Transaction, tenant: str, *tasks: TaskRegistration | str, **service: Any) -> Registered:
     """Register a Python service with these tasks."""
-    return registry.register(tx, tenant, a_service(*tasks, **service))
+    return services.register(tx, tenant, a_service(*tasks, **service))
 
 
 def a_chain(*tasks: str, id: str = "chain", **options: Any) -> PipelineSpec:

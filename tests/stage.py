@@ -24,12 +24,13 @@ from services import new_database, wait_until
 
 from pipeweave import ids
 from pipeweave.document import parse_spec
-from pipeweave.orchestrator import pipelines, queue, runs, tick
+from pipeweave.orchestrator import queue, runs, tick
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import Outgoing
 from pipeweave.orchestrator.domain.states import FINAL_RUN
 from pipeweave.orchestrator.queue import Queued, QueueRequest
-from pipeweave.orchestrator.registry import queue_name
+from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.registry.services import queue_name
 from pipeweave.orchestrator.runs import CreatedRun, Trigger
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings

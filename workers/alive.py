@@ -11,9 +11,10 @@ from collections.abc import Callable
 from types import TracebackType
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator import priorities, registry, workers
+from pipeweave.orchestrator import priorities
+from pipeweave.orchestrator.registry import services, worker_processes
+from pipeweave.orchestrator.registry.worker_processes import BEAT_EVERY, WorkerStart
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.workers import BEAT_EVERY, WorkerStart
 from pipeweave.workers.children import Children
 from pipeweave.workers.slots import Slots
 
@@ -48,7 +49,7 @@ class Alive:
         self.start = start
         self.worker_id = worker_id
         self.slots = slots
-        self.queue = registry.queue_name(tenant, start.service_id)
+        self.queue = services.queue_name(tenant, start.service_id)
         self.grace_s = grace_s
         self.is_cut_short = is_cut_short
         self.log_every_s = log_every_s
@@ -74,7 +75,7 @@ class Alive:
         try:
             self._children.look(self.worker_id)
             with self.database.transaction() as tx:
-                workers.stop(tx, self.worker_id)
+                worker_processes.stop(tx, self.worker_id)
         except PipeWeaveError:
             log.warning("worker.sign_off_failed", extra={"worker": self.worker_id})
 
@@ -103,7 +104,7 @@ class Alive:
 
     def _beat(self) -> None:
         with self.database.statements() as tx:
-            if not workers.beat(tx, self.worker_id):
+            if not worker_processes.beat(tx, self.worker_id):
                 # It was silent for too long (a suspended machine) and taken for lost.
-                workers.register(tx, self.tenant, self.start, worker_id=self.worker_id)
+                worker_processes.register(tx, self.tenant, self.start, worker_id=self.worker_id)
             self.slots.mix(priorities.is_mixed(tx, self.queue))

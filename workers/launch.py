@@ -16,12 +16,13 @@ from celery.signals import worker_process_init, worker_shutting_down
 from celery.worker import state
 
 from pipeweave.errors import InvalidSetting
-from pipeweave.orchestrator import logs, memory, pipelines, registry, workers
+from pipeweave.orchestrator import logs, memory
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
-from pipeweave.orchestrator.registration import parse
-from pipeweave.orchestrator.workers import WorkerStart
+from pipeweave.orchestrator.registry import pipelines, services, worker_processes
+from pipeweave.orchestrator.registry.registration import parse
+from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.settings import Settings
 from pipeweave.workers import retention
 from pipeweave.workers.alive import Alive
@@ -76,7 +77,7 @@ def run_worker(
     deployment = Deployment.open(settings, pool_size=1)
     start = WorkerStart(service, node, socket.gethostname(), concurrency, len(loaded.tasks))
     worker_id = register(deployment, service, loaded, start)
-    queue = registry.queue_name(settings.tenant, service)
+    queue = services.queue_name(settings.tenant, service)
     app = make_celery(settings, queues=(queue,), is_worker=True)
     app.set_current()
     slots = Slots(concurrency)
@@ -121,7 +122,7 @@ def _make_runners(
         slot = take_slot(slots)
         term = Term(lambda: slot.is_busy)
         post = Post(
-            workers.child_of(worker_id, os.getpid()),
+            worker_processes.child_of(worker_id, os.getpid()),
             queue,
             slot,
             lambda: slots.is_stopping,
@@ -163,13 +164,13 @@ def register(deployment: Deployment, service: str, loaded: Loaded, start: Worker
         "tasks": [each.spec.to_registration() for each in loaded.tasks.values()],
     }
     with deployment.database.transaction() as tx:
-        registry.register(tx, tenant, parse(shown, kind="python", idempotency_ttl=ttl))
+        services.register(tx, tenant, parse(shown, kind="python", idempotency_ttl=ttl))
         for spec, source in loaded.pipelines:
             stored = pipelines.store(tx, tenant, spec, source=source)
             if stored.is_new:
                 names = {"pipeline_id": spec.id, "version": stored.version}
                 log.info("pipeline.stored", extra=names)
-        return workers.register(tx, tenant, start)
+        return worker_processes.register(tx, tenant, start)
 
 
 def run_beat(settings: Settings) -> None:

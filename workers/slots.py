@@ -16,7 +16,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.losses import Doing
-from pipeweave.orchestrator.workers import child_of
+from pipeweave.orchestrator.registry.worker_processes import child_of
 
 # Task runs a message names, and calls a turn makes: at most this many.
 MOST_NAMED = 128

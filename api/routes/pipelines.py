@@ -27,7 +27,8 @@ from pipeweave.api.schemas import (
 from pipeweave.document import parse_spec
 from pipeweave.errors import Conflict, InvalidSpec, NotFound
 from pipeweave.graph import dry_run as plan_of
-from pipeweave.orchestrator import pipelines, queries, registry
+from pipeweave.orchestrator import queries
+from pipeweave.orchestrator.registry import pipelines, services
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE
 
 routes = Routes("pipelines")
@@ -187,7 +188,7 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
                 spec = parse_spec(body.spec, id=id)
             except InvalidSpec as error:
                 return _invalid(error)
-        tasks = registry.tasks(tx, call.tenant, {step.task for step in spec.steps})
+        tasks = services.tasks(tx, call.tenant, {step.task for step in spec.steps})
         known = {name: row for name, row in tasks.items() if row.orphaned_at is None}
         answer = plan_of(spec, known).to_json()
         if "input" in body.model_fields_set:

@@ -9,8 +9,9 @@ from pipeweave.api.endpoint import Call, PathId, Routes
 from pipeweave.api.filters import PageQuery
 from pipeweave.api.schemas import FlatTask, NestedTask, RegisterRequest, TaskOptions
 from pipeweave.errors import NotFound, TaskOwnedElsewhere
-from pipeweave.orchestrator import queries, registry
-from pipeweave.orchestrator.registration import Registration, TaskRegistration
+from pipeweave.orchestrator import queries
+from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
 from pipeweave.orchestrator.security.access_tokens import WORKER, WRITE
 
 routes = Routes("services")
@@ -80,7 +81,7 @@ def register(call: Call, body: RegisterRequest) -> dict[str, Any]:
         base_url=body.base_url,
         tasks=[_task(each, call.deployment.settings.idempotency_ttl_seconds) for each in body.tasks],
     )
-    return call.change(lambda tx: registry.register(tx, call.tenant, registration)).to_json()
+    return call.change(lambda tx: services.register(tx, call.tenant, registration)).to_json()
 
 
 @routes.add(

@@ -16,9 +16,10 @@ from pipeweave.api.endpoint import Call, PathId, Routes
 from pipeweave.api.filters import PageQuery
 from pipeweave.api.schemas import PauseRequest, ResumeRequest, ValidateInputRequest
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import pauses, queries, registry
+from pipeweave.orchestrator import pauses, queries
 from pipeweave.orchestrator.domain.json_shapes import iso
-from pipeweave.orchestrator.registry import TaskRow
+from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE
 from pipeweave.schema import validate_input as faults_of
 
@@ -131,7 +132,7 @@ def _paused(found: pauses.Pause) -> dict[str, Any]:
 
 def _task(call: Call, task_id: str) -> TaskRow:
     with call.reading() as tx:
-        row = registry.tasks(tx, call.tenant, [task_id]).get(task_id)
+        row = services.tasks(tx, call.tenant, [task_id]).get(task_id)
     if row is None:
         raise NotFound(f"there is no task {task_id!r}", taskId=task_id)
     return row

@@ -19,7 +19,7 @@ def admit(url: str, tenant: str, known: str | None) -> str:
     """The token of an earlier `up` while it is good, else a new one: for every tenant, since whoever runs the
     deployment may also bring it to rest.
     """
-    from pipeweave.orchestrator.registry import ensure_tenant
+    from pipeweave.orchestrator.registry.services import ensure_tenant
     from pipeweave.orchestrator.security import access_tokens
     from pipeweave.orchestrator.store.database import Database
 
@@ -42,16 +42,18 @@ class WorkerCount:
     """Counts living workers; not before those that a crash left behind are sure to be taken for lost."""
 
     def __init__(self, url: str) -> None:
-        from pipeweave.orchestrator import workers
+        from pipeweave.orchestrator.registry import worker_processes
 
         self._url = url
-        left_behind = workers.alive(url) > 0
-        self._trusted_from = time.monotonic() + (workers.LOST_AFTER.total_seconds() if left_behind else 0)
+        left_behind = worker_processes.alive(url) > 0
+        self._trusted_from = time.monotonic() + (
+            worker_processes.LOST_AFTER.total_seconds() if left_behind else 0
+        )
 
     def __call__(self) -> int:
-        from pipeweave.orchestrator import workers
+        from pipeweave.orchestrator.registry import worker_processes
 
-        return workers.alive(self._url) if time.monotonic() >= self._trusted_from else 0
+        return worker_processes.alive(self._url) if time.monotonic() >= self._trusted_from else 0
 
 
 class Ticks:

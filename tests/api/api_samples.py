@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeweave.orchestrator.registration import Registration, TaskRegistration
+from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
 
 TENANT, OTHER_TENANT = "default", "neighbour"
 MAIL_SCHEMA = {"fields": [{"name": "to", "type": "email", "label": "To", "required": True}]}

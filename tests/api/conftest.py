@@ -16,8 +16,8 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.test import TestResponse
 
 from pipeweave.api import create_app
-from pipeweave.orchestrator import registry
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.security import access_tokens
 from pipeweave.orchestrator.security.access_tokens import READ, WORKER, WRITE
 from pipeweave.settings import Settings
@@ -37,8 +37,8 @@ def deployment(
         Settings(database_url=database_url, broker_url=broker_url, data_dir=data_dir)
     )
     with deployment.database.transaction() as tx:
-        registry.ensure_tenant(tx, OTHER_TENANT)
-        registry.register(tx, TENANT, SERVICE)
+        services.ensure_tenant(tx, OTHER_TENANT)
+        services.register(tx, TENANT, SERVICE)
     yield deployment
     deployment.close()
 

@@ -12,7 +12,7 @@ from api_server import running_api
 
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.document import parse_spec
-from pipeweave.orchestrator import pipelines, registry
+from pipeweave.orchestrator.registry import pipelines, services
 from pipeweave.orchestrator.security import access_tokens
 from pipeweave.orchestrator.security.access_tokens import ADMIN
 from pipeweave.orchestrator.store.database import Database
@@ -49,7 +49,7 @@ def test_schemathesis_finds_nothing(fresh_database_url: str, fresh_broker_url: s
 def furnished(database_url: str) -> str:
     """Store a service and a pipeline; gives an administrator's token."""
     with Database(database_url, pool_size=0).transaction() as tx:
-        registry.register(tx, TENANT, SERVICE)
+        services.register(tx, TENANT, SERVICE)
         pipelines.store(tx, TENANT, parse_spec(SPEC, id="files"), source="api")
         return access_tokens.create_token(
             tx, name="contract", tenants=[access_tokens.EVERY_TENANT], scopes=[ADMIN]

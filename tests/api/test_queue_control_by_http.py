@@ -11,8 +11,8 @@ from api_samples import SERVICE, SPEC
 from flask import Flask
 
 from pipeweave.document import parse_spec
-from pipeweave.orchestrator import pipelines, registry
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.registry import pipelines, services
 from pipeweave.orchestrator.security.access_tokens import ADMIN, READ, WRITE
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def tenant(deployment: Deployment) -> str:
     """A tenant of this test alone: pauses and limits hold for all of it."""
     name = f"controlled-{next(_numbers)}"
     with deployment.database.transaction() as tx:
-        registry.register(tx, name, SERVICE)
+        services.register(tx, name, SERVICE)
         pipelines.store(tx, name, parse_spec(SPEC, id="files"), source="api")
     return name
 

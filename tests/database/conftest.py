@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from driving import Clock, Driver
 
-from pipeweave.orchestrator import pipelines
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
+from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings

@@ -11,13 +11,14 @@ import pytest
 from driving import BOOM, TASKS, WEAK, Beside, Driver, at_once, claim, header, settle, wait_for_lock
 from registered import a_task, register
 
-from pipeweave.orchestrator import attempts, due, heartbeats, losses, task_runs, workers
+from pipeweave.orchestrator import attempts, due, heartbeats, losses, task_runs
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.registry import worker_processes
+from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.workers import WorkerStart
 
 STEPS = {"a": [], "b": ["a"]}
 
@@ -371,7 +372,7 @@ def test_errors_that_differ_in_numbers_and_ids_are_alike() -> None:
 
 
 def a_worker(tx: Transaction, tenant: str) -> str:
-    return workers.register(tx, tenant, WorkerStart("python", "w@host", "host", 2, 1))
+    return worker_processes.register(tx, tenant, WorkerStart("python", "w@host", "host", 2, 1))
 
 
 def mine(driver: Driver, found: list[losses.Loss], run_id: UUID) -> list[tuple[int, Failure]]:
@@ -382,9 +383,9 @@ def test_what_runs_on_a_worker_that_lives_is_not_lost(driver: Driver) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
         worker = a_worker(tx, driver.tenant)
-        task_runs.start(tx, run_id, [1], 1, worker=workers.child_of(worker, 4711))
+        task_runs.start(tx, run_id, [1], 1, worker=worker_processes.child_of(worker, 4711))
         assert mine(driver, losses.of_lost_workers(tx), run_id) == []
-        workers.stop(tx, worker)
+        worker_processes.stop(tx, worker)
         [(ordinal, how)] = mine(driver, losses.of_lost_workers(tx), run_id)
         assert (ordinal, how.outcome, how.is_counted) == (1, Outcome.LOST, True)
 

@@ -12,7 +12,8 @@ from registered import a_task, register
 
 from pipeweave.document import parse_spec
 from pipeweave.errors import Conflict, InvalidInput, Unavailable
-from pipeweave.orchestrator import catalog, maintenance, pauses, pipelines, runs
+from pipeweave.orchestrator import maintenance, pauses, runs
+from pipeweave.orchestrator.registry import pipelines, snapshot
 from pipeweave.orchestrator.runs import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
 
@@ -138,7 +139,7 @@ def test_what_was_seen_first_is_forgotten_first(
     driver: Driver, sent: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver.store({"a": []}, id="another")
-    monkeypatch.setattr(catalog, "REMEMBERED_PIPELINES", len(catalog._seen))
+    monkeypatch.setattr(snapshot, "REMEMBERED_PIPELINES", len(snapshot._seen))
     driver.trigger("another")
     sent.clear()
     with driver.database.statements() as tx:

@@ -14,8 +14,8 @@ from registered import a_task, register
 from services import wait_until
 
 from pipeweave.orchestrator import task_runs
+from pipeweave.orchestrator.registry.worker_processes import child_of
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.workers import child_of
 from pipeweave.workers.children import Children
 from pipeweave.workers.slots import Slot, Slots
 

@@ -19,12 +19,13 @@ from driving import BOOM, Driver
 from services import new_database
 
 from pipeweave.cli import main
-from pipeweave.orchestrator import doctor_broker, doctor_database, doctor_work, workers
+from pipeweave.orchestrator import doctor_broker, doctor_database, doctor_work
 from pipeweave.orchestrator.doctor import Level, Verdict
 from pipeweave.orchestrator.doctor_checks import checks
 from pipeweave.orchestrator.messaging.celery_app import make_celery
+from pipeweave.orchestrator.registry import worker_processes
+from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.workers import WorkerStart
 from pipeweave.settings import Settings
 from pipeweave.up.postgres import Postgres
 from pipeweave.up.valkey import Valkey
@@ -41,7 +42,7 @@ def driver(fresh_database: Database) -> Iterator[Driver]:
 def settings(driver: Driver, fresh_broker_url: str, tmp_path: Path) -> Settings:
     """A deployment that holds: a worker lives, the tick came a moment ago."""
     with driver.database.transaction() as tx:
-        workers.register(tx, driver.tenant, WorkerStart("python", "w@host", "host", 4, 3))
+        worker_processes.register(tx, driver.tenant, WorkerStart("python", "w@host", "host", 4, 3))
         tx.execute("UPDATE orchestrator_state SET last_tick_at = now()")
     return Settings(
         database_url=driver.database.url,
@@ -297,7 +298,7 @@ def test_workers_are_counted_by_service(settings: Settings, driver: Driver) -> N
 
 def test_files_of_several_hosts_are_a_warning(settings: Settings, driver: Driver) -> None:
     with driver.database.transaction() as tx:
-        workers.register(tx, driver.tenant, WorkerStart("python", "w@other", "other", 1, 1))
+        worker_processes.register(tx, driver.tenant, WorkerStart("python", "w@other", "other", 1, 1))
     assert saw(doctor_work.one_storage(settings)) == (WARNING, "files, for workers on 2 hosts")
     bucket = replace(settings, storage_backends=({"id": "main", "provider": "aws-s3"},))
     assert saw(doctor_work.one_storage(bucket)) == (OK, "a bucket")

@@ -6,8 +6,9 @@ import pytest
 from driving import Beside, Driver, claim, header, settle
 from registered import a_task, register
 
-from pipeweave.orchestrator import followers, healing, registry
+from pipeweave.orchestrator import followers, healing
 from pipeweave.orchestrator.domain.plan import END
+from pipeweave.orchestrator.registry import services
 
 TASKS = ("noop", "limited", "single")
 
@@ -23,7 +24,7 @@ def take_over(driver: Driver, *tasks: str) -> str:
     driver.rows(gone, id=driver.tenant)
     with driver.database.transaction() as tx:
         register(tx, driver.tenant, *(tasks or TASKS), id="renamed")
-    return registry.queue_name(driver.tenant, "renamed")
+    return services.queue_name(driver.tenant, "renamed")
 
 
 def queues(driver: Driver, run_id: object) -> list[str]:

@@ -13,7 +13,7 @@ from registered import register
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, Unavailable
-from pipeweave.orchestrator import last_tick, maintenance, queue, registry, run_header, runs, straight, tick
+from pipeweave.orchestrator import last_tick, maintenance, queue, run_header, runs, straight, tick
 from pipeweave.orchestrator.advance import Going
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Completion
@@ -22,6 +22,7 @@ from pipeweave.orchestrator.maintenance import MAINTENANCE, RUNNING, WAITING
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.runs import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Document
@@ -383,7 +384,7 @@ def test_the_oldest_open_runs_of_all_tenants_are_shown_with_what_they_wait_for(d
     first = driver.trigger(input={"list": [1, 2]})
     with driver.database.transaction() as tx:
         claim(tx, first, 1)
-        registry.ensure_tenant(tx, "neighbour")
+        services.ensure_tenant(tx, "neighbour")
         register(tx, "neighbour", "noop")
         standalone = queue.enqueue(tx, "neighbour", [QueueRequest("noop")])[0].task_run_id
     others = [driver.trigger(input={"list": []}) for _ in range(maintenance.SHOWN + 5)]

@@ -11,7 +11,7 @@ from registered import a_chain, register
 
 from pipeweave.document import parse_spec
 from pipeweave.errors import InvalidInput, InvalidSpec, NotFound
-from pipeweave.orchestrator import pipelines
+from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page
 from pipeweave.spec import PipelineSpec, StepSpec

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from registered import a_chain, a_task, all_pages, register
 
-from pipeweave.orchestrator import pipelines, queries, workers
+from pipeweave.orchestrator import queries
+from pipeweave.orchestrator.registry import pipelines, worker_processes
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Page
 
@@ -20,7 +21,7 @@ def test_services_are_listed_by_id_page_by_page(tx: Transaction) -> None:
 
 def test_a_service_shows_its_tasks_and_living_workers(tx: Transaction) -> None:
     register(tx, TENANT, "a", "b")
-    workers.register(tx, TENANT, workers.WorkerStart("python", "w@host", "host", 1, 2))
+    worker_processes.register(tx, TENANT, worker_processes.WorkerStart("python", "w@host", "host", 1, 2))
     found = queries.service(tx, TENANT, "python")
     assert (found["taskCount"], found["workerCount"], found["status"]) == (2, 1, "active")
     assert found["queue"] == f"pipeweave.{TENANT}.python"

@@ -9,8 +9,9 @@ from registered import a_pipeline, a_task, end, register
 
 from pipeweave import ids
 from pipeweave.document import parse_spec
-from pipeweave.orchestrator import pipelines, queries, queries_runs, queue, runs
+from pipeweave.orchestrator import queries, queries_runs, queue, runs
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import Trigger
 from pipeweave.orchestrator.store.database import Transaction, to_json
 

@@ -11,9 +11,10 @@ import pytest
 from registered import a_pipeline, a_service, a_task, register
 
 from pipeweave.errors import InvalidId, InvalidTask, TaskOwnedElsewhere
-from pipeweave.orchestrator import queries, queue, registry, runs, workers
+from pipeweave.orchestrator import queries, queue, runs
 from pipeweave.orchestrator.queue import QueueRequest
-from pipeweave.orchestrator.registration import Registration, TaskRegistration, parse
+from pipeweave.orchestrator.registry import services, worker_processes
+from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration, parse
 from pipeweave.orchestrator.runs import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page
@@ -29,7 +30,7 @@ def history(tx: Transaction, task_id: str) -> list[tuple[int, str]]:
 
 
 def version_of(tx: Transaction, task_id: str) -> int:
-    return registry.tasks(tx, TENANT, [task_id])[task_id].code_version
+    return services.tasks(tx, TENANT, [task_id])[task_id].code_version
 
 
 # --- what is stored ---------------------------------------------------------------------------------------
@@ -61,7 +62,7 @@ def test_a_task_is_stored_with_all_its_options(tx: Transaction) -> None:
         "input_schema": {"fields": [{"name": "n", "type": "number", "label": "N"}]},
     }
     register(tx, TENANT, a_task("count", **options))
-    row = registry.tasks(tx, TENANT, ["count"])["count"]
+    row = services.tasks(tx, TENANT, ["count"])["count"]
     assert row.max_attempts == 5, "four retries are five attempts"
     assert row.queue == f"pipeweave.{TENANT}.python"
     assert (row.timeout_seconds, row.retry_backoff, row.retry_delay_ms) == (1.5, "fixed", 7)
@@ -75,11 +76,11 @@ def test_a_task_is_stored_with_all_its_options(tx: Transaction) -> None:
 
 def test_a_tasks_retry_policy_is_capped_by_the_operator(tx: Transaction) -> None:
     register(tx, TENANT, a_task("count", retry_delay_ms=100, retry_on=["BUSY"]), a_task("plain"))
-    rows = registry.tasks(tx, TENANT, ["count", "plain"])
-    policy = registry.policy_of(rows["count"], 300)
+    rows = services.tasks(tx, TENANT, ["count", "plain"])
+    policy = services.policy_of(rows["count"], 300)
     assert [policy.delay_ms(attempt, 0) for attempt in (1, 2, 3)] == [100, 200, 300]
     assert not policy.may_retry("OTHER", is_retryable=True)
-    assert registry.policy_of(rows["plain"]) == RetryPolicy("exponential", 1_000, 86_400_000)
+    assert services.policy_of(rows["plain"]) == RetryPolicy("exponential", 1_000, 86_400_000)
 
 
 def test_the_order_of_retry_codes_makes_no_difference(tx: Transaction) -> None:
@@ -102,20 +103,20 @@ def test_a_changed_rate_begins_afresh_and_the_same_one_goes_on(tx: Transaction) 
 
 def test_tasks_that_are_not_registered_are_left_out(tx: Transaction) -> None:
     register(tx, TENANT, "count")
-    assert set(registry.tasks(tx, TENANT, ["count", "nothing"])) == {"count"}
-    assert registry.tasks(tx, "another-tenant", ["count"]) == {}
+    assert set(services.tasks(tx, TENANT, ["count", "nothing"])) == {"count"}
+    assert services.tasks(tx, "another-tenant", ["count"]) == {}
 
 
 def test_a_tenant_is_made_when_it_is_first_named(tx: Transaction) -> None:
-    registry.ensure_tenant(tx, "never-seen")
-    registry.ensure_tenant(tx, "never-seen")
+    services.ensure_tenant(tx, "never-seen")
+    services.ensure_tenant(tx, "never-seen")
     assert tx.execute("SELECT count(*) FROM tenants WHERE id = 'never-seen'").scalar_one() == 1
 
 
 @pytest.mark.parametrize("tenant", ["", "a b", "ä", "x" * 201, "a/b"])
 def test_a_tenant_that_is_no_id_is_refused(tx: Transaction, tenant: str) -> None:
     with pytest.raises(InvalidId):
-        registry.ensure_tenant(tx, tenant)
+        services.ensure_tenant(tx, tenant)
 
 
 # --- code versions ----------------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ def test_going_back_to_old_code_counts_up_too(tx: Transaction) -> None:
 def test_changed_options_keep_the_code_version(tx: Transaction) -> None:
     register(tx, TENANT, a_task("count", timeout=10))
     done = register(tx, TENANT, a_task("count", timeout=20))
-    row = registry.tasks(tx, TENANT, ["count"])["count"]
+    row = services.tasks(tx, TENANT, ["count"])["count"]
     assert (row.code_version, row.timeout_seconds, done.code_changes) == (1, 20, [])
 
 
@@ -182,16 +183,16 @@ def test_a_service_with_live_workers_cannot_become_an_http_service(tx: Transacti
     register(tx, TENANT, "count", id="one")
     http = Registration("one", "2", kind="http", base_url="http://localhost:9")
     with pytest.raises(TaskOwnedElsewhere, match="Celery workers") as refused:
-        registry.register(tx, TENANT, http)
+        services.register(tx, TENANT, http)
     assert [error.field for error in refused.value.errors] == ["serviceId"]
     tx.execute("UPDATE services SET status = 'inactive' WHERE tenant_id = :t", {"t": TENANT})
-    assert registry.register(tx, TENANT, http).orphaned_tasks == ["count"]
+    assert services.register(tx, TENANT, http).orphaned_tasks == ["count"]
 
 
 def test_the_same_task_id_in_another_tenant_is_another_task(tx: Transaction) -> None:
     register(tx, TENANT, "count", id="one")
     register(tx, f"{TENANT}-2", "count", id="two")
-    assert registry.tasks(tx, f"{TENANT}-2", ["count"])["count"].service_id == "two"
+    assert services.tasks(tx, f"{TENANT}-2", ["count"])["count"].service_id == "two"
 
 
 @pytest.mark.parametrize("status", ["inactive", "disconnected"])
@@ -202,7 +203,7 @@ def test_a_task_of_a_service_that_is_gone_may_be_taken(
     tx.execute("UPDATE services SET status = :status WHERE tenant_id = :t", {"status": status, "t": TENANT})
     with caplog.at_level(logging.WARNING):
         register(tx, TENANT, "count", id="two")
-    assert registry.tasks(tx, TENANT, ["count"])["count"].service_id == "two"
+    assert services.tasks(tx, TENANT, ["count"])["count"].service_id == "two"
     assert "task.taken_over" in caplog.messages
 
 
@@ -210,14 +211,14 @@ def test_a_task_that_its_service_dropped_may_be_taken(tx: Transaction) -> None:
     register(tx, TENANT, "count", "report", id="one", version="1")
     register(tx, TENANT, "report", id="one", version="2")
     register(tx, TENANT, "count", id="two")
-    row = registry.tasks(tx, TENANT, ["count"])["count"]
+    row = services.tasks(tx, TENANT, ["count"])["count"]
     assert (row.service_id, row.orphaned_at) == ("two", None)
 
 
 def test_a_python_service_without_workers_is_inactive_and_active_again_with_one(tx: Transaction) -> None:
     register(tx, TENANT, "count")
-    start = workers.WorkerStart("python", "w@host", "host", 1, 1)
-    workers.stop(tx, workers.register(tx, TENANT, start))
+    start = worker_processes.WorkerStart("python", "w@host", "host", 1, 1)
+    worker_processes.stop(tx, worker_processes.register(tx, TENANT, start))
     assert queries.service(tx, TENANT, "python")["status"] == "inactive"
     register(tx, TENANT, "count")
     assert queries.service(tx, TENANT, "python")["status"] == "active"
@@ -229,20 +230,20 @@ def test_a_python_service_without_workers_is_inactive_and_active_again_with_one(
 def test_with_the_same_version_a_missing_task_is_kept(tx: Transaction) -> None:
     register(tx, TENANT, "count", "report", version="1")
     assert register(tx, TENANT, "report", version="1").orphaned_tasks == []
-    assert registry.tasks(tx, TENANT, ["count"])["count"].orphaned_at is None
+    assert services.tasks(tx, TENANT, ["count"])["count"].orphaned_at is None
 
 
 def test_with_another_version_a_missing_task_is_orphaned(tx: Transaction) -> None:
     register(tx, TENANT, "count", "report", version="1")
     assert register(tx, TENANT, "report", version="2").orphaned_tasks == ["count"]
-    assert registry.tasks(tx, TENANT, ["count"])["count"].orphaned_at is not None
+    assert services.tasks(tx, TENANT, ["count"])["count"].orphaned_at is not None
 
 
 def test_an_orphan_that_comes_back_is_no_orphan_and_keeps_its_version(tx: Transaction) -> None:
     register(tx, TENANT, "count", "report", version="1")
     register(tx, TENANT, "report", version="2")
     register(tx, TENANT, "count", "report", version="3")
-    row = registry.tasks(tx, TENANT, ["count"])["count"]
+    row = services.tasks(tx, TENANT, ["count"])["count"]
     assert (row.orphaned_at, row.code_version) == (None, 1)
 
 
@@ -280,11 +281,11 @@ def test_processes_that_start_together_agree_on_one_version(database: Database) 
         barrier.wait(10)
         with own.transaction() as tx:
             found.append(
-                len(registry.register(tx, tenant, a_service(a_task("count", "second"))).code_changes)
+                len(services.register(tx, tenant, a_service(a_task("count", "second"))).code_changes)
             )
 
     with database.transaction() as tx:
-        registry.register(tx, tenant, a_service(a_task("count", "first")))
+        services.register(tx, tenant, a_service(a_task("count", "first")))
     threads = [threading.Thread(target=start) for _ in range(4)]
     for each in threads:
         each.start()
@@ -292,7 +293,7 @@ def test_processes_that_start_together_agree_on_one_version(database: Database) 
         each.join(30)
     assert sorted(found) == [0, 0, 0, 1], "one of them saw the change"
     with database.transaction() as tx:
-        assert registry.tasks(tx, tenant, ["count"])["count"].code_version == 2
+        assert services.tasks(tx, tenant, ["count"])["count"].code_version == 2
 
 
 def test_a_second_registration_waits_for_the_first_and_is_refused_a_task_it_took(database: Database) -> None:
@@ -303,12 +304,12 @@ def test_a_second_registration_waits_for_the_first_and_is_refused_a_task_it_took
         own = Database(database.url, pool_size=0)
         try:
             with own.transaction() as tx:
-                registry.register(tx, tenant, a_service("count", id="two"))
+                services.register(tx, tenant, a_service("count", id="two"))
         except TaskOwnedElsewhere as error:
             refused.append(error)
 
     with database.transaction() as tx:
-        registry.register(tx, tenant, a_service("count", id="one"))
+        services.register(tx, tenant, a_service("count", id="one"))
         thread = threading.Thread(target=second)
         thread.start()
         thread.join(0.2)
@@ -459,9 +460,9 @@ def test_what_the_decorator_says_is_taken_as_it_is_said() -> None:
 def test_nothing_is_stored_of_a_registration_that_is_refused(tx: Transaction) -> None:
     wrong = Registration("s", tasks=[a_task("fine"), a_task("wrong", timeout=0)])
     with pytest.raises(InvalidTask):
-        registry.register(tx, TENANT, wrong)
+        services.register(tx, TENANT, wrong)
     assert tx.execute("SELECT count(*) FROM services WHERE tenant_id = :t", {"t": TENANT}).scalar_one() == 0
 
 
 def test_two_services_never_share_a_queue() -> None:
-    assert registry.queue_name("a", "b.c") != registry.queue_name("a.b", "c")
+    assert services.queue_name("a", "b.c") != services.queue_name("a.b", "c")

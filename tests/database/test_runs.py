@@ -177,7 +177,8 @@ def test_a_run_keeps_the_version_it_started_with(driver: Driver) -> None:
 
 
 def test_a_process_that_sees_a_run_for_the_first_time_reads_its_own_version(driver: Driver) -> None:
-    from pipeweave.orchestrator import pipelines, run_header
+    from pipeweave.orchestrator import run_header
+    from pipeweave.orchestrator.registry import pipelines
 
     driver.store(CHAIN)
     old = driver.trigger()

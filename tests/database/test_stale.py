@@ -14,14 +14,15 @@ from driving import WEAK, Clock, Driver, claim, settle
 from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import recovery, stale, tick, workers
+from pipeweave.orchestrator import recovery, stale, tick
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
+from pipeweave.orchestrator.registry import worker_processes
+from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.stale import LATE, Kind, Stale
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.workers import WorkerStart
 from pipeweave.settings import Settings
 
 WIDE = {"a": [], **{f"b{n}": ["a"] for n in range(8)}, "c": [f"b{n}" for n in range(8)]}
@@ -69,7 +70,7 @@ def past(driver: Driver, statement: str, **parameters: Any) -> None:
 
 
 def a_worker(tx: Transaction, driver: Driver) -> str:
-    return workers.register(tx, driver.tenant, WorkerStart("python", "w@host", "host", 2, 3))
+    return worker_processes.register(tx, driver.tenant, WorkerStart("python", "w@host", "host", 2, 3))
 
 
 def found(deployment: Deployment) -> list[Stale]:
@@ -140,7 +141,7 @@ def test_what_runs_on_a_worker_that_ended_is_stale(deployment: Deployment, drive
         worker = a_worker(tx, driver)
         claim(tx, run_id, 1, worker)
         claim(tx, run_id, 2, "never registered")
-        workers.stop(tx, worker)
+        worker_processes.stop(tx, worker)
     assert [(each.kind, each.since is None) for each in found(deployment)] == [
         (Kind.WORKER_GONE, False),
         (Kind.WORKER_GONE, True),

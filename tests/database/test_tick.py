@@ -9,15 +9,16 @@ import pytest
 from driving import Beside, Clock, Driver, claim, settle
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import healing, runs, tick, workers
+from pipeweave.orchestrator import healing, runs, tick
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Released
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas, level
+from pipeweave.orchestrator.registry import worker_processes
+from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.tick import LATE, Ticked
-from pipeweave.orchestrator.workers import WorkerStart
 from pipeweave.settings import Settings
 
 WIDE = {"a": [], **{f"b{n}": ["a"] for n in range(8)}, "c": [f"b{n}" for n in range(8)]}
@@ -53,7 +54,7 @@ def long_queue(deployment: Deployment, length: int) -> None:
 
 
 def a_worker(tx: Transaction, tenant: str) -> str:
-    return workers.register(tx, tenant, WorkerStart("python", "w@host", "host", 1, 1))
+    return worker_processes.register(tx, tenant, WorkerStart("python", "w@host", "host", 1, 1))
 
 
 def tick_later(deployment: Deployment, clock: Clock, seconds: float = 6) -> Ticked:

@@ -13,10 +13,11 @@ from registered import a_task, register
 
 from pipeweave import ids
 from pipeweave.errors import NotFound, Unavailable
-from pipeweave.orchestrator import admission, limits, maintenance, pauses, why, workers
+from pipeweave.orchestrator import admission, limits, maintenance, pauses, why
 from pipeweave.orchestrator.messaging.celery_app import LEVELS
+from pipeweave.orchestrator.registry import worker_processes
+from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.workers import WorkerStart
 
 EMPTY: Mapping[int, float | None] = dict.fromkeys(LEVELS)
 # As if every message were still there: the oldest was sent long ago.
@@ -50,7 +51,7 @@ def codes(driver: Driver, run_id: UUID, ordinal: int = 1, **how: Any) -> list[st
 
 def a_worker(driver: Driver, service: str = "python", concurrency: int = 3) -> None:
     start = WorkerStart(service, "w@host", "host", concurrency, 1)
-    driver.database.run(lambda tx: workers.register(tx, driver.tenant, start))
+    driver.database.run(lambda tx: worker_processes.register(tx, driver.tenant, start))
 
 
 # --- pending ----------------------------------------------------------------------------------------------

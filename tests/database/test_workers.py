@@ -10,7 +10,8 @@ import pytest
 from driving import Beside, wait_for_lock
 from registered import a_service, register
 
-from pipeweave.orchestrator import queries, registry, workers
+from pipeweave.orchestrator import queries
+from pipeweave.orchestrator.registry import services, worker_processes
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.workers.alive import Alive
 from pipeweave.workers.slots import Slots
@@ -27,8 +28,8 @@ def now(tx: Transaction) -> datetime:
 
 
 def start(tx: Transaction, name: str = "w@host", *, now: datetime | None = None) -> str:
-    wish = workers.WorkerStart("python", name, "host", concurrency=2, task_count=1)
-    return workers.register(tx, TENANT, wish, now=now)
+    wish = worker_processes.WorkerStart("python", name, "host", concurrency=2, task_count=1)
+    return worker_processes.register(tx, TENANT, wish, now=now)
 
 
 def status(tx: Transaction) -> str:
@@ -40,44 +41,46 @@ def test_every_start_of_a_worker_has_an_id_of_its_own(tx: Transaction, now: date
 
 
 def test_a_worker_lives_until_it_was_silent_for_too_long(tx: Transaction, now: datetime) -> None:
-    before = workers.count_alive(tx, now=now)
+    before = worker_processes.count_alive(tx, now=now)
     worker = start(tx, now=now)
-    late = now + workers.LOST_AFTER
-    assert workers.count_alive(tx, now=late) == before + 1
-    assert workers.count_alive(tx, now=late + timedelta(milliseconds=1)) == 0
-    assert workers.beat(tx, worker, now=late)
-    assert workers.count_alive(tx, now=late + workers.LOST_AFTER) == 1
+    late = now + worker_processes.LOST_AFTER
+    assert worker_processes.count_alive(tx, now=late) == before + 1
+    assert worker_processes.count_alive(tx, now=late + timedelta(milliseconds=1)) == 0
+    assert worker_processes.beat(tx, worker, now=late)
+    assert worker_processes.count_alive(tx, now=late + worker_processes.LOST_AFTER) == 1
 
 
 def test_a_worker_that_stopped_is_not_alive_and_does_not_beat(tx: Transaction, now: datetime) -> None:
     worker = start(tx)
-    alive = workers.count_alive(tx)
-    workers.stop(tx, worker)
-    assert workers.count_alive(tx) == alive - 1
-    assert not workers.beat(tx, worker)
+    alive = worker_processes.count_alive(tx)
+    worker_processes.stop(tx, worker)
+    assert worker_processes.count_alive(tx) == alive - 1
+    assert not worker_processes.beat(tx, worker)
 
 
 def test_an_unknown_worker_is_told_to_register(tx: Transaction) -> None:
-    assert not workers.beat(tx, "nobody")
-    workers.stop(tx, "nobody")
+    assert not worker_processes.beat(tx, "nobody")
+    worker_processes.stop(tx, "nobody")
 
 
 def test_a_silent_worker_is_lost_once_and_told_so(tx: Transaction, now: datetime) -> None:
     silent, loud = start(tx, now=now), start(tx, now=now)
-    later = now + workers.LOST_AFTER + timedelta(seconds=1)
-    assert workers.reap(tx, now=now + workers.SUSPECT_AFTER + timedelta(milliseconds=1)) == []
-    workers.beat(tx, loud, now=later)
-    mine = [each for each in workers.reap(tx, now=later) if each.tenant == TENANT]
-    assert mine == [workers.LostWorker(silent, TENANT, "python")]
-    assert [each for each in workers.reap(tx, now=later) if each.tenant == TENANT] == []
-    assert not workers.beat(tx, silent, now=later)
+    later = now + worker_processes.LOST_AFTER + timedelta(seconds=1)
+    assert (
+        worker_processes.reap(tx, now=now + worker_processes.SUSPECT_AFTER + timedelta(milliseconds=1)) == []
+    )
+    worker_processes.beat(tx, loud, now=later)
+    mine = [each for each in worker_processes.reap(tx, now=later) if each.tenant == TENANT]
+    assert mine == [worker_processes.LostWorker(silent, TENANT, "python")]
+    assert [each for each in worker_processes.reap(tx, now=later) if each.tenant == TENANT] == []
+    assert not worker_processes.beat(tx, silent, now=later)
 
 
 def test_a_service_is_active_while_one_of_its_workers_lives(tx: Transaction, now: datetime) -> None:
     one, two = start(tx), start(tx)
-    workers.stop(tx, one)
+    worker_processes.stop(tx, one)
     assert status(tx) == "active"
-    workers.stop(tx, two)
+    worker_processes.stop(tx, two)
     assert status(tx) == "inactive"
     start(tx)
     assert status(tx) == "active"
@@ -86,7 +89,7 @@ def test_a_service_is_active_while_one_of_its_workers_lives(tx: Transaction, now
 def test_a_service_that_lost_its_last_worker_is_disconnected(tx: Transaction, now: datetime) -> None:
     start(tx, now=now)
     for later in (timedelta(seconds=2), timedelta(minutes=1)):
-        workers.reap(tx, now=now + later)
+        worker_processes.reap(tx, now=now + later)
     assert status(tx) == "disconnected"
 
 
@@ -95,32 +98,32 @@ def test_nobody_is_lost_at_the_first_look_after_everything_was_away(tx: Transact
     worker, dead = start(tx, now=now), start(tx, now=now)
     back = now + timedelta(hours=1)
     mine = {worker, dead}
-    assert mine.isdisjoint(each.id for each in workers.reap(tx, now=back))
-    workers.beat(tx, worker, now=back + timedelta(seconds=1))
-    lost = workers.reap(tx, now=back + workers.CONFIRM_AFTER)
+    assert mine.isdisjoint(each.id for each in worker_processes.reap(tx, now=back))
+    worker_processes.beat(tx, worker, now=back + timedelta(seconds=1))
+    lost = worker_processes.reap(tx, now=back + worker_processes.CONFIRM_AFTER)
     assert mine.intersection(each.id for each in lost) == {dead}
 
 
 def test_a_worker_that_was_taken_for_lost_comes_back_under_its_own_id(tx: Transaction, now: datetime) -> None:
     worker = start(tx, now=now)
     for later in (timedelta(seconds=2), timedelta(minutes=1)):
-        workers.reap(tx, now=now + later)
-    wish = workers.WorkerStart("python", "w@host", "host", concurrency=2, task_count=1)
-    assert workers.register(tx, TENANT, wish, worker_id=worker) == worker
-    assert workers.beat(tx, worker)
+        worker_processes.reap(tx, now=now + later)
+    wish = worker_processes.WorkerStart("python", "w@host", "host", concurrency=2, task_count=1)
+    assert worker_processes.register(tx, TENANT, wish, worker_id=worker) == worker
+    assert worker_processes.beat(tx, worker)
     assert status(tx) == "active"
 
 
 def test_of_two_workers_that_stop_at_once_the_later_one_leaves_the_service(database: Database) -> None:
     with database.transaction() as tx:
-        registry.register(tx, TENANT, a_service("a"))
+        services.register(tx, TENANT, a_service("a"))
         ids = [start(tx), start(tx)]
     barrier = threading.Barrier(2)
 
     def stop(worker: str) -> None:
         with Database(database.url, pool_size=0).transaction() as tx:
             barrier.wait(10)
-            workers.stop(tx, worker)
+            worker_processes.stop(tx, worker)
 
     threads = [threading.Thread(target=stop, args=(each,)) for each in ids]
     for each in threads:
@@ -134,15 +137,15 @@ def test_of_two_workers_that_stop_at_once_the_later_one_leaves_the_service(datab
 def test_a_worker_that_stops_waits_for_another_that_is_stopping(database: Database) -> None:
     """Otherwise each of them would take the other one for alive, and the service would stay active."""
     with database.transaction() as tx:
-        registry.register(tx, TENANT, a_service("a"))
+        services.register(tx, TENANT, a_service("a"))
         first, last = start(tx), start(tx)
 
     def stop() -> None:
         with database.transaction() as tx:
-            workers.stop(tx, last)
+            worker_processes.stop(tx, last)
 
     with database.transaction() as tx:
-        workers.stop(tx, first)
+        worker_processes.stop(tx, first)
         beside = Beside(stop)
         beside.__enter__()
         wait_for_lock(database)
@@ -154,22 +157,22 @@ def test_a_worker_that_stops_waits_for_another_that_is_stopping(database: Databa
 
 def test_a_worker_that_was_taken_for_lost_says_with_its_next_beat_that_it_lives(database: Database) -> None:
     with database.transaction() as tx:
-        registry.register(tx, TENANT, a_service("a"))
-        wish = workers.WorkerStart("python", "w@host", "host", concurrency=2, task_count=1)
-        worker = workers.register(tx, TENANT, wish)
-        workers.stop(tx, worker)
+        services.register(tx, TENANT, a_service("a"))
+        wish = worker_processes.WorkerStart("python", "w@host", "host", concurrency=2, task_count=1)
+        worker = worker_processes.register(tx, TENANT, wish)
+        worker_processes.stop(tx, worker)
     how: dict[str, Any] = {"grace_s": 1, "is_cut_short": lambda: False, "log_every_s": 60}
     alive = Alive(database, TENANT, wish, worker, Slots(2), **how)
     alive._beat()
     with database.transaction() as tx:
         assert status(tx) == "active"
-        assert workers.beat(tx, worker), "its children claim under this id"
-        workers.stop(tx, worker)
+        assert worker_processes.beat(tx, worker), "its children claim under this id"
+        worker_processes.stop(tx, worker)
 
 
 def test_the_living_are_counted_over_a_connection_of_its_own(fresh_database: Database) -> None:
     with fresh_database.transaction() as tx:
         register(tx, TENANT, "a")
         start(tx)
-        workers.stop(tx, start(tx))
-    assert workers.alive(fresh_database.url) == 1
+        worker_processes.stop(tx, start(tx))
+    assert worker_processes.alive(fresh_database.url) == 1

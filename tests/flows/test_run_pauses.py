@@ -10,7 +10,7 @@ import pytest
 from stage import Stage
 
 from pipeweave.orchestrator import admission, limits, pauses
-from pipeweave.orchestrator.registry import queue_name
+from pipeweave.orchestrator.registry.services import queue_name
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -11,7 +11,7 @@ from typing import Any
 from pipeweave.document import parse_spec
 from pipeweave.errors import FieldError, InvalidSpec, NotFound
 from pipeweave.orchestrator.domain.json_shapes import iso
-from pipeweave.orchestrator.registry import ensure_tenant
+from pipeweave.orchestrator.registry.services import ensure_tenant
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.spec import PipelineSpec

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, TaskOwnedElsewhere
-from pipeweave.orchestrator.code_versions import CodeChange as CodeChange
-from pipeweave.orchestrator.code_versions import store_tasks
-from pipeweave.orchestrator.registration import Registration, check
+from pipeweave.orchestrator.registry.code_versions import CodeChange as CodeChange
+from pipeweave.orchestrator.registry.code_versions import store_tasks
+from pipeweave.orchestrator.registry.registration import Registration, check
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.retry import RetryPolicy
 

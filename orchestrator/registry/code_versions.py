@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeweave.orchestrator.followers import SETTLED_AFTER
-from pipeweave.orchestrator.registration import Registration, TaskRegistration
+from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.rates import parse_rate
 
