@@ -18,11 +18,11 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.errors import FieldError, InvalidInput
-from pipeweave.orchestrator import run_header, run_moves, task_runs
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.orphans import CODE as TASK_REMOVED
 from pipeweave.orchestrator.registry import pipelines, services
-from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.state import run_headers, run_transitions, task_runs
+from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ def admit(tx: Transaction, tenant: str, most: int = BATCH) -> int:
         return 0
     waiting = list(tx.execute(_NEXT, {"tenant": tenant, "free": free}).scalars())
     tx.catch_up()
-    runs = [run for run_id in waiting if (run := run_header.load(tx, run_id)) is not None]
+    runs = [run for run_id in waiting if (run := run_headers.load(tx, run_id)) is not None]
     if runs:
         advance = Advance(tx, runs[0], is_counted=False)
         for run in runs:
@@ -115,7 +115,7 @@ def admit(tx: Transaction, tenant: str, most: int = BATCH) -> int:
 
 def _begin(tx: Transaction, run: RunHeader, advance: Advance) -> None:
     spec = pipelines.get(tx, run.tenant, run.pipeline_id or "", run.pipeline_version).spec
-    if not run_moves.admit(tx, run.id, timeout_ms=spec.timeout_ms):
+    if not run_transitions.admit(tx, run.id, timeout_ms=spec.timeout_ms):
         return
     advance.run, advance.queue, advance.ended = run, "", False
     removed = _removed(tx, run)

@@ -17,16 +17,17 @@ from uuid import UUID
 
 from pipeweave import ids, rules
 from pipeweave.errors import AttemptFailed, InvalidInput, NotFound
-from pipeweave.orchestrator import attempts, limits, maps, run_moves, task_runs, usual_durations
+from pipeweave.orchestrator import limits, maps, usual_durations
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck, Part, Released
 from pipeweave.orchestrator.domain.plan import END, WIDE, JoinKind
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.messaging.batching import MESSAGES_PER_FAN_OUT
-from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.state import attempts, run_transitions, task_runs
+from pipeweave.orchestrator.state.run_headers import RunHeader
+from pipeweave.orchestrator.state.task_runs import PREDECESSOR_FAILED
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.task_runs import PREDECESSOR_FAILED
 from pipeweave.rules import Decision, Predecessor
 
 T = TaskStatus
@@ -94,7 +95,7 @@ class Advance:
         each waits for the next one. Taking the run's row first, they queue up, and find themselves cancelled.
         """
         if failures and self.run.failure_mode == rules.FAIL_FAST:
-            run_moves.lock(self.tx, self.run.id)
+            run_transitions.lock(self.tx, self.run.id)
         ended = attempts.end(self.tx, self.run, failures)
         self._note_freed(ended.retried)
         self.again(ended.due)
@@ -352,7 +353,7 @@ class Advance:
     def _fail_run(self, failed: TaskRun) -> None:
         """Fail fast: the first final failure ends the run, and everything still open with it."""
         self.ended = True
-        if run_moves.fail(self.tx, self.run, failed):
+        if run_transitions.fail(self.tx, self.run, failed):
             self._cancel_open(RUN_FAILED, f"the run failed at step {failed.step_id}")
 
     def _cancel_open(self, code: str, message: str) -> None:
@@ -360,7 +361,7 @@ class Advance:
 
     def _finish_run(self) -> None:
         # A run that was reopened may have others open, whose turn it then is.
-        self.ended = run_moves.finish(self.tx, self.run)
+        self.ended = run_transitions.finish(self.tx, self.run)
 
     def close(self) -> list[TaskRun]:
         """Fill the limits this transaction touched; last, because their rows are locked last. What goes

@@ -14,10 +14,11 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import maintenance, queue, reopening, run_header
+from pipeweave.orchestrator import maintenance, queue, reopening
 from pipeweave.orchestrator.letter_filter import OPEN, LetterFilter
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
 
 # Discarding and purging by a condition take this many at once; while a batch is full, there are more.
@@ -117,7 +118,7 @@ def _lock(tx: Transaction, letters: Sequence[Letter]) -> list[Letter]:
 def _go_on(tx: Transaction, letters: Sequence[Letter]) -> list[Retried]:
     run_id = letters[0].run_id
     maintenance.admit(tx)
-    run = run_header.load(tx, run_id)
+    run = run_headers.load(tx, run_id)
     status = reopening.lock(tx, run, run_id)
     still_open = {each.task_run_id: each.id for each in _lock(tx, letters)}
     if run is None or not still_open:

@@ -7,7 +7,8 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator import limits, run_moves, task_runs
+from pipeweave.orchestrator import limits
+from pipeweave.orchestrator.state import run_transitions, task_runs
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 # One look ends at most this many; the next one goes on.
@@ -66,7 +67,7 @@ def _end(database: Database, row: Any, code: str, message: str) -> None:
 
 def end(tx: Transaction, tenant: str, run_id: UUID, code: str, message: str) -> bool:
     """Fail an open run with this error and cancel what is open in it. False when it had ended already."""
-    if not run_moves.time_out(tx, run_id, code, message):
+    if not run_transitions.time_out(tx, run_id, code, message):
         return False
     cancelled = task_runs.cancel_all(tx, run_id, code=code, message=message)
     limits.fill(tx, tenant, {each.task_id for each in cancelled if each.is_limited and each.kind != "map"})

@@ -6,8 +6,8 @@ from collections import defaultdict
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator import run_header
 from pipeweave.orchestrator.advance import Advance
+from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 # One look lets at most this many go; the next one goes on.
@@ -42,7 +42,7 @@ def release(database: Database) -> int:
 def _release(tx: Transaction, by_run: dict[UUID, list[UUID]]) -> None:
     limited: dict[str, Advance] = {}
     for run_id, which in by_run.items():
-        run = run_header.load(tx, run_id)
+        run = run_headers.load(tx, run_id)
         if run is None:
             continue
         advance = limited.setdefault(run.tenant, Advance(tx, run))

@@ -11,11 +11,12 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import maps, run_header
+from pipeweave.orchestrator import maps
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Released
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.messaging.publisher import Canvas, level
-from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.state import run_headers
+from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ def check_joins(tx: Transaction, late: timedelta) -> int:
     _looked_at = active[-1].id if len(active) == RUNS_PER_TICK else _BEFORE_ALL
     count = 0
     for row in active:
-        run = run_header.load(tx, row.id)
+        run = run_headers.load(tx, row.id)
         checks = [] if run is None else closed_joins(tx, run)
         tx.send(*checks)
         count += len(checks)

@@ -21,7 +21,7 @@ from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.key_rows import HOLDER, IS_OPEN, NAMED, Name, name_parameters
-from pipeweave.orchestrator.moving import status_is
+from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Kept
 

@@ -14,12 +14,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator import task_runs
 from pipeweave.orchestrator.domain import gcra
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.moving import status_is
+from pipeweave.orchestrator.state import task_runs
+from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.rates import Rate
 

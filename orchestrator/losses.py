@@ -15,12 +15,12 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator import run_header, task_runs
 from pipeweave.orchestrator.advance import Advance, as_released
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.task_run import COLUMNS, TaskRun, of_row
 from pipeweave.orchestrator.registry.worker_processes import WORKER_OF
+from pipeweave.orchestrator.state import run_headers, task_runs
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 # One look takes at most this many; the next one goes on.
@@ -46,7 +46,7 @@ def end(database: Database, losses: Sequence[Loss]) -> int:
 
 
 def _end(tx: Transaction, run_id: UUID, losses: Sequence[Loss]) -> None:
-    run = run_header.load(tx, run_id)
+    run = run_headers.load(tx, run_id)
     if run is None:
         return
     advance = Advance(tx, run, queue=losses[0][0].queue, is_counted=False)

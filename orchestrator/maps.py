@@ -14,13 +14,13 @@ from uuid import UUID
 from pipeweave import ids, references, rules
 from pipeweave.errors import MapSourceInvalid
 from pipeweave.limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS, MAX_TASK_RUNS_PER_RUN
-from pipeweave.orchestrator import outputs, task_runs
 from pipeweave.orchestrator.domain import task_run
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.plan import WIDE
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.state import outputs, task_runs
+from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import Event, append
 from pipeweave.orchestrator.store.values import canonical

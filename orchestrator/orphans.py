@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeweave.orchestrator import run_header, task_runs
 from pipeweave.orchestrator.advance import Advance
+from pipeweave.orchestrator.state import run_headers, task_runs
 from pipeweave.orchestrator.store.database import Transaction
 
 CODE = "TASK_REMOVED"
@@ -22,7 +22,7 @@ ORDER BY r.id
 def cancel(tx: Transaction, tenant: str, task_ids: Sequence[str], reason: str) -> None:
     """Cancel what has not started of these tasks; a run that needs it follows its failure mode."""
     for run_id in tx.execute(_RUNS, {"tenant": tenant, "task_ids": list(task_ids)}).scalars():
-        run = run_header.load(tx, run_id)
+        run = run_headers.load(tx, run_id)
         if run is None:
             continue
         advance = Advance(tx, run)

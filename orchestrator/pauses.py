@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import limits, task_runs
+from pipeweave.orchestrator import limits
 from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)

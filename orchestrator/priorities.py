@@ -17,9 +17,9 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.moving import status_is
+from pipeweave.orchestrator.state.task_runs import IS_PAUSED
+from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.task_runs import IS_PAUSED
 
 _QUEUED = "FROM task_runs AS t WHERE t.status = 'queued' AND t.queue = :queue"
 

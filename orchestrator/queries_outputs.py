@@ -8,7 +8,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.orchestrator.domain.json_shapes import reference
 from pipeweave.orchestrator.registry import pipelines
-from pipeweave.orchestrator.run_header import plan_of
+from pipeweave.orchestrator.state.run_headers import plan_of
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 

@@ -11,11 +11,12 @@ from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput, LimitExceeded, NotFound
 from pipeweave.idempotency import KEY_EXPECTED, is_key
 from pipeweave.limits import MAX_BATCH
-from pipeweave.orchestrator import idempotency, run_header, run_rows, runs
+from pipeweave.orchestrator import idempotency, run_rows, runs
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.registry.services import TaskRow
-from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.run_rows import NewRun
+from pipeweave.orchestrator.state import run_headers
+from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.rules import FAIL_FAST
 
@@ -90,7 +91,7 @@ def _new_run(tx: Transaction, tenant: str, wish: QueueRequest, tasks: Mapping[st
     kept = tx.values.keep(wish.input)
     inline = wish.input if kept.path is None else None
     priority = runs.checked_priority(wish.priority)
-    plan = run_header.single(wish.task_id)
+    plan = run_headers.single(wish.task_id)
     header = RunHeader(ids.new_id(), tenant, None, None, FAIL_FAST, priority, inline, kept.path, plan)
     key = _checked_key(wish.idempotency_key)
     return NewRun(header, kept, tasks, wish.metadata, idempotency_key=key)

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.orchestrator import admission, run_header
+from pipeweave.orchestrator import admission
 from pipeweave.orchestrator.domain.json_shapes import iso, task_run_id
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.reasons import Reason, reason, seconds
+from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
 
 # Of the predecessors that are open.
@@ -48,7 +49,7 @@ WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND t.finished_at 
 
 
 def _predecessors(tx: Transaction, row: Any) -> Iterator[Reason]:
-    run = run_header.load(tx, row.run_id)
+    run = run_headers.load(tx, row.run_id)
     ordinal = ids.ordinal_of(row.id)
     if run is None or ordinal > len(run.plan.steps):
         return

@@ -19,18 +19,19 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict
-from pipeweave.orchestrator import deadlines, run_moves, runs
+from pipeweave.orchestrator import deadlines, runs
 from pipeweave.orchestrator.advance import RUN_FAILED, Advance
 from pipeweave.orchestrator.domain.outbox import Chord
 from pipeweave.orchestrator.domain.plan import JoinKind, Plan
 from pipeweave.orchestrator.domain.states import FINAL_TASK, RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun, of_row
-from pipeweave.orchestrator.moving import move_sql, ranges, together
 from pipeweave.orchestrator.registry import services
-from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.state import run_transitions
+from pipeweave.orchestrator.state.run_headers import RunHeader
+from pipeweave.orchestrator.state.task_runs import PREDECESSOR_FAILED
+from pipeweave.orchestrator.state.task_transitions import move_sql, ranges, together
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
-from pipeweave.orchestrator.task_runs import PREDECESSOR_FAILED
 
 T = TaskStatus
 
@@ -44,7 +45,7 @@ def lock(tx: Transaction, run: RunHeader | None, run_id: UUID) -> RunStatus:
     Raises:
         Conflict: its history was dropped, or it is not a run that can go on.
     """
-    status = None if run is None else run_moves.lock_status(tx, run_id)
+    status = None if run is None else run_transitions.lock_status(tx, run_id)
     if status is None:
         raise Conflict(
             f"the history of run {ids.show(ids.RUN, run_id)} was dropped: it cannot go on",
@@ -80,7 +81,7 @@ def reopen(tx: Transaction, run: RunHeader, status: RunStatus, letters: Mapping[
     runs_again = {run.plan[each].step.task for each in (*places, *found.steps, *found.maps)}
     runs.runnable(services.tasks(tx, run.tenant, runs_again), runs_again)
 
-    run_moves.reopen(tx, run.id, status)
+    run_transitions.reopen(tx, run.id, status)
     targets = _reopen_failed(tx, run, letters)
     others = _reopen_stopped(tx, run, found.steps)
     _reopen_maps(tx, run, found.maps)

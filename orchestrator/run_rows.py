@@ -17,11 +17,11 @@ from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.holds import Holds
-from pipeweave.orchestrator.moving import together
 from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.orchestrator.registry.snapshot import CatalogChanged, Seen
-from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.state.run_headers import RunHeader
+from pipeweave.orchestrator.state.task_transitions import together
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import Event
 from pipeweave.orchestrator.store.values import Kept

@@ -10,15 +10,16 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, PipeWeaveError
-from pipeweave.orchestrator import limits, run_header, run_moves, run_rows, task_runs
+from pipeweave.orchestrator import limits, run_rows
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.pipelines import StoredPipeline
 from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.orchestrator.registry.snapshot import CatalogChanged, Seen
-from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.run_rows import NewRun
+from pipeweave.orchestrator.state import run_headers, run_transitions, task_runs
+from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.rules import FAILURE_MODES
 from pipeweave.spec import PipelineSpec
@@ -102,7 +103,7 @@ def _trigger(
         CatalogChanged: it is not so any more; nothing was written.
     """
     stored = seen.pipeline
-    plan = run_header.plan_of(tenant, stored.version, stored.spec)
+    plan = run_headers.plan_of(tenant, stored.version, stored.spec)
     tasks = runnable(seen.tasks, {each.step.task for each in plan.steps})
     if check is not None:
         check(stored.spec, tasks)
@@ -333,7 +334,7 @@ def cancel_task(tx: Transaction, tenant: str, task_run_id: UUID, *, reason: str 
 
 def _cancel(tx: Transaction, tenant: str, run_id: UUID, reason: str | None) -> bool:
     reason = reason or "cancelled on request"
-    if not run_moves.cancel(tx, run_id, reason):
+    if not run_transitions.cancel(tx, run_id, reason):
         return False
     cancelled = task_runs.cancel_all(tx, run_id, code="CANCELLED", message=reason)
     limits.fill(tx, tenant, {each.task_id for each in cancelled if each.is_limited and each.kind != "map"})

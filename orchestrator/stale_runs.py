@@ -9,9 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator import healing, run_header
+from pipeweave.orchestrator import healing
 from pipeweave.orchestrator.domain.plan import END
-from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.state import run_headers
+from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 
 # The oldest active runs; what is newer is looked at when those are over.
@@ -38,7 +39,7 @@ def closed(tx: Transaction, *, late: timedelta) -> Iterator[Closed]:
     """What is due for longer than `late`, of the MOST_RUNS oldest runs that are active."""
     before = tx.now - late
     for run_id in tx.execute(_ACTIVE, {"late": before, "most": MOST_RUNS}).scalars():
-        run = run_header.load(tx, run_id)
+        run = run_headers.load(tx, run_id)
         if run is None:
             continue
         for check in healing.closed_joins(tx, run):

@@ -12,14 +12,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.orchestrator import limits, run_moves, task_runs
+from pipeweave.orchestrator import limits
 from pipeweave.orchestrator.advance import Going, as_released
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.plan import END, JoinKind
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun, of_row
-from pipeweave.orchestrator.moving import move_sql
-from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.state import run_transitions, task_runs
+from pipeweave.orchestrator.state.run_headers import RunHeader
+from pipeweave.orchestrator.state.task_transitions import move_sql
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.rules import FAIL_FAST
 
@@ -131,14 +132,14 @@ SELECT r.*, u.undecided FROM (SELECT {_UNDECIDED}) AS u LEFT JOIN released AS r 
 
 _GOES_ON = "NOT EXISTS (SELECT 1 FROM run)"
 _LAST = f"""
-WITH {task_runs.COMPLETE}, {run_moves.completed_with("true")}
-SELECT {run_moves.AWAITED}, {_GOES_ON} AS is_reopened FROM moved
+WITH {task_runs.COMPLETE}, {run_transitions.completed_with("true")}
+SELECT {run_transitions.AWAITED}, {_GOES_ON} AS is_reopened FROM moved
 """
 _NONE_BLOCKS = "NOT EXISTS (SELECT 1 FROM standing AS b WHERE b.is_blocked)"
 _AFTER_ALL_ENDS = "greatest(:now, (SELECT max(b.last_at) FROM standing AS b))"
 _LAST_OF_SEVERAL = f"""
-WITH {task_runs.COMPLETE}, {_STANDING}, {run_moves.completed_with(_NONE_BLOCKS, _AFTER_ALL_ENDS)}
-SELECT {_UNDECIDED}, {run_moves.AWAITED}, {_GOES_ON} AND {_NONE_BLOCKS} AS is_reopened
+WITH {task_runs.COMPLETE}, {_STANDING}, {run_transitions.completed_with(_NONE_BLOCKS, _AFTER_ALL_ENDS)}
+SELECT {_UNDECIDED}, {run_transitions.AWAITED}, {_GOES_ON} AND {_NONE_BLOCKS} AS is_reopened
 FROM moved
 """
 
@@ -180,7 +181,7 @@ def _complete_last(tx: Transaction, run: RunHeader, completion: Completion, goin
         # Whether it is over takes a look at all of its task runs.
         tx.send(JoinCheck(run.id, END, going.queue))
     if row:
-        run_moves.tell(tx, row)
+        run_transitions.tell(tx, row)
 
 
 def _other_edges(run: RunHeader, done: int, successors: Sequence[int]) -> list[tuple[int, int]]:

@@ -18,12 +18,13 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator import limits, run_header, task_runs
+from pipeweave.orchestrator import limits
 from pipeweave.orchestrator.advance import as_released
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Awaits, TaskRun, read
 from pipeweave.orchestrator.key_rows import HOLDER, IS_OPEN, NAMED, Name, name_parameters
-from pipeweave.orchestrator.moving import move_sql
+from pipeweave.orchestrator.state import run_headers, task_runs
+from pipeweave.orchestrator.state.task_transitions import move_sql
 from pipeweave.orchestrator.store.database import Transaction
 
 T = TaskStatus
@@ -149,7 +150,7 @@ def free(tx: Transaction, run_id: UUID, names: Collection[Name]) -> None:
     """Forget who had these keys, if nobody executes under them any more, and let the next one try. Called
     when task runs of a run that had keys, or waited for them, have ended badly.
     """
-    run = run_header.load(tx, run_id)
+    run = run_headers.load(tx, run_id)
     if run is None or not (over := lock(tx, run.tenant, names)):
         return
     rows: list[Any] = tx.execute(_ANSWERED, name_parameters(run.tenant, over)).all()

@@ -17,14 +17,15 @@ from services import wait_until
 
 from pipeweave import ids
 from pipeweave.document import parse_spec
-from pipeweave.orchestrator import run_header, runs, task_runs
+from pipeweave.orchestrator import runs
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import Outgoing, Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.registry import pipelines
-from pipeweave.orchestrator.run_header import RunHeader
 from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.state import run_headers, task_runs
+from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 R = TypeVar("R")
@@ -125,7 +126,7 @@ class Driver:
 
 
 def header(tx: Transaction, run_id: UUID) -> RunHeader:
-    found = run_header.load(tx, run_id)
+    found = run_headers.load(tx, run_id)
     assert found is not None
     return found
 

@@ -15,12 +15,13 @@ from uuid import UUID
 
 from driving import BOOM, Driver, header
 
-from pipeweave.orchestrator import straight, task_runs
+from pipeweave.orchestrator import straight
 from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, JoinCheck, Outgoing, Part
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.messaging.batching import RunMessage, post
+from pipeweave.orchestrator.state import task_runs
 
 Call = tuple[str, int | None]
 

@@ -12,12 +12,13 @@ from model import random_graph
 
 from pipeweave import ids
 from pipeweave.errors import Conflict
-from pipeweave.orchestrator import dead_letters, deadlines, orphans, runs, straight, task_runs
+from pipeweave.orchestrator import dead_letters, deadlines, orphans, runs, straight
 from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.domain import failure, task_run
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.states import FINAL_RUN
 from pipeweave.orchestrator.domain.task_run import COLUMNS, Completion, TaskRun
+from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.rules import FAIL_FAST, FAILURE_MODES
 

@@ -13,11 +13,12 @@ from pipeweave.calling import bind, outcome_of
 from pipeweave.context import Context
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
 from pipeweave.idempotency import key_of
-from pipeweave.orchestrator import heartbeats, idempotency
-from pipeweave.orchestrator.attempts import previous_attempts
+from pipeweave.orchestrator import idempotency
 from pipeweave.orchestrator.domain.failure import failure_of
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
-from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.state import heartbeats
+from pipeweave.orchestrator.state.attempts import previous_attempts
+from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.task import Task
 from pipeweave.workers import doubt

@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pipeweave.errors import AttemptFenced, PipeWeaveError
-from pipeweave.orchestrator import heartbeats, usual_durations
+from pipeweave.orchestrator import usual_durations
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.state import heartbeats
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers import doubt
 from pipeweave.workers.pace import Pace

@@ -16,12 +16,13 @@ from typing import TypeVar
 from uuid import UUID
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator import idempotency, losses, priorities, run_header, straight, task_runs
+from pipeweave.orchestrator import idempotency, losses, priorities, straight
 from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, Asked, JoinCheck, Outgoing, Part, PutBack
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
-from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.state import run_headers, task_runs
+from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.workers import doubt
 from pipeweave.workers.calls import Calls
@@ -143,7 +144,7 @@ class Runner:
         """Release a join whose chord fired or that someone asked about, and go on with it here."""
 
         def check(tx: Transaction) -> tuple[RunHeader | None, list[TaskRun]]:
-            run = run_header.load(tx, run_id)
+            run = run_headers.load(tx, run_id)
             if run is None:
                 return None, []
             going = None if self.post.is_mixed() else self._going()

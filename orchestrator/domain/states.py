@@ -1,7 +1,7 @@
 """The two state machines, as data: which status may follow which.
 
 `docs/state-machine.md` is the picture of these tables; a test keeps them equal. The only code that writes a
-status is in moving.py and run_moves.py, and it takes its guard from here.
+status is in task_transitions.py and run_transitions.py, and it takes its guard from here.
 """
 
 from __future__ import annotations

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipeweave import ids
-from pipeweave.orchestrator import redrives, run_header, task_runs
+from pipeweave.orchestrator import redrives
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.state import run_headers, task_runs
 
 if TYPE_CHECKING:
     from conftest import Api
@@ -32,7 +33,7 @@ def failed(api: Api, deployment: Deployment, task_run_id: Any) -> dict[str, Any]
     def fail(tx: Any) -> None:
         run_id, ordinal = ids.run_id_of(task_run_id), ids.ordinal_of(task_run_id)
         (started,) = task_runs.start(tx, run_id, [ordinal], 1, worker="w1")
-        run = run_header.load(tx, run_id)
+        run = run_headers.load(tx, run_id)
         assert run is not None
         advance = Advance(tx, run)
         advance.settle(advance.fail([(started, BOOM)]))

@@ -13,8 +13,8 @@ from driving import Driver
 from registered import a_task, register
 from services import wait_until
 
-from pipeweave.orchestrator import task_runs
 from pipeweave.orchestrator.registry.worker_processes import child_of
+from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers.children import Children
 from pipeweave.workers.slots import Slot, Slots

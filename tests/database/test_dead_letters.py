@@ -18,16 +18,7 @@ from registered import a_task, all_pages, register
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, Unavailable
-from pipeweave.orchestrator import (
-    dead_letters,
-    deadlines,
-    maintenance,
-    queue,
-    redrives,
-    runs,
-    task_runs,
-    verify,
-)
+from pipeweave.orchestrator import dead_letters, deadlines, maintenance, queue, redrives, runs, verify
 from pipeweave.orchestrator import queries_dead_letters as queries
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.dead_letters import Retried
@@ -36,6 +27,7 @@ from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.letter_filter import LetterFilter
 from pipeweave.orchestrator.messaging.batching import RunMessage
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.rules import CONTINUE, FAIL_FAST, FAILURE_MODES, PARTIAL_MERGE

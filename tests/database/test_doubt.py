@@ -18,11 +18,12 @@ from driving import Driver, claim, header
 
 from pipeweave import Context, ids
 from pipeweave.errors import Deadlocked, Unavailable
-from pipeweave.orchestrator import task_runs, verify
+from pipeweave.orchestrator import verify
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import Asked, JoinCheck, Outgoing, Part, Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.messaging.publisher import RUN_TASK
+from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings

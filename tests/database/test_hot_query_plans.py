@@ -31,7 +31,6 @@ from pipeweave.orchestrator import (
     recovery,
     runs,
     stale,
-    task_runs,
     tick,
     verify,
     why,
@@ -42,6 +41,7 @@ from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page, cursor_of
 from pipeweave.orchestrator.store.values import Values

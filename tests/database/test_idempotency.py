@@ -15,17 +15,7 @@ from registered import a_task, register
 from pipeweave import ids
 from pipeweave.errors import AttemptFenced
 from pipeweave.limits import INLINE_BYTES
-from pipeweave.orchestrator import (
-    dead_letters,
-    due,
-    idempotency,
-    purge,
-    queue,
-    runs,
-    task_runs,
-    verify,
-    waiters,
-)
+from pipeweave.orchestrator import dead_letters, due, idempotency, purge, queue, runs, verify, waiters
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
@@ -33,6 +23,7 @@ from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.idempotency import Outcome
 from pipeweave.orchestrator.policy import Policy
 from pipeweave.orchestrator.queue import Queued, QueueRequest
+from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database
 
 TTL_S = 60

@@ -13,7 +13,7 @@ from registered import register
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, Unavailable
-from pipeweave.orchestrator import last_tick, maintenance, queue, run_header, runs, straight, tick
+from pipeweave.orchestrator import last_tick, maintenance, queue, runs, straight, tick
 from pipeweave.orchestrator.advance import Going
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Completion
@@ -24,6 +24,7 @@ from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.settings import Settings
@@ -277,7 +278,7 @@ def end_well(driver: Driver, run_id: UUID) -> None:
 def end_straight(driver: Driver, run_id: UUID) -> None:
     """As a worker does that needs one statement."""
     with driver.database.statements() as tx:
-        run = run_header.load(tx, run_id)
+        run = run_headers.load(tx, run_id)
         started = claim(tx, run_id, 1)
         assert run is not None
         assert started is not None

@@ -10,9 +10,10 @@ import pytest
 from driving import BOOM, Beside, Driver, at_once, claim, finish_task_run, header, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.orchestrator import maps, outputs, runs, usual_durations
+from pipeweave.orchestrator import maps, runs, usual_durations
 from pipeweave.orchestrator.domain.outbox import Chord
 from pipeweave.orchestrator.messaging.batching import post
+from pipeweave.orchestrator.state import outputs
 from pipeweave.orchestrator.store.database import Database
 
 MAP: dict[str, list[str]] = {"m": [], "after": ["m"]}

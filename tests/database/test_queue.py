@@ -12,10 +12,11 @@ from registered import register
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, LimitExceeded, NotFound, PipeWeaveError
 from pipeweave.limits import INLINE_BYTES, MAX_BATCH
-from pipeweave.orchestrator import idempotency, queue, runs, task_runs
+from pipeweave.orchestrator import idempotency, queue, runs
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.queue import Queued, QueueRequest
+from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database
 
 

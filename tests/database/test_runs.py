@@ -177,14 +177,14 @@ def test_a_run_keeps_the_version_it_started_with(driver: Driver) -> None:
 
 
 def test_a_process_that_sees_a_run_for_the_first_time_reads_its_own_version(driver: Driver) -> None:
-    from pipeweave.orchestrator import run_header
     from pipeweave.orchestrator.registry import pipelines
+    from pipeweave.orchestrator.state import run_headers
 
     driver.store(CHAIN)
     old = driver.trigger()
     driver.store({"a": [], "z": ["a"]})
-    run_header._headers.clear()
-    run_header._plans.clear()
+    run_headers._headers.clear()
+    run_headers._plans.clear()
     pipelines.forget()
     with driver.database.transaction() as tx:
         assert [each.id for each in header(tx, old).plan.steps] == ["a", "b", "c"]

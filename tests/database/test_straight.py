@@ -9,11 +9,12 @@ import pytest
 from driving import Beside, Driver, at_once, claim, header, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.orchestrator import runs, straight, task_runs, verify
+from pipeweave.orchestrator import runs, straight, verify
 from pipeweave.orchestrator.advance import Going
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database
 
 CHAIN = {"a": [], "b": ["a"]}

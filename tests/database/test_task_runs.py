@@ -11,10 +11,11 @@ import pytest
 from driving import BOOM, Beside, Driver, at_once, claim, header, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.orchestrator import attempts, heartbeats, runs, task_runs
+from pipeweave.orchestrator import runs
 from pipeweave.orchestrator.domain import states, task_run
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.state import attempts, heartbeats, task_runs
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 T = TaskStatus

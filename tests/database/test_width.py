@@ -13,10 +13,11 @@ from driving import WEAK, Driver, header
 from services import new_database
 
 from pipeweave import ids
-from pipeweave.orchestrator import attempts, idempotency, limits, run_header, task_runs
+from pipeweave.orchestrator import idempotency, limits
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion
 from pipeweave.orchestrator.idempotency import Outcome
+from pipeweave.orchestrator.state import attempts, run_headers, task_runs
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.storage.local import LocalStorage
@@ -91,7 +92,7 @@ def test_what_an_item_costs_does_not_grow_with_its_map(driver: Driver, wide: UUI
 
     def one_turn() -> None:
         with driver.database.transaction() as tx:
-            run = run_header.load(tx, wide)
+            run = run_headers.load(tx, wide)
             assert run is not None
             mine = [next(numbers) for _ in range(4)]
             claimed = task_runs.start(tx, wide, mine, 1, worker="w1")

@@ -14,11 +14,11 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids
-from pipeweave.orchestrator import ended_keys, run_header
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import COLUMNS, Completion, TaskRun, read
-from pipeweave.orchestrator.moving import move, move_sql, status_is, together
-from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.state import keys_released, run_headers
+from pipeweave.orchestrator.state.run_headers import RunHeader
+from pipeweave.orchestrator.state.task_transitions import move, move_sql, status_is, together
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
 
@@ -197,7 +197,7 @@ _START = move_sql(
 _START_ALONE = f"WITH {_START} SELECT * FROM moved"
 # The header of the run comes along for a process that meets it for the first time.
 _START_WITH_HEADER = f"""
-WITH {_START} SELECT {run_header.COLUMNS}, m.* FROM runs AS r LEFT JOIN moved AS m ON true
+WITH {_START} SELECT {run_headers.COLUMNS}, m.* FROM runs AS r LEFT JOIN moved AS m ON true
 WHERE r.id = :run_id
 """
 
@@ -217,13 +217,13 @@ def start_with_header(
     tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, *, worker: str
 ) -> tuple[RunHeader | None, list[TaskRun]]:
     """`start`, and the header of the run, None when there is no such run: one statement."""
-    if (known := run_header.known(run_id)) is not None or not ordinals:
-        return known or run_header.load(tx, run_id), start(tx, run_id, ordinals, attempt, worker=worker)
+    if (known := run_headers.known(run_id)) is not None or not ordinals:
+        return known or run_headers.load(tx, run_id), start(tx, run_id, ordinals, attempt, worker=worker)
     rows = tx.execute(_START_WITH_HEADER, _claim(tx, run_id, ordinals, attempt, worker)).all()
     if not rows:
         return None, []
-    started = [row[run_header.WIDTH :] for row in rows]
-    return run_header.of_row(tx, rows[0]), read(each for each in started if each[0] is not None)
+    started = [row[run_headers.WIDTH :] for row in rows]
+    return run_headers.of_row(tx, rows[0]), read(each for each in started if each[0] is not None)
 
 
 def _claim(
@@ -395,7 +395,7 @@ def _cancel(
         error_code = :code"""
     cancelled = move(tx, run_id, T.CANCELLED, changes, where, {"error": error, "code": code} | which)
     append(tx, together("task_runs.cancelled", cancelled, errorCode=code))
-    ended_keys.note(tx, cancelled)
+    keys_released.note(tx, cancelled)
     return cancelled
 
 

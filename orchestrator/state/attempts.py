@@ -16,14 +16,14 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids
-from pipeweave.orchestrator import ended_keys
 from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun, read
-from pipeweave.orchestrator.moving import move_sql
 from pipeweave.orchestrator.registry import services
-from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.state import keys_released
+from pipeweave.orchestrator.state.run_headers import RunHeader
+from pipeweave.orchestrator.state.task_transitions import move_sql
 from pipeweave.orchestrator.store.database import Transaction
 
 # At most this delay (ms) before an attempt that makes up for one whose worker was lost or stopped: nothing is
@@ -76,7 +76,7 @@ def end(
     retried = _write(tx, run.id, _RETRY, retries)
     due = [UUID(each["id"]) for each in retries if each["delay_ms"] == 0]
     final = _write(tx, run.id, _FINAL, finals)
-    ended_keys.note(tx, final)
+    keys_released.note(tx, final)
     return Ended(final, retried, due)
 
 

@@ -12,7 +12,7 @@ from pipeweave.orchestrator import maintenance
 from pipeweave.orchestrator.domain import states
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.run_header import RunHeader
+from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 
 _NOT_REOPENED = "reopened_at IS NULL"
