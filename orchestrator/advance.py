@@ -17,13 +17,14 @@ from uuid import UUID
 
 from pipeweave import ids, rules
 from pipeweave.errors import AttemptFailed, InvalidInput, NotFound
-from pipeweave.orchestrator import limits, maps, usual_durations
+from pipeweave.orchestrator import maps
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck, Part, Released
 from pipeweave.orchestrator.domain.plan import END, WIDE, JoinKind
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.messaging.batching import MESSAGES_PER_FAN_OUT
+from pipeweave.orchestrator.queueing import durations, limits
 from pipeweave.orchestrator.state import attempts, run_transitions, task_runs
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.state.task_runs import PREDECESSOR_FAILED
@@ -304,7 +305,7 @@ class Advance:
         """How long tasks usually take, where so many go out that they travel in chunks."""
         if len(released) < MESSAGES_PER_FAN_OUT:
             return {}
-        return usual_durations.find(self.tx, self.run.tenant, {each.task_id for each in released})
+        return durations.find(self.tx, self.run.tenant, {each.task_id for each in released})
 
     def _joins_of(self, each: TaskRun) -> tuple[int, ...]:
         if each.map_parent is not None:

@@ -14,9 +14,10 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import maintenance, queue, reopening
+from pipeweave.orchestrator import queue, reopening
 from pipeweave.orchestrator.letter_filter import OPEN, LetterFilter
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
@@ -117,7 +118,7 @@ def _lock(tx: Transaction, letters: Sequence[Letter]) -> list[Letter]:
 
 def _go_on(tx: Transaction, letters: Sequence[Letter]) -> list[Retried]:
     run_id = letters[0].run_id
-    maintenance.admit(tx)
+    maintenance_mode.admit(tx)
     run = run_headers.load(tx, run_id)
     status = reopening.lock(tx, run, run_id)
     still_open = {each.task_run_id: each.id for each in _lock(tx, letters)}
@@ -144,7 +145,7 @@ def _queue_again(tx: Transaction, letter: Letter) -> list[Retried]:
         value = tx.values.load(letter.input, letter.input_path)
     except NotFound as error:
         raise Conflict(f"the input is not in storage any more: {error.detail}") from error
-    maintenance.admit(tx)
+    maintenance_mode.admit(tx)
     if not _lock(tx, [letter]):
         return []
     # Its history may have been dropped: then the task's own priority counts.

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator import limits
+from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import run_transitions, task_runs
 from pipeweave.orchestrator.store.database import Database, Transaction
 

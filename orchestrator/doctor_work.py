@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import timedelta
 
-from pipeweave.orchestrator import last_tick, maintenance, stale
+from pipeweave.orchestrator import last_tick, stale
 from pipeweave.orchestrator.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.doctor_database import looking
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
+from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.settings import Settings
 
@@ -77,8 +78,8 @@ def tick(settings: Settings) -> Verdict:
 def mode(settings: Settings) -> Verdict:
     """New work is accepted."""
     with looking(settings) as tx:
-        found = maintenance.mode(tx)
-    if found == maintenance.RUNNING:
+        found = maintenance_mode.mode(tx)
+    if found == maintenance_mode.RUNNING:
         return fine("new work is accepted")
     return warning(f"the mode is {found}: new work is refused", "`pipeweave maintenance exit` ends it")
 

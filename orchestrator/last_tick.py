@@ -25,7 +25,7 @@ class LastTick:
 
 
 def note(tx: Transaction) -> str:
-    """A tick that held the lock went through. Returns the mode (maintenance.py)."""
+    """A tick that held the lock went through. Returns the mode (maintenance_mode.py)."""
     return str(tx.execute("UPDATE orchestrator_state SET last_tick_at = now() RETURNING mode").scalar_one())
 
 

@@ -16,9 +16,10 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, Unavailable
-from pipeweave.orchestrator import dead_letters, maintenance
+from pipeweave.orchestrator import dead_letters
 from pipeweave.orchestrator.dead_letters import LETTER_COLUMNS, Letter, letter_of
 from pipeweave.orchestrator.letter_filter import OPEN, LetterFilter
+from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.store.database import Database, Transaction, to_json
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ def create(tx: Transaction, tenant: str, which: LetterFilter) -> UUID:
     Raises:
         Unavailable: nothing new is accepted during maintenance.
     """
-    maintenance.admit(tx)
+    maintenance_mode.admit(tx)
     redrive_id = ids.new_id()
     where, parameters = which.sql(tenant)
     given = {"id": redrive_id, "filter": to_json(which.to_json()), "now": tx.now}

@@ -12,11 +12,11 @@ import orjson
 
 from pipeweave import ids
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator import holds, maintenance
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.holds import Holds
+from pipeweave.orchestrator.queueing import maintenance_mode, start_conditions
+from pipeweave.orchestrator.queueing.start_conditions import Holds
 from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.orchestrator.registry.snapshot import CatalogChanged, Seen
@@ -54,7 +54,8 @@ class WrittenRun:
 # The guards are in the statement: nothing slips in between a look and the write.
 _WRITE = f"""
 WITH accepting AS MATERIALIZED (
-    SELECT 1 FROM ({maintenance.ACCEPTING}) AS a WHERE {holds.AS_EXPECTED} AND {snapshot.AS_EXPECTED}
+    SELECT 1 FROM ({maintenance_mode.ACCEPTING}) AS a
+    WHERE {start_conditions.AS_EXPECTED} AND {snapshot.AS_EXPECTED}
 ), new_runs AS (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
         input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,
@@ -97,9 +98,9 @@ def write(tx: Transaction, new_runs: Sequence[NewRun], seen: Seen | None = None)
         CatalogChanged: it is not as it was seen any more; nothing was written.
     """
     tenant = new_runs[0].header.tenant
-    expected = holds.expected(tx, tenant)
+    expected = start_conditions.expected(tx, tenant)
     while (written := _write(tx, new_runs, expected, seen)) is None:
-        found = holds.look(tx, tenant)
+        found = start_conditions.look(tx, tenant)
         if found == expected:
             raise _refused(tx, seen)
         expected = found
@@ -113,9 +114,9 @@ def _refused(tx: Transaction, seen: Seen | None) -> PipeWeaveError:
     """Why nothing was written, though nothing holds the runs back. A maintenance that has ended meanwhile is
     none.
     """
-    if seen is not None and maintenance.mode(tx) == maintenance.RUNNING:
+    if seen is not None and maintenance_mode.mode(tx) == maintenance_mode.RUNNING:
         return CatalogChanged()
-    return maintenance.refused(tx)
+    return maintenance_mode.refused(tx)
 
 
 def _write(

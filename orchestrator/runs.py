@@ -10,9 +10,10 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, PipeWeaveError
-from pipeweave.orchestrator import limits, run_rows
+from pipeweave.orchestrator import run_rows
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.states import RunStatus
+from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.pipelines import StoredPipeline
 from pipeweave.orchestrator.registry.services import TaskRow

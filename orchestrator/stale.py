@@ -14,8 +14,9 @@ from itertools import islice
 from uuid import UUID
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import healing, last_tick, maintenance, stale_runs
+from pipeweave.orchestrator import healing, last_tick, stale_runs
 from pipeweave.orchestrator.messaging.publisher import Canvas, level
+from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER, WORKER_OF
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.tick import LATE as TICK_PATIENCE
@@ -107,7 +108,7 @@ _MODE = "SELECT mode, mode_changed_at FROM orchestrator_state"
 def _maintenance(tx: Transaction) -> Iterator[Stale]:
     """Why nothing heals what was found."""
     row = tx.execute(_MODE).one()
-    if row.mode == maintenance.MAINTENANCE:
+    if row.mode == maintenance_mode.MAINTENANCE:
         why = "during maintenance the tick leaves everything as it is"
         yield Stale(Kind.MAINTENANCE, why, row.mode_changed_at)
 

@@ -19,16 +19,14 @@ from pipeweave.orchestrator import (
     followers,
     healing,
     last_tick,
-    limits,
     losses,
-    maintenance,
     partitions,
-    pauses,
     purge,
     redrives,
 )
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.policy import Policy
+from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.store.database import Database
 
@@ -76,11 +74,11 @@ def run_once(deployment: Deployment) -> Ticked:
         if not is_alone:
             return Ticked(is_elsewhere=True)
         with deployment.database.statements() as tx:
-            is_quiet = maintenance.mode(tx) == maintenance.MAINTENANCE
+            is_quiet = maintenance_mode.mode(tx) == maintenance_mode.MAINTENANCE
         ticked = _watch(deployment.database) if is_quiet else _act(deployment)
         with deployment.database.statements() as tx:
-            if last_tick.note(tx) == maintenance.WAITING:
-                tx.afterwards(maintenance.enter_if_drained)
+            if last_tick.note(tx) == maintenance_mode.WAITING:
+                tx.afterwards(maintenance_mode.enter_if_drained)
         return ticked
 
 

@@ -12,9 +12,10 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator import maintenance, reasons_before, reasons_held
+from pipeweave.orchestrator import reasons_before, reasons_held
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
 from pipeweave.orchestrator.domain.states import FINAL_TASK, TaskStatus
+from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reasons import Reason, reason, seconds
 from pipeweave.orchestrator.reasons_held import Oldest
 from pipeweave.orchestrator.store.database import Transaction
@@ -54,7 +55,7 @@ def _reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
     if status in FINAL_TASK:
         yield _finished(row)
         return
-    if maintenance.mode(tx) == maintenance.MAINTENANCE:
+    if maintenance_mode.mode(tx) == maintenance_mode.MAINTENANCE:
         yield reason("maintenance", "maintenance is on: nothing moves until `pipeweave maintenance exit`")
     match status:
         case T.RUNNING:

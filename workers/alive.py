@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator import priorities
+from pipeweave.orchestrator.queueing import priorities
 from pipeweave.orchestrator.registry import services, worker_processes
 from pipeweave.orchestrator.registry.worker_processes import BEAT_EVERY, WorkerStart
 from pipeweave.orchestrator.store.database import Database

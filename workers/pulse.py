@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pipeweave.errors import AttemptFenced, PipeWeaveError
-from pipeweave.orchestrator import usual_durations
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.queueing import durations
 from pipeweave.orchestrator.state import heartbeats
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers import doubt
@@ -166,4 +166,4 @@ class Pulse:
         """How long a task usually takes decides how large the next chunks are."""
         if (news := self.pace.news()) is not None:
             with self.database.statements() as tx:
-                usual_durations.note(tx, news.tenant, news.task_id, news.seconds)
+                durations.note(tx, news.tenant, news.task_id, news.seconds)

@@ -9,7 +9,7 @@ from pipeweave.api.answers import MaintenanceState
 from pipeweave.api.endpoint import Call, Routes
 from pipeweave.api.schemas import MaintenanceRequest
 from pipeweave.errors import Conflict
-from pipeweave.orchestrator import maintenance
+from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.security.access_tokens import ADMIN
 
 routes = Routes("maintenance")
@@ -27,7 +27,7 @@ _VERB: dict[str, Any] = _ALL | {
 def get_maintenance(call: Call) -> dict[str, Any]:
     """The mode is the whole deployment's: open runs of all tenants are shown, the oldest 20."""
     with call.reading() as tx:
-        return maintenance.detailed_state(tx)
+        return maintenance_mode.detailed_state(tx)
 
 
 @routes.add("POST", "/api/maintenance/request", "Accept nothing new", **_VERB)
@@ -37,7 +37,7 @@ def request_maintenance(call: Call, body: MaintenanceRequest) -> dict[str, Any]:
 
     Changes nothing where maintenance was requested or has begun already.
     """
-    return _moved(call, maintenance.request, body)
+    return _moved(call, maintenance_mode.request, body)
 
 
 @routes.add("POST", "/api/maintenance/enter", "Begin maintenance", errors=(Conflict,), **_VERB)
@@ -45,16 +45,16 @@ def enter_maintenance(call: Call, body: MaintenanceRequest) -> dict[str, Any]:
     """Begins when no run is open; otherwise nothing changes, and the answer says what is open. 409 when it
     was not requested.
     """
-    return _moved(call, maintenance.enter, body)
+    return _moved(call, maintenance_mode.enter, body)
 
 
 @routes.add("POST", "/api/maintenance/exit", "Accept everything again", errors=(Conflict,), **_VERB)
 def exit_maintenance(call: Call, body: MaintenanceRequest) -> dict[str, Any]:
     """Whether maintenance had begun or was only waited for. 409 when it was not requested."""
-    return _moved(call, maintenance.leave, body)
+    return _moved(call, maintenance_mode.leave, body)
 
 
 def _moved(call: Call, verb: Callable[..., None], body: MaintenanceRequest) -> dict[str, Any]:
     call.change(lambda tx: verb(tx, body.reason))
     with call.reading() as tx:
-        return maintenance.detailed_state(tx)
+        return maintenance_mode.detailed_state(tx)

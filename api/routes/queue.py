@@ -20,8 +20,9 @@ from pipeweave.api.schemas import (
 )
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.limits import MAX_KEY_CHARS
-from pipeweave.orchestrator import admission, pauses, queries, queue
+from pipeweave.orchestrator import admission, queries, queue
 from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.security.access_tokens import ADMIN, WRITE
 
 routes = Routes("queue")

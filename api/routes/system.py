@@ -15,8 +15,9 @@ from pydantic.alias_generators import to_camel
 from pipeweave.api.answers import Health, Info, TickAnswer, Unhealthy
 from pipeweave.api.endpoint import Answer, Call, Routes
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator import last_tick, maintenance, tick
+from pipeweave.orchestrator import last_tick, tick
 from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.security.access_tokens import TICK
 
 routes = Routes("system")
@@ -38,7 +39,7 @@ def health(call: Call) -> dict[str, Any] | Answer:
     """
     try:
         with call.reading() as tx:
-            found, last = maintenance.state(tx), last_tick.find(tx)
+            found, last = maintenance_mode.state(tx), last_tick.find(tx)
     except PipeWeaveError as error:
         # The reason names hosts and ports; that is for the log, not for whoever passes by.
         return Answer({"status": "error", "error": error.title, "timestamp": _now()}, 503)
@@ -50,7 +51,7 @@ def health(call: Call) -> dict[str, Any] | Answer:
         "lastTickAt": iso(last.at),
         "database": "connected",
         "maintenance": found,
-        "canAcceptTasks": found["mode"] == maintenance.RUNNING,
+        "canAcceptTasks": found["mode"] == maintenance_mode.RUNNING,
         "maintenanceMode": found["mode"],
         "runningTasks": found["runningTasks"],
         "timestamp": _now(),
@@ -68,10 +69,10 @@ def run_tick(call: Call) -> dict[str, Any]:
     is_elsewhere = done.pop("is_elsewhere")
     processed = sum(done.values())
     with call.reading() as tx:
-        mode = maintenance.mode(tx)
+        mode = maintenance_mode.mode(tx)
     if is_elsewhere:
         message = "Another tick is under way."
-    elif mode == maintenance.MAINTENANCE:
+    elif mode == maintenance_mode.MAINTENANCE:
         message = "Nothing is done during maintenance."
     else:
         message = "Something was due or lost." if processed else "Nothing was due or lost."

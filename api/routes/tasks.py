@@ -16,8 +16,9 @@ from pipeweave.api.endpoint import Call, PathId, Routes
 from pipeweave.api.filters import PageQuery
 from pipeweave.api.schemas import PauseRequest, ResumeRequest, ValidateInputRequest
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import pauses, queries
+from pipeweave.orchestrator import queries
 from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE

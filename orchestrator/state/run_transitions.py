@@ -8,10 +8,10 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids, rules
-from pipeweave.orchestrator import maintenance
 from pipeweave.orchestrator.domain import states
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -34,7 +34,7 @@ def _move(
 def tell(tx: Transaction, row: Any) -> None:
     """Tell those who wait for the end of a run, as the statement that ended it found them."""
     if row.is_awaited:
-        maintenance.run_ended(tx)
+        maintenance_mode.run_ended(tx)
     if row.limited_tenant is not None:
         # Here, because letting the next run start needs all of this.
         from pipeweave.orchestrator import admission
@@ -61,7 +61,7 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at
 
 
 # Who waits for the end of the run: an administrator; the next run of its tenant, where that has a limit.
-AWAITED = f"""{maintenance.IS_AWAITED} AS is_awaited,
+AWAITED = f"""{maintenance_mode.IS_AWAITED} AS is_awaited,
     (SELECT n.id FROM run JOIN tenants AS n ON n.id = run.tenant_id
      WHERE n.max_active_runs IS NOT NULL AND run.pipeline_id IS NOT NULL) AS limited_tenant"""
 

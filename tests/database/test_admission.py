@@ -12,11 +12,12 @@ from driving import BOOM, Beside, Driver, at_once, claim, finish_step, header, w
 from registered import a_task, register
 
 from pipeweave.errors import InvalidInput
-from pipeweave.orchestrator import admission, maintenance, queue, runs, straight, verify
+from pipeweave.orchestrator import admission, queue, runs, straight, verify
 from pipeweave.orchestrator.advance import Going
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.runs import Trigger
 from pipeweave.orchestrator.store.database import Database
 
@@ -295,14 +296,14 @@ def test_maintenance_waits_for_those_that_wait(fresh_database: Database) -> None
     driver.store({"a": []}, id="one")
     limit(driver, 1)
     first, second = driver.trigger("one"), driver.trigger("one")
-    fresh_database.run(maintenance.request)
+    fresh_database.run(maintenance_mode.request)
     driver.finish(first, "a")
     assert statuses(driver, [second]) == ["running"]
     with fresh_database.reading() as tx:
-        assert maintenance.mode(tx) == maintenance.WAITING
+        assert maintenance_mode.mode(tx) == maintenance_mode.WAITING
     driver.finish(second, "a")
     with fresh_database.reading() as tx:
-        assert maintenance.mode(tx) == maintenance.MAINTENANCE
+        assert maintenance_mode.mode(tx) == maintenance_mode.MAINTENANCE
 
 
 def test_maps_limits_and_wide_joins_begin_with_its_turn(driver: Driver) -> None:

@@ -12,7 +12,8 @@ from registered import a_task, register
 
 from pipeweave.document import parse_spec
 from pipeweave.errors import Conflict, InvalidInput, Unavailable
-from pipeweave.orchestrator import maintenance, pauses, runs
+from pipeweave.orchestrator import runs
+from pipeweave.orchestrator.queueing import maintenance_mode, pauses
 from pipeweave.orchestrator.registry import pipelines, snapshot
 from pipeweave.orchestrator.runs import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -221,11 +222,11 @@ def test_maintenance_and_pauses_are_told_apart_from_a_change(driver: Driver) -> 
     [row] = driver.task_runs(run_id)
     assert (row.status, row.code_version) == ("ready", 2)
     try:
-        driver.database.run(lambda tx: maintenance.request(tx))
+        driver.database.run(lambda tx: maintenance_mode.request(tx))
         with pytest.raises(Unavailable, match="maintenance"):
             driver.trigger()
     finally:
-        driver.database.run(lambda tx: maintenance.leave(tx))
+        driver.database.run(lambda tx: maintenance_mode.leave(tx))
     driver.trigger()
 
 

@@ -18,7 +18,7 @@ from registered import a_task, all_pages, register
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, Unavailable
-from pipeweave.orchestrator import dead_letters, deadlines, maintenance, queue, redrives, runs, verify
+from pipeweave.orchestrator import dead_letters, deadlines, queue, redrives, runs, verify
 from pipeweave.orchestrator import queries_dead_letters as queries
 from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.dead_letters import Retried
@@ -27,6 +27,7 @@ from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.letter_filter import LetterFilter
 from pipeweave.orchestrator.messaging.batching import RunMessage
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -666,7 +667,7 @@ def test_nothing_is_retried_during_maintenance(fresh_database: Database) -> None
     player = Player(Driver(fresh_database))
     failed_run(player, CHAIN, "b")
     with fresh_database.transaction() as tx:
-        maintenance.request(tx, "a new disk")
+        maintenance_mode.request(tx, "a new disk")
     for verb in (
         lambda tx: dead_letters.retry(tx, player.driver.tenant, letters(player.driver)[0].id),
         lambda tx: redrives.create(tx, player.driver.tenant, LetterFilter()),

@@ -10,8 +10,9 @@ import pytest
 from driving import BOOM, WEAK, Driver, at_once, claim, settle
 
 from pipeweave import ids
-from pipeweave.orchestrator import admission, dead_letters, deadlines, pauses, queue
+from pipeweave.orchestrator import admission, dead_letters, deadlines, queue
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.store.database import Database
 
 STEPS = {"a": [], "b": ["a"]}

@@ -22,10 +22,6 @@ from pipeweave import ids
 from pipeweave.orchestrator import (
     admission,
     idempotency,
-    limits,
-    maintenance,
-    pauses,
-    priorities,
     queries,
     queue,
     recovery,
@@ -41,6 +37,7 @@ from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, priorities
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page, cursor_of
@@ -319,20 +316,20 @@ def give_way(stand: Stand) -> None:
 
 def say_the_mode(stand: Stand) -> None:
     with stand.driver.database.reading() as tx:
-        maintenance.state(tx)
+        maintenance_mode.state(tx)
 
 
 def drain(stand: Stand) -> None:
     """Maintenance is asked for, a run blocks it, ends, and brings it about."""
     run_id = trigger(stand)
     database = stand.driver.database
-    database.run(maintenance.request)
-    database.run(maintenance.enter)
+    database.run(maintenance_mode.request)
+    database.run(maintenance_mode.enter)
     with database.reading() as tx:
-        assert maintenance.detailed_state(tx)["blockingTotal"] == 1
+        assert maintenance_mode.detailed_state(tx)["blockingTotal"] == 1
     with database.transaction() as tx:
         runs.cancel(tx, TENANT, run_id)
-    database.run(maintenance.leave)
+    database.run(maintenance_mode.leave)
 
 
 def look_for_what_stands_still(stand: Stand) -> None:

@@ -9,8 +9,9 @@ import pytest
 from driving import BOOM, Beside, Driver, at_once, claim, settle, wait_for_lock
 from registered import a_task, register
 
-from pipeweave.orchestrator import followers, limits, pauses
+from pipeweave.orchestrator import followers
 from pipeweave.orchestrator.domain.outbox import Released
+from pipeweave.orchestrator.queueing import limits, pauses
 from pipeweave.orchestrator.store.database import Database
 
 

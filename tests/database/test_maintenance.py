@@ -13,15 +13,16 @@ from registered import register
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, Unavailable
-from pipeweave.orchestrator import last_tick, maintenance, queue, runs, straight, tick
+from pipeweave.orchestrator import last_tick, queue, runs, straight, tick
 from pipeweave.orchestrator.advance import Going
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.last_tick import LastTick, complaint
-from pipeweave.orchestrator.maintenance import MAINTENANCE, RUNNING, WAITING
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.queueing.maintenance_mode import MAINTENANCE, RUNNING, WAITING
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.runs import Trigger
 from pipeweave.orchestrator.state import run_headers
@@ -60,12 +61,12 @@ def do(driver: Driver, verb: Callable[..., object], **more: Any) -> None:
 
 def state(driver: Driver) -> Document:
     with driver.database.reading() as tx:
-        return maintenance.detailed_state(tx)
+        return maintenance_mode.detailed_state(tx)
 
 
 def mode(driver: Driver) -> str:
     with driver.database.transaction() as tx:
-        return maintenance.mode(tx)
+        return maintenance_mode.mode(tx)
 
 
 def put(driver: Driver, wanted: str) -> None:
@@ -76,9 +77,9 @@ def put(driver: Driver, wanted: str) -> None:
 # --- verbs ------------------------------------------------------------------------------------------------
 
 VERBS: dict[str, Callable[[Transaction], object]] = {
-    "request": maintenance.request,
-    "enter": maintenance.enter,
-    "leave": maintenance.leave,
+    "request": maintenance_mode.request,
+    "enter": maintenance_mode.enter,
+    "leave": maintenance_mode.leave,
 }
 
 
@@ -113,24 +114,24 @@ def test_what_was_not_requested_can_be_neither_entered_nor_left(driver: Driver, 
 @pytest.mark.parametrize("has_open_run", [True, False])
 def test_maintenance_is_entered_only_when_no_run_is_open(driver: Driver, has_open_run: bool) -> None:
     run_id = driver.begin({"a": []})
-    do(driver, maintenance.request)
+    do(driver, maintenance_mode.request)
     if not has_open_run:
         driver.finish(run_id, "a")
         put(driver, WAITING)
     assert state(driver)["canEnterMaintenance"] is not has_open_run
-    do(driver, maintenance.enter)
+    do(driver, maintenance_mode.enter)
     assert mode(driver) == (WAITING if has_open_run else MAINTENANCE)
 
 
 def test_a_reason_is_told_until_everything_is_accepted_again(driver: Driver) -> None:
-    do(driver, maintenance.request, reason="new disks")
+    do(driver, maintenance_mode.request, reason="new disks")
     assert state(driver)["reason"] == "new disks"
-    do(driver, maintenance.request, reason="another one")
-    do(driver, maintenance.enter)
+    do(driver, maintenance_mode.request, reason="another one")
+    do(driver, maintenance_mode.enter)
     assert state(driver)["reason"] == "new disks"
     with driver.database.transaction() as tx, pytest.raises(Unavailable, match="maintenance: new disks"):
-        maintenance.admit(tx)
-    do(driver, maintenance.leave, reason="disks are in")
+        maintenance_mode.admit(tx)
+    do(driver, maintenance_mode.leave, reason="disks are in")
     assert state(driver)["reason"] is None
 
 
@@ -150,7 +151,7 @@ def enqueue(tx: Transaction, tenant: str) -> None:
 
 
 def admit(tx: Transaction, tenant: str) -> None:
-    maintenance.admit(tx)
+    maintenance_mode.admit(tx)
 
 
 @pytest.mark.parametrize("wanted", [WAITING, MAINTENANCE])
@@ -180,8 +181,8 @@ def test_entering_waits_for_a_trigger_under_way_and_sees_its_run(driver: Driver,
         with driver.database.transaction() as tx:
             run_id = runs.trigger(tx, driver.tenant, Trigger("driven")).id
             # Requesting does not wait for it: the answer comes at once, however many are under way.
-            do(driver, maintenance.request)
-            beside = Beside(lambda: do(driver, maintenance.enter)).__enter__()
+            do(driver, maintenance_mode.request)
+            beside = Beside(lambda: do(driver, maintenance_mode.enter)).__enter__()
             wait_for_lock(driver.database)
             assert not beside.is_done
             if not ends_well:
@@ -201,8 +202,8 @@ def test_a_trigger_that_comes_while_maintenance_begins_is_refused(driver: Driver
         tx.execute("SELECT 1 FROM orchestrator_state FOR UPDATE")
         with Beside(driver.trigger) as beside:
             wait_for_lock(driver.database)
-            maintenance.request(tx)
-            maintenance.enter(tx)
+            maintenance_mode.request(tx)
+            maintenance_mode.enter(tx)
             tx.commit()
     with pytest.raises(Unavailable, match="nothing new is accepted"):
         _ = beside.result
@@ -229,10 +230,10 @@ def test_a_statement_as_old_as_the_request_finds_maintenance_entered(driver: Dri
         tx.execute("SELECT pg_advisory_xact_lock(7)")
         with Beside(stale) as beside:
             wait_for_lock(driver.database)
-            do(driver, maintenance.request)
+            do(driver, maintenance_mode.request)
             with driver.database.transaction() as ticking:
                 last_tick.note(ticking)
-            do(driver, maintenance.enter)
+            do(driver, maintenance_mode.enter)
             tx.commit()
     assert beside.result == []
 
@@ -248,9 +249,9 @@ def test_triggers_requests_and_entering_at_once_let_nothing_slip_in(driver: Driv
                 return
 
     def enters() -> None:
-        do(driver, maintenance.request)
+        do(driver, maintenance_mode.request)
         while mode(driver) == WAITING:
-            do(driver, maintenance.enter)
+            do(driver, maintenance_mode.enter)
 
     for each in at_once(triggers, triggers, enters):
         assert each.error is None
@@ -304,7 +305,7 @@ def test_maintenance_begins_with_the_end_of_the_last_run(
 ) -> None:
     driver.store({"a": []})
     first, last = driver.trigger(), driver.trigger()
-    do(driver, maintenance.request)
+    do(driver, maintenance_mode.request)
     end(driver, first)
     assert mode(driver) == WAITING
     end(driver, last)
@@ -321,15 +322,15 @@ def test_of_runs_that_end_at_once_the_last_one_brings_maintenance(driver: Driver
     driver.store({"a": []})
     for _ in range(10):
         open_runs = [driver.trigger() for _ in range(4)]
-        do(driver, maintenance.request)
+        do(driver, maintenance_mode.request)
         at_once(*(lambda run_id=run_id: driver.finish(run_id, "a") for run_id in open_runs))
         assert mode(driver) == MAINTENANCE
-        do(driver, maintenance.leave)
+        do(driver, maintenance_mode.leave)
 
 
 def test_what_is_open_goes_on_while_maintenance_is_waited_for(driver: Driver) -> None:
     run_id = driver.begin({"a": [], "b": ["a"], "c": ["b"]})
-    do(driver, maintenance.request)
+    do(driver, maintenance_mode.request)
     driver.finish(run_id, "a", "b")
     assert mode(driver) == WAITING
     driver.finish(run_id, "c")
@@ -357,8 +358,8 @@ def test_a_run_that_waits_for_whatever_blocks_maintenance(driver: Driver, status
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
         tx.execute("UPDATE runs SET status = :status WHERE id = :id", {"status": status, "id": run_id})
-    do(driver, maintenance.request)
-    do(driver, maintenance.enter)
+    do(driver, maintenance_mode.request)
+    do(driver, maintenance_mode.enter)
     found = state(driver)
     assert (found["mode"], found["canEnterMaintenance"], found["blockingTotal"]) == (WAITING, False, 1)
     assert found["message"].endswith("when 1 open run ended.")
@@ -375,7 +376,7 @@ def test_a_task_run_that_waits_for_its_next_attempt_blocks_maintenance(driver: D
             "UPDATE task_runs SET status = 'pending', due_at = :due, attempt = 2 WHERE run_id = :id",
             {"due": due, "id": run_id},
         )
-    do(driver, maintenance.request)
+    do(driver, maintenance_mode.request)
     found = state(driver)
     assert (found["canEnterMaintenance"], found["pendingTasks"], found["runningTasks"]) == (False, 1, 0)
 
@@ -388,15 +389,15 @@ def test_the_oldest_open_runs_of_all_tenants_are_shown_with_what_they_wait_for(d
         services.ensure_tenant(tx, "neighbour")
         register(tx, "neighbour", "noop")
         standalone = queue.enqueue(tx, "neighbour", [QueueRequest("noop")])[0].task_run_id
-    others = [driver.trigger(input={"list": []}) for _ in range(maintenance.SHOWN + 5)]
+    others = [driver.trigger(input={"list": []}) for _ in range(maintenance_mode.SHOWN + 5)]
     found = state(driver)
     assert found["blockingTotal"] == 2 + len(others)
-    assert len(found["blocking"]) == maintenance.SHOWN
+    assert len(found["blocking"]) == maintenance_mode.SHOWN
     shown = [ids.show(ids.RUN, each) for each in [first, *others]]
     assert [each["id"] for each in found["blocking"]] == [
         shown[0],
         ids.show(ids.TASK_RUN, standalone),
-        *shown[1 : maintenance.SHOWN - 1],
+        *shown[1 : maintenance_mode.SHOWN - 1],
     ]
     oldest, second = found["blocking"][:2]
     assert (oldest["pipelineId"], oldest["taskId"], oldest["tenant"]) == ("driven", None, driver.tenant)
@@ -409,7 +410,7 @@ def test_health_counts_what_waits_and_what_runs(driver: Driver) -> None:
     run_id = driver.begin({"a": [], "b": [], "c": ["a"]})
     with driver.database.transaction() as tx:
         claim(tx, run_id, 1)
-        found = maintenance.state(tx)
+        found = maintenance_mode.state(tx)
     assert (found["mode"], found["pendingTasks"], found["runningTasks"]) == (RUNNING, 1, 1)
     assert found["canEnterMaintenance"] is False
 
@@ -421,7 +422,7 @@ def test_the_tick_notices_the_end_of_a_run_that_nobody_noticed(
     deployment: Deployment, driver: Driver
 ) -> None:
     run_id = driver.begin({"a": []})
-    do(driver, maintenance.request)
+    do(driver, maintenance_mode.request)
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)
         assert started is not None
@@ -436,7 +437,7 @@ def test_the_tick_notices_the_end_of_a_run_that_nobody_noticed(
 def test_the_tick_brings_maintenance_when_nothing_was_open_anyway(
     deployment: Deployment, driver: Driver
 ) -> None:
-    do(driver, maintenance.request)
+    do(driver, maintenance_mode.request)
     assert mode(driver) == WAITING
     tick.run_once(deployment)
     assert mode(driver) == MAINTENANCE
@@ -447,7 +448,7 @@ def test_the_tick_goes_on_healing_while_maintenance_is_waited_for(
 ) -> None:
     driver.begin({"a": []})
     late(driver)
-    do(driver, maintenance.request)
+    do(driver, maintenance_mode.request)
     assert tick.run_once(deployment).republished == 1
     assert mode(driver) == WAITING
 

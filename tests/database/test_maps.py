@@ -10,9 +10,10 @@ import pytest
 from driving import BOOM, Beside, Driver, at_once, claim, finish_task_run, header, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.orchestrator import maps, runs, usual_durations
+from pipeweave.orchestrator import maps, runs
 from pipeweave.orchestrator.domain.outbox import Chord
 from pipeweave.orchestrator.messaging.batching import post
+from pipeweave.orchestrator.queueing import durations
 from pipeweave.orchestrator.state import outputs
 from pipeweave.orchestrator.store.database import Database
 
@@ -179,12 +180,12 @@ def test_a_cancelled_run_lays_out_no_map(driver: Driver) -> None:
 
 def test_items_that_usually_take_long_travel_one_by_one(driver: Driver) -> None:
     with driver.database.transaction() as tx:
-        usual_durations.note(tx, driver.tenant, "noop", 2.0)
+        durations.note(tx, driver.tenant, "noop", 2.0)
     driver.begin({"m": []}, {"list": list(range(640))}, maps={"m": "${input.list}"})
     slow = len(post(driver.sent).messages)
     driver.sent.clear()
     with driver.database.transaction() as tx:
-        usual_durations.note(tx, driver.tenant, "noop", 0.001)
+        durations.note(tx, driver.tenant, "noop", 0.001)
     driver.trigger(input={"list": list(range(640))})
     assert (slow, len(post(driver.sent).messages)) == (640, 64)
 
@@ -192,7 +193,7 @@ def test_items_that_usually_take_long_travel_one_by_one(driver: Driver) -> None:
 def test_how_long_a_task_usually_takes_is_its_tenant_s_own(driver: Driver) -> None:
     other = Driver(driver.database)
     with driver.database.transaction() as tx:
-        usual_durations.note(tx, driver.tenant, "noop", 2.0)
-        assert usual_durations.find(tx, other.tenant, ["noop"]) == {}
-        usual_durations.note(tx, other.tenant, "noop", 0.001)
-        assert usual_durations.find(tx, driver.tenant, ["noop", "single"]) == {"noop": 2.0}
+        durations.note(tx, driver.tenant, "noop", 2.0)
+        assert durations.find(tx, other.tenant, ["noop"]) == {}
+        durations.note(tx, other.tenant, "noop", 0.001)
+        assert durations.find(tx, driver.tenant, ["noop", "single"]) == {"noop": 2.0}

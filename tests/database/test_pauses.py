@@ -10,11 +10,12 @@ from driving import WEAK, Beside, Driver, claim, finish_task_run, header, wait_f
 from registered import register
 
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import due, limits, pauses, queue, straight, verify
+from pipeweave.orchestrator import due, queue, straight, verify
 from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.queueing import limits, pauses
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database, Transaction
 

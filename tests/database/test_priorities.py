@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 from driving import Driver, claim
 
-from pipeweave.orchestrator import pauses, priorities
-from pipeweave.orchestrator.priorities import Better
+from pipeweave.orchestrator.queueing import pauses, priorities
+from pipeweave.orchestrator.queueing.priorities import Better
 from pipeweave.orchestrator.store.database import Database
 
 

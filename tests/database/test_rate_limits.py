@@ -11,8 +11,9 @@ import pytest
 from driving import WEAK, Driver, at_once, claim, finish_task_run, settle
 from registered import a_task, register
 
-from pipeweave.orchestrator import due, limits
+from pipeweave.orchestrator import due
 from pipeweave.orchestrator.domain.outbox import Released
+from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.store.database import Database
 
 # Slow enough that a test never sees the next one let go: minutes lie between two starts.

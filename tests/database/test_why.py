@@ -13,8 +13,9 @@ from registered import a_task, register
 
 from pipeweave import ids
 from pipeweave.errors import NotFound, Unavailable
-from pipeweave.orchestrator import admission, limits, maintenance, pauses, why
+from pipeweave.orchestrator import admission, why
 from pipeweave.orchestrator.messaging.celery_app import LEVELS
+from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.store.database import Database
@@ -260,7 +261,7 @@ def test_during_maintenance_nothing_moves(fresh_database: Database) -> None:
     run_id = driver.begin({"a": []})
     with fresh_database.transaction() as tx:
         tx.execute("UPDATE orchestrator_state SET mode = 'maintenance', mode_changed_at = now()")
-        assert maintenance.mode(tx) == maintenance.MAINTENANCE
+        assert maintenance_mode.mode(tx) == maintenance_mode.MAINTENANCE
     assert codes(driver, run_id)[0] == "maintenance"
 
 

@@ -11,8 +11,9 @@ from stacks import TASKS, StackFolder
 from stage import Stage
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import last_tick, maintenance
-from pipeweave.orchestrator.maintenance import MAINTENANCE, RUNNING, WAITING
+from pipeweave.orchestrator import last_tick
+from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.queueing.maintenance_mode import MAINTENANCE, RUNNING, WAITING
 from pipeweave.settings import environment
 
 pytestmark = pytest.mark.timeout(180)
@@ -47,7 +48,7 @@ def test_a_worker_drains_what_is_open_and_maintenance_begins_by_itself(stage: St
     wish: dict[str, Any] = {"path": str(gate), "list": list(range(20))}
     runs = [stage.trigger("drained", wish) for _ in range(3)]
     stage.until(Path(f"{gate}.held").exists, "no step runs")
-    do(stage, maintenance.request)
+    do(stage, maintenance_mode.request)
     with pytest.raises(Unavailable, match="nothing new is accepted"):
         stage.trigger("drained", wish)
     assert mode(stage) == WAITING
@@ -60,7 +61,7 @@ def test_a_worker_drains_what_is_open_and_maintenance_begins_by_itself(stage: St
     with pytest.raises(Unavailable, match="nothing new is accepted"):
         stage.trigger("drained", wish)
 
-    do(stage, maintenance.leave)
+    do(stage, maintenance_mode.leave)
     assert mode(stage) == RUNNING
     assert stage.finished(stage.trigger("drained", wish)).status == "completed"
     assert mode(stage) == RUNNING
@@ -69,7 +70,7 @@ def test_a_worker_drains_what_is_open_and_maintenance_begins_by_itself(stage: St
 def test_beat_brings_maintenance_when_nothing_is_open_and_goes_on_ticking(stage: Stage) -> None:
     beat = stage.start_beat()
     stage.until(lambda: last_tick.at(stage.deployment.database.url) is not None, "no tick")
-    do(stage, maintenance.request)
+    do(stage, maintenance_mode.request)
     stage.until(lambda: mode(stage) == MAINTENANCE, "maintenance does not begin")
     before = last_tick.at(stage.deployment.database.url)
     stage.until(lambda: last_tick.at(stage.deployment.database.url) != before, "no tick")

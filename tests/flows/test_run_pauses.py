@@ -9,7 +9,8 @@ from uuid import UUID
 import pytest
 from stage import Stage
 
-from pipeweave.orchestrator import admission, limits, pauses
+from pipeweave.orchestrator import admission
+from pipeweave.orchestrator.queueing import limits, pauses
 from pipeweave.orchestrator.registry.services import queue_name
 
 pytestmark = pytest.mark.timeout(120)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import limits
+from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Transaction
