@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.errors import FieldError, InvalidInput
-from pipeweave.orchestrator.advance import Advance
+from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.orphans import CODE as TASK_REMOVED
 from pipeweave.orchestrator.registry import pipelines, services
 from pipeweave.orchestrator.state import run_headers, run_transitions, task_runs

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.advance import Advance
+from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipeweave.orchestrator.advance import Advance
+from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.state import run_headers, task_runs
 from pipeweave.orchestrator.store.database import Transaction
 

@@ -11,7 +11,8 @@ from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput, LimitExceeded, NotFound
 from pipeweave.idempotency import KEY_EXPECTED, is_key
 from pipeweave.limits import MAX_BATCH
-from pipeweave.orchestrator import idempotency, run_rows, runs
+from pipeweave.orchestrator import run_rows, runs
+from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.orchestrator.run_rows import NewRun

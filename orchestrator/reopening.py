@@ -20,11 +20,11 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator import deadlines, runs
-from pipeweave.orchestrator.advance import RUN_FAILED, Advance
 from pipeweave.orchestrator.domain.outbox import Chord
 from pipeweave.orchestrator.domain.plan import JoinKind, Plan
 from pipeweave.orchestrator.domain.states import FINAL_TASK, RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun, of_row
+from pipeweave.orchestrator.engine.advance import RUN_FAILED, Advance
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.state import run_transitions
 from pipeweave.orchestrator.state.run_headers import RunHeader

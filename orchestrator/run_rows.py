@@ -12,9 +12,9 @@ import orjson
 
 from pipeweave import ids
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.queueing import maintenance_mode, start_conditions
 from pipeweave.orchestrator.queueing.start_conditions import Holds
 from pipeweave.orchestrator.registry import snapshot

@@ -19,12 +19,12 @@ from pipeweave.orchestrator import (
     followers,
     healing,
     last_tick,
-    losses,
     partitions,
     purge,
     redrives,
 )
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.policy import Policy
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses
 from pipeweave.orchestrator.registry import worker_processes

@@ -18,10 +18,10 @@ from services import wait_until
 from pipeweave import ids
 from pipeweave.document import parse_spec
 from pipeweave.orchestrator import runs
-from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import Outgoing, Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import Trigger
 from pipeweave.orchestrator.state import run_headers, task_runs

@@ -15,11 +15,11 @@ from uuid import UUID
 
 from driving import BOOM, Driver, header
 
-from pipeweave.orchestrator import straight
-from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, JoinCheck, Outgoing, Part
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.engine import fast_path
+from pipeweave.orchestrator.engine.advance import Advance, Going
 from pipeweave.orchestrator.messaging.batching import RunMessage, post
 from pipeweave.orchestrator.state import task_runs
 
@@ -114,8 +114,8 @@ class Player:
             run = header(tx, each.run_id)
             kept = tx.values.keep({"of": each.step_id})
             completion = Completion(each, kept, None if chosen is None else tuple(chosen))
-            if failure is None and going and straight.is_straight(run, completion):
-                return straight.go_on(tx, run, completion, going)
+            if failure is None and going and fast_path.is_straight(run, completion):
+                return fast_path.go_on(tx, run, completion, going)
             advance = Advance(
                 tx, run, going, room=1, queue=message.queue, is_counted=message.part != UNCOUNTED
             )

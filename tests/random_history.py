@@ -12,12 +12,13 @@ from model import random_graph
 
 from pipeweave import ids
 from pipeweave.errors import Conflict
-from pipeweave.orchestrator import dead_letters, deadlines, orphans, runs, straight
-from pipeweave.orchestrator.advance import Advance, Going
+from pipeweave.orchestrator import dead_letters, deadlines, orphans, runs
 from pipeweave.orchestrator.domain import failure, task_run
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.states import FINAL_RUN
 from pipeweave.orchestrator.domain.task_run import COLUMNS, Completion, TaskRun
+from pipeweave.orchestrator.engine import fast_path
+from pipeweave.orchestrator.engine.advance import Advance, Going
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.rules import FAIL_FAST, FAILURE_MODES
@@ -112,9 +113,9 @@ class RandomHistory:
         started = self._claim(tx, 1)
         while started:
             completion = Completion(started[0], tx.values.keep({"by": started[0].step_id}))
-            if not straight.is_straight(run, completion):
+            if not fast_path.is_straight(run, completion):
                 break
-            started = straight.go_on(tx, run, completion, Going("w2", queue))
+            started = fast_path.go_on(tx, run, completion, Going("w2", queue))
 
     def _give_back(self, tx: Transaction) -> None:
         running = self._some(tx, "running", 3)

@@ -13,9 +13,9 @@ from pipeweave.calling import bind, outcome_of
 from pipeweave.context import Context
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
 from pipeweave.idempotency import key_of
-from pipeweave.orchestrator import idempotency
 from pipeweave.orchestrator.domain.failure import failure_of
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
+from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.state import heartbeats
 from pipeweave.orchestrator.state.attempts import previous_attempts
 from pipeweave.orchestrator.state.run_headers import RunHeader

@@ -13,9 +13,9 @@ import selectors
 import signal
 import time
 
-from pipeweave.orchestrator import losses
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers.slots import Ending, Seen, Slot, Slots
 

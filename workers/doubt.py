@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import losses
 from pipeweave.orchestrator.domain import failure
+from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers.slots import Slot
 

@@ -16,11 +16,11 @@ from typing import TypeVar
 from uuid import UUID
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator import idempotency, losses, straight
-from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, Asked, JoinCheck, Outgoing, Part, PutBack
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.engine import fast_path, idempotency, losses
+from pipeweave.orchestrator.engine.advance import Advance, Going
 from pipeweave.orchestrator.queueing import priorities
 from pipeweave.orchestrator.state import run_headers, task_runs
 from pipeweave.orchestrator.state.run_headers import RunHeader
@@ -253,7 +253,7 @@ class Runner:
     def _is_straight(work: Work, outcomes: Sequence[Outcome]) -> bool:
         if len(outcomes) > 1 or work.claimed:
             return False
-        return isinstance(outcomes[0], Completion) and straight.is_straight(work.run, outcomes[0])
+        return isinstance(outcomes[0], Completion) and fast_path.is_straight(work.run, outcomes[0])
 
     def _straight_turn(
         self, work: Work, outcomes: Sequence[Outcome], rest: Rest | None, tx: Transaction
@@ -262,7 +262,7 @@ class Runner:
         completion = outcomes[0]
         assert isinstance(completion, Completion)
         going = Going(self.worker, self.queue)
-        return straight.go_on(tx, work.run, completion, going) or self._claim(tx, work)
+        return fast_path.go_on(tx, work.run, completion, going) or self._claim(tx, work)
 
     def _turn(
         self, work: Work, outcomes: Sequence[Outcome], rest: Rest | None, tx: Transaction

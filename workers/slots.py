@@ -15,7 +15,7 @@ from enum import IntEnum
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.losses import Doing
+from pipeweave.orchestrator.engine.losses import Doing
 from pipeweave.orchestrator.registry.worker_processes import child_of
 
 # Task runs a message names, and calls a turn makes: at most this many.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.key_rows import Name
+from pipeweave.orchestrator.engine.key_sql import Name
 from pipeweave.orchestrator.store.database import Transaction
 
 
@@ -23,6 +23,6 @@ def note(tx: Transaction, ended: Sequence[TaskRun]) -> None:
 
 def _free(tx: Transaction, *, run_id: UUID, names: Sequence[Name]) -> None:
     # Waking goes through the very verbs that note who ended.
-    from pipeweave.orchestrator import waiters
+    from pipeweave.orchestrator.engine import key_waiters
 
-    waiters.free(tx, run_id, names)
+    key_waiters.free(tx, run_id, names)

@@ -8,9 +8,9 @@ import pytest
 
 from pipeweave import ids
 from pipeweave.orchestrator import redrives
-from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.state import run_headers, task_runs
 
 if TYPE_CHECKING:

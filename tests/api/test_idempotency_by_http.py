@@ -9,10 +9,10 @@ from uuid import uuid4
 import pytest
 
 from pipeweave import ids
-from pipeweave.orchestrator import idempotency
-from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Completion
+from pipeweave.orchestrator.engine import idempotency
+from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.state.run_headers import load
 

@@ -12,10 +12,11 @@ from driving import BOOM, Beside, Driver, at_once, claim, finish_step, header, w
 from registered import a_task, register
 
 from pipeweave.errors import InvalidInput
-from pipeweave.orchestrator import admission, queue, runs, straight, verify
-from pipeweave.orchestrator.advance import Going
+from pipeweave.orchestrator import admission, queue, runs, verify
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.task_run import Completion
+from pipeweave.orchestrator.engine import fast_path
+from pipeweave.orchestrator.engine.advance import Going
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.runs import Trigger
@@ -118,7 +119,7 @@ def test_the_straight_end_of_a_run_lets_the_next_one_start(driver: Driver) -> No
         started = claim(tx, first, 1)
     assert started is not None
     with driver.database.statements() as tx:
-        straight.go_on(
+        fast_path.go_on(
             tx, header(tx, first), Completion(started, tx.values.keep(1)), Going("w1", started.queue)
         )
     assert statuses(driver, [first, waiting]) == ["completed", "running"]

@@ -19,12 +19,12 @@ from driving import (
 )
 
 from pipeweave import ids
-from pipeweave.orchestrator.advance import Advance, Going
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck, Part, Released
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.engine.advance import Advance, Going
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database
 

@@ -11,11 +11,12 @@ import pytest
 from driving import BOOM, TASKS, WEAK, Beside, Driver, at_once, claim, header, settle, wait_for_lock
 from registered import a_task, register
 
-from pipeweave.orchestrator import due, losses
+from pipeweave.orchestrator import due
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.state import attempts, heartbeats, task_runs

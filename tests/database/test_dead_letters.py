@@ -20,10 +20,10 @@ from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, Unavailable
 from pipeweave.orchestrator import dead_letters, deadlines, queue, redrives, runs, verify
 from pipeweave.orchestrator import queries_dead_letters as queries
-from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.dead_letters import Retried
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.task_run import Completion
+from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.letter_filter import LetterFilter
 from pipeweave.orchestrator.messaging.batching import RunMessage
 from pipeweave.orchestrator.queue import QueueRequest

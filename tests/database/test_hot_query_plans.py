@@ -19,21 +19,11 @@ from services import new_database
 
 from benchmarks import history
 from pipeweave import ids
-from pipeweave.orchestrator import (
-    admission,
-    idempotency,
-    queries,
-    queue,
-    recovery,
-    runs,
-    stale,
-    tick,
-    verify,
-    why,
-)
-from pipeweave.orchestrator.advance import Advance
+from pipeweave.orchestrator import admission, queries, queue, recovery, runs, stale, tick, verify, why
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
+from pipeweave.orchestrator.engine import idempotency
+from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.queue import QueueRequest

@@ -15,12 +15,13 @@ from registered import a_task, register
 from pipeweave import ids
 from pipeweave.errors import AttemptFenced
 from pipeweave.limits import INLINE_BYTES
-from pipeweave.orchestrator import dead_letters, due, idempotency, purge, queue, runs, verify, waiters
-from pipeweave.orchestrator.advance import Advance
+from pipeweave.orchestrator import dead_letters, due, purge, queue, runs, verify
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
-from pipeweave.orchestrator.idempotency import Outcome
+from pipeweave.orchestrator.engine import idempotency, key_waiters
+from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.engine.idempotency import Outcome
 from pipeweave.orchestrator.policy import Policy
 from pipeweave.orchestrator.queue import Queued, QueueRequest
 from pipeweave.orchestrator.state import task_runs
@@ -256,7 +257,7 @@ def test_the_end_of_the_holder_wakes_all_who_wait(driver: Keyed) -> None:
 def test_more_than_one_transaction_wakes_are_woken_all_the_same(
     driver: Keyed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiters, "BATCH", 2)
+    monkeypatch.setattr(key_waiters, "BATCH", 2)
     first = driver.holder()
     waiting = [driver.waiting() for _ in range(5)]
     driver.turn(driver.done(first))
@@ -333,7 +334,7 @@ def test_the_longer_the_holder_takes_the_later_a_waiter_looks_on_its_own(driver:
         pauses.append(driver.row(each).due_at - now)
     leeway = timedelta(seconds=10)
     for pause, expected in zip(
-        pauses, (waiters.SOONEST, timedelta(seconds=100), waiters.LATEST), strict=True
+        pauses, (key_waiters.SOONEST, timedelta(seconds=100), key_waiters.LATEST), strict=True
     ):
         assert expected - leeway < pause < expected + leeway
 

@@ -13,10 +13,11 @@ from registered import register
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, Unavailable
-from pipeweave.orchestrator import last_tick, queue, runs, straight, tick
-from pipeweave.orchestrator.advance import Going
+from pipeweave.orchestrator import last_tick, queue, runs, tick
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Completion
+from pipeweave.orchestrator.engine import fast_path
+from pipeweave.orchestrator.engine.advance import Going
 from pipeweave.orchestrator.last_tick import LastTick, complaint
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
@@ -284,8 +285,8 @@ def end_straight(driver: Driver, run_id: UUID) -> None:
         assert run is not None
         assert started is not None
         completion = Completion(started, tx.values.keep(1), None)
-        assert straight.is_straight(run, completion)
-        straight.go_on(tx, run, completion, Going("w1", started.queue))
+        assert fast_path.is_straight(run, completion)
+        fast_path.go_on(tx, run, completion, Going("w1", started.queue))
 
 
 def end_badly(driver: Driver, run_id: UUID) -> None:

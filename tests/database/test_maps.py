@@ -10,8 +10,9 @@ import pytest
 from driving import BOOM, Beside, Driver, at_once, claim, finish_task_run, header, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.orchestrator import maps, runs
+from pipeweave.orchestrator import runs
 from pipeweave.orchestrator.domain.outbox import Chord
+from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.messaging.batching import post
 from pipeweave.orchestrator.queueing import durations
 from pipeweave.orchestrator.state import outputs

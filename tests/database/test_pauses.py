@@ -10,10 +10,11 @@ from driving import WEAK, Beside, Driver, claim, finish_task_run, header, wait_f
 from registered import register
 
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import due, queue, straight, verify
-from pipeweave.orchestrator.advance import Advance, Going
+from pipeweave.orchestrator import due, queue, verify
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.engine import fast_path
+from pipeweave.orchestrator.engine.advance import Advance, Going
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.queueing import limits, pauses
 from pipeweave.orchestrator.state import task_runs
@@ -100,7 +101,7 @@ def test_the_straight_way_stops_too(driver: Driver) -> None:
     driver.sent.clear()
     with driver.database.statements() as tx:
         completion = Completion(first, tx.values.keep(None))
-        assert straight.go_on(tx, header(tx, run_id), completion, Going("w1", first.queue)) == []
+        assert fast_path.go_on(tx, header(tx, run_id), completion, Going("w1", first.queue)) == []
     assert driver.statuses(run_id) == {"a": "completed", "b": "ready"}
     assert driver.sent == []
     resume(driver, None)
@@ -177,7 +178,7 @@ def test_a_task_of_the_same_name_of_another_tenant_goes_through_to_its_end(drive
     first = started(other, run_id)
     with other.database.statements() as tx:
         completion = Completion(first, tx.values.keep(None))
-        [second] = straight.go_on(tx, header(tx, run_id), completion, Going("w1", first.queue))
+        [second] = fast_path.go_on(tx, header(tx, run_id), completion, Going("w1", first.queue))
     with other.database.transaction() as tx:
         assert [each.ordinal for each in task_runs.give_back(tx, [second])] == [2]
     other.finish(run_id, "b")

@@ -12,9 +12,10 @@ from registered import register
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, LimitExceeded, NotFound, PipeWeaveError
 from pipeweave.limits import INLINE_BYTES, MAX_BATCH
-from pipeweave.orchestrator import idempotency, queue, runs
-from pipeweave.orchestrator.advance import Advance
+from pipeweave.orchestrator import queue, runs
 from pipeweave.orchestrator.domain.task_run import Completion
+from pipeweave.orchestrator.engine import idempotency
+from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.queue import Queued, QueueRequest
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database

@@ -14,8 +14,9 @@ from registered import register
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, PipeWeaveError
 from pipeweave.limits import INLINE_BYTES
-from pipeweave.orchestrator import maps, runs
+from pipeweave.orchestrator import runs
 from pipeweave.orchestrator.domain.outbox import Released
+from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.runs import CreatedRun, Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
 

@@ -9,11 +9,12 @@ import pytest
 from driving import Beside, Driver, at_once, claim, header, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.orchestrator import runs, straight, verify
-from pipeweave.orchestrator.advance import Going
+from pipeweave.orchestrator import runs, verify
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.engine import fast_path
+from pipeweave.orchestrator.engine.advance import Going
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database
 
@@ -36,8 +37,8 @@ def go_on(driver: Driver, run_id: UUID, task_run: TaskRun, *, queue: str | None 
     with driver.database.statements() as tx:
         run = header(tx, run_id)
         completion = Completion(task_run, tx.values.keep({"rows": 3}))
-        assert straight.is_straight(run, completion)
-        gone_on = straight.go_on(tx, run, completion, Going("w1", queue or task_run.queue))
+        assert fast_path.is_straight(run, completion)
+        gone_on = fast_path.go_on(tx, run, completion, Going("w1", queue or task_run.queue))
     with verify.snapshot(driver.database) as tx:
         assert verify.run(tx, run_id) == []
     return gone_on
@@ -118,7 +119,7 @@ def test_what_follows_several_steps_follows_all_of_them_in_time(
         completion = Completion(last, tx.values.keep(None))
         run = header(tx, run_id)
         go_on(driver, run_id, first)
-        gone_on = straight.go_on(tx, run, completion, Going("w1", last.queue))
+        gone_on = fast_path.go_on(tx, run, completion, Going("w1", last.queue))
     ends = [each.finished_at for each in driver.task_runs(run_id)[:2]]
     assert ends[0] > ends[1]
     with verify.snapshot(driver.database) as tx:
@@ -139,7 +140,7 @@ def test_whoever_completes_the_last_of_several_waits_for_who_is_completing_anoth
     first, last = (started(driver, run_id, ordinal) for ordinal in (1, 2))
     with driver.database.transaction() as tx:
         completion = Completion(first, tx.values.keep(None))
-        assert straight.go_on(tx, header(tx, run_id), completion, Going("w1", first.queue)) == []
+        assert fast_path.go_on(tx, header(tx, run_id), completion, Going("w1", first.queue)) == []
         beside = Beside(lambda: go_on(driver, run_id, last))
         beside.__enter__()
         wait_for_lock(driver.database)
@@ -258,7 +259,7 @@ def test_what_takes_more_than_this_completion_to_decide_is_not_straight(
     run_id = driver.begin(needs, **members)
     first = started(driver, run_id, 1)
     with driver.database.transaction() as tx:
-        assert not straight.is_straight(header(tx, run_id), Completion(first, tx.values.keep(None)))
+        assert not fast_path.is_straight(header(tx, run_id), Completion(first, tx.values.keep(None)))
 
 
 def test_a_choice_is_not_straight(driver: Driver) -> None:
@@ -266,4 +267,4 @@ def test_a_choice_is_not_straight(driver: Driver) -> None:
     first = started(driver, run_id, 1)
     with driver.database.transaction() as tx:
         chosen = Completion(first, tx.values.keep(None), ())
-        assert not straight.is_straight(header(tx, run_id), chosen)
+        assert not fast_path.is_straight(header(tx, run_id), chosen)

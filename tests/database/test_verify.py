@@ -17,9 +17,9 @@ from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator import queue, verify
-from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.domain import replay
 from pipeweave.orchestrator.domain.stored_event import StoredEvent
+from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database, Transaction

@@ -13,10 +13,10 @@ from driving import WEAK, Driver, header
 from services import new_database
 
 from pipeweave import ids
-from pipeweave.orchestrator import idempotency
-from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion
-from pipeweave.orchestrator.idempotency import Outcome
+from pipeweave.orchestrator.engine import idempotency
+from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.engine.idempotency import Outcome
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import attempts, run_headers, task_runs
 from pipeweave.orchestrator.store.database import Database

@@ -15,10 +15,10 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.advance import Advance, as_released
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.task_run import COLUMNS, TaskRun, of_row
+from pipeweave.orchestrator.engine.advance import Advance, as_released
 from pipeweave.orchestrator.registry.worker_processes import WORKER_OF
 from pipeweave.orchestrator.state import run_headers, task_runs
 from pipeweave.orchestrator.store.database import Database, Transaction

@@ -2,7 +2,7 @@
 
 A key of a task is one row, and whoever writes his task run into it may call the function: looking first and
 writing then would let two of them through. Everybody else completes with the result, once there is one, or
-steps back until the holder ends (waiters.py). The row stays with its task run through retries and lost
+steps back until the holder ends (key_waiters.py). The row stays with its task run through retries and lost
 workers; a failure leaves nothing behind that could answer for the key.
 
 Rows are locked in this order: keys by name, runs, task runs, limits.
@@ -15,12 +15,12 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.errors import AttemptFenced, Deadlocked
-from pipeweave.orchestrator import waiters
-from pipeweave.orchestrator.advance import Advance
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
-from pipeweave.orchestrator.key_rows import HOLDER, IS_OPEN, NAMED, Name, name_parameters
+from pipeweave.orchestrator.engine import key_waiters
+from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.engine.key_sql import HOLDER, IS_OPEN, NAMED, Name, name_parameters
 from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Kept
@@ -141,7 +141,7 @@ def lock(tx: Transaction, tenant: str, outcomes: Iterable[Outcome]) -> set[Name]
     """
     waiting = {_name(each) for each in outcomes if isinstance(each, Awaits)}
     names = waiting | {_name(each) for each in outcomes if _is_answer(each)}
-    return waiting & waiters.lock(tx, tenant, names) if names else set()
+    return waiting & key_waiters.lock(tx, tenant, names) if names else set()
 
 
 def settle(
@@ -158,7 +158,7 @@ def settle(
     waiting = [each for each in outcomes if isinstance(each, Awaits)]
     answers = [each for each in outcomes if isinstance(each, Completion) and _is_answer(each)]
     if waiting:
-        back = waiters.step_back(tx, advance.run.id, waiting)
+        back = key_waiters.step_back(tx, advance.run.id, waiting)
         advance.limited |= {each.task_id for each in back if each.is_limited}
     if answers:
         done = {each.id for each in finished}
@@ -166,7 +166,7 @@ def settle(
         _finish(tx, tenant, answers)
         free = free | {_name(each) for each in answers}
     if free:
-        advance.limited |= waiters.wake(tx, tenant, free)
+        advance.limited |= key_waiters.wake(tx, tenant, free)
 
 
 def _is_answer(outcome: Outcome) -> bool:

@@ -17,12 +17,12 @@ from uuid import UUID
 
 from pipeweave import ids, rules
 from pipeweave.errors import AttemptFailed, InvalidInput, NotFound
-from pipeweave.orchestrator import maps
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck, Part, Released
 from pipeweave.orchestrator.domain.plan import END, WIDE, JoinKind
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.messaging.batching import MESSAGES_PER_FAN_OUT
 from pipeweave.orchestrator.queueing import durations, limits
 from pipeweave.orchestrator.state import attempts, run_transitions, task_runs

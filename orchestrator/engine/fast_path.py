@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.orchestrator.advance import Going, as_released
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.plan import END, JoinKind
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun, of_row
+from pipeweave.orchestrator.engine.advance import Going, as_released
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import run_transitions, task_runs
 from pipeweave.orchestrator.state.run_headers import RunHeader

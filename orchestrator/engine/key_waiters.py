@@ -18,10 +18,10 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.advance import as_released
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Awaits, TaskRun, read
-from pipeweave.orchestrator.key_rows import HOLDER, IS_OPEN, NAMED, Name, name_parameters
+from pipeweave.orchestrator.engine.advance import as_released
+from pipeweave.orchestrator.engine.key_sql import HOLDER, IS_OPEN, NAMED, Name, name_parameters
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import run_headers, task_runs
 from pipeweave.orchestrator.state.task_transitions import move_sql
