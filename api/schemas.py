@@ -22,9 +22,9 @@ from pipeweave.api import spec_schema
 from pipeweave.idempotency import KEY_CHARACTERS
 from pipeweave.limits import MAX_BATCH, MAX_DESCRIPTION, MAX_KEY_CHARS
 from pipeweave.option_checks import MAX_CODE, MAX_CODES
-from pipeweave.orchestrator.admission import MAX_LIMIT
 from pipeweave.orchestrator.registry.registration import MAX_TASKS, MAX_VERSION
-from pipeweave.orchestrator.runs import MAX_PRIORITY, MIN_PRIORITY
+from pipeweave.orchestrator.runs.admission import MAX_LIMIT
+from pipeweave.orchestrator.runs.triggering import MAX_PRIORITY, MIN_PRIORITY
 from pipeweave.rates import RATE_EXPECTED, RATE_PATTERN, is_rate
 from pipeweave.retry import MAX_MULTIPLIER, MAX_RETRIES, Backoff
 

@@ -11,9 +11,9 @@ from pipeweave.api import checks, keys
 from pipeweave.api.endpoint import Call
 from pipeweave.api.schemas import RunWish, TriggerBatchRequest, TriggerRequest
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator import runs
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.registry.services import TaskRow
+from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import PipelineSpec
 
@@ -28,11 +28,11 @@ def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
         if body.validation_mode == "strict":
             checks.refuse(faults)
 
-    def verb(tx: Transaction) -> runs.CreatedRun:
+    def verb(tx: Transaction) -> triggering.CreatedRun:
         with known_pipeline(tx, call.tenant, pipeline_id):
             wish = _wish(pipeline_id, body, keys.of_body(call.key, body.run_token, "runToken"))
             is_unchecked = body.validation_mode == "none"
-            return runs.trigger(tx, call.tenant, wish, check=None if is_unchecked else check)
+            return triggering.trigger(tx, call.tenant, wish, check=None if is_unchecked else check)
 
     return _answer(call.change(verb, is_one=False), faults)
 
@@ -50,10 +50,10 @@ def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[
         if batch.validation_mode == "strict":
             checks.refuse_runs(faults)
 
-    def verb(tx: Transaction) -> list[runs.CreatedRun]:
+    def verb(tx: Transaction) -> list[triggering.CreatedRun]:
         with known_pipeline(tx, call.tenant, pipeline_id):
             is_unchecked = batch.validation_mode == "none"
-            return runs.trigger_many(
+            return triggering.trigger_many(
                 tx, call.tenant, pipeline_id, wishes, check=None if is_unchecked else check
             )
 
@@ -75,11 +75,13 @@ def known_pipeline(tx: Transaction, tenant: str, pipeline_id: str) -> Iterator[N
         ) from None
 
 
-def _wish(pipeline_id: str, body: RunWish, run_token: str | None) -> runs.Trigger:
-    return runs.Trigger(pipeline_id, body.input, body.failure_mode, body.priority, body.metadata, run_token)
+def _wish(pipeline_id: str, body: RunWish, run_token: str | None) -> triggering.Trigger:
+    return triggering.Trigger(
+        pipeline_id, body.input, body.failure_mode, body.priority, body.metadata, run_token
+    )
 
 
-def _answer(run: runs.CreatedRun, faults: checks.Faults) -> dict[str, Any]:
+def _answer(run: triggering.CreatedRun, faults: checks.Faults) -> dict[str, Any]:
     answer = {
         "pipelineRunId": ids.show(ids.RUN, run.id),
         "pipelineVersion": run.version,

@@ -14,11 +14,12 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import queue, reopening
+from pipeweave.orchestrator import reopening
 from pipeweave.orchestrator.letter_filter import OPEN, LetterFilter
-from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.runs import standalone_tasks
+from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -152,7 +153,7 @@ def _queue_again(tx: Transaction, letter: Letter) -> list[Retried]:
     wishes: Any = tx.execute(_WISHES, {"id": letter.run_id}).one_or_none()
     kept = (None, None, None) if wishes is None else (wishes.priority, wishes.metadata, wishes.key)
     # Should another one execute under its key by now, or have its result, then that one is the retry.
-    queued = queue.enqueue(tx, letter.tenant, [QueueRequest(letter.task_id, value, *kept)])[0]
+    queued = standalone_tasks.enqueue(tx, letter.tenant, [QueueRequest(letter.task_id, value, *kept)])[0]
     version = services.tasks(tx, letter.tenant, [letter.task_id])[letter.task_id].code_version
     run_id = ids.run_id_of(queued.task_run_id)
     _mark(tx, letter.id, run_id, queued.task_run_id)

@@ -19,13 +19,13 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict
-from pipeweave.orchestrator import deadlines, runs
 from pipeweave.orchestrator.domain.outbox import Chord
 from pipeweave.orchestrator.domain.plan import JoinKind, Plan
 from pipeweave.orchestrator.domain.states import FINAL_TASK, RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun, of_row
 from pipeweave.orchestrator.engine.advance import RUN_FAILED, Advance
 from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.runs import deadlines, triggering
 from pipeweave.orchestrator.state import run_transitions
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.state.task_runs import PREDECESSOR_FAILED
@@ -79,7 +79,7 @@ def reopen(tx: Transaction, run: RunHeader, status: RunStatus, letters: Mapping[
     places = [each.ordinal if each.map_parent is None else each.map_parent for each in failed]
     found = what_stopped(run.plan, _steps(tx, run), places)
     runs_again = {run.plan[each].step.task for each in (*places, *found.steps, *found.maps)}
-    runs.runnable(services.tasks(tx, run.tenant, runs_again), runs_again)
+    triggering.runnable(services.tasks(tx, run.tenant, runs_again), runs_again)
 
     run_transitions.reopen(tx, run.id, status)
     targets = _reopen_failed(tx, run, letters)

@@ -12,22 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pipeweave.orchestrator import (
-    admission,
-    deadlines,
-    due,
-    followers,
-    healing,
-    last_tick,
-    partitions,
-    purge,
-    redrives,
-)
+from pipeweave.orchestrator import due, followers, healing, last_tick, partitions, purge, redrives
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.policy import Policy
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses
 from pipeweave.orchestrator.registry import worker_processes
+from pipeweave.orchestrator.runs import admission, deadlines
 from pipeweave.orchestrator.store.database import Database
 
 _LOCK = 0x7469636B

@@ -17,13 +17,13 @@ from services import wait_until
 
 from pipeweave import ids
 from pipeweave.document import parse_spec
-from pipeweave.orchestrator import runs
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import Outgoing, Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.registry import pipelines
-from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.state import run_headers, task_runs
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -78,7 +78,7 @@ class Driver:
     def trigger(self, id: str = "driven", input: Any = None, **wish: Any) -> UUID:
         """Trigger a run of a stored pipeline."""
         with self.database.transaction() as tx:
-            return runs.trigger(tx, self.tenant, Trigger(id, input, **wish)).id
+            return triggering.trigger(tx, self.tenant, Trigger(id, input, **wish)).id
 
     def begin(self, needs: Mapping[str, Sequence[str]], input: Any = None, **members: Any) -> UUID:
         """Store a pipeline and trigger a run of it."""

@@ -12,13 +12,14 @@ from model import random_graph
 
 from pipeweave import ids
 from pipeweave.errors import Conflict
-from pipeweave.orchestrator import dead_letters, deadlines, orphans, runs
+from pipeweave.orchestrator import dead_letters
 from pipeweave.orchestrator.domain import failure, task_run
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.states import FINAL_RUN
 from pipeweave.orchestrator.domain.task_run import COLUMNS, Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Advance, Going
+from pipeweave.orchestrator.runs import deadlines, orphans, triggering
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.rules import FAIL_FAST, FAILURE_MODES
@@ -189,7 +190,7 @@ class RandomHistory:
         if self._status(tx) in FINAL_RUN:
             return
         if self.chance.random() < 0.5:
-            runs.cancel(tx, self.driver.tenant, self.run_id)
+            triggering.cancel(tx, self.driver.tenant, self.run_id)
         else:
             deadlines.end(tx, self.driver.tenant, self.run_id, deadlines.RUN_TIMEOUT, "it took too long")
 

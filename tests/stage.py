@@ -24,14 +24,15 @@ from services import new_database, wait_until
 
 from pipeweave import ids
 from pipeweave.document import parse_spec
-from pipeweave.orchestrator import queue, runs, tick
+from pipeweave.orchestrator import tick
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import Outgoing
 from pipeweave.orchestrator.domain.states import FINAL_RUN
-from pipeweave.orchestrator.queue import Queued, QueueRequest
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.registry.services import queue_name
-from pipeweave.orchestrator.runs import CreatedRun, Trigger
+from pipeweave.orchestrator.runs import standalone_tasks, triggering
+from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
+from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.up.postgres import Postgres
@@ -173,16 +174,20 @@ class Stage:
     def create(self, pipeline_id: str, input: Any = None, **wish: Any) -> CreatedRun:
         """Trigger a run."""
         return self.deployment.database.run(
-            lambda tx: runs.trigger(tx, self.settings.tenant, Trigger(pipeline_id, input, **wish))
+            lambda tx: triggering.trigger(tx, self.settings.tenant, Trigger(pipeline_id, input, **wish))
         )
 
     def enqueue(self, *requests: QueueRequest) -> list[Queued]:
         """Queue standalone tasks."""
-        return self.deployment.database.run(lambda tx: queue.enqueue(tx, self.settings.tenant, requests))
+        return self.deployment.database.run(
+            lambda tx: standalone_tasks.enqueue(tx, self.settings.tenant, requests)
+        )
 
     def cancel(self, run_id: UUID, reason: str | None = None) -> None:
         """Cancel a run."""
-        self.deployment.database.run(lambda tx: runs.cancel(tx, self.settings.tenant, run_id, reason=reason))
+        self.deployment.database.run(
+            lambda tx: triggering.cancel(tx, self.settings.tenant, run_id, reason=reason)
+        )
 
     def tick(self, ahead: timedelta = timedelta()) -> tick.Ticked:
         """Run one tick here, as beat would, this far in the future: what is fresh now is late then."""
@@ -199,7 +204,7 @@ class Stage:
         """Trigger a run as a process does that dies between the commit and its messages."""
         database = Database(self.deployment.database.url, pool_size=0, values=self.deployment.values)
         with database.transaction() as tx:
-            return runs.trigger(tx, self.settings.tenant, Trigger(pipeline_id, input)).id
+            return triggering.trigger(tx, self.settings.tenant, Trigger(pipeline_id, input)).id
 
     def wipe_broker(self) -> None:
         """Lose everything the broker holds."""

@@ -20,9 +20,10 @@ from pipeweave.api.schemas import (
 )
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.limits import MAX_KEY_CHARS
-from pipeweave.orchestrator import admission, queries, queue
+from pipeweave.orchestrator import queries
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.queueing import pauses
+from pipeweave.orchestrator.runs import admission, standalone_tasks
 from pipeweave.orchestrator.security.access_tokens import ADMIN, WRITE
 
 routes = Routes("queue")
@@ -146,10 +147,10 @@ def put_limits(call: Call, body: LimitsRequest) -> dict[str, Any]:
 
 def _enqueued(call: Call, wishes: list[QueueTaskRequest], wanted: list[str | None]) -> list[dict[str, Any]]:
     requests = [
-        queue.QueueRequest(each.task_id, each.input, each.priority, each.metadata, key)
+        standalone_tasks.QueueRequest(each.task_id, each.input, each.priority, each.metadata, key)
         for each, key in zip(wishes, wanted, strict=True)
     ]
-    accepted = call.change(lambda tx: queue.enqueue(tx, call.tenant, requests), is_one=False)
+    accepted = call.change(lambda tx: standalone_tasks.enqueue(tx, call.tenant, requests), is_one=False)
     return [
         {
             "runId": ids.show(ids.TASK_RUN, each.task_run_id),

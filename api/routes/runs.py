@@ -10,7 +10,8 @@ from pipeweave.api.filters import EventsQuery, RunsQuery, TaskRunsQuery, ValuesQ
 from pipeweave.api.run_answers import EventList, RunDetail, RunList, TaskRunDetail, TaskRunList, WhyAnswer
 from pipeweave.api.schemas import CancelRequest
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import queries, runs, why
+from pipeweave.orchestrator import queries, why
+from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.security.access_tokens import WRITE
 
 routes = Routes("runs")
@@ -89,7 +90,7 @@ def list_events(call: Call, id: str, query: EventsQuery) -> dict[str, Any]:
 def cancel(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
     """End an open run now. What waits is never started; what attempts still report changes nothing."""
     run_id = ids.read(ids.RUN, id)
-    call.change(lambda tx: runs.cancel(tx, call.tenant, run_id, reason=body.reason))
+    call.change(lambda tx: triggering.cancel(tx, call.tenant, run_id, reason=body.reason))
     return get_run(call, id, ValuesQuery(load=False))
 
 
@@ -125,7 +126,7 @@ def cancel_task_run(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
     409.
     """
     task_run = ids.read(ids.TASK_RUN, id)
-    call.change(lambda tx: runs.cancel_task(tx, call.tenant, task_run, reason=body.reason))
+    call.change(lambda tx: triggering.cancel_task(tx, call.tenant, task_run, reason=body.reason))
     return get_task_run(call, id, ValuesQuery(load=False))
 
 

@@ -317,6 +317,6 @@ def _orphan(tx: Transaction, tenant: str, registration: Registration) -> list[st
 
 def _cancel_open(tx: Transaction, tenant: str, task_ids: Collection[str], reason: str) -> None:
     # Here, because creating task runs in turn needs the registry.
-    from pipeweave.orchestrator import orphans
+    from pipeweave.orchestrator.runs import orphans
 
     orphans.cancel(tx, tenant, list(task_ids), reason)

@@ -37,7 +37,7 @@ def tell(tx: Transaction, row: Any) -> None:
         maintenance_mode.run_ended(tx)
     if row.limited_tenant is not None:
         # Here, because letting the next run start needs all of this.
-        from pipeweave.orchestrator import admission
+        from pipeweave.orchestrator.runs import admission
 
         admission.run_ended(tx, row.limited_tenant)
 

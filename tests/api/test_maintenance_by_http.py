@@ -13,8 +13,9 @@ from flask import Flask
 
 from pipeweave import ids
 from pipeweave.api import create_app
-from pipeweave.orchestrator import runs, tick
+from pipeweave.orchestrator import tick
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.security.access_tokens import ADMIN, EVERY_TENANT, READ, TICK, WRITE
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ def quiet(deployment: Deployment) -> Iterator[None]:
     with deployment.database.transaction() as tx:
         for row in tx.execute("SELECT id, tenant_id, pipeline_id FROM runs WHERE finished_at IS NULL").all():
             if row.pipeline_id is None:
-                runs.cancel_task(tx, row.tenant_id, ids.task_run_id(row.id, 1))
+                triggering.cancel_task(tx, row.tenant_id, ids.task_run_id(row.id, 1))
             else:
-                runs.cancel(tx, row.tenant_id, row.id)
+                triggering.cancel(tx, row.tenant_id, row.id)
     yield
     with deployment.database.transaction() as tx:
         tx.execute("UPDATE orchestrator_state SET mode = 'running', reason = NULL")

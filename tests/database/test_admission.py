@@ -12,14 +12,15 @@ from driving import BOOM, Beside, Driver, at_once, claim, finish_step, header, w
 from registered import a_task, register
 
 from pipeweave.errors import InvalidInput
-from pipeweave.orchestrator import admission, queue, runs, verify
+from pipeweave.orchestrator import verify
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Going
-from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.queueing import maintenance_mode
-from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
+from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
+from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Database
 
 
@@ -50,7 +51,7 @@ def active(driver: Driver) -> int:
 
 
 def cancel(driver: Driver, run_id: UUID) -> None:
-    driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, run_id))
+    driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, run_id))
 
 
 # --- waiting ----------------------------------------------------------------------------------------------
@@ -60,7 +61,7 @@ def test_a_run_beyond_the_limit_waits_and_says_so(driver: Driver) -> None:
     limit(driver, 2)
     driver.sent.clear()
     with driver.database.transaction() as tx:
-        answers = [runs.trigger(tx, driver.tenant, Trigger("diamond")) for _ in range(3)]
+        answers = [triggering.trigger(tx, driver.tenant, Trigger("diamond")) for _ in range(3)]
     assert [(each.status, each.queued_tasks) for each in answers] == [
         ("running", ["noop"]),
         ("running", ["noop"]),
@@ -76,7 +77,7 @@ def test_of_many_at_once_the_first_ones_start(driver: Driver) -> None:
     limit(driver, 3)
     driver.trigger("one")
     with driver.database.transaction() as tx:
-        answers = runs.trigger_many(tx, driver.tenant, "one", [Trigger("one", n) for n in range(5)])
+        answers = triggering.trigger_many(tx, driver.tenant, "one", [Trigger("one", n) for n in range(5)])
     assert [each.status for each in answers] == ["running"] * 2 + ["pending"] * 3
     assert statuses(driver, [each.id for each in answers]) == ["running"] * 2 + ["pending"] * 3
 
@@ -86,7 +87,7 @@ def test_standalone_tasks_and_other_tenants_do_not_wait(driver: Driver) -> None:
     other = Driver(driver.database)
     other.store({"a": []}, id="one")
     with driver.database.transaction() as tx:
-        tasks = queue.enqueue(tx, driver.tenant, [QueueRequest("noop")] * 3)
+        tasks = standalone_tasks.enqueue(tx, driver.tenant, [QueueRequest("noop")] * 3)
     assert statuses(driver, [driver.trigger("one"), driver.trigger("one")]) == ["running", "pending"]
     assert statuses(other, [other.trigger("one"), other.trigger("one")]) == ["running", "running"]
     rows = driver.rows(
@@ -158,7 +159,7 @@ def test_a_whole_line_goes_one_after_the_other(driver: Driver) -> None:
 def test_a_trigger_waits_for_one_under_way_and_stands_behind_it(driver: Driver) -> None:
     limit(driver, 1)
     with driver.database.transaction() as tx:
-        first = runs.trigger(tx, driver.tenant, Trigger("one")).id
+        first = triggering.trigger(tx, driver.tenant, Trigger("one")).id
         beside = Beside(lambda: driver.trigger("one"))
         beside.__enter__()
         wait_for_lock(driver.database)
@@ -173,7 +174,7 @@ def test_who_counts_places_keeps_others_waiting_until_the_run_is_written(driver:
         beside = Beside(lambda: driver.trigger("one"))
         beside.__enter__()
         wait_for_lock(driver.database)
-        first = runs.trigger(tx, driver.tenant, Trigger("one")).id
+        first = triggering.trigger(tx, driver.tenant, Trigger("one")).id
     assert statuses(driver, [first, beside.result]) == ["running", "pending"]
 
 
@@ -348,7 +349,7 @@ def test_its_answer_is_the_same_for_a_token_that_is_used_again(driver: Driver) -
     limit(driver, 1)
     driver.trigger("one")
     with driver.database.transaction() as tx:
-        first = runs.trigger(tx, driver.tenant, Trigger("one", run_token="t"))
-        again = runs.trigger(tx, driver.tenant, Trigger("one", run_token="t"))
+        first = triggering.trigger(tx, driver.tenant, Trigger("one", run_token="t"))
+        again = triggering.trigger(tx, driver.tenant, Trigger("one", run_token="t"))
     assert (first.status, first.created) == ("pending", True)
     assert again == replace(first, created=False)

@@ -12,10 +12,10 @@ from registered import a_task, register
 
 from pipeweave.document import parse_spec
 from pipeweave.errors import Conflict, InvalidInput, Unavailable
-from pipeweave.orchestrator import runs
 from pipeweave.orchestrator.queueing import maintenance_mode, pauses
 from pipeweave.orchestrator.registry import pipelines, snapshot
-from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 
@@ -56,12 +56,12 @@ def trigger_while(driver: Driver, change: Callable[[Transaction], Any], **wish: 
                 changed.append(change(tx))
 
     with driver.database.statements() as tx:
-        return runs.trigger(tx, driver.tenant, Trigger("driven", **wish), check=check).id
+        return triggering.trigger(tx, driver.tenant, Trigger("driven", **wish), check=check).id
 
 
 def test_a_run_of_what_did_not_change_is_one_statement(driver: Driver, sent: list[str]) -> None:
     with driver.database.statements() as tx:
-        runs.trigger(tx, driver.tenant, Trigger("driven"))
+        triggering.trigger(tx, driver.tenant, Trigger("driven"))
     assert len(sent) == 1
 
 
@@ -94,7 +94,7 @@ def test_any_change_of_a_row_is_seen_whoever_makes_it(driver: Driver, change: st
     with driver.database.transaction() as tx:
         tx.execute(change, {"id": driver.tenant})
         # Even by the transaction that made it.
-        inside = runs.trigger(tx, driver.tenant, Trigger("driven")).id
+        inside = triggering.trigger(tx, driver.tenant, Trigger("driven")).id
     rows = [driver.task_runs(each)[0] for each in (inside, driver.trigger())]
     [task] = driver.rows("SELECT * FROM tasks WHERE tenant_id = :id AND id = 'noop'", id=driver.tenant)
     [service] = driver.rows("SELECT * FROM services WHERE tenant_id = :id", id=driver.tenant)
@@ -112,7 +112,7 @@ def test_every_change_of_one_transaction_counts(driver: Driver) -> None:
     with driver.database.transaction() as tx:
         for priority in (7, 8, 9):
             tx.execute(change, {"id": driver.tenant, "to": priority})
-            run_id = runs.trigger(tx, driver.tenant, Trigger("driven")).id
+            run_id = triggering.trigger(tx, driver.tenant, Trigger("driven")).id
             row = tx.execute("SELECT priority FROM task_runs WHERE run_id = :id", {"id": run_id}).one()
             assert row.priority == priority
 
@@ -122,7 +122,7 @@ def test_every_version_of_one_transaction_counts(driver: Driver) -> None:
         for version, step in enumerate("xyz", start=2):
             spec = parse_spec({"id": "driven", "steps": [{"id": step, "task": "noop"}]})
             pipelines.store(tx, driver.tenant, spec, source="api")
-            assert runs.trigger(tx, driver.tenant, Trigger("driven")).version == version
+            assert triggering.trigger(tx, driver.tenant, Trigger("driven")).version == version
 
 
 def test_a_change_of_another_tenant_costs_nothing(driver: Driver, sent: list[str]) -> None:
@@ -132,7 +132,7 @@ def test_a_change_of_another_tenant_costs_nothing(driver: Driver, sent: list[str
         register(tx, other.tenant, a_task("noop", "second"))
     sent.clear()
     with driver.database.statements() as tx:
-        runs.trigger(tx, driver.tenant, Trigger("driven"))
+        triggering.trigger(tx, driver.tenant, Trigger("driven"))
     assert len(sent) == 1
 
 
@@ -144,7 +144,7 @@ def test_what_was_seen_first_is_forgotten_first(
     driver.trigger("another")
     sent.clear()
     with driver.database.statements() as tx:
-        runs.trigger(tx, driver.tenant, Trigger("another"))
+        triggering.trigger(tx, driver.tenant, Trigger("another"))
     assert len(sent) == 1
 
 
@@ -167,7 +167,7 @@ def test_a_version_that_was_rolled_back_is_forgotten(driver: Driver) -> None:
             "UPDATE pipelines SET latest_version = 2 WHERE tenant_id = :id AND id = 'driven'",
             {"id": driver.tenant},
         )
-        assert runs.trigger(tx, driver.tenant, Trigger("driven")).version == 2
+        assert triggering.trigger(tx, driver.tenant, Trigger("driven")).version == 2
         raise ZeroDivisionError
     assert driver.run(driver.trigger()).pipeline_version == 1
 
@@ -210,7 +210,7 @@ def test_a_refusal_comes_from_a_fresh_look(driver: Driver) -> None:
         if len(answers) == 1:
             raise InvalidInput("by what was remembered")
 
-    driver.database.run(lambda tx: runs.trigger(tx, driver.tenant, Trigger("driven"), check=check))
+    driver.database.run(lambda tx: triggering.trigger(tx, driver.tenant, Trigger("driven"), check=check))
     assert answers == [0, 1]
 
 

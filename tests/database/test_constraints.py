@@ -9,8 +9,8 @@ import psycopg2
 import pytest
 from registered import a_pipeline, end, end_run
 
-from pipeweave.orchestrator import runs
-from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Transaction
 
 TENANT = "constraint-tests"
@@ -20,7 +20,7 @@ TENANT = "constraint-tests"
 def run_id(tx: Transaction) -> UUID:
     """A run of two steps: the first is queued, the second pending."""
     a_pipeline(tx, TENANT, "a", "b")
-    return runs.trigger(tx, TENANT, Trigger("chain")).id
+    return triggering.trigger(tx, TENANT, Trigger("chain")).id
 
 
 def refused(tx: Transaction, statement: str, **parameters: Any) -> str:

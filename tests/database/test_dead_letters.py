@@ -18,7 +18,7 @@ from registered import a_task, all_pages, register
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, Unavailable
-from pipeweave.orchestrator import dead_letters, deadlines, queue, redrives, runs, verify
+from pipeweave.orchestrator import dead_letters, redrives, verify
 from pipeweave.orchestrator import queries_dead_letters as queries
 from pipeweave.orchestrator.dead_letters import Retried
 from pipeweave.orchestrator.domain import failure
@@ -26,8 +26,9 @@ from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.letter_filter import LetterFilter
 from pipeweave.orchestrator.messaging.batching import RunMessage
-from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.runs import deadlines, standalone_tasks, triggering
+from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -480,7 +481,7 @@ def test_a_map_beside_the_failure_goes_on_with_what_it_had_left(player: Player) 
 def enqueue(player: Player, **request: Any) -> UUID:
     with player.driver.database.transaction() as tx:
         request = {"task_id": "noop", **request}
-        return queue.enqueue(tx, player.driver.tenant, [QueueRequest(**request)])[0].task_run_id
+        return standalone_tasks.enqueue(tx, player.driver.tenant, [QueueRequest(**request)])[0].task_run_id
 
 
 @pytest.mark.parametrize("input", [{"n": 1}, "x" * 50_000], ids=["small", "in storage"])
@@ -626,7 +627,7 @@ def test_a_run_that_a_person_cancelled_does_not_go_on(player: Player) -> None:
     run_id = player.driver.begin({"a": [], "b": []}, failureMode=CONTINUE)
     player.play(1)
     with player.driver.database.transaction() as tx:
-        runs.cancel(tx, player.driver.tenant, run_id)
+        triggering.cancel(tx, player.driver.tenant, run_id)
     before = snapshot(player.driver)
     with pytest.raises(Conflict, match="was cancelled"):
         retry(player.driver, letters(player.driver)[0])

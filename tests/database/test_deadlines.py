@@ -10,9 +10,10 @@ import pytest
 from driving import BOOM, WEAK, Driver, at_once, claim, settle
 
 from pipeweave import ids
-from pipeweave.orchestrator import admission, dead_letters, deadlines, queue
-from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator import dead_letters
 from pipeweave.orchestrator.queueing import pauses
+from pipeweave.orchestrator.runs import admission, deadlines, standalone_tasks
+from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.store.database import Database
 
 STEPS = {"a": [], "b": ["a"]}
@@ -81,7 +82,7 @@ def test_the_deployment_s_limit_holds_where_a_pipeline_names_none(driver: Driver
 
 def test_the_deployment_s_limit_is_not_one_of_standalone_tasks(driver: Driver) -> None:
     with driver.database.transaction() as tx:
-        (queued,) = queue.enqueue(tx, driver.tenant, [QueueRequest("noop")])
+        (queued,) = standalone_tasks.enqueue(tx, driver.tenant, [QueueRequest("noop")])
     run_id = ids.run_id_of(queued.task_run_id)
     begun_ago(driver, run_id, 30)
     driver.database.now = lambda now=driver.database.now: now() + timedelta(minutes=30)  # type: ignore[misc]

@@ -19,15 +19,16 @@ from services import new_database
 
 from benchmarks import history
 from pipeweave import ids
-from pipeweave.orchestrator import admission, queries, queue, recovery, runs, stale, tick, verify, why
+from pipeweave.orchestrator import queries, recovery, stale, tick, verify, why
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
-from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, priorities
+from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
+from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page, cursor_of
@@ -140,9 +141,9 @@ def _nothing_open(stand: Stand) -> None:
     for row in opened:
         with stand.driver.database.transaction() as tx:
             if row.pipeline_id is None:
-                runs.cancel_task(tx, TENANT, ids.task_run_id(row.id, 1))
+                triggering.cancel_task(tx, TENANT, ids.task_run_id(row.id, 1))
             else:
-                runs.cancel(tx, TENANT, row.id)
+                triggering.cancel(tx, TENANT, row.id)
 
 
 # --- verbs that know their run ----------------------------------------------------------------------------
@@ -154,7 +155,7 @@ def trigger(stand: Stand) -> UUID:
 
 def trigger_many(stand: Stand) -> None:
     with stand.driver.database.transaction() as tx:
-        runs.trigger_many(tx, TENANT, "diamond", [runs.Trigger("diamond", n) for n in range(5)])
+        triggering.trigger_many(tx, TENANT, "diamond", [triggering.Trigger("diamond", n) for n in range(5)])
 
 
 def trigger_again(stand: Stand) -> None:
@@ -163,7 +164,7 @@ def trigger_again(stand: Stand) -> None:
 
 def enqueue(stand: Stand) -> None:
     with stand.driver.database.transaction() as tx:
-        queue.enqueue(tx, TENANT, [QueueRequest("noop", 1)])
+        standalone_tasks.enqueue(tx, TENANT, [QueueRequest("noop", 1)])
 
 
 def complete(stand: Stand) -> None:
@@ -187,7 +188,7 @@ def fail(stand: Stand) -> None:
 def cancel(stand: Stand) -> None:
     run_id = trigger(stand)
     with stand.driver.database.transaction() as tx:
-        runs.cancel(tx, TENANT, run_id)
+        triggering.cancel(tx, TENANT, run_id)
 
 
 def check_join(stand: Stand) -> None:
@@ -225,7 +226,7 @@ def enqueue_with_a_key(stand: Stand) -> None:
     request = QueueRequest("noop", 1, idempotency_key=str(ids.new_id()))
     for _ in range(2):
         with stand.driver.database.transaction() as tx:
-            queue.enqueue(tx, TENANT, [request])
+            standalone_tasks.enqueue(tx, TENANT, [request])
 
 
 KEYED = [
@@ -276,7 +277,7 @@ def pause_and_resume(stand: Stand) -> None:
     tick.run_once(stand.deployment)
     database.run(lambda tx: pauses.resume(tx, TENANT))
     for run_id in run_ids:
-        database.run(lambda tx, run_id=run_id: runs.cancel(tx, TENANT, run_id))  # type: ignore[misc]
+        database.run(lambda tx, run_id=run_id: triggering.cancel(tx, TENANT, run_id))  # type: ignore[misc]
 
 
 def wait_for_their_turn(stand: Stand) -> None:
@@ -286,7 +287,7 @@ def wait_for_their_turn(stand: Stand) -> None:
     run_ids = [trigger(stand) for _ in range(3)]
     tick.run_once(stand.deployment)
     for run_id in run_ids:
-        database.run(lambda tx, run_id=run_id: runs.cancel(tx, TENANT, run_id))  # type: ignore[misc]
+        database.run(lambda tx, run_id=run_id: triggering.cancel(tx, TENANT, run_id))  # type: ignore[misc]
     database.run(lambda tx: admission.set_limit(tx, TENANT, None))
 
 
@@ -301,7 +302,7 @@ def give_way(stand: Stand) -> None:
         assert found.run_id == best
     for run_id in (low, best):
         with stand.driver.database.transaction() as tx:
-            runs.cancel(tx, TENANT, run_id)
+            triggering.cancel(tx, TENANT, run_id)
 
 
 def say_the_mode(stand: Stand) -> None:
@@ -318,7 +319,7 @@ def drain(stand: Stand) -> None:
     with database.reading() as tx:
         assert maintenance_mode.detailed_state(tx)["blockingTotal"] == 1
     with database.transaction() as tx:
-        runs.cancel(tx, TENANT, run_id)
+        triggering.cancel(tx, TENANT, run_id)
     database.run(maintenance_mode.leave)
 
 

@@ -15,7 +15,7 @@ from registered import a_task, register
 from pipeweave import ids
 from pipeweave.errors import AttemptFenced
 from pipeweave.limits import INLINE_BYTES
-from pipeweave.orchestrator import dead_letters, due, purge, queue, runs, verify
+from pipeweave.orchestrator import dead_letters, due, purge, verify
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
@@ -23,7 +23,8 @@ from pipeweave.orchestrator.engine import idempotency, key_waiters
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.idempotency import Outcome
 from pipeweave.orchestrator.policy import Policy
-from pipeweave.orchestrator.queue import Queued, QueueRequest
+from pipeweave.orchestrator.runs import standalone_tasks, triggering
+from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database
 
@@ -280,7 +281,7 @@ def test_a_failure_is_not_kept_and_one_waiter_takes_its_place(driver: Keyed) -> 
 def test_a_cancelled_holder_gives_way_and_its_late_result_counts_for_nothing(driver: Keyed) -> None:
     first = driver.holder()
     second = driver.waiting()
-    driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, first.run_id))
+    driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, first.run_id))
     assert driver.row(second).status == "queued"
     assert driver.turn(driver.done(first, "late")) == []
     assert driver.take(driver.start(second.run_id)) is None
@@ -290,7 +291,7 @@ def test_a_cancelled_holder_gives_way_and_its_late_result_counts_for_nothing(dri
 def test_a_waiter_that_is_cancelled_leaves_the_holder_alone(driver: Keyed) -> None:
     first = driver.holder()
     second, third = driver.waiting(), driver.waiting()
-    driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, second.run_id))
+    driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, second.run_id))
     assert driver.key_row().task_run_id == first.id
     assert driver.row(third).status == "pending"
 
@@ -300,7 +301,7 @@ def test_the_next_holder_may_be_cancelled_before_it_begins(driver: Keyed) -> Non
     second, third = driver.waiting(), driver.waiting()
     driver.turn((first, BOOM))
     assert [driver.row(each).status for each in (second, third)] == ["queued", "pending"]
-    driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, second.run_id))
+    driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, second.run_id))
     assert driver.row(third).status == "queued"
 
 
@@ -364,7 +365,7 @@ def ends_badly(driver: Keyed, holder: TaskRun) -> object:
 
 
 def is_cancelled(driver: Keyed, holder: TaskRun) -> object:
-    return driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, holder.run_id))
+    return driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, holder.run_id))
 
 
 @pytest.mark.parametrize("end", [ends_well, ends_badly, is_cancelled])
@@ -590,7 +591,7 @@ def test_a_run_that_goes_on_from_a_dead_letter_takes_its_key_again_or_finds_a_re
 def test_a_standalone_task_that_is_retried_keeps_its_key(driver: Keyed) -> None:
     def queued() -> Queued:
         request = QueueRequest("noop", 1, idempotency_key="k")
-        return driver.database.run(lambda tx: queue.enqueue(tx, driver.tenant, [request]))[0]
+        return driver.database.run(lambda tx: standalone_tasks.enqueue(tx, driver.tenant, [request]))[0]
 
     first = driver.start(ids.run_id_of(queued().task_run_id))
     assert driver.take(first) is None
@@ -695,7 +696,7 @@ class Chances:
             self.driver.rows("UPDATE task_runs SET due_at = now() WHERE id = :id RETURNING 1", id=row.id)
             due.release(self.driver.database)
         elif self.chance.random() < 0.02 and row.finished_at is None:
-            self.driver.database.run(lambda tx: runs.cancel(tx, self.driver.tenant, run_id))
+            self.driver.database.run(lambda tx: triggering.cancel(tx, self.driver.tenant, run_id))
         self.check()
 
     def begin(self, run_id: UUID, row: Any) -> None:
@@ -719,7 +720,7 @@ class Chances:
         elif ending < 0.4:
             self.driver.turn((started, BOOM))
         elif ending < 0.45:
-            self.driver.database.run(lambda tx: runs.cancel(tx, self.driver.tenant, run_id))
+            self.driver.database.run(lambda tx: triggering.cancel(tx, self.driver.tenant, run_id))
         else:
             self.driver.turn(self.driver.done(started, str(run_id), key))
             self.results.setdefault((row.task_id, key), []).append(str(run_id))

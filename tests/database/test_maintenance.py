@@ -13,7 +13,7 @@ from registered import register
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, Unavailable
-from pipeweave.orchestrator import last_tick, queue, runs, tick
+from pipeweave.orchestrator import last_tick, tick
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import fast_path
@@ -21,11 +21,12 @@ from pipeweave.orchestrator.engine.advance import Going
 from pipeweave.orchestrator.last_tick import LastTick, complaint
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
-from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.queueing.maintenance_mode import MAINTENANCE, RUNNING, WAITING
 from pipeweave.orchestrator.registry import services
-from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.runs import standalone_tasks, triggering
+from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
+from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Document
@@ -140,15 +141,15 @@ def test_a_reason_is_told_until_everything_is_accepted_again(driver: Driver) -> 
 
 
 def trigger(tx: Transaction, tenant: str) -> None:
-    runs.trigger(tx, tenant, Trigger("driven"))
+    triggering.trigger(tx, tenant, Trigger("driven"))
 
 
 def trigger_many(tx: Transaction, tenant: str) -> None:
-    runs.trigger_many(tx, tenant, "driven", [Trigger("driven", n, run_token="t") for n in range(3)])
+    triggering.trigger_many(tx, tenant, "driven", [Trigger("driven", n, run_token="t") for n in range(3)])
 
 
 def enqueue(tx: Transaction, tenant: str) -> None:
-    queue.enqueue(tx, tenant, [QueueRequest("noop")])
+    standalone_tasks.enqueue(tx, tenant, [QueueRequest("noop")])
 
 
 def admit(tx: Transaction, tenant: str) -> None:
@@ -180,7 +181,7 @@ def test_entering_waits_for_a_trigger_under_way_and_sees_its_run(driver: Driver,
 
     try:
         with driver.database.transaction() as tx:
-            run_id = runs.trigger(tx, driver.tenant, Trigger("driven")).id
+            run_id = triggering.trigger(tx, driver.tenant, Trigger("driven")).id
             # Requesting does not wait for it: the answer comes at once, however many are under way.
             do(driver, maintenance_mode.request)
             beside = Beside(lambda: do(driver, maintenance_mode.enter)).__enter__()
@@ -263,7 +264,7 @@ def test_triggers_requests_and_entering_at_once_let_nothing_slip_in(driver: Driv
 def test_those_who_trigger_do_not_wait_for_each_other_nor_for_the_tick(driver: Driver) -> None:
     driver.store({"a": []})
     with driver.database.transaction() as tx:
-        runs.trigger(tx, driver.tenant, Trigger("driven"))
+        triggering.trigger(tx, driver.tenant, Trigger("driven"))
         with driver.database.transaction() as ticking:
             last_tick.note(ticking)
             driver.trigger()
@@ -294,7 +295,7 @@ def end_badly(driver: Driver, run_id: UUID) -> None:
 
 
 def end_by_cancelling(driver: Driver, run_id: UUID) -> None:
-    do(driver, lambda tx: runs.cancel(tx, driver.tenant, run_id))
+    do(driver, lambda tx: triggering.cancel(tx, driver.tenant, run_id))
 
 
 ENDS = [end_well, end_straight, end_badly, end_by_cancelling]
@@ -389,7 +390,7 @@ def test_the_oldest_open_runs_of_all_tenants_are_shown_with_what_they_wait_for(d
         claim(tx, first, 1)
         services.ensure_tenant(tx, "neighbour")
         register(tx, "neighbour", "noop")
-        standalone = queue.enqueue(tx, "neighbour", [QueueRequest("noop")])[0].task_run_id
+        standalone = standalone_tasks.enqueue(tx, "neighbour", [QueueRequest("noop")])[0].task_run_id
     others = [driver.trigger(input={"list": []}) for _ in range(maintenance_mode.SHOWN + 5)]
     found = state(driver)
     assert found["blockingTotal"] == 2 + len(others)

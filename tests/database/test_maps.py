@@ -10,11 +10,11 @@ import pytest
 from driving import BOOM, Beside, Driver, at_once, claim, finish_task_run, header, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.orchestrator import runs
 from pipeweave.orchestrator.domain.outbox import Chord
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.messaging.batching import post
 from pipeweave.orchestrator.queueing import durations
+from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.state import outputs
 from pipeweave.orchestrator.store.database import Database
 
@@ -152,7 +152,7 @@ def test_a_cancel_that_waits_for_a_map_s_layout_cancels_its_items(driver: Driver
     run_id = driver.trigger(input={"list": list(range(20))})
 
     def cancel() -> None:
-        driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, run_id))
+        driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, run_id))
 
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)
@@ -173,7 +173,7 @@ def test_a_cancelled_run_lays_out_no_map(driver: Driver) -> None:
         started = claim(tx, run_id, 1)
         assert started is not None
     with driver.database.transaction() as tx:
-        runs.cancel(tx, driver.tenant, run_id)
+        triggering.cancel(tx, driver.tenant, run_id)
     with driver.database.transaction() as tx:
         settle(tx, started)
     assert len(driver.task_runs(run_id)) == 2

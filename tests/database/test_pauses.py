@@ -10,13 +10,14 @@ from driving import WEAK, Beside, Driver, claim, finish_task_run, header, wait_f
 from registered import register
 
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import due, queue, verify
+from pipeweave.orchestrator import due, verify
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Advance, Going
-from pipeweave.orchestrator.queue import QueueRequest
 from pipeweave.orchestrator.queueing import limits, pauses
+from pipeweave.orchestrator.runs import standalone_tasks
+from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database, Transaction
 
@@ -69,7 +70,7 @@ def test_a_run_that_is_triggered_meanwhile_is_ready_and_sends_nothing(driver: Dr
 def test_standalone_tasks_wait_too(driver: Driver) -> None:
     pause(driver, None)
     with driver.database.transaction() as tx:
-        [queued] = queue.enqueue(tx, driver.tenant, [QueueRequest("noop")])
+        [queued] = standalone_tasks.enqueue(tx, driver.tenant, [QueueRequest("noop")])
     [row] = driver.rows("SELECT status FROM task_runs WHERE id = :id", id=queued.task_run_id)
     assert row.status == "ready"
 

@@ -11,9 +11,10 @@ from registered import a_pipeline, all_pages, end, end_run
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator import queries, queries_runs, queue, runs
-from pipeweave.orchestrator.queue import QueueRequest
-from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator import queries, queries_runs
+from pipeweave.orchestrator.runs import standalone_tasks, triggering
+from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
+from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Page
 
@@ -24,7 +25,7 @@ TENANT = "query-tests"
 def run_id(tx: Transaction) -> UUID:
     """A run of the chain a, b: a is queued, b waits for it."""
     a_pipeline(tx, TENANT, "a", "b")
-    return runs.trigger(tx, TENANT, Trigger("chain", {"n": 1}, metadata={"who": "me"})).id
+    return triggering.trigger(tx, TENANT, Trigger("chain", {"n": 1}, metadata={"who": "me"})).id
 
 
 def trigger_all(tx: Transaction, *names: str) -> list[str]:
@@ -32,7 +33,7 @@ def trigger_all(tx: Transaction, *names: str) -> list[str]:
     found = []
     for at, name in enumerate(names):
         a_pipeline(tx, TENANT, "a", "b", id=name)
-        run_id = runs.trigger(tx, TENANT, Trigger(name)).id
+        run_id = triggering.trigger(tx, TENANT, Trigger(name)).id
         # An id per millisecond, so that the order is the order of creation.
         moved = UUID(int=ids.new_id(int(tx.now.timestamp() * 1000) + at).int)
         for table, column in (("runs", "id"), ("task_runs", "run_id"), ("events", "run_id")):
@@ -65,7 +66,7 @@ def test_runs_are_filtered_by_pipeline_status_and_time(tx: Transaction) -> None:
 
 
 def test_standalone_tasks_are_not_among_the_runs(tx: Transaction, run_id: UUID) -> None:
-    (alone,) = queue.enqueue(tx, TENANT, [QueueRequest("a")])
+    (alone,) = standalone_tasks.enqueue(tx, TENANT, [QueueRequest("a")])
     (listed,) = queries.run_list(tx, TENANT, Page())["items"]
     assert listed["id"] == ids.show(ids.RUN, run_id)
     with pytest.raises(NotFound):
@@ -118,7 +119,7 @@ def test_a_large_output_is_a_reference_until_it_is_asked_for(tx: Transaction, ru
 def test_a_large_input_is_a_reference_until_it_is_asked_for(tx: Transaction) -> None:
     a_pipeline(tx, TENANT, "a", "b")
     value = {"text": "x" * 50_000}
-    run_id = runs.trigger(tx, TENANT, Trigger("chain", value)).id
+    run_id = triggering.trigger(tx, TENANT, Trigger("chain", value)).id
     found = queries.run(tx, TENANT, run_id)
     assert found["input"] is None and found["inputRef"]["hash"] == found["inputsHash"]
     assert queries.run(tx, TENANT, run_id, load=True)["input"] == value

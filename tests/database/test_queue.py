@@ -12,11 +12,11 @@ from registered import register
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, LimitExceeded, NotFound, PipeWeaveError
 from pipeweave.limits import INLINE_BYTES, MAX_BATCH
-from pipeweave.orchestrator import queue, runs
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.advance import Advance
-from pipeweave.orchestrator.queue import Queued, QueueRequest
+from pipeweave.orchestrator.runs import standalone_tasks, triggering
+from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database
 
@@ -28,7 +28,7 @@ def driver(database: Database) -> Driver:
 
 def enqueue(driver: Driver, *requests: QueueRequest) -> list[Queued]:
     with driver.database.transaction() as tx:
-        return queue.enqueue(tx, driver.tenant, requests)
+        return standalone_tasks.enqueue(tx, driver.tenant, requests)
 
 
 def count_runs(driver: Driver) -> int:
@@ -188,7 +188,7 @@ def test_after_a_failure_or_a_cancel_the_same_key_is_executed_again(driver: Driv
     work_off(driver, first, failure=BOOM)
     (second,) = enqueue(driver, keyed())
     assert second.created
-    driver.database.run(lambda tx: runs.cancel_task(tx, driver.tenant, second.task_run_id))
+    driver.database.run(lambda tx: triggering.cancel_task(tx, driver.tenant, second.task_run_id))
     (third,) = enqueue(driver, keyed())
     assert third.created
     assert key_row(driver).task_run_id == third.task_run_id
@@ -209,7 +209,7 @@ def test_a_result_whose_history_is_gone_is_taken_by_a_new_task_run(driver: Drive
 
 def test_the_same_key_at_once_is_one_task_run(driver: Driver) -> None:
     found = at_once(
-        *[lambda: driver.database.run(lambda tx: queue.enqueue(tx, driver.tenant, [keyed()]))] * 5
+        *[lambda: driver.database.run(lambda tx: standalone_tasks.enqueue(tx, driver.tenant, [keyed()]))] * 5
     )
     accepted = [each.result[0] for each in found]
     assert len({each.task_run_id for each in accepted}) == 1
@@ -223,7 +223,7 @@ def test_batches_with_the_same_keys_in_another_order_do_not_block_each_other(dri
     def send(requests: list[QueueRequest]) -> list[Queued]:
         # In one transaction: a deadlock would be an error here.
         with driver.database.transaction() as tx:
-            return queue.enqueue(tx, driver.tenant, requests)
+            return standalone_tasks.enqueue(tx, driver.tenant, requests)
 
     one, other = at_once(lambda: send(batch), lambda: send(batch[::-1]))
     assert [each.task_run_id for each in one.result] == [each.task_run_id for each in other.result[::-1]]

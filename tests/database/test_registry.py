@@ -11,11 +11,12 @@ import pytest
 from registered import a_pipeline, a_service, a_task, register
 
 from pipeweave.errors import InvalidId, InvalidTask, TaskOwnedElsewhere
-from pipeweave.orchestrator import queries, queue, runs
-from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator import queries
 from pipeweave.orchestrator.registry import services, worker_processes
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration, parse
-from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.runs import standalone_tasks, triggering
+from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
+from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page
 from pipeweave.retry import Retry, RetryPolicy
@@ -256,8 +257,8 @@ def test_other_services_tasks_are_not_orphaned(tx: Transaction) -> None:
 def test_what_has_not_started_of_an_orphan_is_cancelled_with_the_reason(tx: Transaction) -> None:
     a_pipeline(tx, TENANT, "first", "gone")
     register(tx, TENANT, "first", "gone", "alone", version="1.1.0")
-    run = runs.trigger(tx, TENANT, Trigger("chain"))
-    (alone,) = queue.enqueue(tx, TENANT, [QueueRequest("alone")])
+    run = triggering.trigger(tx, TENANT, Trigger("chain"))
+    (alone,) = standalone_tasks.enqueue(tx, TENANT, [QueueRequest("alone")])
     done = register(tx, TENANT, "first", version="2.0.0")
     assert done.orphaned_tasks == ["alone", "gone"]
     standalone = queries.task_run(tx, TENANT, alone.task_run_id)

@@ -17,14 +17,15 @@ from past import at, bury, count, past_run
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, Unavailable
-from pipeweave.orchestrator import archive, archive_lines, partitions, queries, retention, runs, strays
+from pipeweave.orchestrator import archive, archive_lines, partitions, queries, retention, strays
 from pipeweave.orchestrator.archive import Counts
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.held import Held
 from pipeweave.orchestrator.partitions import PARTITIONED
 from pipeweave.orchestrator.policy import Policy
 from pipeweave.orchestrator.retention import Outcome, Retired
-from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.storage.local import LocalStorage
 
@@ -582,7 +583,7 @@ def gone_politely(tx: Any, run_id: UUID) -> None:
         lambda: queries.run_events(tx, "default", run_id, page),
         lambda: queries.run_task_runs(tx, "default", run_id, page),
         lambda: queries.task_run(tx, "default", ids.task_run_id(run_id, 1)),
-        lambda: runs.cancel(tx, "default", run_id),
+        lambda: triggering.cancel(tx, "default", run_id),
     ]
     for look in looks:
         with pytest.raises(NotFound):
@@ -607,9 +608,9 @@ def test_a_run_token_of_a_run_that_is_gone_starts_a_new_one(
     driver = Driver(database)
     driver.store({"a": []})
 
-    def trigger() -> runs.CreatedRun:
+    def trigger() -> triggering.CreatedRun:
         with database.transaction() as tx:
-            return runs.trigger(tx, driver.tenant, Trigger("driven", run_token="again"))
+            return triggering.trigger(tx, driver.tenant, Trigger("driven", run_token="again"))
 
     first = trigger()
     assert trigger().id == first.id

@@ -14,10 +14,10 @@ from registered import register
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, PipeWeaveError
 from pipeweave.limits import INLINE_BYTES
-from pipeweave.orchestrator import runs
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.engine import maps
-from pipeweave.orchestrator.runs import CreatedRun, Trigger
+from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 CHAIN = {"a": [], "b": ["a"], "c": ["b"]}
@@ -29,7 +29,7 @@ def driver(database: Database) -> Driver:
 
 
 def create(driver: Driver, wish: Trigger, tenant: str | None = None) -> CreatedRun:
-    return driver.database.run(lambda tx: runs.trigger(tx, tenant or driver.tenant, wish))
+    return driver.database.run(lambda tx: triggering.trigger(tx, tenant or driver.tenant, wish))
 
 
 def count_runs(driver: Driver) -> int:
@@ -59,7 +59,7 @@ def test_messages_leave_only_after_the_commit(driver: Driver) -> None:
     driver.store(CHAIN)
     driver.sent.clear()
     with driver.database.transaction() as tx:
-        runs.trigger(tx, driver.tenant, Trigger("driven"))
+        triggering.trigger(tx, driver.tenant, Trigger("driven"))
         assert driver.sent == []
     assert len(driver.sent) == 1
 
@@ -68,7 +68,7 @@ def test_a_trigger_that_is_rolled_back_sends_nothing(driver: Driver) -> None:
     driver.store(CHAIN)
     driver.sent.clear()
     with pytest.raises(ZeroDivisionError), driver.database.transaction() as tx:
-        runs.trigger(tx, driver.tenant, Trigger("driven"))
+        triggering.trigger(tx, driver.tenant, Trigger("driven"))
         raise ZeroDivisionError
     assert driver.sent == []
     assert count_runs(driver) == 0
@@ -83,7 +83,7 @@ def test_a_run_that_cannot_begin_is_not_written(driver: Driver, monkeypatch: pyt
 
     monkeypatch.setattr(maps, "lay_out", break_down)
     with pytest.raises(ZeroDivisionError), driver.database.statements() as tx:
-        runs.trigger(tx, driver.tenant, Trigger("driven", [1, 2, 3]))
+        triggering.trigger(tx, driver.tenant, Trigger("driven", [1, 2, 3]))
     assert count_runs(driver) == 0
 
 
@@ -235,7 +235,7 @@ def test_a_token_whose_run_is_being_written_is_waited_for(driver: Driver) -> Non
 
     def create_by_statements() -> CreatedRun:
         wish = Trigger("driven", {"n": 1}, run_token="t")
-        return driver.database.run(lambda tx: runs.trigger(tx, driver.tenant, wish), is_one=False)
+        return driver.database.run(lambda tx: triggering.trigger(tx, driver.tenant, wish), is_one=False)
 
     with driver.database.transaction() as tx:
         # Whoever writes a run waits for this.
@@ -263,7 +263,7 @@ def create_all(driver: Driver, *tokens: str | None) -> list[CreatedRun]:
     """Trigger a batch of runs with these tokens, in one transaction: a deadlock would be an error."""
     wishes = [Trigger("driven", 1, run_token=each) for each in tokens]
     with driver.database.transaction() as tx:
-        return runs.trigger_many(tx, driver.tenant, "driven", wishes)
+        return triggering.trigger_many(tx, driver.tenant, "driven", wishes)
 
 
 def test_equal_tokens_in_one_batch_are_one_run(driver: Driver) -> None:
@@ -303,7 +303,7 @@ def test_of_two_cancels_at_once_one_finds_the_run_cancelled_already(driver: Driv
         run_id = driver.trigger()
 
         def cancel(run_id: UUID = run_id) -> None:
-            driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, run_id))
+            driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, run_id))
 
         threads = at_once(cancel, cancel)
         errors = [each.error for each in threads if each.error is not None]
@@ -325,7 +325,7 @@ def test_a_cancel_in_the_middle_of_many_completions_leaves_nothing_open(driver: 
         works = [lambda each=each: complete(each) for each in started]
 
         def cancel(run_id: UUID = run_id) -> None:
-            driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, run_id))
+            driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, run_id))
 
         threads = at_once(*works[:4], cancel)
         assert [each.error for each in threads] == [None] * 5
@@ -341,7 +341,7 @@ def test_a_cancelled_run_frees_its_slots(driver: Driver) -> None:
     assert driver.statuses(second)["a"] == "ready"
     driver.sent.clear()
     with driver.database.transaction() as tx:
-        runs.cancel(tx, driver.tenant, first)
+        triggering.cancel(tx, driver.tenant, first)
     assert driver.statuses(second)["a"] == "queued"
     assert [each.run_id for each in driver.sent if isinstance(each, Released)] == [second]
 

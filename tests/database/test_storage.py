@@ -13,8 +13,8 @@ from s3_server import a_backend, running_s3
 
 from pipeweave.errors import InvalidInput, InvalidSetting, NotFound
 from pipeweave.limits import INLINE_BYTES
-from pipeweave.orchestrator import runs
-from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings, load
@@ -130,7 +130,7 @@ def test_a_large_input_goes_to_the_bucket_and_comes_back(s3_url: str, database_u
     driver = Driver(database)
     driver.store({"a": []})
     made = [
-        database.run(lambda tx: runs.trigger(tx, driver.tenant, Trigger("driven", "x" * INLINE_BYTES)))
+        database.run(lambda tx: triggering.trigger(tx, driver.tenant, Trigger("driven", "x" * INLINE_BYTES)))
         for _ in range(2)
     ]
     path = made[0].input_path

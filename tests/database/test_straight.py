@@ -9,12 +9,13 @@ import pytest
 from driving import Beside, Driver, at_once, claim, header, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.orchestrator import runs, verify
+from pipeweave.orchestrator import verify
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Going
+from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database
 
@@ -209,7 +210,7 @@ def test_a_late_result_moves_neither_its_row_nor_its_successor_nor_its_run(drive
         run_id = driver.begin(needs)
         late = started(driver, run_id, 1)
         with driver.database.transaction() as tx:
-            runs.cancel(tx, driver.tenant, run_id)
+            triggering.cancel(tx, driver.tenant, run_id)
         assert go_on(driver, run_id, late) == []
         assert set(driver.statuses(run_id).values()) == {"cancelled"}
         assert driver.run(run_id).status == "cancelled"

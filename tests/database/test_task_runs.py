@@ -11,10 +11,10 @@ import pytest
 from driving import BOOM, Beside, Driver, at_once, claim, header, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.orchestrator import runs
 from pipeweave.orchestrator.domain import states, task_run
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.state import attempts, heartbeats, task_runs
 from pipeweave.orchestrator.store.database import Database, Transaction
 
@@ -282,7 +282,7 @@ def test_of_a_cancel_and_a_completion_the_first_wins(
         assert started is not None
 
     def cancel() -> None:
-        driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, run_id))
+        driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, run_id))
 
     def complete() -> None:
         driver.database.run(lambda tx: settle(tx, started))
@@ -290,7 +290,7 @@ def test_of_a_cancel_and_a_completion_the_first_wins(
     first, second = (cancel, complete) if is_cancel_first else (complete, cancel)
     if is_cancel_first:
         with driver.database.transaction() as tx:
-            runs.cancel(tx, driver.tenant, run_id)
+            triggering.cancel(tx, driver.tenant, run_id)
             beside = Beside(second)
             beside.__enter__()
             wait_for_lock(driver.database)
@@ -306,7 +306,7 @@ def test_of_a_cancel_and_a_completion_the_first_wins(
 
 def test_a_cancelled_task_run_does_not_end_before_it_started(driver: Driver, run_id: UUID) -> None:
     def cancel() -> None:
-        driver.database.run(lambda tx: runs.cancel(tx, driver.tenant, run_id))
+        driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, run_id))
 
     with driver.database.transaction() as tx:
         tx.catch_up()

@@ -9,7 +9,7 @@ import pytest
 from driving import Beside, Clock, Driver, claim, settle
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import healing, runs, tick
+from pipeweave.orchestrator import healing, tick
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Released
 from pipeweave.orchestrator.domain.plan import END
@@ -17,6 +17,7 @@ from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas, level
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
+from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.tick import LATE, Ticked
 from pipeweave.settings import Settings
@@ -174,7 +175,7 @@ def test_final_runs_are_not_looked_at(deployment: Deployment, driver: Driver, cl
     driver.finish(run_id, "a")
     cancelled = driver.trigger()
     with driver.database.transaction() as tx:
-        runs.cancel(tx, driver.tenant, cancelled)
+        triggering.cancel(tx, driver.tenant, cancelled)
     assert tick_later(deployment, clock) == NOTHING
 
 

@@ -16,11 +16,12 @@ from random_history import RandomHistory
 from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator import queue, verify
+from pipeweave.orchestrator import verify
 from pipeweave.orchestrator.domain import replay
 from pipeweave.orchestrator.domain.stored_event import StoredEvent
 from pipeweave.orchestrator.engine.advance import Advance
-from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.runs import standalone_tasks
+from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database, Transaction
 
@@ -344,7 +345,7 @@ def test_the_command_goes_from_the_newest_run_as_far_as_it_is_told(fresh_databas
 def test_a_standalone_task_is_found_by_the_id_it_is_known_by(fresh_database: Database) -> None:
     driver = Driver(fresh_database)
     with driver.database.transaction() as tx:
-        (queued,) = queue.enqueue(tx, driver.tenant, [QueueRequest("noop", 1)])
+        (queued,) = standalone_tasks.enqueue(tx, driver.tenant, [QueueRequest("noop", 1)])
     result = call(fresh_database, ids.show(ids.TASK_RUN, queued.task_run_id))
     assert (result.exit_code, result.stderr) == (0, "1 runs agree with their events\n")
 

@@ -13,11 +13,12 @@ from registered import a_task, register
 
 from pipeweave import ids
 from pipeweave.errors import NotFound, Unavailable
-from pipeweave.orchestrator import admission, why
+from pipeweave.orchestrator import why
 from pipeweave.orchestrator.messaging.celery_app import LEVELS
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
+from pipeweave.orchestrator.runs import admission
 from pipeweave.orchestrator.store.database import Database
 
 EMPTY: Mapping[int, float | None] = dict.fromkeys(LEVELS)

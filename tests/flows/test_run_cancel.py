@@ -10,7 +10,7 @@ from stage import Stage
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import runs
+from pipeweave.orchestrator.runs import triggering
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -107,4 +107,4 @@ def test_a_run_of_another_tenant_is_not_there(stage: Stage) -> None:
             pytest.raises(NotFound, match="there is no run"),
             stage.deployment.database.transaction() as tx,
         ):
-            runs.cancel(tx, tenant, run_id)
+            triggering.cancel(tx, tenant, run_id)

@@ -10,9 +10,10 @@ from uuid import UUID
 import pytest
 from stage import Stage
 
-from pipeweave.orchestrator import dead_letters, queue, redrives, verify
+from pipeweave.orchestrator import dead_letters, redrives, verify
 from pipeweave.orchestrator.letter_filter import LetterFilter
-from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.runs import standalone_tasks
+from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.rules import FAILURE_MODES
 
 pytestmark = pytest.mark.timeout(240)
@@ -150,7 +151,7 @@ def test_a_standalone_task_runs_anew(stage: Stage, tmp_path: Path) -> None:
     (tmp_path / "alone").touch()
     request = QueueRequest("mend", {"broken": str(tmp_path)})
     (queued,) = stage.deployment.database.run(
-        lambda tx: queue.enqueue(tx, stage.settings.tenant, [request]), is_one=False
+        lambda tx: standalone_tasks.enqueue(tx, stage.settings.tenant, [request]), is_one=False
     )
     first = UUID(int=queued.task_run_id.int & ~0xFFFFFF)
     assert stage.finished(first).status == "failed"

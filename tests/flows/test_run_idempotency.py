@@ -12,8 +12,8 @@ import pytest
 from stage import Stage
 
 from pipeweave import ids
-from pipeweave.orchestrator import runs
-from pipeweave.orchestrator.runs import Trigger
+from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.runs.triggering import Trigger
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -36,7 +36,7 @@ def trigger_all(stage: Stage, pipeline_id: str, inputs: list[Any]) -> list[UUID]
     """Trigger runs in one transaction: their messages leave together."""
     wishes = [Trigger(pipeline_id, each) for each in inputs]
     with stage.deployment.database.transaction() as tx:
-        return [each.id for each in runs.trigger_many(tx, stage.settings.tenant, pipeline_id, wishes)]
+        return [each.id for each in triggering.trigger_many(tx, stage.settings.tenant, pipeline_id, wishes)]
 
 
 def test_a_hundred_runs_with_ten_keys_execute_ten_times(stage: Stage) -> None:

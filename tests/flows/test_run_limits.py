@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from stage import Call, Stage
 
-from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 
 pytestmark = pytest.mark.timeout(120)
 

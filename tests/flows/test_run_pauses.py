@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 from stage import Stage
 
-from pipeweave.orchestrator import admission
 from pipeweave.orchestrator.queueing import limits, pauses
 from pipeweave.orchestrator.registry.services import queue_name
+from pipeweave.orchestrator.runs import admission
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from stage import Stage
 
-from pipeweave.orchestrator.queue import QueueRequest
+from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -10,7 +10,7 @@ from stage import Stage
 from pipeweave import ids
 from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.limits import MAX_BATCH
-from pipeweave.orchestrator.queue import Queued, QueueRequest
+from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
 
 pytestmark = pytest.mark.timeout(120)
 

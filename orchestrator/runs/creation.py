@@ -150,7 +150,7 @@ def _places(tx: Transaction, new_runs: Sequence[NewRun], expected: Holds) -> int
     if not expected.is_limited or new_runs[0].header.pipeline_id is None:
         return len(new_runs)
     # Here, because letting a run start needs all of this.
-    from pipeweave.orchestrator import admission
+    from pipeweave.orchestrator.runs import admission
 
     places = admission.places(tx, new_runs[0].header.tenant)
     return len(new_runs) if places is None else places

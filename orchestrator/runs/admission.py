@@ -19,8 +19,8 @@ from uuid import UUID
 
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.engine.advance import Advance
-from pipeweave.orchestrator.orphans import CODE as TASK_REMOVED
 from pipeweave.orchestrator.registry import pipelines, services
+from pipeweave.orchestrator.runs.orphans import CODE as TASK_REMOVED
 from pipeweave.orchestrator.state import run_headers, run_transitions, task_runs
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Database, Transaction

@@ -11,11 +11,11 @@ from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput, LimitExceeded, NotFound
 from pipeweave.idempotency import KEY_EXPECTED, is_key
 from pipeweave.limits import MAX_BATCH
-from pipeweave.orchestrator import run_rows, runs
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.registry.services import TaskRow
-from pipeweave.orchestrator.run_rows import NewRun
+from pipeweave.orchestrator.runs import creation, triggering
+from pipeweave.orchestrator.runs.creation import NewRun
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
@@ -79,19 +79,19 @@ def enqueue(tx: Transaction, tenant: str, requests: Sequence[QueueRequest]) -> l
             ],
             hint="`pipeweave tasks` lists the registered ones",
         )
-    tasks = runs.runnable(known, known)
+    tasks = triggering.runnable(known, known)
     new_runs = [_new_run(tx, tenant, each, tasks) for each in requests]
     answers = [_accepted(each) for each in new_runs]
     others = _others(tx, tenant, new_runs)
     if fresh := [each for each in new_runs if each.header.id not in others]:
-        run_rows.write(tx, fresh)
+        creation.write(tx, fresh)
     return [others.get(new.header.id, answer) for new, answer in zip(new_runs, answers, strict=True)]
 
 
 def _new_run(tx: Transaction, tenant: str, wish: QueueRequest, tasks: Mapping[str, TaskRow]) -> NewRun:
     kept = tx.values.keep(wish.input)
     inline = wish.input if kept.path is None else None
-    priority = runs.checked_priority(wish.priority)
+    priority = triggering.checked_priority(wish.priority)
     plan = run_headers.single(wish.task_id)
     header = RunHeader(ids.new_id(), tenant, None, None, FAIL_FAST, priority, inline, kept.path, plan)
     key = _checked_key(wish.idempotency_key)

@@ -10,7 +10,6 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, PipeWeaveError
-from pipeweave.orchestrator import run_rows
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.queueing import limits
@@ -18,7 +17,8 @@ from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.pipelines import StoredPipeline
 from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.orchestrator.registry.snapshot import CatalogChanged, Seen
-from pipeweave.orchestrator.run_rows import NewRun
+from pipeweave.orchestrator.runs import creation
+from pipeweave.orchestrator.runs.creation import NewRun
 from pipeweave.orchestrator.state import run_headers, run_transitions, task_runs
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
@@ -127,7 +127,7 @@ def _trigger(
             new_runs.append(new)
             created[new.header.id] = _accepted(new)
             answers.append(created[new.header.id])
-    written = run_rows.write(tx, new_runs, seen) if new_runs else []
+    written = creation.write(tx, new_runs, seen) if new_runs else []
     waiting = {each.id for each in written if each.status is RunStatus.PENDING}
     return [_waiting(each) if each.id in waiting else each for each in answers]
 
