@@ -12,8 +12,8 @@ from pipeweave.api.filters import DIGITS, Moment, PageQuery, Query
 from pipeweave.api.run_answers import Kind
 from pipeweave.api.schemas import MAX_REASON, Name, Request
 from pipeweave.durations import DURATION_EXPECTED, DURATION_PATTERN, milliseconds
+from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
-from pipeweave.orchestrator.letter_filter import LetterFilter
 from pipeweave.orchestrator.store.keyset import DEFAULT_LIMIT, MAX_LIMIT
 
 DeadLetterId = Annotated[str, Field(pattern=type_id_pattern(ids.DEAD_LETTER))]

@@ -8,9 +8,9 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput, NotFound
-from pipeweave.orchestrator import redrives
+from pipeweave.orchestrator.deadletters import redrives
+from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
-from pipeweave.orchestrator.letter_filter import OPEN, LetterFilter
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pipeweave.orchestrator import due, followers, healing, last_tick, partitions, purge, redrives
+from pipeweave.orchestrator import due, followers, healing, last_tick, partitions, purge
+from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.policy import Policy

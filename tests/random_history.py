@@ -12,7 +12,7 @@ from model import random_graph
 
 from pipeweave import ids
 from pipeweave.errors import Conflict
-from pipeweave.orchestrator import dead_letters
+from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.domain import failure, task_run
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.states import FINAL_RUN

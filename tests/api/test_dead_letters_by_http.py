@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipeweave import ids
-from pipeweave.orchestrator import redrives
+from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.engine.advance import Advance

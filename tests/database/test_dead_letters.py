@@ -18,13 +18,14 @@ from registered import a_task, all_pages, register
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, Unavailable
-from pipeweave.orchestrator import dead_letters, redrives, verify
 from pipeweave.orchestrator import queries_dead_letters as queries
-from pipeweave.orchestrator.dead_letters import Retried
+from pipeweave.orchestrator import verify
+from pipeweave.orchestrator.deadletters import dead_letters, redrives
+from pipeweave.orchestrator.deadletters.dead_letters import Retried
+from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine.advance import Advance
-from pipeweave.orchestrator.letter_filter import LetterFilter
 from pipeweave.orchestrator.messaging.batching import RunMessage
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.runs import deadlines, standalone_tasks, triggering

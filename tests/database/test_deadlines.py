@@ -10,7 +10,7 @@ import pytest
 from driving import BOOM, WEAK, Driver, at_once, claim, settle
 
 from pipeweave import ids
-from pipeweave.orchestrator import dead_letters
+from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.runs import admission, deadlines, standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest

@@ -17,7 +17,7 @@ from services import new_database
 from pipeweave import ids
 from pipeweave.orchestrator import queries
 from pipeweave.orchestrator import queries_dead_letters as letters
-from pipeweave.orchestrator.letter_filter import LetterFilter
+from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page, cursor_of
 from pipeweave.up.postgres import Postgres

@@ -10,8 +10,9 @@ from uuid import UUID
 import pytest
 from stage import Stage
 
-from pipeweave.orchestrator import dead_letters, redrives, verify
-from pipeweave.orchestrator.letter_filter import LetterFilter
+from pipeweave.orchestrator import verify
+from pipeweave.orchestrator.deadletters import dead_letters, redrives
+from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.rules import FAILURE_MODES

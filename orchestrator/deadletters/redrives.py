@@ -16,9 +16,9 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, Unavailable
-from pipeweave.orchestrator import dead_letters
-from pipeweave.orchestrator.dead_letters import LETTER_COLUMNS, Letter, letter_of
-from pipeweave.orchestrator.letter_filter import OPEN, LetterFilter
+from pipeweave.orchestrator.deadletters import dead_letters
+from pipeweave.orchestrator.deadletters.dead_letters import LETTER_COLUMNS, Letter, letter_of
+from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.store.database import Database, Transaction, to_json
 

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import reopening
-from pipeweave.orchestrator.letter_filter import OPEN, LetterFilter
+from pipeweave.orchestrator.deadletters import reopening
+from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.runs import standalone_tasks
