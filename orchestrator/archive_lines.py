@@ -20,8 +20,8 @@ import orjson
 
 from pipeweave.orchestrator.domain.json_shapes import iso, reference, run_id, task_run_id
 from pipeweave.orchestrator.domain.months import Month
-from pipeweave.orchestrator.queries_runs import event_row, run_row
-from pipeweave.orchestrator.queries_task_runs import attempt_row, task_run_row
+from pipeweave.orchestrator.reading.runs import event_row, run_row
+from pipeweave.orchestrator.reading.task_runs import attempt_row, task_run_row
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.orchestrator.strays import key_of

@@ -27,8 +27,8 @@ from pipeweave.api.endpoint import Answer, Call, PathId, Routes
 from pipeweave.api.filters import PageQuery, ValuesQuery
 from pipeweave.durations import milliseconds
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound
-from pipeweave.orchestrator import queries_dead_letters as queries
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
+from pipeweave.orchestrator.reading import dead_letters as queries
 from pipeweave.orchestrator.security.access_tokens import WRITE
 from pipeweave.orchestrator.store.database import Transaction
 

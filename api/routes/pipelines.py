@@ -27,7 +27,7 @@ from pipeweave.api.schemas import (
 from pipeweave.document import parse_spec
 from pipeweave.errors import Conflict, InvalidSpec, NotFound
 from pipeweave.graph import dry_run as plan_of
-from pipeweave.orchestrator import queries
+from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import pipelines, services
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE
 
@@ -47,7 +47,7 @@ _EXAMPLE = {
 def list_pipelines(call: Call, query: PageQuery) -> dict[str, Any]:
     """Each with its newest version, in the order of their ids."""
     with call.reading() as tx:
-        return query.named("pipelines", queries.pipeline_list(tx, call.tenant, query.page()))
+        return query.named("pipelines", reading.pipeline_list(tx, call.tenant, query.page()))
 
 
 @routes.add(
@@ -62,7 +62,7 @@ def list_pipelines(call: Call, query: PageQuery) -> dict[str, Any]:
 def get_pipeline(call: Call, id: str, query: VersionQuery) -> dict[str, Any]:
     """Its newest version, or the one asked for, with the spec as it is stored."""
     with call.reading() as tx:
-        return {"pipeline": queries.pipeline(tx, call.tenant, id, query.version)}
+        return {"pipeline": reading.pipeline(tx, call.tenant, id, query.version)}
 
 
 @routes.add(
@@ -105,7 +105,7 @@ def put_pipeline(call: Call, id: str, body: PipelineDocument) -> Answer:
 def list_versions(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
     """Newest first."""
     with call.reading() as tx:
-        return query.named("versions", queries.pipeline_versions(tx, call.tenant, id, query.page()))
+        return query.named("versions", reading.pipeline_versions(tx, call.tenant, id, query.page()))
 
 
 @routes.add(

@@ -20,7 +20,7 @@ from pipeweave.api.schemas import (
 )
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.limits import MAX_KEY_CHARS
-from pipeweave.orchestrator import queries
+from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.runs import admission, standalone_tasks
@@ -78,14 +78,14 @@ def queue_batch(call: Call, body: QueueBatchRequest) -> dict[str, Any]:
 def queue_status(call: Call) -> dict[str, Any]:
     """Open task runs by status; what ended well and badly since `since`; dead letters; what is paused."""
     with call.reading() as tx:
-        return queries.queue_status(tx, call.tenant)
+        return reading.queue_status(tx, call.tenant)
 
 
 @routes.add("GET", "/api/queue/items", "List what is waiting", query=QueueItemsQuery, answer=QueueItemList)
 def queue_items(call: Call, query: QueueItemsQuery) -> dict[str, Any]:
     """Open task runs in the order in which they go: priority, then age."""
     with call.reading() as tx:
-        return query.named("items", queries.queue_items(tx, call.tenant, query.page(), **query.filters()))
+        return query.named("items", reading.queue_items(tx, call.tenant, query.page(), **query.filters()))
 
 
 @routes.add(

@@ -10,7 +10,7 @@ from pipeweave.api.filters import EventsQuery, RunsQuery, TaskRunsQuery, ValuesQ
 from pipeweave.api.run_answers import EventList, RunDetail, RunList, TaskRunDetail, TaskRunList, WhyAnswer
 from pipeweave.api.schemas import CancelRequest
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import queries, why
+from pipeweave.orchestrator import reading, why
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.security.access_tokens import WRITE
 
@@ -23,7 +23,7 @@ TASK_RUN = {"id": PathId(ids.TASK_RUN, "The task run's id.")}
 def list_runs(call: Call, query: RunsQuery) -> dict[str, Any]:
     """Newest first. Standalone tasks are not among them."""
     with call.reading() as tx:
-        return query.named("runs", queries.run_list(tx, call.tenant, query.page(), **query.filters()))
+        return query.named("runs", reading.run_list(tx, call.tenant, query.page(), **query.filters()))
 
 
 @routes.add(
@@ -39,8 +39,8 @@ def get_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     """With counts by status, the progress of each step, and the first 1,000 task runs."""
     with call.reading() as tx:
         run_id = ids.read(ids.RUN, id)
-        found = queries.run(tx, call.tenant, run_id, load=query.load)
-        return {**found, "steps": queries.run_steps(tx, run_id, found)}
+        found = reading.run(tx, call.tenant, run_id, load=query.load)
+        return {**found, "steps": reading.run_steps(tx, run_id, found)}
 
 
 @routes.add(
@@ -55,7 +55,7 @@ def get_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
 def list_task_runs(call: Call, id: str, query: TaskRunsQuery) -> dict[str, Any]:
     """In the order of the pipeline's steps; the items of a map after all steps, by their index."""
     with call.reading() as tx:
-        found = queries.run_task_runs(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
+        found = reading.run_task_runs(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
         return query.named("taskRuns", found)
 
 
@@ -71,7 +71,7 @@ def list_task_runs(call: Call, id: str, query: TaskRunsQuery) -> dict[str, Any]:
 def list_events(call: Call, id: str, query: EventsQuery) -> dict[str, Any]:
     """The append-only history, oldest first."""
     with call.reading() as tx:
-        found = queries.run_events(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
+        found = reading.run_events(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
         return query.named("events", found)
 
 
@@ -106,7 +106,7 @@ def cancel(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
 def get_task_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     """With its output, its error, and the attempts that ended badly."""
     with call.reading() as tx:
-        return queries.task_run(tx, call.tenant, ids.read(ids.TASK_RUN, id), load=query.load)
+        return reading.task_run(tx, call.tenant, ids.read(ids.TASK_RUN, id), load=query.load)
 
 
 @routes.add(

@@ -9,7 +9,7 @@ from pipeweave.api.endpoint import Call, PathId, Routes
 from pipeweave.api.filters import PageQuery
 from pipeweave.api.schemas import FlatTask, NestedTask, RegisterRequest, TaskOptions
 from pipeweave.errors import NotFound, TaskOwnedElsewhere
-from pipeweave.orchestrator import queries
+from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
 from pipeweave.orchestrator.security.access_tokens import WORKER, WRITE
@@ -31,7 +31,7 @@ _EXAMPLE = {
 def list_services(call: Call, query: PageQuery) -> dict[str, Any]:
     """Every service that ever registered, in the order of their ids."""
     with call.reading() as tx:
-        return query.named("services", queries.services(tx, call.tenant, query.page()))
+        return query.named("services", reading.services(tx, call.tenant, query.page()))
 
 
 @routes.add(
@@ -40,7 +40,7 @@ def list_services(call: Call, query: PageQuery) -> dict[str, Any]:
 def get_service(call: Call, id: str) -> dict[str, Any]:
     """With how many tasks and workers it has."""
     with call.reading() as tx:
-        return {"service": queries.service(tx, call.tenant, id)}
+        return {"service": reading.service(tx, call.tenant, id)}
 
 
 @routes.add(
@@ -55,7 +55,7 @@ def get_service(call: Call, id: str) -> dict[str, Any]:
 def list_service_tasks(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
     """With code hash and code version, in the order of their ids."""
     with call.reading() as tx:
-        return query.named("tasks", queries.tasks(tx, call.tenant, query.page(), service_id=id))
+        return query.named("tasks", reading.tasks(tx, call.tenant, query.page(), service_id=id))
 
 
 @routes.add(

@@ -16,7 +16,7 @@ from pipeweave.api.endpoint import Call, PathId, Routes
 from pipeweave.api.filters import PageQuery
 from pipeweave.api.schemas import PauseRequest, ResumeRequest, ValidateInputRequest
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import queries
+from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.registry import services
@@ -32,14 +32,14 @@ TASK = {"id": PathId(None, "The task's id.")}
 def list_tasks(call: Call, query: PageQuery) -> dict[str, Any]:
     """Every task of every service, in the order of their ids."""
     with call.reading() as tx:
-        return query.named("tasks", queries.tasks(tx, call.tenant, query.page()))
+        return query.named("tasks", reading.tasks(tx, call.tenant, query.page()))
 
 
 @routes.add("GET", "/api/tasks/{id}", "Show a task", ids=TASK, answer=TaskAnswer, errors=(NotFound,))
 def get_task(call: Call, id: str) -> dict[str, Any]:
     """With all its options."""
     with call.reading() as tx:
-        return {"task": queries.task(tx, call.tenant, id)}
+        return {"task": reading.task(tx, call.tenant, id)}
 
 
 @routes.add(
@@ -91,7 +91,7 @@ def history(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
     """A line for each code version, newest first, version 1 included."""
     with call.reading() as tx:
         return {"taskId": id} | query.named(
-            "history", queries.task_history(tx, call.tenant, id, query.page())
+            "history", reading.task_history(tx, call.tenant, id, query.page())
         )
 
 

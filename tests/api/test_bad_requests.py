@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 
 from pipeweave.limits import MAX_BATCH, MAX_BODY_BYTES
-from pipeweave.orchestrator import queries
+from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.deployment import Deployment
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def test_an_unexpected_error_gives_an_incident_and_no_trace(
     def broken(*_: Any) -> None:
         raise RuntimeError("the secret is hunter2")
 
-    monkeypatch.setattr(queries, "queue_status", broken)
+    monkeypatch.setattr(reading, "queue_status", broken)
     with caplog.at_level(logging.ERROR):
         answer = api.get("/api/queue/status")
     incident = problem(answer, 500, "INTERNAL_ERROR")["incident"]

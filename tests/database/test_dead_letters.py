@@ -18,7 +18,6 @@ from registered import a_task, all_pages, register
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, Unavailable
-from pipeweave.orchestrator import queries_dead_letters as queries
 from pipeweave.orchestrator import verify
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
 from pipeweave.orchestrator.deadletters.dead_letters import Retried
@@ -28,6 +27,7 @@ from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.messaging.batching import RunMessage
 from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.reading import dead_letters as queries
 from pipeweave.orchestrator.runs import deadlines, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import task_runs

@@ -19,7 +19,7 @@ from services import new_database
 
 from benchmarks import history
 from pipeweave import ids
-from pipeweave.orchestrator import queries, recovery, stale, tick, verify, why
+from pipeweave.orchestrator import reading, recovery, stale, tick, verify, why
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.engine import idempotency
@@ -380,7 +380,7 @@ def test_what_looks_for_open_rows_everywhere_fetches_none_that_are_over(
 
 
 def newest(tx: Transaction) -> UUID:
-    return ids.read(ids.RUN, queries.run_list(tx, TENANT, Page(1))["items"][0]["id"])
+    return ids.read(ids.RUN, reading.run_list(tx, TENANT, Page(1))["items"][0]["id"])
 
 
 def months_ago(tx: Transaction, months: int) -> Page:
@@ -396,21 +396,21 @@ LISTED = 50 + 1 + FIRST
 
 # What is read -> the read, and the rows it may fetch of the partitions of past months.
 READS: dict[str, tuple[Callable[[Transaction], Any], int]] = {
-    "runs": (lambda tx: queries.run_list(tx, TENANT, Page()), LISTED),
-    "runs of a pipeline": (lambda tx: queries.run_list(tx, TENANT, Page(), pipeline_id="diamond"), LISTED),
-    "runs that run": (lambda tx: queries.run_list(tx, TENANT, Page(), status="running"), LISTED),
+    "runs": (lambda tx: reading.run_list(tx, TENANT, Page()), LISTED),
+    "runs of a pipeline": (lambda tx: reading.run_list(tx, TENANT, Page(), pipeline_id="diamond"), LISTED),
+    "runs that run": (lambda tx: reading.run_list(tx, TENANT, Page(), status="running"), LISTED),
     # One of a hundred failed: fifty of them reach months back.
-    "runs that failed": (lambda tx: queries.run_list(tx, TENANT, Page(), status="failed"), 200),
-    "a page deep in the runs": (lambda tx: queries.run_list(tx, TENANT, months_ago(tx, 3)), 200),
-    "one run": (lambda tx: queries.run(tx, TENANT, newest(tx)), FIRST),
-    "its task runs": (lambda tx: queries.run_task_runs(tx, TENANT, newest(tx), Page()), FIRST),
-    "its events": (lambda tx: queries.run_events(tx, TENANT, newest(tx), Page()), FIRST),
+    "runs that failed": (lambda tx: reading.run_list(tx, TENANT, Page(), status="failed"), 200),
+    "a page deep in the runs": (lambda tx: reading.run_list(tx, TENANT, months_ago(tx, 3)), 200),
+    "one run": (lambda tx: reading.run(tx, TENANT, newest(tx)), FIRST),
+    "its task runs": (lambda tx: reading.run_task_runs(tx, TENANT, newest(tx), Page()), FIRST),
+    "its events": (lambda tx: reading.run_events(tx, TENANT, newest(tx), Page()), FIRST),
     "why one waits": (
         lambda tx: why.why(tx, TENANT, ids.task_run_id(newest(tx), 1), lambda _: dict.fromkeys(LEVELS)),
         FIRST,
     ),
-    "a task run": (lambda tx: queries.task_run(tx, TENANT, ids.task_run_id(newest(tx), 1)), FIRST),
-    "queue items": (lambda tx: queries.queue_items(tx, TENANT, Page()), 0),
+    "a task run": (lambda tx: reading.task_run(tx, TENANT, ids.task_run_id(newest(tx), 1)), FIRST),
+    "queue items": (lambda tx: reading.queue_items(tx, TENANT, Page()), 0),
     "a run against its events": (lambda tx: verify.run(tx, newest(tx)), FIRST),
 }
 

@@ -11,7 +11,7 @@ from registered import a_pipeline, a_task, all_pages, end, end_run, register
 
 from pipeweave import ids
 from pipeweave.errors import InvalidInput, NotFound
-from pipeweave.orchestrator import queries
+from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.runs.triggering import Trigger
@@ -40,7 +40,7 @@ def test_the_queue_counts_what_may_go_what_runs_and_what_ended_today(tx: Transac
         "UPDATE task_runs SET status = 'running', started_at = :now, worker = 'w' WHERE run_id = :id",
         {"id": alone[2], "now": tx.now},
     )
-    found = queries.queue_status(tx, TENANT)
+    found = reading.queue_status(tx, TENANT)
     assert (found["pending"], found["running"], found["waiting"]) == (2, 1, 0), (
         "step b waits for a: not in the queue"
     )
@@ -49,7 +49,7 @@ def test_the_queue_counts_what_may_go_what_runs_and_what_ended_today(tx: Transac
 
 
 def test_an_empty_queue_has_no_oldest(tx: Transaction) -> None:
-    found = queries.queue_status(tx, "nobody")
+    found = reading.queue_status(tx, "nobody")
     assert found["oldestPending"] is None
     assert {found[name] for name in ("pending", "running", "waiting", "completed", "failed", "dlq")} == {0}
 
@@ -60,15 +60,15 @@ def test_what_ended_is_counted_up_to_a_cap(
     for each in standalone_tasks.enqueue(tx, TENANT, [QueueRequest("a")] * 3):
         end(tx, ids.run_id_of(each.task_run_id), 1)
         end_run(tx, ids.run_id_of(each.task_run_id))
-    monkeypatch.setattr("pipeweave.orchestrator.queries_queue.MOST_TASK_RUNS", 2)
-    assert queries.queue_status(tx, TENANT)["completed"] == 2
+    monkeypatch.setattr("pipeweave.orchestrator.reading.queue.MOST_TASK_RUNS", 2)
+    assert reading.queue_status(tx, TENANT)["completed"] == 2
 
 
 def test_queue_items_are_listed_by_priority_then_age(tx: Transaction) -> None:
     register(tx, TENANT, "a", a_task("b", concurrency=1))
     wishes = [QueueRequest("a", priority=5), QueueRequest("b", priority=1), QueueRequest("b", priority=9)]
     made = [ids.show(ids.TASK_RUN, each.task_run_id) for each in standalone_tasks.enqueue(tx, TENANT, wishes)]
-    listed = all_pages(lambda page: queries.queue_items(tx, TENANT, page), 1)
+    listed = all_pages(lambda page: reading.queue_items(tx, TENANT, page), 1)
     assert [each["id"] for each in listed] == [made[1], made[0], made[2]]
     assert listed[0]["waitMs"] >= 0 and listed[0]["runId"] is None
 
@@ -77,7 +77,7 @@ def test_queue_items_are_filtered(tx: Transaction, run_id: UUID) -> None:
     standalone_tasks.enqueue(tx, TENANT, [QueueRequest("b")])
 
     def found(**filters: Any) -> list[str]:
-        return [each["taskId"] for each in queries.queue_items(tx, TENANT, Page(), **filters)["items"]]
+        return [each["taskId"] for each in reading.queue_items(tx, TENANT, Page(), **filters)["items"]]
 
     assert found() == ["a", "b"]
     assert found(task_id="b") == ["b"]
@@ -91,26 +91,26 @@ def test_another_tenants_things_are_not_there(tx: Transaction, run_id: UUID) -> 
     first = ids.task_run_id(run_id, 1)
     page = Page()
     reads: list[Callable[[], Any]] = [
-        lambda: queries.service(tx, OTHER, "python"),
-        lambda: queries.tasks(tx, OTHER, page, service_id="python"),
-        lambda: queries.task(tx, OTHER, "a"),
-        lambda: queries.task_history(tx, OTHER, "a", page),
-        lambda: queries.input_schema(tx, OTHER, "a"),
-        lambda: queries.pipeline(tx, OTHER, "chain"),
-        lambda: queries.pipeline_versions(tx, OTHER, "chain", page),
-        lambda: queries.run(tx, OTHER, run_id),
-        lambda: queries.run_task_runs(tx, OTHER, run_id, page),
-        lambda: queries.run_events(tx, OTHER, run_id, page),
-        lambda: queries.task_run(tx, OTHER, first),
+        lambda: reading.service(tx, OTHER, "python"),
+        lambda: reading.tasks(tx, OTHER, page, service_id="python"),
+        lambda: reading.task(tx, OTHER, "a"),
+        lambda: reading.task_history(tx, OTHER, "a", page),
+        lambda: reading.input_schema(tx, OTHER, "a"),
+        lambda: reading.pipeline(tx, OTHER, "chain"),
+        lambda: reading.pipeline_versions(tx, OTHER, "chain", page),
+        lambda: reading.run(tx, OTHER, run_id),
+        lambda: reading.run_task_runs(tx, OTHER, run_id, page),
+        lambda: reading.run_events(tx, OTHER, run_id, page),
+        lambda: reading.task_run(tx, OTHER, first),
     ]
     for read in reads:
         with pytest.raises(NotFound):
             read()
     for listed in (
-        queries.services,
-        queries.tasks,
-        queries.pipeline_list,
-        queries.run_list,
-        queries.queue_items,
+        reading.services,
+        reading.tasks,
+        reading.pipeline_list,
+        reading.run_list,
+        reading.queue_items,
     ):
         assert listed(tx, OTHER, page)["items"] == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from registered import a_chain, a_task, all_pages, register
 
-from pipeweave.orchestrator import queries
+from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import pipelines, worker_processes
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Page
@@ -15,14 +15,14 @@ TENANT = "query-tests"
 def test_services_are_listed_by_id_page_by_page(tx: Transaction) -> None:
     for name in ("c", "a", "b"):
         register(tx, TENANT, f"task-{name}", id=name)
-    listed = all_pages(lambda page: queries.services(tx, TENANT, page), 2)
+    listed = all_pages(lambda page: reading.services(tx, TENANT, page), 2)
     assert [each["id"] for each in listed] == ["a", "b", "c"]
 
 
 def test_a_service_shows_its_tasks_and_living_workers(tx: Transaction) -> None:
     register(tx, TENANT, "a", "b")
     worker_processes.register(tx, TENANT, worker_processes.WorkerStart("python", "w@host", "host", 1, 2))
-    found = queries.service(tx, TENANT, "python")
+    found = reading.service(tx, TENANT, "python")
     assert (found["taskCount"], found["workerCount"], found["status"]) == (2, 1, "active")
     assert found["queue"] == f"pipeweave.{TENANT}.python"
     assert found["registeredAt"].endswith("Z") and found["lastHeartbeat"].endswith("Z")
@@ -31,23 +31,23 @@ def test_a_service_shows_its_tasks_and_living_workers(tx: Transaction) -> None:
 def test_tasks_are_listed_for_the_tenant_or_one_service(tx: Transaction) -> None:
     register(tx, TENANT, "a", "c", id="one")
     register(tx, TENANT, a_task("b", retries=2, timeout=5), id="two")
-    listed = all_pages(lambda page: queries.tasks(tx, TENANT, page), 2)
+    listed = all_pages(lambda page: reading.tasks(tx, TENANT, page), 2)
     assert [each["id"] for each in listed] == ["a", "b", "c"]
-    (only,) = queries.tasks(tx, TENANT, Page(), service_id="two")["items"]
+    (only,) = reading.tasks(tx, TENANT, Page(), service_id="two")["items"]
     assert (only["id"], only["retries"], only["maxAttempts"], only["timeout"]) == ("b", 2, 3, 5)
 
 
 def test_an_input_schema_is_shown_when_there_is_one(tx: Transaction) -> None:
     schema = {"fields": [{"name": "n", "type": "number", "label": "N"}]}
     register(tx, TENANT, "without", a_task("with", input_schema=schema))
-    assert queries.input_schema(tx, TENANT, "with") == {"taskId": "with", "hasSchema": True, "schema": schema}
-    assert queries.input_schema(tx, TENANT, "without")["hasSchema"] is False
+    assert reading.input_schema(tx, TENANT, "with") == {"taskId": "with", "hasSchema": True, "schema": schema}
+    assert reading.input_schema(tx, TENANT, "without")["hasSchema"] is False
 
 
 def test_the_history_of_a_task_is_newest_first(tx: Transaction) -> None:
     for code in ("one", "two", "three"):
         register(tx, TENANT, a_task("a", code))
-    listed = all_pages(lambda page: queries.task_history(tx, TENANT, "a", page), 2)
+    listed = all_pages(lambda page: reading.task_history(tx, TENANT, "a", page), 2)
     assert [each["codeVersion"] for each in listed] == [3, 2, 1]
 
 
@@ -56,7 +56,7 @@ def test_pipelines_are_listed_in_their_latest_version_without_specs(tx: Transact
     for tasks in (("a",), ("a", "b")):
         pipelines.store(tx, TENANT, a_chain(*tasks), source="document")
     pipelines.store(tx, TENANT, a_chain("b", id="another"), source="api")
-    listed = all_pages(lambda page: queries.pipeline_list(tx, TENANT, page), 1)
+    listed = all_pages(lambda page: reading.pipeline_list(tx, TENANT, page), 1)
     assert [(each["id"], each["version"], each["stepCount"]) for each in listed] == [
         ("another", 1, 1),
         ("chain", 2, 2),
@@ -68,6 +68,6 @@ def test_a_pipeline_is_shown_with_its_spec_in_any_version(tx: Transaction) -> No
     register(tx, TENANT, "a", "b")
     for tasks in (("a",), ("a", "b")):
         pipelines.store(tx, TENANT, a_chain(*tasks), source="document")
-    latest, first = queries.pipeline(tx, TENANT, "chain"), queries.pipeline(tx, TENANT, "chain", 1)
+    latest, first = reading.pipeline(tx, TENANT, "chain"), reading.pipeline(tx, TENANT, "chain", 1)
     assert (latest["version"], latest["spec"]) == (2, a_chain("a", "b").to_json())
     assert (first["version"], first["specHash"]) == (1, a_chain("a").spec_hash)

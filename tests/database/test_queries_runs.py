@@ -11,7 +11,8 @@ from registered import a_pipeline, all_pages, end, end_run
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator import queries, queries_runs
+from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.reading import runs
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.runs.triggering import Trigger
@@ -44,7 +45,7 @@ def trigger_all(tx: Transaction, *names: str) -> list[str]:
 
 def test_runs_are_listed_newest_first_page_by_page(tx: Transaction) -> None:
     made = trigger_all(tx, "p", "q", "p", "q", "p")
-    listed = all_pages(lambda page: queries.run_list(tx, TENANT, page), 2)
+    listed = all_pages(lambda page: reading.run_list(tx, TENANT, page), 2)
     assert [each["id"] for each in listed] == made[::-1]
 
 
@@ -53,7 +54,7 @@ def test_runs_are_filtered_by_pipeline_status_and_time(tx: Transaction) -> None:
     end_run(tx, ids.read(ids.RUN, made[0]))
 
     def found(**filters: Any) -> list[str]:
-        return [each["id"] for each in queries.run_list(tx, TENANT, Page(), **filters)["items"]]
+        return [each["id"] for each in reading.run_list(tx, TENANT, Page(), **filters)["items"]]
 
     assert found(pipeline_id="p") == [made[2], made[0]]
     assert found(status="completed") == [made[0]]
@@ -67,14 +68,14 @@ def test_runs_are_filtered_by_pipeline_status_and_time(tx: Transaction) -> None:
 
 def test_standalone_tasks_are_not_among_the_runs(tx: Transaction, run_id: UUID) -> None:
     (alone,) = standalone_tasks.enqueue(tx, TENANT, [QueueRequest("a")])
-    (listed,) = queries.run_list(tx, TENANT, Page())["items"]
+    (listed,) = reading.run_list(tx, TENANT, Page())["items"]
     assert listed["id"] == ids.show(ids.RUN, run_id)
     with pytest.raises(NotFound):
-        queries.run(tx, TENANT, ids.run_id_of(alone.task_run_id))
+        reading.run(tx, TENANT, ids.run_id_of(alone.task_run_id))
 
 
 def test_a_run_is_shown_with_counts_input_and_task_runs(tx: Transaction, run_id: UUID) -> None:
-    found = queries.run(tx, TENANT, run_id)
+    found = reading.run(tx, TENANT, run_id)
     assert found["id"] == ids.show(ids.RUN, run_id)
     assert (found["pipelineId"], found["pipelineVersion"], found["status"]) == ("chain", 1, "running")
     assert (found["input"], found["inputRef"], found["metadata"]) == ({"n": 1}, None, {"who": "me"})
@@ -90,7 +91,7 @@ def test_the_output_of_a_run_is_that_of_its_end_steps(tx: Transaction, run_id: U
     end(tx, run_id, 1)
     end(tx, run_id, 2, output={"rows": [1, 2]})
     end_run(tx, run_id)
-    found = queries.run(tx, TENANT, run_id)
+    found = reading.run(tx, TENANT, run_id)
     assert found["output"] == {"b": {"rows": [1, 2]}}
     assert (found["phase"], found["durationMs"]) == ("completed", 2000.0)
 
@@ -107,23 +108,23 @@ def test_a_large_output_is_a_reference_until_it_is_asked_for(tx: Transaction, ru
         {"run_id": run_id, "path": kept.path, "size": kept.size, "hash": kept.hash},
     )
     where = {"path": kept.path, "size": kept.size, "hash": kept.hash}
-    found = queries.run(tx, TENANT, run_id)
+    found = reading.run(tx, TENANT, run_id)
     assert (found["output"], found["outputRefs"]) == ({}, {"b": where})
-    loaded = queries.run(tx, TENANT, run_id, load=True)
+    loaded = reading.run(tx, TENANT, run_id, load=True)
     assert (loaded["output"], loaded["outputRefs"]) == ({"b": value}, {})
-    one = queries.task_run(tx, TENANT, ids.task_run_id(run_id, 2))
+    one = reading.task_run(tx, TENANT, ids.task_run_id(run_id, 2))
     assert (one["output"], one["outputRef"], one["outputSize"]) == (None, where, kept.size)
-    assert queries.task_run(tx, TENANT, ids.task_run_id(run_id, 2), load=True)["output"] == value
+    assert reading.task_run(tx, TENANT, ids.task_run_id(run_id, 2), load=True)["output"] == value
 
 
 def test_a_large_input_is_a_reference_until_it_is_asked_for(tx: Transaction) -> None:
     a_pipeline(tx, TENANT, "a", "b")
     value = {"text": "x" * 50_000}
     run_id = triggering.trigger(tx, TENANT, Trigger("chain", value)).id
-    found = queries.run(tx, TENANT, run_id)
+    found = reading.run(tx, TENANT, run_id)
     assert found["input"] is None and found["inputRef"]["hash"] == found["inputsHash"]
-    assert queries.run(tx, TENANT, run_id, load=True)["input"] == value
-    assert queries.task_run(tx, TENANT, ids.task_run_id(run_id, 1), load=True)["input"] == value
+    assert reading.run(tx, TENANT, run_id, load=True)["input"] == value
+    assert reading.task_run(tx, TENANT, ids.task_run_id(run_id, 1), load=True)["input"] == value
 
 
 @pytest.mark.parametrize(
@@ -141,14 +142,14 @@ def test_a_large_input_is_a_reference_until_it_is_asked_for(tx: Transaction) -> 
 def test_the_phase_of_a_run_under_way_follows_its_latest_event(
     status: str, event: str | None, phase: str
 ) -> None:
-    assert queries_runs.phase(status, event) == phase
+    assert runs.phase(status, event) == phase
 
 
 def test_a_runs_task_runs_are_filtered_and_paged(tx: Transaction, run_id: UUID) -> None:
     end(tx, run_id, 1, "failed")
 
     def found(**filters: Any) -> list[str]:
-        listed = all_pages(lambda page: queries.run_task_runs(tx, TENANT, run_id, page, **filters), 1)
+        listed = all_pages(lambda page: reading.run_task_runs(tx, TENANT, run_id, page, **filters), 1)
         return [each["stepId"] for each in listed]
 
     assert found() == ["a", "b"]
@@ -161,15 +162,15 @@ def test_a_list_shows_errors_without_tracebacks_and_one_task_run_with_it(
     tx: Transaction, run_id: UUID
 ) -> None:
     end(tx, run_id, 1, "failed")
-    listed = queries.run_task_runs(tx, TENANT, run_id, Page())["items"][0]
+    listed = reading.run_task_runs(tx, TENANT, run_id, Page())["items"][0]
     assert (listed["errorCode"], listed["error"]) == ("ValueError", {"message": "boom", "type": "ValueError"})
-    one = queries.task_run(tx, TENANT, ids.task_run_id(run_id, 1))
+    one = reading.task_run(tx, TENANT, ids.task_run_id(run_id, 1))
     assert one["error"]["traceback"].startswith("Traceback")
 
 
 def test_events_are_listed_in_order_filtered_and_paged(tx: Transaction, run_id: UUID) -> None:
-    listed = all_pages(lambda page: queries.run_events(tx, TENANT, run_id, page), 1)
+    listed = all_pages(lambda page: reading.run_events(tx, TENANT, run_id, page), 1)
     assert [each["type"] for each in listed] == ["run.created", "task_runs.queued"]
     assert listed[0]["seq"] < listed[1]["seq"] and listed[0]["at"].endswith("Z")
-    (created,) = queries.run_events(tx, TENANT, run_id, Page(), type="run.created")["items"]
+    (created,) = reading.run_events(tx, TENANT, run_id, Page(), type="run.created")["items"]
     assert created["data"]["pipelineId"] == "chain"

@@ -9,7 +9,8 @@ from registered import a_pipeline, a_task, end, register
 
 from pipeweave import ids
 from pipeweave.document import parse_spec
-from pipeweave.orchestrator import queries, queries_runs
+from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.reading import runs
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
@@ -59,7 +60,7 @@ def mapped(tx: Transaction) -> UUID:
 
 
 def test_a_step_that_is_a_map_counts_its_items(tx: Transaction, mapped: UUID) -> None:
-    found = queries.run_steps(tx, mapped, queries.run(tx, TENANT, mapped))
+    found = reading.run_steps(tx, mapped, reading.run(tx, TENANT, mapped))
     assert [(each["id"], each["status"], each["done"], each["total"], each["failed"]) for each in found] == [
         ("list", "completed", 1, 1, 0),
         ("each", "waiting", 3, 3, 1),
@@ -69,17 +70,17 @@ def test_a_step_that_is_a_map_counts_its_items(tx: Transaction, mapped: UUID) ->
 def test_steps_and_counts_are_the_same_when_not_every_task_run_is_shown(
     tx: Transaction, mapped: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = queries.run(tx, TENANT, mapped)
-    monkeypatch.setattr(queries_runs, "TASK_RUNS_SHOWN", 2)
-    part = queries.run(tx, TENANT, mapped)
+    whole = reading.run(tx, TENANT, mapped)
+    monkeypatch.setattr(runs, "TASK_RUNS_SHOWN", 2)
+    part = reading.run(tx, TENANT, mapped)
     assert (len(whole["taskRuns"]), len(part["taskRuns"])) == (5, 2)
     assert part["counts"] == whole["counts"]
-    assert queries.run_steps(tx, mapped, part) == queries.run_steps(tx, mapped, whole)
+    assert reading.run_steps(tx, mapped, part) == reading.run_steps(tx, mapped, whole)
 
 
 def test_a_step_counts_as_one(tx: Transaction, run_id: UUID) -> None:
     end(tx, run_id, 1, "failed")
-    found = queries.run_steps(tx, run_id, queries.run(tx, TENANT, run_id))
+    found = reading.run_steps(tx, run_id, reading.run(tx, TENANT, run_id))
     assert [(each["id"], each["done"], each["failed"]) for each in found] == [("a", 1, 1), ("b", 0, 0)]
 
 
@@ -90,15 +91,15 @@ def test_the_output_of_a_map_is_its_items_outputs_in_order(
         "UPDATE task_runs SET status = 'completed', finished_at = :now WHERE run_id = :id AND kind = 'map'",
         {"id": mapped, "now": tx.now},
     )
-    assert queries.run(tx, TENANT, mapped)["output"] == {"each": [0, 1, None]}
-    assert queries.task_run(tx, TENANT, ids.task_run_id(mapped, 2))["output"] == [0, 1, None]
-    monkeypatch.setattr("pipeweave.orchestrator.queries_outputs.MAP_ITEMS_SHOWN", 2)
-    found = queries.run(tx, TENANT, mapped)
+    assert reading.run(tx, TENANT, mapped)["output"] == {"each": [0, 1, None]}
+    assert reading.task_run(tx, TENANT, ids.task_run_id(mapped, 2))["output"] == [0, 1, None]
+    monkeypatch.setattr("pipeweave.orchestrator.reading.outputs.MAP_ITEMS_SHOWN", 2)
+    found = reading.run(tx, TENANT, mapped)
     assert (found["output"], found["outputRefs"]["each"]["items"]) == ({}, 3)
 
 
 def test_an_item_shows_its_place_and_value(tx: Transaction, mapped: UUID) -> None:
-    found = queries.task_run(tx, TENANT, ids.task_run_id(mapped, 4))
+    found = reading.task_run(tx, TENANT, ids.task_run_id(mapped, 4))
     assert (found["kind"], found["mapIndex"], found["item"]) == ("item", 1, 10)
 
 
@@ -107,7 +108,7 @@ def test_a_task_run_shows_where_its_input_comes_from(tx: Transaction) -> None:
     steps = [{"task": "a"}, {"task": "b", "params": {"rows": "${steps.a}"}}]
     pipelines.store(tx, TENANT, parse_spec({"id": "p", "steps": steps}), source="api")
     run_id = triggering.trigger(tx, TENANT, Trigger("p", {"n": 1})).id
-    first, second = (queries.task_run(tx, TENANT, ids.task_run_id(run_id, at)) for at in (1, 2))
+    first, second = (reading.task_run(tx, TENANT, ids.task_run_id(run_id, at)) for at in (1, 2))
     assert (first["inputSource"], first["input"], first["params"]) == ("run", {"n": 1}, None)
     assert (second["inputSource"], second["params"]) == ("params", {"rows": "${steps.a}"})
 
@@ -115,16 +116,16 @@ def test_a_task_run_shows_where_its_input_comes_from(tx: Transaction) -> None:
 def test_a_standalone_task_run_names_no_run(tx: Transaction) -> None:
     register(tx, TENANT, "a")
     (made,) = standalone_tasks.enqueue(tx, TENANT, [QueueRequest("a", {"n": 2}, metadata={"x": 1})])
-    found = queries.task_run(tx, TENANT, made.task_run_id)
+    found = reading.task_run(tx, TENANT, made.task_run_id)
     assert (found["runId"], found["pipelineId"], found["input"]) == (None, None, {"n": 2})
     assert (found["status"], found["metadata"], found["attempts"]) == ("queued", {"x": 1}, [])
 
 
 def test_code_that_changed_since_is_marked(tx: Transaction, run_id: UUID) -> None:
     first = ids.task_run_id(run_id, 1)
-    assert queries.task_run(tx, TENANT, first)["codeChanged"] is False
+    assert reading.task_run(tx, TENANT, first)["codeChanged"] is False
     register(tx, TENANT, a_task("a", "second"), "b")
-    found = queries.task_run(tx, TENANT, first)
+    found = reading.task_run(tx, TENANT, first)
     assert (found["codeChanged"], found["codeVersion"], found["currentCodeVersion"]) == (True, 1, 2)
 
 
@@ -137,7 +138,7 @@ def test_attempts_that_ended_badly_come_before_the_present_one(tx: Transaction, 
         VALUES (:run, :id, 1, 'failed', 'w', 1, '{"message": "no"}', 'X', :now, :now)""",
         {"run": run_id, "id": ids.task_run_id(run_id, 1), "now": tx.now},
     )
-    found = queries.task_run(tx, TENANT, ids.task_run_id(run_id, 1))["attempts"]
+    found = reading.task_run(tx, TENANT, ids.task_run_id(run_id, 1))["attempts"]
     assert [(each["number"], each["status"], each["errorCode"]) for each in found] == [
         (1, "failed", "X"),
         (2, "completed", None),

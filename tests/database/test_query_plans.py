@@ -15,9 +15,9 @@ from registered import a_pipeline
 from services import new_database
 
 from pipeweave import ids
-from pipeweave.orchestrator import queries
-from pipeweave.orchestrator import queries_dead_letters as letters
+from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
+from pipeweave.orchestrator.reading import dead_letters as letters
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page, cursor_of
 from pipeweave.up.postgres import Postgres
@@ -164,13 +164,13 @@ Read = Callable[[Transaction], Any]
 
 # What is read -> the read, and the rows it may look at.
 READS: dict[str, tuple[Read, int]] = {
-    "runs": (lambda tx: queries.run_list(tx, TENANT, Page()), 200),
-    "runs of a quiet tenant": (lambda tx: queries.run_list(tx, QUIET, Page()), 200),
-    "runs of a pipeline": (lambda tx: queries.run_list(tx, TENANT, Page(), pipeline_id="chain"), 200),
-    "runs that failed": (lambda tx: queries.run_list(tx, TENANT, Page(), status="failed"), 300),
-    "runs that run": (lambda tx: queries.run_list(tx, TENANT, Page(), status="running"), 200),
+    "runs": (lambda tx: reading.run_list(tx, TENANT, Page()), 200),
+    "runs of a quiet tenant": (lambda tx: reading.run_list(tx, QUIET, Page()), 200),
+    "runs of a pipeline": (lambda tx: reading.run_list(tx, TENANT, Page(), pipeline_id="chain"), 200),
+    "runs that failed": (lambda tx: reading.run_list(tx, TENANT, Page(), status="failed"), 300),
+    "runs that run": (lambda tx: reading.run_list(tx, TENANT, Page(), status="running"), 200),
     "runs of an hour": (
-        lambda tx: queries.run_list(
+        lambda tx: reading.run_list(
             tx,
             TENANT,
             Page(),
@@ -180,7 +180,7 @@ READS: dict[str, tuple[Read, int]] = {
         200,
     ),
     "a page deep in the runs": (
-        lambda tx: queries.run_list(
+        lambda tx: reading.run_list(
             tx,
             TENANT,
             Page(
@@ -189,10 +189,10 @@ READS: dict[str, tuple[Read, int]] = {
         ),
         200,
     ),
-    "one run": (lambda tx: queries.run(tx, TENANT, newest_run(tx)), 100),
-    "its task runs": (lambda tx: queries.run_task_runs(tx, TENANT, newest_run(tx), Page()), 100),
-    "its events": (lambda tx: queries.run_events(tx, TENANT, newest_run(tx), Page()), 100),
-    "a task run": (lambda tx: queries.task_run(tx, TENANT, ids.task_run_id(newest_run(tx), 1)), 100),
+    "one run": (lambda tx: reading.run(tx, TENANT, newest_run(tx)), 100),
+    "its task runs": (lambda tx: reading.run_task_runs(tx, TENANT, newest_run(tx), Page()), 100),
+    "its events": (lambda tx: reading.run_events(tx, TENANT, newest_run(tx), Page()), 100),
+    "a task run": (lambda tx: reading.task_run(tx, TENANT, ids.task_run_id(newest_run(tx), 1)), 100),
     "dead letters": (lambda tx: dead_letters(tx), 700),
     "dead letters that are alike": (lambda tx: dead_letters(tx, fingerprint="1" * 64), 700),
     "dead letters of a task": (lambda tx: dead_letters(tx, task_id="b"), 700),
@@ -201,7 +201,7 @@ READS: dict[str, tuple[Read, int]] = {
         700,
     ),
     "redrives": (lambda tx: letters.redrive_list(tx, TENANT, Page()), 100),
-    "queue items": (lambda tx: queries.queue_items(tx, TENANT, Page()), 500),
+    "queue items": (lambda tx: reading.queue_items(tx, TENANT, Page()), 500),
 }
 
 
@@ -217,6 +217,6 @@ def test_a_list_reads_by_index_and_little_more_than_it_shows(
 
 def test_the_queue_counts_open_rows_by_index(tx: Transaction, monkeypatch: pytest.MonkeyPatch) -> None:
     """What ended is counted over a day, by the ids of its runs; what is open, through partial indexes."""
-    plans = plans_of(tx, lambda: queries.queue_status(tx, TENANT), monkeypatch)
+    plans = plans_of(tx, lambda: reading.queue_status(tx, TENANT), monkeypatch)
     assert read_whole(tx, plans[:1]) == set()
     assert rows_looked_at(plans[:1]) <= 200

@@ -11,7 +11,7 @@ import pytest
 from registered import a_pipeline, a_service, a_task, register
 
 from pipeweave.errors import InvalidId, InvalidTask, TaskOwnedElsewhere
-from pipeweave.orchestrator import queries
+from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import services, worker_processes
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration, parse
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
@@ -26,7 +26,7 @@ TENANT = "registry-tests"
 
 
 def history(tx: Transaction, task_id: str) -> list[tuple[int, str]]:
-    found = queries.task_history(tx, TENANT, task_id, Page())["items"]
+    found = reading.task_history(tx, TENANT, task_id, Page())["items"]
     return [(each["codeVersion"], each["serviceVersion"]) for each in found]
 
 
@@ -220,9 +220,9 @@ def test_a_python_service_without_workers_is_inactive_and_active_again_with_one(
     register(tx, TENANT, "count")
     start = worker_processes.WorkerStart("python", "w@host", "host", 1, 1)
     worker_processes.stop(tx, worker_processes.register(tx, TENANT, start))
-    assert queries.service(tx, TENANT, "python")["status"] == "inactive"
+    assert reading.service(tx, TENANT, "python")["status"] == "inactive"
     register(tx, TENANT, "count")
-    assert queries.service(tx, TENANT, "python")["status"] == "active"
+    assert reading.service(tx, TENANT, "python")["status"] == "active"
 
 
 # --- orphans ----------------------------------------------------------------------------------------------
@@ -261,10 +261,10 @@ def test_what_has_not_started_of_an_orphan_is_cancelled_with_the_reason(tx: Tran
     (alone,) = standalone_tasks.enqueue(tx, TENANT, [QueueRequest("alone")])
     done = register(tx, TENANT, "first", version="2.0.0")
     assert done.orphaned_tasks == ["alone", "gone"]
-    standalone = queries.task_run(tx, TENANT, alone.task_run_id)
+    standalone = reading.task_run(tx, TENANT, alone.task_run_id)
     assert standalone["status"] == "cancelled"
     assert "Task type removed in version 2.0.0" in str(standalone["error"])
-    steps = {each["stepId"]: each for each in queries.run(tx, TENANT, run.id)["taskRuns"]}
+    steps = {each["stepId"]: each for each in reading.run(tx, TENANT, run.id)["taskRuns"]}
     assert steps["gone"]["status"] == "cancelled"
     assert "Task type removed in version 2.0.0" in str(steps["gone"]["error"])
 

@@ -17,7 +17,7 @@ from past import at, bury, count, past_run
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, Unavailable
-from pipeweave.orchestrator import archive, archive_lines, partitions, queries, retention, strays
+from pipeweave.orchestrator import archive, archive_lines, partitions, reading, retention, strays
 from pipeweave.orchestrator.archive import Counts
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.held import Held
@@ -274,9 +274,9 @@ def test_a_run_reads_in_the_archive_as_it_did_in_the_api(
             WHERE finished_at IS NULL"""
         )
     with database.reading() as tx:
-        shown = queries.run(tx, driver.tenant, run_id)
-        events = queries.run_events(tx, driver.tenant, run_id, queries.Page(1000))["items"]
-        details = [queries.task_run(tx, driver.tenant, ids.task_run_id(run_id, n)) for n in (1, 2, 3)]
+        shown = reading.run(tx, driver.tenant, run_id)
+        events = reading.run_events(tx, driver.tenant, run_id, reading.Page(1000))["items"]
+        details = [reading.task_run(tx, driver.tenant, ids.task_run_id(run_id, n)) for n in (1, 2, 3)]
     clock.now = NOW
     retire(database)
     (line,) = lines_of(storage)
@@ -577,18 +577,18 @@ def test_a_month_of_which_one_table_is_in_use_shows_no_run_of_it_any_more(databa
 
 
 def gone_politely(tx: Any, run_id: UUID) -> None:
-    page = queries.Page()
+    page = reading.Page()
     looks: list[Callable[[], object]] = [
-        lambda: queries.run(tx, "default", run_id),
-        lambda: queries.run_events(tx, "default", run_id, page),
-        lambda: queries.run_task_runs(tx, "default", run_id, page),
-        lambda: queries.task_run(tx, "default", ids.task_run_id(run_id, 1)),
+        lambda: reading.run(tx, "default", run_id),
+        lambda: reading.run_events(tx, "default", run_id, page),
+        lambda: reading.run_task_runs(tx, "default", run_id, page),
+        lambda: reading.task_run(tx, "default", ids.task_run_id(run_id, 1)),
         lambda: triggering.cancel(tx, "default", run_id),
     ]
     for look in looks:
         with pytest.raises(NotFound):
             look()
-    assert queries.run_list(tx, "default", page)["items"] == []
+    assert reading.run_list(tx, "default", page)["items"] == []
 
 
 def test_a_run_that_is_gone_is_not_found(database: Database) -> None:

@@ -10,7 +10,7 @@ import pytest
 from driving import Beside, wait_for_lock
 from registered import a_service, register
 
-from pipeweave.orchestrator import queries
+from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import services, worker_processes
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.workers.alive import Alive
@@ -33,7 +33,7 @@ def start(tx: Transaction, name: str = "w@host", *, now: datetime | None = None)
 
 
 def status(tx: Transaction) -> str:
-    return str(queries.service(tx, TENANT, "python")["status"])
+    return str(reading.service(tx, TENANT, "python")["status"])
 
 
 def test_every_start_of_a_worker_has_an_id_of_its_own(tx: Transaction, now: datetime) -> None:

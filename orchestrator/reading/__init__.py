@@ -1,7 +1,7 @@
 """Read models for the API: camelCase documents, scoped by tenant, lists as {items, nextCursor}; no writes."""
 
-from pipeweave.orchestrator.queries_queue import queue_items, queue_status
-from pipeweave.orchestrator.queries_registry import (
+from pipeweave.orchestrator.reading.queue import queue_items, queue_status
+from pipeweave.orchestrator.reading.registry import (
     input_schema,
     pipeline,
     pipeline_list,
@@ -11,9 +11,9 @@ from pipeweave.orchestrator.queries_registry import (
     task_history,
     tasks,
 )
-from pipeweave.orchestrator.queries_runs import run, run_events, run_list, run_task_runs
-from pipeweave.orchestrator.queries_steps import run_steps
-from pipeweave.orchestrator.queries_task_runs import task_run
+from pipeweave.orchestrator.reading.runs import run, run_events, run_list, run_task_runs
+from pipeweave.orchestrator.reading.steps import run_steps
+from pipeweave.orchestrator.reading.task_runs import task_run
 from pipeweave.orchestrator.registry.pipelines import versions as pipeline_versions
 from pipeweave.orchestrator.store.keyset import Document as Document
 from pipeweave.orchestrator.store.keyset import Page as Page

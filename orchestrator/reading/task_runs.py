@@ -7,8 +7,8 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator import queries_outputs
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id, task_run_id
+from pipeweave.orchestrator.reading import outputs
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -98,7 +98,7 @@ def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> D
         raise NotFound(f"there is no task run {task_run_id(id)}", taskRunId=task_run_id(id))
     output, where = None, None
     if row.status == "completed":
-        output, where = queries_outputs.of_task_run(tx, row.run_id, row, load=load)
+        output, where = outputs.of_task_run(tx, row.run_id, row, load=load)
     return {
         **task_run_row(row),
         # A standalone task is known by its task run alone.

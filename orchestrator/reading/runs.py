@@ -13,9 +13,9 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator import queries_outputs, queries_task_runs
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id, task_run_id
 from pipeweave.orchestrator.domain.states import RunStatus
+from pipeweave.orchestrator.reading import outputs, task_runs
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
@@ -116,7 +116,7 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> Docume
     row = tx.execute(_RUN, {"id": id, "tenant": tenant}).one_or_none()
     if row is None:
         raise no_run(id)
-    shown = queries_task_runs.of_run(tx, id, Page(TASK_RUNS_SHOWN))
+    shown = task_runs.of_run(tx, id, Page(TASK_RUNS_SHOWN))
     is_stored = row.input_path is not None and not load
     return {
         **run_row(row),
@@ -127,7 +127,7 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> Docume
         "counts": _counts(tx, id, shown),
         "taskRuns": shown["items"],
         "taskRunsCursor": shown["nextCursor"],
-        **queries_outputs.of_run(tx, tenant, row, load=load),
+        **outputs.of_run(tx, tenant, row, load=load),
     }
 
 
@@ -182,7 +182,7 @@ def run_task_runs(
         NotFound: the tenant has no such run.
     """
     _require(tx, tenant, id)
-    return queries_task_runs.of_run(tx, id, page, status=status, step_id=step_id)
+    return task_runs.of_run(tx, id, page, status=status, step_id=step_id)
 
 
 # --- events -----------------------------------------------------------------------------------------------
