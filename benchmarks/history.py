@@ -64,7 +64,7 @@ ORDER BY id, e.n
 def fill(database_url: str, count: int, pipeline: str) -> None:
     """Put so many finished runs of this pipeline into the tables, and tell the planner."""
     # Only ours needs it: the plain systems' processes import this package, too.
-    from pipeweave.orchestrator import partitions
+    from pipeweave.orchestrator.retention import partitions
     from pipeweave.orchestrator.store.database import Database
 
     newest = datetime.now(UTC) - NEWEST_AGE

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 from pipeweave.errors import InvalidSetting
-from pipeweave.orchestrator import migrate, partitions, strays
+from pipeweave.orchestrator import migrate
 from pipeweave.orchestrator.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.registry import worker_processes
+from pipeweave.orchestrator.retention import default_partition, partitions
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.settings import Settings
 
@@ -88,7 +89,7 @@ def partitions_ahead(settings: Settings) -> Verdict:
 def default_partitions(settings: Settings) -> Verdict:
     """Nothing lies in the default partitions."""
     with looking(settings) as tx:
-        found = strays.counted(tx, partitions.PARTITIONED, most=1_000)
+        found = default_partition.counted(tx, partitions.PARTITIONED, most=1_000)
     if not found:
         return fine("the default partitions are empty")
     shown = ", ".join(f"{each.rows:,} {each.parent} of {each.month}" for each in found[:4])

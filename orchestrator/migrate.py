@@ -10,7 +10,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from pipeweave.orchestrator import partitions
+from pipeweave.orchestrator.retention import partitions
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 # Two processes that migrate at once: the second waits, then finds nothing to do.

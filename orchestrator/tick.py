@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pipeweave.orchestrator import due, followers, healing, last_tick, partitions, purge
+from pipeweave.orchestrator import due, followers, healing, last_tick
 from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.engine import losses
-from pipeweave.orchestrator.policy import Policy
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses
 from pipeweave.orchestrator.registry import worker_processes
+from pipeweave.orchestrator.retention import expiry, partitions
+from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import admission, deadlines
 from pipeweave.orchestrator.store.database import Database
 
@@ -110,7 +111,7 @@ def _act(deployment: Deployment) -> Ticked:
     brought = followers.bring(database)
     filled = limits.fill_waiting(database)
     redriven = redrives.run_once(database)
-    purged = purge.hourly(database, Policy.of(deployment.settings))
+    purged = expiry.hourly(database, Policy.of(deployment.settings))
     with database.transaction() as tx:
         return Ticked(
             republished=healing.republish(tx, deployment.canvas, LATE),

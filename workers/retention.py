@@ -1,8 +1,8 @@
 """Retention beside the tick: beat archives and drops months in a thread, on connections of its own.
 
 A month may take minutes and the tick has milliseconds. A thread may take the time, and when beat ends in the
-middle of it, the next one goes on (orchestrator/retention.py). A month goes once in a month: a process of its
-own would wait for nearly all of its life.
+middle of it, the next one goes on (orchestrator/retention/drop_months.py). A month goes once in a month: a
+process of its own would wait for nearly all of its life.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import threading
 import time
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator import retention
-from pipeweave.orchestrator.policy import Policy
-from pipeweave.orchestrator.retention import Outcome
+from pipeweave.orchestrator.retention import drop_months
+from pipeweave.orchestrator.retention.drop_months import Outcome
+from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.storage import Storage, open_storage
@@ -59,8 +59,8 @@ def _keep_on(database: Database, storage: Storage, policy: Policy) -> None:
 def apply(database: Database, storage: Storage, policy: Policy) -> float:
     """One pass. Whatever stands in its way is logged; returns the seconds until the next one."""
     try:
-        retention.check_clock(database)
-        done = retention.run_once(database, storage, policy)
+        drop_months.check_clock(database)
+        done = drop_months.run_once(database, storage, policy)
     except PipeWeaveError as error:
         log.warning("retention.failed", extra={"reason": error.detail})
         return AGAIN_AFTER_S

@@ -4,7 +4,7 @@ A map of what follows:
   who           tenants, access_tokens
   what          services, tasks, task_code_history, pipelines, pipeline_versions, schedules
   history       runs, task_runs, attempts, events: partitioned by range of the run id, which is a UUIDv7 and
-                so ordered by time; retention drops partitions (orchestrator/partitions.py makes them)
+                so ordered by time; retention drops partitions (made by orchestrator/retention/partitions.py)
   kept by hand  dead_letters, run_tokens, idempotency_claims
   the machine   workers, orchestrator_state
 

@@ -17,9 +17,9 @@ from pipeweave.errors import InvalidInput
 from pipeweave.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.policy import Policy
-    from pipeweave.orchestrator.purge import Purged
-    from pipeweave.orchestrator.retention import Retired
+    from pipeweave.orchestrator.retention.drop_months import Retired
+    from pipeweave.orchestrator.retention.expiry import Purged
+    from pipeweave.orchestrator.retention.policy import Policy
 
 
 @click.command()
@@ -50,14 +50,14 @@ def cleanup(
     Exits 1 when a month that is due stays because its tables are in use.
     """
     from pipeweave.cli.opened import opened
-    from pipeweave.orchestrator import purge, retention
-    from pipeweave.orchestrator.retention import Outcome
+    from pipeweave.orchestrator.retention import drop_months, expiry
+    from pipeweave.orchestrator.retention.drop_months import Outcome
 
     policy = _policy(place.settings, older_than, dlq_retention_days, is_archived=not no_archive)
     with opened(place.database_url, pool_size=CONNECTIONS) as database:
-        retention.check_clock(database)
-        done = retention.run_once(database, place.storage, policy, is_rehearsal=dry_run)
-        purged = purge.rehearse(database, policy) if dry_run else purge.all_of(database, policy)
+        drop_months.check_clock(database)
+        done = drop_months.run_once(database, place.storage, policy, is_rehearsal=dry_run)
+        purged = expiry.rehearse(database, policy) if dry_run else expiry.all_of(database, policy)
     if as_json:
         show_json(
             {
@@ -84,7 +84,7 @@ def cleanup(
 def _policy(
     settings: Settings, older_than: timedelta | datetime | None, dlq_days: int | None, *, is_archived: bool
 ) -> Policy:
-    from pipeweave.orchestrator.policy import Policy
+    from pipeweave.orchestrator.retention.policy import Policy
 
     policy = Policy.of(settings)
     if isinstance(older_than, datetime):
@@ -110,7 +110,7 @@ def _retired(each: Retired) -> dict[str, Any]:
 
 
 def _line(each: Retired, storage: str) -> str:
-    from pipeweave.orchestrator.retention import Outcome
+    from pipeweave.orchestrator.retention.drop_months import Outcome
 
     match each.outcome:
         case Outcome.DROPPED:

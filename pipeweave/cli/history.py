@@ -18,12 +18,12 @@ from pipeweave.settings import Settings, load
 from pipeweave.storage import LocalStorage, S3Storage, Storage, open_storage
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.archive import Manifest
     from pipeweave.orchestrator.domain.months import Month
-    from pipeweave.orchestrator.held import Held
-    from pipeweave.orchestrator.policy import Policy
+    from pipeweave.orchestrator.retention.archive import Manifest
+    from pipeweave.orchestrator.retention.default_partition import Stray
+    from pipeweave.orchestrator.retention.month_status import Held
+    from pipeweave.orchestrator.retention.policy import Policy
     from pipeweave.orchestrator.store.database import Database, Transaction
-    from pipeweave.orchestrator.strays import Stray
 
 # One holds the lock, one reads or changes tables.
 CONNECTIONS = 2
@@ -76,15 +76,15 @@ def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
 def partitions(place: Place, as_json: bool) -> None:
     """List the months of history: rows as PostgreSQL estimates them, size, active runs, and when they go."""
     from pipeweave.cli.opened import opened
-    from pipeweave.orchestrator import strays
-    from pipeweave.orchestrator.held import held
-    from pipeweave.orchestrator.partitions import PARTITIONED
-    from pipeweave.orchestrator.policy import Policy
+    from pipeweave.orchestrator.retention import default_partition
+    from pipeweave.orchestrator.retention.month_status import held
+    from pipeweave.orchestrator.retention.partitions import PARTITIONED
+    from pipeweave.orchestrator.retention.policy import Policy
 
     policy = Policy.of(place.settings)
     with opened(place.database_url) as database, database.transaction() as tx:
         months = [_month(tx, each, policy) for each in held(tx)]
-        astray = [_stray(each) for each in strays.counted(tx, PARTITIONED)]
+        astray = [_stray(each) for each in default_partition.counted(tx, PARTITIONED)]
     if as_json:
         days = place.settings.run_retention_days
         show_json({"months": months, "default": astray, "retentionDays": days})
@@ -96,7 +96,7 @@ def partitions(place: Place, as_json: bool) -> None:
 
 def _month(tx: Transaction, each: Held, policy: Policy) -> dict[str, Any]:
     from pipeweave.orchestrator.domain.json_shapes import iso
-    from pipeweave.orchestrator.held import active
+    from pipeweave.orchestrator.retention.month_status import active
 
     found = len(active(tx, each.month, MOST_COUNTED))
     due_at = policy.due_at(each.month)
@@ -160,8 +160,8 @@ def _warn_of_strays(astray: list[dict[str, Any]]) -> None:
 @with_place
 def archive(place: Place, month: str | None, is_list: bool, as_json: bool) -> None:
     """Write MONTH (2026-03) to storage without dropping it, or list what was written."""
-    from pipeweave.orchestrator import archive as archives
     from pipeweave.orchestrator.domain.months import Month
+    from pipeweave.orchestrator.retention import archive as archives
 
     if (month is None) != is_list:
         raise click.UsageError("name a month, or give --list")
@@ -178,17 +178,17 @@ def archive(place: Place, month: str | None, is_list: bool, as_json: bool) -> No
 
 def _archive(place: Place, month: Month) -> Manifest:
     from pipeweave.cli.opened import opened
-    from pipeweave.orchestrator import archive as archives
-    from pipeweave.orchestrator import retention
+    from pipeweave.orchestrator.retention import archive as archives
+    from pipeweave.orchestrator.retention import drop_months
 
     with opened(place.database_url, pool_size=CONNECTIONS) as database:
         _check(database, month)
-        with retention.alone(database):
+        with drop_months.alone(database):
             return archives.keep(database, place.storage, month)
 
 
 def _check(database: Database, month: Month) -> None:
-    from pipeweave.orchestrator.held import active, held
+    from pipeweave.orchestrator.retention.month_status import active, held
 
     with database.transaction() as tx:
         known = [each.month for each in held(tx)]

@@ -14,8 +14,8 @@ from services import new_database
 
 from pipeweave import ids
 from pipeweave.cli import main
-from pipeweave.orchestrator import partitions, retention
 from pipeweave.orchestrator.domain.months import Month
+from pipeweave.orchestrator.retention import drop_months, partitions
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.up.postgres import Postgres
 
@@ -28,7 +28,7 @@ MONTH = str(Month.of(LONG_AGO))
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where local storage is."""
     monkeypatch.setenv("PIPEWEAVE_DATA_DIR", str(tmp_path))
-    monkeypatch.setattr(retention, "TRIES", 1)
+    monkeypatch.setattr(drop_months, "TRIES", 1)
     return tmp_path
 
 
@@ -183,7 +183,7 @@ def test_an_age_that_is_none_is_refused(database: Database, age: str) -> None:
 
 def test_while_another_process_is_at_it_a_cleanup_does_nothing(database: Database) -> None:
     put(database)
-    with retention.alone(database):
+    with drop_months.alone(database):
         result = call(database, "cleanup", "--older-than", "30d")
     assert (result.exit_code, "CONFLICT" in result.stderr) == (1, True)
 

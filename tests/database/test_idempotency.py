@@ -15,7 +15,7 @@ from registered import a_task, register
 from pipeweave import ids
 from pipeweave.errors import AttemptFenced
 from pipeweave.limits import INLINE_BYTES
-from pipeweave.orchestrator import due, purge, verify
+from pipeweave.orchestrator import due, verify
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
@@ -23,7 +23,8 @@ from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.engine import idempotency, key_waiters
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.idempotency import Outcome
-from pipeweave.orchestrator.policy import Policy
+from pipeweave.orchestrator.retention import expiry
+from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
 from pipeweave.orchestrator.state import task_runs
@@ -541,7 +542,7 @@ def test_a_key_whose_holder_is_open_is_never_purged(driver: Keyed) -> None:
     database = driver.database
     far = Database(database.url, values=database.values, now=lambda: datetime.now(UTC) + 1000 * DAY)
     with far.transaction() as tx:
-        purge.run_once(tx, Policy())
+        expiry.run_once(tx, Policy())
     far.dispose()
     assert driver.key_row().task_run_id == first.id
     driver.turn(driver.done(first))

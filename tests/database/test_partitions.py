@@ -8,11 +8,11 @@ import pytest
 from driving import at_once as together
 from past import at, count, past_run
 
-from pipeweave.orchestrator import partitions, strays
 from pipeweave.orchestrator.domain.months import Month
-from pipeweave.orchestrator.partitions import PARTITIONED
+from pipeweave.orchestrator.retention import default_partition, partitions
+from pipeweave.orchestrator.retention.default_partition import Stray
+from pipeweave.orchestrator.retention.partitions import PARTITIONED
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.strays import Stray
 
 MAY = at("2031-05-20")
 
@@ -114,7 +114,7 @@ def test_rows_of_a_run_that_goes_on_stay_where_they_are_and_hold_up_nothing_else
 def test_many_rows_are_moved_by_a_migration_and_not_by_the_tick(
     fresh_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(strays, "MOVED_AT_ONCE", 6)
+    monkeypatch.setattr(default_partition, "MOVED_AT_ONCE", 6)
     put_astray(fresh_database, MAY)
     assert set(partitions.keep(fresh_database, MAY)) == of("2031_06", "2031_07")
     assert set(made(fresh_database, MAY)) == of("2031_05")
@@ -125,7 +125,7 @@ def test_ids_of_a_future_that_has_no_partition_yet_stay_astray(fresh_database: D
     made(fresh_database, MAY)
     assert astray(fresh_database) == 2 * 7
     with fresh_database.transaction() as tx:
-        found = strays.counted(tx, PARTITIONED)
+        found = default_partition.counted(tx, PARTITIONED)
     assert Stray(Month(2044, 4), "task_runs", 2) in found
 
 

@@ -8,9 +8,9 @@ import pytest
 from past import bury, count
 
 from pipeweave import ids
-from pipeweave.orchestrator import purge
-from pipeweave.orchestrator.policy import Policy
-from pipeweave.orchestrator.purge import Purged
+from pipeweave.orchestrator.retention import expiry
+from pipeweave.orchestrator.retention.expiry import Purged
+from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 MONTH = Policy(dead_letters=timedelta(days=30))
@@ -42,9 +42,9 @@ def test_dead_letters_go_by_their_age_whatever_became_of_them(fresh_database: Da
             bury(tx, failed_at)
             bury(tx, failed_at, retried_at=tx.now)
             bury(tx, failed_at, discarded_at=tx.now)
-        assert purge.run_once(tx, MONTH) == Purged(dead_letters=3)
+        assert expiry.run_once(tx, MONTH) == Purged(dead_letters=3)
         assert tx.execute("SELECT DISTINCT failed_at FROM dead_letters").scalars() == [young]
-        assert purge.run_once(tx, MONTH) == Purged()
+        assert expiry.run_once(tx, MONTH) == Purged()
 
 
 def test_claims_go_when_they_expire_and_those_of_runs_that_go_on_stay(fresh_database: Database) -> None:
@@ -52,7 +52,7 @@ def test_claims_go_when_they_expire_and_those_of_runs_that_go_on_stay(fresh_data
         claim(tx, "expired", tx.now - timedelta(seconds=1))
         claim(tx, "valid", tx.now + timedelta(seconds=60))
         claim(tx, "open", None)
-        assert purge.run_once(tx, MONTH) == Purged(idempotency_claims=1)
+        assert expiry.run_once(tx, MONTH) == Purged(idempotency_claims=1)
         assert sorted(tx.execute("SELECT key FROM idempotency_claims").scalars()) == ["open", "valid"]
 
 
@@ -61,7 +61,7 @@ def test_workers_go_a_week_after_they_stopped(fresh_database: Database) -> None:
         worker(tx, "long gone", tx.now - timedelta(days=8))
         worker(tx, "gone", tx.now - timedelta(days=6))
         worker(tx, "alive", None)
-        assert purge.run_once(tx, MONTH) == Purged(workers=1)
+        assert expiry.run_once(tx, MONTH) == Purged(workers=1)
         assert sorted(tx.execute("SELECT id FROM workers").scalars()) == ["alive", "gone"]
 
 
@@ -77,7 +77,7 @@ def test_redrives_go_with_the_dead_letters_of_their_time_and_never_while_they_ru
                     THEN 'running' ELSE 'completed' END, 1, :created_at, :finished_at)""",
                 {"id": ids.new_id(), "created_at": tx.now - timedelta(days=60), "finished_at": finished_at},
             )
-        assert purge.run_once(tx, MONTH) == Purged(redrives=1)
+        assert expiry.run_once(tx, MONTH) == Purged(redrives=1)
         assert set(tx.execute("SELECT finished_at FROM redrives").scalars()) == set(ends[1:])
 
 
@@ -87,7 +87,7 @@ def test_a_pass_deletes_a_batch_the_oldest_first_and_says_that_there_is_more(
     with fresh_database.transaction() as tx:
         for days in (40, 60, 50):
             bury(tx, tx.now - timedelta(days=days))
-        assert purge.run_once(tx, MONTH, batch=2) == Purged(dead_letters=2, is_full=True)
+        assert expiry.run_once(tx, MONTH, batch=2) == Purged(dead_letters=2, is_full=True)
         (left,) = tx.execute("SELECT failed_at FROM dead_letters").scalars()
         assert left == tx.now - timedelta(days=40)
 
@@ -98,31 +98,31 @@ def test_a_letter_that_somebody_holds_is_left_for_later(fresh_database: Database
     with fresh_database.transaction() as holder:
         holder.execute("SELECT id FROM dead_letters FOR UPDATE")
         with fresh_database.transaction() as tx:
-            assert purge.run_once(tx, MONTH) == Purged()
-    assert purge.all_of(fresh_database, MONTH) == Purged(dead_letters=1)
+            assert expiry.run_once(tx, MONTH) == Purged()
+    assert expiry.all_of(fresh_database, MONTH) == Purged(dead_letters=1)
 
 
 def test_everything_goes_at_once_when_someone_asks_for_it(
     fresh_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(purge, "BATCH", 2)
+    monkeypatch.setattr(expiry, "BATCH", 2)
     with fresh_database.transaction() as tx:
         for _ in range(5):
             bury(tx, tx.now - timedelta(days=40))
-    assert purge.all_of(fresh_database, MONTH) == Purged(dead_letters=5)
+    assert expiry.all_of(fresh_database, MONTH) == Purged(dead_letters=5)
 
 
 def test_the_tick_purges_once_an_hour_and_goes_on_while_there_is_more(
     fresh_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(purge, "_next", 0.0)
-    monkeypatch.setattr(purge, "BATCH", 2)
+    monkeypatch.setattr(expiry, "_next", 0.0)
+    monkeypatch.setattr(expiry, "BATCH", 2)
     with fresh_database.transaction() as tx:
         for _ in range(3):
             bury(tx, tx.now - timedelta(days=40))
-    assert [purge.hourly(fresh_database, MONTH) for _ in range(3)] == [2, 1, 0]
+    assert [expiry.hourly(fresh_database, MONTH) for _ in range(3)] == [2, 1, 0]
     with fresh_database.transaction() as tx:
         bury(tx, tx.now - timedelta(days=40))
-    assert purge.hourly(fresh_database, MONTH) == 0
+    assert expiry.hourly(fresh_database, MONTH) == 0
     with fresh_database.transaction() as tx:
         assert count(tx, "dead_letters") == 1

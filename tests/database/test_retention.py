@@ -17,13 +17,20 @@ from past import at, bury, count, past_run
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, Unavailable
-from pipeweave.orchestrator import archive, archive_lines, partitions, reading, retention, strays
-from pipeweave.orchestrator.archive import Counts
+from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain.months import Month
-from pipeweave.orchestrator.held import Held
-from pipeweave.orchestrator.partitions import PARTITIONED
-from pipeweave.orchestrator.policy import Policy
-from pipeweave.orchestrator.retention import Outcome, Retired
+from pipeweave.orchestrator.retention import (
+    archive,
+    archive_format,
+    default_partition,
+    drop_months,
+    partitions,
+)
+from pipeweave.orchestrator.retention.archive import Counts
+from pipeweave.orchestrator.retention.drop_months import Outcome, Retired
+from pipeweave.orchestrator.retention.month_status import Held
+from pipeweave.orchestrator.retention.partitions import PARTITIONED
+from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -75,8 +82,8 @@ def storage(database: Database) -> LocalStorage:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "TRIES", 1)
-    monkeypatch.setattr(retention, "PAUSE_S", 0.01)
+    monkeypatch.setattr(drop_months, "TRIES", 1)
+    monkeypatch.setattr(drop_months, "PAUSE_S", 0.01)
 
 
 def fill(database: Database, *moments: datetime, **how: Any) -> list[UUID]:
@@ -85,7 +92,7 @@ def fill(database: Database, *moments: datetime, **how: Any) -> list[UUID]:
 
 
 def retire(database: Database, policy: Policy = THIRTY_DAYS, **how: Any) -> list[Retired]:
-    return retention.run_once(database, database.values_or_raise.storage, policy, **{"tries": 1, **how})
+    return drop_months.run_once(database, database.values_or_raise.storage, policy, **{"tries": 1, **how})
 
 
 def tables(database: Database, month: Month) -> set[str]:
@@ -214,15 +221,15 @@ def test_run_tokens_of_an_older_month_that_stays_stay_too(database: Database) ->
             VALUES ('default', 'old', 'past', 'x', :id, :now)""",
             {"id": run_id, "now": IN_MARCH},
         )
-    retention._drop(database, APRIL)
+    drop_months._drop(database, APRIL)
     with database.transaction() as tx:
         assert tx.execute("SELECT run_token FROM run_tokens").scalars() == ["old"]
 
 
 def test_a_month_on_its_way_out_stays_where_all_is_to_be_kept() -> None:
     leaving = Held(APRIL, is_leaving=True)
-    assert retention.is_due(leaving, THIRTY_DAYS, NOW)
-    assert not retention.is_due(leaving, Policy(None), NOW)
+    assert drop_months.is_due(leaving, THIRTY_DAYS, NOW)
+    assert not drop_months.is_due(leaving, Policy(None), NOW)
 
 
 def test_dead_letters_outlive_their_runs(database: Database) -> None:
@@ -293,8 +300,8 @@ def test_a_run_reads_in_the_archive_as_it_did_in_the_api(
 def test_a_run_with_many_steps_goes_on_in_further_lines(
     database: Database, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive_lines, "MOST_IN_LINE", 100)
-    monkeypatch.setattr(archive_lines, "FETCHED", 7)
+    monkeypatch.setattr(archive_format, "MOST_IN_LINE", 100)
+    monkeypatch.setattr(archive_format, "FETCHED", 7)
     fill(database, IN_MARCH, IN_MARCH, steps=250)
     retire(database)
     lines = lines_of(storage)
@@ -312,7 +319,7 @@ def test_a_run_with_many_steps_goes_on_in_further_lines(
 def test_no_run_is_lost_between_two_transactions(
     database: Database, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, number: int, at_a_time: int
 ) -> None:
-    monkeypatch.setattr(archive_lines, "RUNS_AT_ONCE", at_a_time)
+    monkeypatch.setattr(archive_format, "RUNS_AT_ONCE", at_a_time)
     made = fill(database, *[IN_MARCH + timedelta(minutes=each) for each in range(number)])
     retire(database)
     assert [each["runId"] for each in lines_of(storage)] == [ids.show(ids.RUN, each) for each in made]
@@ -370,7 +377,7 @@ def test_a_crash_between_archive_and_drop_is_made_good_by_the_next_pass(
 ) -> None:
     fill(database, IN_MARCH, IN_MARCH)
     with monkeypatch.context() as patch:
-        patch.setattr(retention, "_detach", crash)
+        patch.setattr(drop_months, "_detach", crash)
         with pytest.raises(Crash):
             retire(database)
     before = contents(storage.root)
@@ -410,7 +417,7 @@ def test_a_crash_while_an_archive_is_written_again_leaves_none_that_names_parts_
     archive.keep(database, storage, MARCH)
     fill(database, IN_MARCH)
     with monkeypatch.context() as patch:
-        patch.setattr(archive_lines, "lines", crash)
+        patch.setattr(archive_format, "lines", crash)
         with pytest.raises(Crash):
             archive.keep(database, storage, MARCH)
     assert not storage.exists("archive/runs/2031-03/manifest.json")
@@ -423,16 +430,16 @@ def test_a_table_that_another_process_has_just_detached_is_left_so(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(database, IN_MARCH)
-    lock = strays.lock
+    lock = default_partition.lock
 
     def lock_after_another(tx: Transaction, parents: Sequence[str]) -> None:
         with database.transaction() as other:
             other.execute(f"ALTER TABLE {parents[0]} DETACH PARTITION {MARCH.table(parents[0])}")
         lock(tx, parents)
 
-    monkeypatch.setattr(strays, "lock", lock_after_another)
-    assert retention._detach_from(database, "events", MARCH) == []
-    assert retention._detach_from(database, "runs", MARCH) == []
+    monkeypatch.setattr(default_partition, "lock", lock_after_another)
+    assert drop_months._detach_from(database, "events", MARCH) == []
+    assert drop_months._detach_from(database, "runs", MARCH) == []
 
 
 @pytest.mark.parametrize("parent", PARTITIONED)
@@ -440,7 +447,7 @@ def test_a_month_that_is_half_gone_goes_on_from_there(
     database: Database, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, parent: str
 ) -> None:
     fill(database, IN_MARCH)
-    detach = retention._detach_from
+    detach = drop_months._detach_from
 
     def detach_until(database: Database, each: str, month: Month) -> list[UUID]:
         if each == parent:
@@ -448,7 +455,7 @@ def test_a_month_that_is_half_gone_goes_on_from_there(
         return detach(database, each, month)
 
     with monkeypatch.context() as patch:
-        patch.setattr(retention, "_detach_from", detach_until)
+        patch.setattr(drop_months, "_detach_from", detach_until)
         with pytest.raises(Crash):
             retire(database)
     assert tables(database, MARCH) == set(PARTITIONED)
@@ -462,7 +469,7 @@ def test_a_month_that_was_detached_and_not_dropped_is_dropped_by_the_next_pass(
 ) -> None:
     fill(database, IN_MARCH)
     with monkeypatch.context() as patch:
-        patch.setattr(retention, "_drop", crash)
+        patch.setattr(drop_months, "_drop", crash)
         with pytest.raises(Crash):
             retire(database)
     assert rows(database) == [0, 0, 0, 0]
@@ -476,7 +483,7 @@ def test_a_run_that_changed_after_the_archive_is_archived_as_it_is_now(
 ) -> None:
     """Its dead letter was retried, and it ended again, while the archive was being written."""
     (run_id,) = fill(database, IN_MARCH)
-    detach = retention._detach
+    detach = drop_months._detach
 
     def change_and_detach(database: Database, month: Month, tries: int) -> list[UUID]:
         with database.transaction() as tx:
@@ -486,7 +493,7 @@ def test_a_run_that_changed_after_the_archive_is_archived_as_it_is_now(
             )
         return detach(database, month, tries)
 
-    monkeypatch.setattr(retention, "_detach", change_and_detach)
+    monkeypatch.setattr(drop_months, "_detach", change_and_detach)
     assert retire(database)[0].counts == Counts(1, 2, 2, 3)
     (line,) = lines_of(storage)
     assert line["events"][-1]["type"] == "run.reopened"
@@ -497,7 +504,7 @@ def test_a_run_that_was_opened_again_after_the_archive_keeps_its_month(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (run_id,) = fill(database, IN_MARCH)
-    detach = retention._detach
+    detach = drop_months._detach
 
     def reopen_and_detach(database: Database, month: Month, tries: int) -> list[UUID]:
         with database.transaction() as tx:
@@ -506,7 +513,7 @@ def test_a_run_that_was_opened_again_after_the_archive_keeps_its_month(
             )
         return detach(database, month, tries)
 
-    monkeypatch.setattr(retention, "_detach", reopen_and_detach)
+    monkeypatch.setattr(drop_months, "_detach", reopen_and_detach)
     assert retire(database) == [Retired(MARCH, Outcome.ACTIVE, active_runs=(run_id,))]
     assert rows(database) == [1, 2, 2, 2]
 
@@ -545,7 +552,7 @@ def test_two_that_do_not_know_of_each_other_do_no_harm(
         def __enter__(self) -> None: ...
         def __exit__(self, *_: object) -> None: ...
 
-    monkeypatch.setattr(retention, "alone", lambda _: NoLock())
+    monkeypatch.setattr(drop_months, "alone", lambda _: NoLock())
     both = at_once(*[lambda: retire(database, tries=20)] * 2)
     assert any(each.error is None for each in both)
     retire(database)
@@ -616,7 +623,7 @@ def test_a_run_token_of_a_run_that_is_gone_starts_a_new_one(
     assert trigger().id == first.id
     driver.finish(first.id, "a")
     clock.now = NOW
-    monkeypatch.setattr(retention, "_drop", crash)
+    monkeypatch.setattr(drop_months, "_drop", crash)
     with pytest.raises(Crash):
         retire(database)
     second = trigger()
@@ -626,6 +633,6 @@ def test_a_run_token_of_a_run_that_is_gone_starts_a_new_one(
 
 def test_a_clock_that_is_far_from_the_databases_is_not_trusted(database: Database, clock: Clock) -> None:
     with pytest.raises(Conflict, match="differ by"):
-        retention.check_clock(database)
+        drop_months.check_clock(database)
     clock.now = datetime.now(IN_MARCH.tzinfo)
-    retention.check_clock(database)
+    drop_months.check_clock(database)

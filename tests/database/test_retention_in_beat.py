@@ -10,10 +10,10 @@ from past import past_run
 from services import wait_until
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import held, partitions
-from pipeweave.orchestrator import retention as verb
 from pipeweave.orchestrator.domain.months import Month
-from pipeweave.orchestrator.policy import Policy
+from pipeweave.orchestrator.retention import drop_months as verb
+from pipeweave.orchestrator.retention import month_status, partitions
+from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
@@ -36,7 +36,7 @@ def database(fresh_database: Database, monkeypatch: pytest.MonkeyPatch) -> Datab
 
 def is_there(database: Database) -> bool:
     with database.transaction() as tx:
-        return MONTH in [each.month for each in held.held(tx)]
+        return MONTH in [each.month for each in month_status.held(tx)]
 
 
 def storage_of(database: Database) -> LocalStorage:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeweave.orchestrator.domain.months import Month
-from pipeweave.orchestrator.policy import Policy
+from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.settings import Settings
 
 MARCH = Month(2026, 3)

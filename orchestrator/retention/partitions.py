@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeweave.orchestrator import strays
 from pipeweave.orchestrator.domain import months
 from pipeweave.orchestrator.domain.months import Month
+from pipeweave.orchestrator.retention import default_partition
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.lock_timeout import InUse, at_once
 
@@ -33,7 +33,7 @@ class Partition:
 
     Args:
         month: None for the default partition, which holds the ids outside every month.
-        is_attached: False while its month is on its way out (retention.py).
+        is_attached: False while its month is on its way out (drop_months.py).
         rows: as PostgreSQL last estimated.
         size: bytes on disk, indexes included.
     """
@@ -113,7 +113,7 @@ def keep(database: Database, now: datetime) -> list[str]:
     for each in _one_by_one(wanted):
         try:
             with at_once(database) as tx:
-                made += _make(tx, each, strays.MOVED_AT_ONCE)
+                made += _make(tx, each, default_partition.MOVED_AT_ONCE)
         except InUse:
             log.info("partition.postponed", extra={"month": str(each.month), "tables": each.parents})
     return made
@@ -127,9 +127,9 @@ def complete(database: Database, month: Month) -> None:
     """
     with at_once(database) as tx:
         known = {each.name for each in listed(tx)}
-        has_strays = month in strays.months_of(tx, PARTITIONED)
+        has_strays = month in default_partition.months_of(tx, PARTITIONED)
         for each in _lacking(known, [month], [month] if has_strays else []):
-            if not _make(tx, each, strays.MOVED_AT_ONCE):
+            if not _make(tx, each, default_partition.MOVED_AT_ONCE):
                 raise InUse
 
 
@@ -140,7 +140,7 @@ def missing(tx: Transaction, now: datetime, months_ahead: int = MONTHS_AHEAD) ->
     if defaults:
         return [Missing(None, tuple(defaults)), *_lacking(known, months.ahead(now, months_ahead), ())]
     due = months.ahead(now, months_ahead)
-    astray = [each for each in strays.months_of(tx, PARTITIONED) if each <= due[-1]]
+    astray = [each for each in default_partition.months_of(tx, PARTITIONED) if each <= due[-1]]
     return list(_lacking(known, sorted({*due, *astray}), astray))
 
 
@@ -168,13 +168,13 @@ def _make(tx: Transaction, wanted: Missing, most_moved: int | None) -> list[str]
     if not wanted.has_strays:
         made = [_create(tx, each, wanted.month.table(each), bounds) for each in wanted.parents]
         return [name for name in made if name]
-    strays.lock(tx, PARTITIONED)
-    reason = strays.why_not(tx, wanted.month, wanted.parents, most_moved)
+    default_partition.lock(tx, PARTITIONED)
+    reason = default_partition.why_not(tx, wanted.month, wanted.parents, most_moved)
     if reason:
         log.warning("partition.not_made", extra={"month": str(wanted.month), "reason": reason})
         return []
     for parent in wanted.parents:
-        strays.move(tx, parent, wanted.month, bounds, _STORAGE.get(parent, ""))
+        default_partition.move(tx, parent, wanted.month, bounds, _STORAGE.get(parent, ""))
     return [wanted.month.table(each) for each in wanted.parents]
 
 
@@ -184,7 +184,7 @@ def bounds_of(month: Month) -> str:
 
 
 def _create(tx: Transaction, parent: str, name: str, bounds: str) -> str | None:
-    strays.lock(tx, [parent])
+    default_partition.lock(tx, [parent])
     # Behind the lock another process may have been first.
     if exists(tx, name):
         return None

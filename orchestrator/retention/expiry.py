@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipeweave.orchestrator.policy import Policy
+from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 # Few enough to be deleted within milliseconds; while a batch is full, the next tick goes on.

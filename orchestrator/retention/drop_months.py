@@ -24,12 +24,12 @@ from typing import TypeVar
 from uuid import UUID
 
 from pipeweave.errors import Conflict
-from pipeweave.orchestrator import archive, partitions, strays
-from pipeweave.orchestrator.archive import Counts
 from pipeweave.orchestrator.domain.months import Month
-from pipeweave.orchestrator.held import Held, active, held
-from pipeweave.orchestrator.partitions import PARTITIONED
-from pipeweave.orchestrator.policy import Policy
+from pipeweave.orchestrator.retention import archive, default_partition, partitions
+from pipeweave.orchestrator.retention.archive import Counts
+from pipeweave.orchestrator.retention.month_status import Held, active, held
+from pipeweave.orchestrator.retention.partitions import PARTITIONED
+from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.lock_timeout import InUse, at_once
 from pipeweave.storage import Storage
@@ -188,7 +188,7 @@ def _detach_from(database: Database, parent: str, month: Month) -> list[UUID]:
     with at_once(database) as tx:
         if not partitions.is_attached(tx, name):
             return []
-        strays.lock(tx, [parent])
+        default_partition.lock(tx, [parent])
         if parent == "runs" and (found := active(tx, month)):
             return found
         if partitions.is_attached(tx, name):
@@ -216,7 +216,7 @@ def _patiently(tries: int, work: Callable[[], R]) -> R:
 
 def _report_strays(tx: Transaction, policy: Policy) -> None:
     """Rows in the default partitions are not dropped, however old: whoever expects that should know."""
-    for each in strays.counted(tx, PARTITIONED):
+    for each in default_partition.counted(tx, PARTITIONED):
         if policy.is_due(each.month, tx.now):
             log.warning(
                 "month.astray", extra={"month": str(each.month), "table": each.parent, "rows": each.rows}

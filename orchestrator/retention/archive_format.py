@@ -22,9 +22,9 @@ from pipeweave.orchestrator.domain.json_shapes import iso, reference, run_id, ta
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.reading.runs import event_row, run_row
 from pipeweave.orchestrator.reading.task_runs import attempt_row, task_run_row
+from pipeweave.orchestrator.retention.default_partition import key_of
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Document
-from pipeweave.orchestrator.strays import key_of
 
 # Rows that one look fetches; what a line holds at most, in things and in bytes.
 FETCHED = 500

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from pipeweave.orchestrator import partitions
 from pipeweave.orchestrator.domain.months import Month
+from pipeweave.orchestrator.retention import partitions
 from pipeweave.orchestrator.store.database import Transaction
 
 # Enough to look at; their number is not what matters.

@@ -19,10 +19,10 @@ import orjson
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator import archive_lines, partitions
-from pipeweave.orchestrator.archive_lines import KINDS, Line
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id
 from pipeweave.orchestrator.domain.months import Month
+from pipeweave.orchestrator.retention import archive_format, partitions
+from pipeweave.orchestrator.retention.archive_format import KINDS, Line
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.storage import Storage
@@ -184,7 +184,7 @@ def _write(database: Database, storage: Storage, month: Month, folder: str, now:
     first: UUID | None = None
     parts: list[Part] = []
     part = _Part(f"{folder}/part-00001.ndjson.gz")
-    for line in archive_lines.lines(database, month):
+    for line in archive_format.lines(database, month):
         if part.is_full:
             parts.append(part.put(storage))
             part = _Part(f"{folder}/part-{len(parts) + 1:05}.ndjson.gz")
