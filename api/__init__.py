@@ -16,7 +16,7 @@ from pipeweave.api.door import Door
 from pipeweave.api.endpoint import Endpoint
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.limits import MAX_BODY_BYTES
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.settings import Settings
 
 

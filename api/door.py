@@ -17,7 +17,7 @@ from pipeweave.api.auth import Gate
 from pipeweave.api.body import read_body, read_query
 from pipeweave.api.endpoint import Answer, Call, Endpoint
 from pipeweave.ids import check_name
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment.deployment import Deployment
 
 JSON_TYPE = "application/json"
 _JSON = orjson.OPT_UTC_Z

@@ -21,8 +21,8 @@ from gunicorn.workers.gthread import ThreadWorker
 from pipeweave.api import create_app
 from pipeweave.api.errors import PROBLEM_TYPE, InternalError
 from pipeweave.errors import InvalidInput, PipeWeaveError
-from pipeweave.orchestrator import logs, memory
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment import json_logs, process_memory
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.settings import Settings
 
 THREADS = 8
@@ -55,9 +55,9 @@ def serve(
         InvalidSetting: a URL is missing; told here, before gunicorn starts processes that end at once.
     """
     Deployment.open(settings).close()
-    logs.configure(settings.log_level)
-    memory.share_heaps()
-    memory.keep_loaded()
+    json_logs.configure(settings.log_level)
+    process_memory.share_heaps()
+    process_memory.keep_loaded()
     _Server(settings, options(settings, host, port, processes)).run()
 
 
@@ -167,5 +167,5 @@ class _Server(BaseApplication):
         # Loaded after the fork: connections are never shared between processes.
         pool = min(self._settings.db_pool_max, THREADS)
         app = create_app(replace(self._settings, db_pool_max=pool))
-        memory.keep_loaded()
+        process_memory.keep_loaded()
         return app

@@ -105,7 +105,7 @@ def _run_page(rig: Rig, sizes: Sizes) -> Figures:
 def _tick(rig: Rig, sizes: Sizes) -> Figures:
     """Ticks that find nothing to do, in a process of their own beside the beat."""
     from pipeweave.orchestrator import tick
-    from pipeweave.orchestrator.deployment import Deployment
+    from pipeweave.orchestrator.deployment.deployment import Deployment
 
     deployment = Deployment.open(rig.settings, pool_size=2)
     try:

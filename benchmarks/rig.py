@@ -82,7 +82,7 @@ def rig(folder: Path) -> Iterator[Rig]:
 @contextmanager
 def _ours(folder: Path, database_url: str, broker_url: str) -> Iterator[Ours]:
     """One API, one worker, one beat."""
-    from pipeweave.orchestrator import migrate
+    from pipeweave.orchestrator.deployment import migrate
     from pipeweave.orchestrator.registry import worker_processes
 
     migrate.upgrade(database_url)

@@ -158,7 +158,7 @@ def _start_servers(up: Stack) -> None:
 
 
 def _start_processes(up: Stack) -> None:
-    from pipeweave.orchestrator import migrate
+    from pipeweave.orchestrator.deployment import migrate
 
     migrate.upgrade(up.database.url)
     up.token = _token(up.database.url)

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the migrations on the connection that `pipeweave.orchestrator.migrate` hands over."""
+"""Alembic's entry: runs the migrations on the connection that `orchestrator/deployment/migrate.py` gives."""
 
 from alembic import context
 

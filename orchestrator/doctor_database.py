@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 from pipeweave.errors import InvalidSetting
-from pipeweave.orchestrator import migrate
+from pipeweave.orchestrator.deployment import migrate
 from pipeweave.orchestrator.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.retention import default_partition, partitions

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 
 from pipeweave.orchestrator import stale, tick
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.stale import Kind, Stale
 
 # Between two looks: as long as beat leaves between two ticks.

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from pipeweave.orchestrator import due, followers, healing, last_tick
 from pipeweave.orchestrator.deadletters import redrives
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses
 from pipeweave.orchestrator.registry import worker_processes

@@ -45,7 +45,7 @@ def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Valkey]:
 @pytest.fixture(scope="session")
 def database_template(postgres_server: Postgres) -> Iterator[str]:
     """The name of a database that went through every migration and holds nothing else."""
-    from pipeweave.orchestrator import migrate
+    from pipeweave.orchestrator.deployment import migrate
 
     with new_database(postgres_server, TEMPLATE) as url:
         migrate.upgrade(url)

@@ -10,7 +10,7 @@ from celery.beat import Scheduler
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator import tick
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment.deployment import Deployment
 
 log = logging.getLogger(__name__)
 

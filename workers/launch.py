@@ -16,8 +16,8 @@ from celery.signals import worker_process_init, worker_shutting_down
 from celery.worker import state
 
 from pipeweave.errors import InvalidSetting
-from pipeweave.orchestrator import logs, memory
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment import json_logs, process_memory
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.registry import pipelines, services, worker_processes
@@ -70,7 +70,7 @@ def run_worker(
     Raises:
         PipeWeaveError: nothing to load, a definition is wrong, or database or broker cannot be used.
     """
-    logs.configure(settings.log_level)
+    json_logs.configure(settings.log_level)
     loaded = load(apps)
     concurrency = concurrency or settings.max_concurrency
     node = f"{name or f'worker-{os.getpid()}'}@{socket.gethostname()}"
@@ -95,7 +95,7 @@ def run_worker(
     )
     worker_shutting_down.connect(lambda **_: alive.stop(), weak=False)
     billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = TRIES_TO_BE_COUNTED
-    memory.keep_loaded()
+    process_memory.keep_loaded()
     with alive:
         app.worker_main(
             [
@@ -106,7 +106,7 @@ def run_worker(
                 "--pool=prefork",
                 "--without-gossip",
                 "--without-mingle",
-                f"--loglevel={logs.celery_level(settings.log_level)}",
+                f"--loglevel={json_logs.celery_level(settings.log_level)}",
             ]
         )
 
@@ -132,7 +132,7 @@ def _make_runners(
         runner = Runner(child, Calls(child.database, loaded.tasks), post)
         children[:] = [(runner, term)]
         runner.pulse.start()
-        memory.keep_loaded()
+        process_memory.keep_loaded()
 
     def runner() -> Runner:
         mine, term = children[0]
@@ -186,13 +186,13 @@ def run_beat(settings: Settings) -> None:
             "beat does not run with MODE=serverless: requests to POST /api/tick drive the tick there",
             hint="set MODE=standalone to let beat drive it",
         )
-    logs.configure(settings.log_level)
+    json_logs.configure(settings.log_level)
     app = make_celery(settings)
     TickScheduler.deployment = Deployment.open(settings, pool_size=2)  # one holds the tick's lock
     retention.start(settings)
     beat = app.Beat(
         scheduler_cls="pipeweave.workers.beat:TickScheduler",
-        loglevel=logs.celery_level(settings.log_level),
+        loglevel=json_logs.celery_level(settings.log_level),
         pidfile=None,
         schedule=os.devnull,
         redirect_stdouts=False,

@@ -11,7 +11,7 @@ from pipeweave.cli.connection import json_option, with_database
 from pipeweave.cli.history import archive, partitions
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.migrate import SchemaStatus
+    from pipeweave.orchestrator.deployment.migrate import SchemaStatus
 
 
 @click.group()
@@ -40,7 +40,7 @@ def init(database_url: str, as_json: bool) -> None:
 
 
 def _migrate(database_url: str, as_json: bool) -> None:
-    from pipeweave.orchestrator import migrate as schema
+    from pipeweave.orchestrator.deployment import migrate as schema
 
     before = schema.status(database_url)
     after = schema.upgrade(database_url)
@@ -58,7 +58,7 @@ def _migrate(database_url: str, as_json: bool) -> None:
 @click.pass_context
 def status(ctx: click.Context, database_url: str, as_json: bool) -> None:
     """Compare the schema with the newest one. Exits 1 while migrations are pending."""
-    from pipeweave.orchestrator import migrate as schema
+    from pipeweave.orchestrator.deployment import migrate as schema
 
     found = schema.status(database_url)
     if as_json:
@@ -76,7 +76,7 @@ def status(ctx: click.Context, database_url: str, as_json: bool) -> None:
 @with_database
 def reset(database_url: str, yes: bool, as_json: bool) -> None:
     """Delete everything PipeWeave ever stored and make the schema anew."""
-    from pipeweave.orchestrator import migrate as schema
+    from pipeweave.orchestrator.deployment import migrate as schema
 
     if not yes:
         raise click.UsageError("this deletes every pipeline, run and token; say so with --yes")

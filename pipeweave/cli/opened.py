@@ -22,7 +22,7 @@ def opened(database_url: str, *, pool_size: int = 1) -> Iterator[Database]:
     Raises:
         Conflict: it lacks the current schema. Unavailable: it cannot be reached.
     """
-    from pipeweave.orchestrator import migrate
+    from pipeweave.orchestrator.deployment import migrate
     from pipeweave.orchestrator.store.database import Database
 
     if not migrate.status(database_url).is_current:

@@ -40,7 +40,7 @@ def recover(ctx: click.Context, settings: Settings, auto_resume: bool, as_json: 
     Exits 1 while something does.
     """
     from pipeweave.orchestrator import recovery
-    from pipeweave.orchestrator.deployment import Deployment
+    from pipeweave.orchestrator.deployment.deployment import Deployment
 
     deployment = Deployment.open(settings, pool_size=2)
     try:

@@ -138,7 +138,7 @@ def revoke(database_url: str, name_or_id: str, as_json: bool) -> None:
 
 @contextmanager
 def _transaction(database_url: str) -> Iterator[Transaction]:
-    from pipeweave.orchestrator import migrate
+    from pipeweave.orchestrator.deployment import migrate
     from pipeweave.orchestrator.store.database import Database
 
     if not migrate.status(database_url).is_current:

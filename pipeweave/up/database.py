@@ -10,7 +10,7 @@ _TOKEN_NAME = "pipeweave up"
 
 def migrate(url: str) -> None:
     """Bring the schema up."""
-    from pipeweave.orchestrator import migrate
+    from pipeweave.orchestrator.deployment import migrate
 
     migrate.upgrade(url)
 

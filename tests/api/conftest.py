@@ -16,7 +16,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.test import TestResponse
 
 from pipeweave.api import create_app
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.security import access_tokens
 from pipeweave.orchestrator.security.access_tokens import READ, WORKER, WRITE

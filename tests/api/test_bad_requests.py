@@ -11,7 +11,7 @@ from flask import Flask
 
 from pipeweave.limits import MAX_BATCH, MAX_BODY_BYTES
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment.deployment import Deployment
 
 if TYPE_CHECKING:
     from conftest import Api

@@ -9,7 +9,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from pipeweave.api import create_app
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment.deployment import Deployment
 
 ORIGIN = "https://app.example.com"
 PREFLIGHT = {"Origin": ORIGIN, "Access-Control-Request-Method": "PUT"}

@@ -8,7 +8,7 @@ import pytest
 
 from pipeweave import ids
 from pipeweave.orchestrator.deadletters import redrives
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.state import run_headers, task_runs

@@ -14,7 +14,7 @@ from flask import Flask
 from pipeweave import ids
 from pipeweave.api import create_app
 from pipeweave.orchestrator import tick
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.security.access_tokens import ADMIN, EVERY_TENANT, READ, TICK, WRITE
 

@@ -11,7 +11,7 @@ from api_samples import SERVICE, SPEC
 from flask import Flask
 
 from pipeweave.document import parse_spec
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.registry import pipelines, services
 from pipeweave.orchestrator.security.access_tokens import ADMIN, READ, WRITE
 

@@ -11,7 +11,7 @@ from werkzeug.datastructures import Headers
 
 from pipeweave.api.auth import TOKEN_CACHE_S, Gate
 from pipeweave.errors import Unauthenticated
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.security import access_tokens
 from pipeweave.orchestrator.security.access_tokens import ADMIN, READ, WORKER, WRITE
 

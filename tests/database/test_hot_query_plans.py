@@ -20,7 +20,7 @@ from services import new_database
 from benchmarks import history
 from pipeweave import ids
 from pipeweave.orchestrator import reading, recovery, stale, tick, verify, why
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.advance import Advance

@@ -14,7 +14,7 @@ from registered import register
 from pipeweave import ids
 from pipeweave.errors import Conflict, Unavailable
 from pipeweave.orchestrator import last_tick, tick
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Going

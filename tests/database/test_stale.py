@@ -15,7 +15,7 @@ from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import recovery, stale, tick
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas

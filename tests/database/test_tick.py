@@ -10,7 +10,7 @@ from driving import Beside, Clock, Driver, claim, settle
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator import healing, tick
-from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Released
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.messaging.celery_app import make_celery

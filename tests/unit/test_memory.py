@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeweave.orchestrator import memory
+from pipeweave.orchestrator.deployment import process_memory
 from pipeweave.settings import environment
 
 
 def test_what_was_loaded_is_looked_at_no_more_and_what_comes_later_is() -> None:
     try:
-        memory.keep_loaded()
+        process_memory.keep_loaded()
         assert gc.get_freeze_count() > 10_000
         assert len(gc.get_objects()) < 1_000
         late: list[object] = []
@@ -29,14 +29,14 @@ def test_what_was_loaded_is_looked_at_no_more_and_what_comes_later_is() -> None:
 FORK = """
 import gc, os, sys
 from pipeweave import cli
-from pipeweave.orchestrator import memory
+from pipeweave.orchestrator.deployment import process_memory
 
 def private_kb():
     with open("/proc/self/smaps_rollup") as lines:
         return sum(int(each.split()[1]) for each in lines if each.startswith("Private_Dirty:"))
 
 if sys.argv[1] == "kept":
-    memory.keep_loaded()
+    process_memory.keep_loaded()
 if os.fork() == 0:
     before = private_kb()
     gc.collect()
@@ -56,9 +56,9 @@ def test_a_child_collects_without_its_own_copy_of_what_it_shares() -> None:
 
 HEAPS = """
 import ctypes, sys, threading
-from pipeweave.orchestrator import memory
+from pipeweave.orchestrator.deployment import process_memory
 if sys.argv[1] == "shared":
-    memory.share_heaps()
+    process_memory.share_heaps()
 gate = threading.Barrier(6)
 def allocate():
     gate.wait()
@@ -81,4 +81,4 @@ libc.fclose(file)
 def test_threads_share_heaps_when_they_are_told_to(tmp_path: Path, how: str, are_few: bool) -> None:
     report = tmp_path / "heaps.xml"
     subprocess.run([sys.executable, "-c", HEAPS, how, str(report)], check=True, env=environment())
-    assert (report.read_text().count("<heap nr=") <= memory.HEAPS) is are_few
+    assert (report.read_text().count("<heap nr=") <= process_memory.HEAPS) is are_few
