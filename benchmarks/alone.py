@@ -104,8 +104,8 @@ def _run_page(rig: Rig, sizes: Sizes) -> Figures:
 
 def _tick(rig: Rig, sizes: Sizes) -> Figures:
     """Ticks that find nothing to do, in a process of their own beside the beat."""
-    from pipeweave.orchestrator import tick
     from pipeweave.orchestrator.deployment.deployment import Deployment
+    from pipeweave.orchestrator.recovery import tick
 
     deployment = Deployment.open(rig.settings, pool_size=2)
     try:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import timedelta
 
-from pipeweave.orchestrator import last_tick, stale
+from pipeweave.orchestrator import stale
 from pipeweave.orchestrator.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.doctor_database import looking
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.recovery import tick_status
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.settings import Settings
 
@@ -65,8 +66,8 @@ def one_storage(settings: Settings) -> Verdict:
 def tick(settings: Settings) -> Verdict:
     """Somebody drives the tick."""
     with looking(settings) as tx:
-        last = last_tick.find(tx)
-    complaint = last_tick.complaint(last, settings, watched_for=timedelta.max)
+        last = tick_status.find(tx)
+    complaint = tick_status.complaint(last, settings, watched_for=timedelta.max)
     if complaint is not None:
         what, _, hint = complaint.partition(": ")
         return error(what, hint)

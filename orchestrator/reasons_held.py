@@ -7,16 +7,16 @@ from datetime import datetime
 from typing import Any
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import healing
 from pipeweave.orchestrator.domain import gcra
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.messaging.publisher import level
 from pipeweave.orchestrator.queueing import limits, pauses
 from pipeweave.orchestrator.queueing.limits import Standing
 from pipeweave.orchestrator.reasons import MOST_COUNTED, Reason, nth, reason, seconds, up_to
+from pipeweave.orchestrator.recovery import lost_messages
+from pipeweave.orchestrator.recovery.tick import LATE
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.tick import LATE
 
 # When the message was sent that a worker takes next, by level of a queue (`Canvas.oldest`).
 Oldest = Callable[[str], Mapping[int, float | None]]
@@ -92,7 +92,7 @@ def _late(row: Any, oldest: Oldest) -> Iterator[Reason]:
     except Unavailable as error:
         yield reason("broker_away", f"{error.detail}: the tick sends its message when it is back")
         return
-    before = healing.lost_before(row.now - healing.LEEWAY, waiting[level(row.priority)])
+    before = lost_messages.lost_before(row.now - lost_messages.LEEWAY, waiting[level(row.priority)])
     if row.queued_at < before:
         in_s = max(0.0, LATE.total_seconds() - seconds(row.now, row.queued_at))
         text = f"its message is not in the queue any more: it is sent again in {in_s:g} s"

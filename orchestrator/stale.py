@@ -14,12 +14,13 @@ from itertools import islice
 from uuid import UUID
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import healing, last_tick, stale_runs
+from pipeweave.orchestrator import stale_runs
 from pipeweave.orchestrator.messaging.publisher import Canvas, level
 from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.recovery import lost_messages, tick_status
+from pipeweave.orchestrator.recovery.tick import LATE as TICK_PATIENCE
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER, WORKER_OF
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.tick import LATE as TICK_PATIENCE
 from pipeweave.settings import Settings
 
 # What is later than this was not healed by the tick, which has half of it.
@@ -114,8 +115,8 @@ def _maintenance(tx: Transaction) -> Iterator[Stale]:
 
 
 def _tick(tx: Transaction, settings: Settings) -> Iterator[Stale]:
-    last = last_tick.find(tx)
-    complaint = last_tick.complaint(last, settings, watched_for=timedelta.max)
+    last = tick_status.find(tx)
+    complaint = tick_status.complaint(last, settings, watched_for=timedelta.max)
     if complaint is not None:
         yield Stale(Kind.TICK_SILENT, complaint.partition(":")[0], last.at)
 
@@ -178,13 +179,13 @@ ORDER BY t.queued_at LIMIT :most
 
 def _lost_messages(tx: Transaction, canvas: Canvas) -> Iterator[Stale]:
     late = tx.now - LATE
-    for place in tx.execute(healing.OLDEST, {"late": late}).all():
+    for place in tx.execute(lost_messages.OLDEST, {"late": late}).all():
         try:
             waiting = canvas.oldest(place.queue)
         except Unavailable as error:
             yield Stale(Kind.BROKER_AWAY, error.detail)
             return
-        before = healing.lost_before(late, waiting[level(place.priority)])
+        before = lost_messages.lost_before(late, waiting[level(place.priority)])
         which = {"queue": place.queue, "priority": place.priority, "before": before, "most": MOST_PER_KIND}
         for row in tx.execute(_LOST, which):
             why = f"step {row.step_id} is queued, and its message is not in queue {row.queue} any more"

@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator import healing
 from pipeweave.orchestrator.domain.plan import END
+from pipeweave.orchestrator.recovery import lost_messages
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
@@ -42,7 +42,7 @@ def closed(tx: Transaction, *, late: timedelta) -> Iterator[Closed]:
         run = run_headers.load(tx, run_id)
         if run is None:
             continue
-        for check in healing.closed_joins(tx, run):
+        for check in lost_messages.closed_joins(tx, run):
             since = _since(tx, run, check.join)
             if since < before:
                 yield _closed(run, check.join, since)

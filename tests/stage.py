@@ -24,10 +24,10 @@ from services import new_database, wait_until
 
 from pipeweave import ids
 from pipeweave.document import parse_spec
-from pipeweave.orchestrator import tick
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import Outgoing
 from pipeweave.orchestrator.domain.states import FINAL_RUN
+from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.registry.services import queue_name
 from pipeweave.orchestrator.runs import standalone_tasks, triggering

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from celery.beat import Scheduler
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator import tick
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.recovery import tick
 
 log = logging.getLogger(__name__)
 

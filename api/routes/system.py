@@ -15,9 +15,9 @@ from pydantic.alias_generators import to_camel
 from pipeweave.api.answers import Health, Info, TickAnswer, Unhealthy
 from pipeweave.api.endpoint import Answer, Call, Routes
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator import last_tick, tick
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.recovery import tick, tick_status
 from pipeweave.orchestrator.security.access_tokens import TICK
 
 routes = Routes("system")
@@ -39,12 +39,12 @@ def health(call: Call) -> dict[str, Any] | Answer:
     """
     try:
         with call.reading() as tx:
-            found, last = maintenance_mode.state(tx), last_tick.find(tx)
+            found, last = maintenance_mode.state(tx), tick_status.find(tx)
     except PipeWeaveError as error:
         # The reason names hosts and ports; that is for the log, not for whoever passes by.
         return Answer({"status": "error", "error": error.title, "timestamp": _now()}, 503)
     here_for = timedelta(seconds=time.monotonic() - _started)
-    degraded = last_tick.complaint(last, call.deployment.settings, watched_for=here_for)
+    degraded = tick_status.complaint(last, call.deployment.settings, watched_for=here_for)
     return {
         "status": "degraded" if degraded else "ok",
         "degraded": degraded,

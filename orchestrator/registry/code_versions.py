@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeweave.orchestrator.followers import SETTLED_AFTER
+from pipeweave.orchestrator.recovery.task_moves import SETTLED_AFTER
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.rates import parse_rate
@@ -59,7 +59,7 @@ _COLUMNS = (
     "orphaned_at",
 )
 
-# What is open follows a task to its new service, and keeps to a limit that it did not have (followers.py).
+# What is open follows a task to its new service, and keeps to a limit that it did not have (task_moves.py).
 _MOVES_ON = """(tasks.service_id <> excluded.service_id
     OR (tasks.concurrency = 0 AND tasks.rate_limit IS NULL
         AND (excluded.concurrency > 0 OR excluded.rate_limit IS NOT NULL)))"""

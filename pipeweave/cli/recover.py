@@ -13,7 +13,7 @@ from pipeweave.cli.deployed import with_deployment
 from pipeweave.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.recovery import Recovery
+    from pipeweave.orchestrator.diagnosis.resending import Recovery
     from pipeweave.orchestrator.stale import Stale
 
 # What a tick counts, as a person says it.
@@ -39,13 +39,13 @@ def recover(ctx: click.Context, settings: Settings, auto_resume: bool, as_json: 
 
     Exits 1 while something does.
     """
-    from pipeweave.orchestrator import recovery
     from pipeweave.orchestrator.deployment.deployment import Deployment
+    from pipeweave.orchestrator.diagnosis import resending
 
     deployment = Deployment.open(settings, pool_size=2)
     try:
-        done = recovery.resume(deployment) if auto_resume else None
-        left = recovery.look(deployment) if done is None else done.left
+        done = resending.resume(deployment) if auto_resume else None
+        left = resending.look(deployment) if done is None else done.left
     finally:
         deployment.close()
     if as_json:

@@ -60,12 +60,12 @@ class Ticks:
     """Whether the tick goes on: it has gone through since this was made."""
 
     def __init__(self, url: str) -> None:
-        from pipeweave.orchestrator import last_tick
+        from pipeweave.orchestrator.recovery import tick_status
 
         self._url = url
-        self._before = last_tick.at(url)
+        self._before = tick_status.at(url)
 
     def __call__(self) -> bool:
-        from pipeweave.orchestrator import last_tick
+        from pipeweave.orchestrator.recovery import tick_status
 
-        return last_tick.at(self._url) != self._before
+        return tick_status.at(self._url) != self._before

@@ -13,8 +13,8 @@ from flask import Flask
 
 from pipeweave import ids
 from pipeweave.api import create_app
-from pipeweave.orchestrator import tick
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.security.access_tokens import ADMIN, EVERY_TENANT, READ, TICK, WRITE
 

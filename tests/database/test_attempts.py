@@ -11,12 +11,12 @@ import pytest
 from driving import BOOM, TASKS, WEAK, Beside, Driver, at_once, claim, header, settle, wait_for_lock
 from registered import a_task, register
 
-from pipeweave.orchestrator import due
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine import losses
+from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.state import attempts, heartbeats, task_runs
@@ -96,7 +96,7 @@ def test_what_is_not_due_is_not_released(driver: Driver) -> None:
     run_id = begun(driver, "later")
     fail(driver, run_id)
     driver.sent.clear()
-    due.release(driver.database)
+    due_attempts.release(driver.database)
     driver.check(run_id, 1)
     assert (first(driver, run_id).status, driver.released(run_id)) == ("pending", [])
 
@@ -109,7 +109,7 @@ def test_what_is_due_goes_in_every_run_it_is_of(driver: Driver) -> None:
         driver.finish(run_id, "a", failure=WEAK)
         make_due(driver, run_id)
     driver.sent.clear()
-    due.release(driver.database)
+    due_attempts.release(driver.database)
     assert [driver.statuses(each)["a"] for each in runs] == ["queued"] * 3
     assert [driver.released(each) for each in runs] == [[1]] * 3
 
@@ -117,7 +117,7 @@ def test_what_is_due_goes_in_every_run_it_is_of(driver: Driver) -> None:
 def test_tenants_take_turns_when_more_is_due_than_goes_at_once(
     fresh_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(due, "BATCH", 2)
+    monkeypatch.setattr(due_attempts, "BATCH", 2)
     many, few = Driver(fresh_database), Driver(fresh_database)
     many.store({"a": []})
     few.store({"a": []})
@@ -125,7 +125,7 @@ def test_tenants_take_turns_when_more_is_due_than_goes_at_once(
     for run_id in runs:
         many.finish(run_id, "a", failure=WEAK)
         make_due(many, run_id)
-    assert due.release(fresh_database) == 2
+    assert due_attempts.release(fresh_database) == 2
     statuses = [many.statuses(each)["a"] for each in runs]
     assert statuses == ["queued", "pending", "pending", "pending", "queued"]
 
@@ -144,7 +144,7 @@ def test_what_is_due_is_sent_as_its_next_attempt_and_completes(driver: Driver) -
     fail(driver, run_id)
     make_due(driver, run_id)
     driver.sent.clear()
-    due.release(driver.database)
+    due_attempts.release(driver.database)
     row = first(driver, run_id)
     assert (row.status, row.due_at, driver.released(run_id)) == ("queued", None, [1])
     with driver.database.transaction() as tx:
@@ -174,7 +174,7 @@ def test_a_retry_of_a_limited_task_gives_its_slot_to_others(driver: Driver) -> N
     fail(driver, one)
     assert first(driver, two).status == "queued"
     make_due(driver, one)
-    due.release(driver.database)
+    due_attempts.release(driver.database)
     assert first(driver, one).status == "ready"
 
 
@@ -197,7 +197,7 @@ def test_the_last_attempt_leaves_one_dead_letter_with_all_of_them(driver: Driver
     for attempt in (1, 2, 3):
         fail(driver, run_id, attempt)
         make_due(driver, run_id)
-        due.release(driver.database)
+        due_attempts.release(driver.database)
     row = first(driver, run_id)
     assert (row.status, row.error_code) == ("failed", "WEAK")
     assert driver.run(run_id).status == ("partial" if mode == "partial-merge" else "failed")

@@ -19,14 +19,16 @@ from services import new_database
 
 from benchmarks import history
 from pipeweave import ids
-from pipeweave.orchestrator import reading, recovery, stale, tick, verify, why
+from pipeweave.orchestrator import reading, stale, verify, why
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.diagnosis import resending
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, priorities
+from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import task_runs
@@ -333,7 +335,7 @@ def look_for_what_stands_still(stand: Stand) -> None:
         )
     stand.clock.ahead += 2 * stale.LATE
     assert {"message_lost", "run_without_live_row"} <= {
-        each.kind.value for each in recovery.look(stand.deployment)
+        each.kind.value for each in resending.look(stand.deployment)
     }
 
 

@@ -15,7 +15,7 @@ from registered import a_task, register
 from pipeweave import ids
 from pipeweave.errors import AttemptFenced
 from pipeweave.limits import INLINE_BYTES
-from pipeweave.orchestrator import due, verify
+from pipeweave.orchestrator import verify
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
@@ -23,6 +23,7 @@ from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.engine import idempotency, key_waiters
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.idempotency import Outcome
+from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.retention import expiry
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
@@ -318,7 +319,7 @@ def test_a_wake_up_that_was_lost_is_made_up_for_when_it_is_due(driver: Keyed) ->
     assert (driver.row(second).status, driver.key_row().task_run_id) == ("pending", first.id)
     with driver.database.transaction() as tx:
         tx.execute("UPDATE task_runs SET due_at = now() WHERE id = :id", {"id": second.id})
-    due.release(driver.database)
+    due_attempts.release(driver.database)
     assert driver.row(second).status == "queued"
     assert driver.take(driver.start(second.run_id)) is None, "a holder that failed is taken over"
 
@@ -446,7 +447,7 @@ def test_a_key_stays_with_its_task_run_through_further_attempts(driver: Keyed, e
         tx.execute(
             "UPDATE task_runs SET due_at = now() WHERE id = :id AND status = 'pending'", {"id": first.id}
         )
-    due.release(driver.database)
+    due_attempts.release(driver.database)
     again = driver.start(first.run_id, attempt=2)
     assert again.idempotency_key == "k"
     assert driver.take(again) is None
@@ -696,7 +697,7 @@ class Chances:
             self.begin(run_id, row)
         elif row.status == "pending" and row.awaits is None:
             self.driver.rows("UPDATE task_runs SET due_at = now() WHERE id = :id RETURNING 1", id=row.id)
-            due.release(self.driver.database)
+            due_attempts.release(self.driver.database)
         elif self.chance.random() < 0.02 and row.finished_at is None:
             self.driver.database.run(lambda tx: triggering.cancel(tx, self.driver.tenant, run_id))
         self.check()

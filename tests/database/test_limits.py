@@ -9,9 +9,9 @@ import pytest
 from driving import BOOM, Beside, Driver, at_once, claim, settle, wait_for_lock
 from registered import a_task, register
 
-from pipeweave.orchestrator import followers
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.queueing import limits, pauses
+from pipeweave.orchestrator.recovery import task_moves
 from pipeweave.orchestrator.store.database import Database
 
 
@@ -142,7 +142,7 @@ def test_a_new_limit_holds_for_what_is_open_already(driver: Driver) -> None:
     noop, others = a_task("noop", "second", concurrency=1), [a_task(each) for each in ("limited", "single")]
     with driver.database.transaction() as tx:
         register(tx, driver.tenant, noop, *others)
-    followers.bring(driver.database)
+    task_moves.bring(driver.database)
     for run_id in runs:
         driver.finish(run_id, "first")
     assert statuses(driver, runs) == {"queued": 1, "ready": 2}

@@ -13,16 +13,16 @@ from registered import register
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, Unavailable
-from pipeweave.orchestrator import last_tick, tick
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Going
-from pipeweave.orchestrator.last_tick import LastTick, complaint
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.queueing.maintenance_mode import MAINTENANCE, RUNNING, WAITING
+from pipeweave.orchestrator.recovery import tick, tick_status
+from pipeweave.orchestrator.recovery.tick_status import LastTick, complaint
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
@@ -234,7 +234,7 @@ def test_a_statement_as_old_as_the_request_finds_maintenance_entered(driver: Dri
             wait_for_lock(driver.database)
             do(driver, maintenance_mode.request)
             with driver.database.transaction() as ticking:
-                last_tick.note(ticking)
+                tick_status.note(ticking)
             do(driver, maintenance_mode.enter)
             tx.commit()
     assert beside.result == []
@@ -266,7 +266,7 @@ def test_those_who_trigger_do_not_wait_for_each_other_nor_for_the_tick(driver: D
     with driver.database.transaction() as tx:
         triggering.trigger(tx, driver.tenant, Trigger("driven"))
         with driver.database.transaction() as ticking:
-            last_tick.note(ticking)
+            tick_status.note(ticking)
             driver.trigger()
         driver.trigger()
 
@@ -473,10 +473,10 @@ def late(driver: Driver) -> None:
 
 def test_every_tick_that_acts_leaves_its_time(deployment: Deployment, driver: Driver) -> None:
     with driver.database.reading() as tx:
-        assert last_tick.find(tx) == LastTick(None, None)
+        assert tick_status.find(tx) == LastTick(None, None)
     tick.run_once(deployment)
     with driver.database.reading() as tx:
-        first = last_tick.find(tx)
+        first = tick_status.find(tx)
     assert first.at is not None
     assert first.age is not None
     assert first.age < timedelta(seconds=30)
@@ -484,9 +484,9 @@ def test_every_tick_that_acts_leaves_its_time(deployment: Deployment, driver: Dr
         tx.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": tick._LOCK})
         assert tick.run_once(deployment).is_elsewhere
     with driver.database.reading() as tx:
-        assert last_tick.find(tx).at == first.at
+        assert tick_status.find(tx).at == first.at
     tick.run_once(deployment)
-    assert last_tick.at(driver.database.url) != first.at
+    assert tick_status.at(driver.database.url) != first.at
 
 
 SECOND = timedelta(seconds=1)

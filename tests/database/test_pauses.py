@@ -10,12 +10,13 @@ from driving import WEAK, Beside, Driver, claim, finish_task_run, header, wait_f
 from registered import register
 
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import due, verify
+from pipeweave.orchestrator import verify
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Advance, Going
 from pipeweave.orchestrator.queueing import limits, pauses
+from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import task_runs
@@ -133,7 +134,7 @@ def test_an_attempt_that_is_due_waits(driver: Driver) -> None:
     with driver.database.transaction() as tx:
         tx.execute("UPDATE task_runs SET due_at = now() WHERE run_id = :id", {"id": run_id})
     pause(driver)
-    due.release(driver.database)
+    due_attempts.release(driver.database)
     assert status(driver, run_id) == "ready"
     resume(driver)
     [row] = driver.task_runs(run_id)

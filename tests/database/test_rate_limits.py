@@ -11,9 +11,9 @@ import pytest
 from driving import WEAK, Driver, at_once, claim, finish_task_run, settle
 from registered import a_task, register
 
-from pipeweave.orchestrator import due
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.queueing import limits
+from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.store.database import Database
 
 # Slow enough that a test never sees the next one let go: minutes lie between two starts.
@@ -120,7 +120,7 @@ def test_another_attempt_is_another_start(driver: Driver) -> None:
     driver.finish(run_id, "a", failure=WEAK)
     with driver.database.transaction() as tx:
         tx.execute("UPDATE task_runs SET due_at = now() WHERE run_id = :id", {"id": run_id})
-    due.release(driver.database)
+    due_attempts.release(driver.database)
     assert driver.statuses(run_id) == {"a": "queued"}
     others = [driver.trigger("tried") for _ in range(2)]
     assert statuses(driver, others) == {"queued": 1, "ready": 1}

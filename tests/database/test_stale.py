@@ -14,11 +14,13 @@ from driving import WEAK, Clock, Driver, claim, settle
 from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import recovery, stale, tick
+from pipeweave.orchestrator import stale
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.diagnosis import resending
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
+from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.stale import LATE, Kind, Stale
@@ -74,7 +76,7 @@ def a_worker(tx: Transaction, driver: Driver) -> str:
 
 
 def found(deployment: Deployment) -> list[Stale]:
-    return recovery.look(deployment)
+    return resending.look(deployment)
 
 
 def only(deployment: Deployment) -> Stale:
@@ -323,9 +325,9 @@ class Time:
         self.passed += seconds
 
 
-def resume(deployment: Deployment, time: Time | None = None) -> recovery.Recovery:
+def resume(deployment: Deployment, time: Time | None = None) -> resending.Recovery:
     time = time or Time()
-    return recovery.resume(deployment, clock=time, sleep=time.sleep)
+    return resending.resume(deployment, clock=time, sleep=time.sleep)
 
 
 def test_what_stands_still_is_set_going_again(deployment: Deployment, driver: Driver, clock: Clock) -> None:
@@ -339,7 +341,7 @@ def test_what_stands_still_is_set_going_again(deployment: Deployment, driver: Dr
 
 
 def test_nothing_is_done_where_nothing_stands_still(deployment: Deployment) -> None:
-    assert resume(deployment) == recovery.Recovery([], [])
+    assert resume(deployment) == resending.Recovery([], [])
 
 
 def test_trying_ends_when_nothing_moves(deployment: Deployment, driver: Driver, clock: Clock) -> None:
@@ -350,7 +352,7 @@ def test_trying_ends_when_nothing_moves(deployment: Deployment, driver: Driver, 
     time = Time()
     recovered = resume(deployment, time)
     assert [each.kind for each in recovered.left] == [Kind.JOIN_CLOSED]
-    assert recovery.PATIENCE_S <= time.passed <= recovery.PATIENCE_S + 2
+    assert resending.PATIENCE_S <= time.passed <= resending.PATIENCE_S + 2
     assert {each.join for each in driver.sent if isinstance(each, JoinCheck)} == {10}
 
 
@@ -372,7 +374,7 @@ def test_trying_ends_when_a_worker_answers(deployment: Deployment, driver: Drive
     def sleep(_: float) -> None:
         driver.check(run_id, 10)
 
-    recovered = recovery.resume(deployment, clock=Time(), sleep=sleep)
+    recovered = resending.resume(deployment, clock=Time(), sleep=sleep)
     assert (recovered.left, recovered.ticks) == ([], 2)
 
 

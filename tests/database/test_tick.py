@@ -9,17 +9,17 @@ import pytest
 from driving import Beside, Clock, Driver, claim, settle
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import healing, tick
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Released
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas, level
+from pipeweave.orchestrator.recovery import lost_messages, tick
+from pipeweave.orchestrator.recovery.tick import LATE, Ticked
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.tick import LATE, Ticked
 from pipeweave.settings import Settings
 
 WIDE = {"a": [], **{f"b{n}": ["a"] for n in range(8)}, "c": [f"b{n}" for n in range(8)]}
@@ -98,7 +98,7 @@ def test_tenants_take_turns_when_more_is_lost_than_one_tick_sends(
     mine = [driver.begin({"a": [], "b": [], "c": []}) for _ in range(3)]
     theirs = other.begin({"a": [], "b": []})
     other.sent.clear()
-    monkeypatch.setattr(healing, "BATCH", 4)
+    monkeypatch.setattr(lost_messages, "BATCH", 4)
     assert tick_later(deployment, clock).republished == 4
     runs = [each.run_id for each in other.sent if isinstance(each, Released)]
     assert sorted([runs.count(theirs), sum(map(runs.count, mine))]) == [2, 2]
@@ -274,6 +274,6 @@ def test_a_message_that_left_a_little_later_than_its_row_was_written_is_not_miss
     """The oldest one that waits may be this row's: it was sent after the commit, by another clock."""
     now = datetime.now(UTC)
     late, sent = now, now - timedelta(minutes=1)
-    assert healing.lost_before(late, sent.timestamp()) == sent - healing.LEEWAY
-    assert healing.lost_before(late, (now + timedelta(minutes=1)).timestamp()) == late
-    assert healing.lost_before(late, None) == late
+    assert lost_messages.lost_before(late, sent.timestamp()) == sent - lost_messages.LEEWAY
+    assert lost_messages.lost_before(late, (now + timedelta(minutes=1)).timestamp()) == late
+    assert lost_messages.lost_before(late, None) == late

@@ -11,9 +11,9 @@ from stacks import TASKS, StackFolder
 from stage import Stage
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import last_tick
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.queueing.maintenance_mode import MAINTENANCE, RUNNING, WAITING
+from pipeweave.orchestrator.recovery import tick_status
 from pipeweave.settings import environment
 
 pytestmark = pytest.mark.timeout(180)
@@ -69,11 +69,11 @@ def test_a_worker_drains_what_is_open_and_maintenance_begins_by_itself(stage: St
 
 def test_beat_brings_maintenance_when_nothing_is_open_and_goes_on_ticking(stage: Stage) -> None:
     beat = stage.start_beat()
-    stage.until(lambda: last_tick.at(stage.deployment.database.url) is not None, "no tick")
+    stage.until(lambda: tick_status.at(stage.deployment.database.url) is not None, "no tick")
     do(stage, maintenance_mode.request)
     stage.until(lambda: mode(stage) == MAINTENANCE, "maintenance does not begin")
-    before = last_tick.at(stage.deployment.database.url)
-    stage.until(lambda: last_tick.at(stage.deployment.database.url) != before, "no tick")
+    before = tick_status.at(stage.deployment.database.url)
+    stage.until(lambda: tick_status.at(stage.deployment.database.url) != before, "no tick")
     stage.stop(beat)
 
 

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pipeweave.orchestrator import due, followers, healing, last_tick
 from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses
+from pipeweave.orchestrator.recovery import due_attempts, lost_messages, task_moves, tick_status
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.retention import expiry, partitions
 from pipeweave.orchestrator.retention.policy import Policy
@@ -70,7 +70,7 @@ def run_once(deployment: Deployment) -> Ticked:
             is_quiet = maintenance_mode.mode(tx) == maintenance_mode.MAINTENANCE
         ticked = _watch(deployment.database) if is_quiet else _act(deployment)
         with deployment.database.statements() as tx:
-            if last_tick.note(tx) == maintenance_mode.WAITING:
+            if tick_status.note(tx) == maintenance_mode.WAITING:
                 tx.afterwards(maintenance_mode.enter_if_drained)
         return ticked
 
@@ -104,18 +104,18 @@ def _act(deployment: Deployment) -> Ticked:
         found += [each for each in losses.of_time(tx) if each[0].id not in {known.id for known, _ in found}]
     ended = losses.end(database, found)
     held_back = database.run(pauses.take_back)
-    released = due.release(database)
+    released = due_attempts.release(database)
     limit = deployment.settings.max_execution_timeout
     timed_out = deadlines.enforce(database, timedelta(milliseconds=limit) if limit else None)
     admitted = admission.admit_waiting(database)
-    brought = followers.bring(database)
+    brought = task_moves.bring(database)
     filled = limits.fill_waiting(database)
     redriven = redrives.run_once(database)
     purged = expiry.hourly(database, Policy.of(deployment.settings))
     with database.transaction() as tx:
         return Ticked(
-            republished=healing.republish(tx, deployment.canvas, LATE),
-            joins_checked=healing.check_joins(tx, LATE),
+            republished=lost_messages.republish(tx, deployment.canvas, LATE),
+            joins_checked=lost_messages.check_joins(tx, LATE),
             followers_brought=brought,
             limits_filled=filled,
             held_back=held_back,

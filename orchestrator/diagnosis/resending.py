@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 
-from pipeweave.orchestrator import stale, tick
+from pipeweave.orchestrator import stale
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.stale import Kind, Stale
 
 # Between two looks: as long as beat leaves between two ticks.
