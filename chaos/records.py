@@ -135,7 +135,7 @@ def keep(up: Stack, folder: Path) -> None:
 
 def differences(database_url: str) -> list[str]:
     """What the product's own comparison of events and rows finds."""
-    from pipeweave.orchestrator import verify
+    from pipeweave.orchestrator.diagnosis import verify
     from pipeweave.orchestrator.store.database import Database
 
     database = Database(database_url, pool_size=0)

@@ -10,7 +10,8 @@ from pipeweave.api.filters import EventsQuery, RunsQuery, TaskRunsQuery, ValuesQ
 from pipeweave.api.run_answers import EventList, RunDetail, RunList, TaskRunDetail, TaskRunList, WhyAnswer
 from pipeweave.api.schemas import CancelRequest
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import reading, why
+from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.diagnosis import why
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.security.access_tokens import WRITE
 

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 
-from pipeweave.orchestrator import stale
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.diagnosis import stalled
+from pipeweave.orchestrator.diagnosis.stalled import Kind, Stale
 from pipeweave.orchestrator.recovery import tick
-from pipeweave.orchestrator.stale import Kind, Stale
 
 # Between two looks: as long as beat leaves between two ticks.
 PAUSE_S = 1.0
@@ -40,7 +40,7 @@ class Recovery:
 def look(deployment: Deployment) -> list[Stale]:
     """What stands still now."""
     with deployment.database.reading() as tx:
-        return stale.find(tx, deployment.canvas, deployment.settings)
+        return stalled.find(tx, deployment.canvas, deployment.settings)
 
 
 def resume(

@@ -14,7 +14,7 @@ from pipeweave.errors import InvalidSetting, PipeWeaveError
 from pipeweave.settings import Settings, load
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.doctor import Finding
+    from pipeweave.orchestrator.diagnosis.doctor import Finding
 
 COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 _BADNESS = ("ok", "warning", "error")
@@ -30,8 +30,8 @@ def doctor(ctx: click.Context, database_url: str | None, data_dir: Path | None, 
 
     Exits 1 when something does not work; a warning is none of that.
     """
-    from pipeweave.orchestrator.doctor import examine
-    from pipeweave.orchestrator.doctor_checks import checks
+    from pipeweave.orchestrator.diagnosis.checks import checks
+    from pipeweave.orchestrator.diagnosis.doctor import examine
 
     settings, problem = _settings(database_url, data_dir)
     findings = []

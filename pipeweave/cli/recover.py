@@ -14,7 +14,7 @@ from pipeweave.settings import Settings
 
 if TYPE_CHECKING:
     from pipeweave.orchestrator.diagnosis.resending import Recovery
-    from pipeweave.orchestrator.stale import Stale
+    from pipeweave.orchestrator.diagnosis.stalled import Stale
 
 # What a tick counts, as a person says it.
 _DONE = {

@@ -16,8 +16,8 @@ from pipeweave.cli.token import Lifetime
 from pipeweave.errors import NotFound
 
 if TYPE_CHECKING:
+    from pipeweave.orchestrator.diagnosis.verify import Difference
     from pipeweave.orchestrator.store.database import Database
-    from pipeweave.orchestrator.verify import Difference
 
 # The JSON document is held in memory; without --json there is no limit.
 MOST_IN_JSON = 1_000
@@ -74,7 +74,7 @@ def _read(text: str) -> UUID:
 
 def _recent(database: Database, since: datetime | None, limit: int | None) -> Iterator[UUID]:
     """The newest runs. No transaction is held while they are looked at."""
-    from pipeweave.orchestrator import verify
+    from pipeweave.orchestrator.diagnosis import verify
 
     before, left = None, limit
     while left != 0:
@@ -89,7 +89,7 @@ def _recent(database: Database, since: datetime | None, limit: int | None) -> It
 
 def _differences(database: Database, run_id: UUID) -> list[Difference]:
     """What is wrong with a run, seen at one moment of its own."""
-    from pipeweave.orchestrator import verify
+    from pipeweave.orchestrator.diagnosis import verify
 
     with verify.snapshot(database) as tx:
         return verify.run(tx, run_id)

@@ -12,7 +12,7 @@ from driving import BOOM, Beside, Driver, at_once, claim, finish_step, header, w
 from registered import a_task, register
 
 from pipeweave.errors import InvalidInput
-from pipeweave.orchestrator import verify
+from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import fast_path

@@ -18,10 +18,10 @@ from registered import a_task, all_pages, register
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, Unavailable
-from pipeweave.orchestrator import verify
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
 from pipeweave.orchestrator.deadletters.dead_letters import Retried
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
+from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine.advance import Advance

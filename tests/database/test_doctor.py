@@ -19,9 +19,9 @@ from driving import BOOM, Driver
 from services import new_database
 
 from pipeweave.cli import main
-from pipeweave.orchestrator import doctor_broker, doctor_database, doctor_work
-from pipeweave.orchestrator.doctor import Level, Verdict
-from pipeweave.orchestrator.doctor_checks import checks
+from pipeweave.orchestrator.diagnosis import check_broker, check_database, check_processes
+from pipeweave.orchestrator.diagnosis.checks import checks
+from pipeweave.orchestrator.diagnosis.doctor import Level, Verdict
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
@@ -94,29 +94,29 @@ def test_the_command_shows_a_line_for_each_check(settings: Settings, driver: Dri
 
 
 def test_the_server_and_its_version_are_named_without_the_password(settings: Settings) -> None:
-    level, line = saw(doctor_database.reachable(settings))
+    level, line = saw(check_database.reachable(settings))
     assert (level, line.startswith("PostgreSQL 1")) == (OK, True)
     assert "127.0.0.1" in line
     assert ":" + (settings.database_url or "").split(":")[2].split("@")[0] not in line
 
 
 def test_a_server_that_is_too_old_is_an_error(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_database, "MIN_MAJOR", 99)
-    level, line = saw(doctor_database.reachable(settings))
+    monkeypatch.setattr(check_database, "MIN_MAJOR", 99)
+    level, line = saw(check_database.reachable(settings))
     assert (level, "too old" in line) == (ERROR, True)
 
 
 def test_a_schema_that_is_behind_or_ahead_is_an_error(settings: Settings, driver: Driver) -> None:
     change(driver, "UPDATE schema_migrations SET version_num = '0001'")
-    level, line = saw(doctor_database.schema(settings))
+    level, line = saw(check_database.schema(settings))
     assert (level, line.startswith("the schema is at 0001; pending: 0002")) == (ERROR, True)
     change(driver, "UPDATE schema_migrations SET version_num = '9999'")
-    assert saw(doctor_database.schema(settings)) == (ERROR, "the schema is newer than this version")
+    assert saw(check_database.schema(settings)) == (ERROR, "the schema is newer than this version")
 
 
 def test_a_database_without_schema_is_an_error(settings: Settings, postgres_server: Postgres) -> None:
     with new_database(postgres_server, "bare_for_doctor") as url:
-        level, line = saw(doctor_database.schema(replace(settings, database_url=url)))
+        level, line = saw(check_database.schema(replace(settings, database_url=url)))
     assert (level, line.startswith("the schema is at nothing")) == (ERROR, True)
 
 
@@ -126,10 +126,10 @@ def test_missing_partitions_are_a_warning_and_this_months_an_error(
     names = "SELECT relname FROM pg_class WHERE relname ~ '^events_[0-9]{4}_[0-9]{2}$' ORDER BY relname"
     this, *_, last = [row.relname for row in driver.rows(names)]
     change(driver, f"DROP TABLE {last}")
-    level, line = saw(doctor_database.partitions_ahead(settings))
+    level, line = saw(check_database.partitions_ahead(settings))
     assert (level, line) == (WARNING, f"partitions are missing: {last[7:].replace('_', '-')}")
     change(driver, f"DROP TABLE {this}")
-    assert saw(doctor_database.partitions_ahead(settings))[0] is ERROR
+    assert saw(check_database.partitions_ahead(settings))[0] is ERROR
 
 
 def test_rows_in_a_default_partition_are_a_warning(settings: Settings, driver: Driver) -> None:
@@ -138,7 +138,7 @@ def test_rows_in_a_default_partition_are_a_warning(settings: Settings, driver: D
         """INSERT INTO events (run_id, at, type)
         VALUES ('00000000-0000-7000-8000-000000000000', now(), 'run.created')""",
     )
-    level, line = saw(doctor_database.default_partitions(settings))
+    level, line = saw(check_database.default_partitions(settings))
     assert (level, line) == (WARNING, "rows lie in the default partitions: 1 events of 1970-01")
 
 
@@ -153,13 +153,13 @@ def test_rows_in_a_default_partition_are_a_warning(settings: Settings, driver: D
 )
 def test_a_clock_that_differs_is_told(settings: Settings, ahead: timedelta, level: Level, line: str) -> None:
     with time_machine.travel(datetime.now(UTC) + ahead):
-        found = saw(doctor_database.clock(settings))
+        found = saw(check_database.clock(settings))
     assert found[0] is level
     assert line.split()[-1] in found[1]
 
 
 def test_more_connections_than_the_server_takes_are_a_warning(settings: Settings) -> None:
-    level, line = saw(doctor_database.connections(replace(settings, db_pool_max=900)))
+    level, line = saw(check_database.connections(replace(settings, db_pool_max=900)))
     assert (level, "may use 1362" in line) == (WARNING, True)
 
 
@@ -187,38 +187,38 @@ def _dashed(name: str) -> str:
 
 
 def test_the_broker_is_named(settings: Settings, valkey_server: Valkey) -> None:
-    level, line = saw(doctor_broker.broker(settings))
+    level, line = saw(check_broker.broker(settings))
     assert (level, line.startswith("Valkey ")) == (OK, True)
 
 
 def test_an_old_redis_is_a_warning(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_broker, "_info", lambda *_: {"redis_version": "5.0.14"})
-    assert saw(doctor_broker.broker(settings)) == (WARNING, "Redis 5.0.14")
-    monkeypatch.setattr(doctor_broker, "_info", lambda *_: {"redis_version": "7.2.4"})
-    assert saw(doctor_broker.broker(settings)) == (OK, "Redis 7.2.4")
+    monkeypatch.setattr(check_broker, "_info", lambda *_: {"redis_version": "5.0.14"})
+    assert saw(check_broker.broker(settings)) == (WARNING, "Redis 5.0.14")
+    monkeypatch.setattr(check_broker, "_info", lambda *_: {"redis_version": "7.2.4"})
+    assert saw(check_broker.broker(settings)) == (OK, "Redis 7.2.4")
 
 
 def test_a_broker_that_throws_keys_away_is_told(settings: Settings) -> None:
-    assert saw(doctor_broker.memory(settings))[0] is OK
+    assert saw(check_broker.memory(settings))[0] is OK
     with configured(settings, maxmemory_policy="allkeys-lru"):
-        assert saw(doctor_broker.memory(settings))[0] is WARNING
+        assert saw(check_broker.memory(settings))[0] is WARNING
     with configured(settings, maxmemory="100mb", maxmemory_policy="allkeys-lru"):
-        assert saw(doctor_broker.memory(settings))[0] is ERROR
+        assert saw(check_broker.memory(settings))[0] is ERROR
 
 
 def test_what_a_restart_of_the_broker_loses_is_told(settings: Settings) -> None:
-    level, line = saw(doctor_broker.persistence(settings))
+    level, line = saw(check_broker.persistence(settings))
     assert (level, "no append-only file" in line) == (OK, True)
 
 
 def test_the_probe_in_storage_is_gone_afterwards(settings: Settings, tmp_path: Path) -> None:
-    assert saw(doctor_broker.storage(settings))[0] is OK
+    assert saw(check_broker.storage(settings))[0] is OK
     assert [path for path in (tmp_path / "storage").rglob("*") if path.is_file()] == []
 
 
 def test_a_folder_that_is_not_there_yet_is_not_made(settings: Settings, tmp_path: Path) -> None:
     nowhere = replace(settings, data_dir=str(tmp_path / "nowhere"))
-    assert saw(doctor_broker.storage(nowhere))[0] is OK
+    assert saw(check_broker.storage(nowhere))[0] is OK
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -231,8 +231,8 @@ def test_storage_that_keeps_something_else_is_an_error(
         def get(self, path: str) -> bytes:
             return b"else"
 
-    monkeypatch.setattr(doctor_broker, "open_storage", lambda _: Forgetful())
-    assert saw(doctor_broker.storage(settings))[0] is ERROR
+    monkeypatch.setattr(check_broker, "open_storage", lambda _: Forgetful())
+    assert saw(check_broker.storage(settings))[0] is ERROR
 
 
 class Api(BaseHTTPRequestHandler):
@@ -274,66 +274,66 @@ def api_url() -> Iterator[str]:
 def test_an_api_that_is_configured_must_answer_and_take_the_token(
     settings: Settings, api_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert saw(doctor_broker.api(settings)) == (OK, "not checked: PIPEWEAVE_ORCHESTRATOR_URL is not set")
+    assert saw(check_broker.api(settings)) == (OK, "not checked: PIPEWEAVE_ORCHESTRATOR_URL is not set")
     right = replace(settings, orchestrator_url=api_url, api_token="pw_right")
-    assert saw(doctor_broker.api(right)) == (OK, f"{api_url} answers")
-    level, line = saw(doctor_broker.api(replace(right, api_token="pw_wrong")))
+    assert saw(check_broker.api(right)) == (OK, f"{api_url} answers")
+    level, line = saw(check_broker.api(replace(right, api_token="pw_wrong")))
     assert (level, "refuses the token" in line, "pw_wrong" in line) == (ERROR, True, False)
     monkeypatch.setattr(Api, "degraded", "the last tick was 60 min ago")
-    assert saw(doctor_broker.api(right)) == (WARNING, f"{api_url} is degraded")
+    assert saw(check_broker.api(right)) == (WARNING, f"{api_url} is degraded")
 
 
 # --- work -------------------------------------------------------------------------------------------------
 
 
 def test_workers_are_counted_by_service(settings: Settings, driver: Driver) -> None:
-    level, line = saw(doctor_work.workers_alive(settings))
+    level, line = saw(check_processes.workers_alive(settings))
     assert (level, line) == (OK, f"workers: 1 of python ({driver.tenant}), 4 task runs at once")
     change(driver, "UPDATE services SET status = 'disconnected'")
-    level, line = saw(doctor_work.workers_alive(settings))
+    level, line = saw(check_processes.workers_alive(settings))
     assert (level, f"lost the last one of: python ({driver.tenant})" in line) == (WARNING, True)
     change(driver, "UPDATE workers SET heartbeat_at = now() - interval '1 minute'")
-    assert saw(doctor_work.workers_alive(settings)) == (WARNING, "no worker lives")
+    assert saw(check_processes.workers_alive(settings)) == (WARNING, "no worker lives")
 
 
 def test_files_of_several_hosts_are_a_warning(settings: Settings, driver: Driver) -> None:
     with driver.database.transaction() as tx:
         worker_processes.register(tx, driver.tenant, WorkerStart("python", "w@other", "other", 1, 1))
-    assert saw(doctor_work.one_storage(settings)) == (WARNING, "files, for workers on 2 hosts")
+    assert saw(check_processes.one_storage(settings)) == (WARNING, "files, for workers on 2 hosts")
     bucket = replace(settings, storage_backends=({"id": "main", "provider": "aws-s3"},))
-    assert saw(doctor_work.one_storage(bucket)) == (OK, "a bucket")
+    assert saw(check_processes.one_storage(bucket)) == (OK, "a bucket")
 
 
 def test_a_tick_that_does_not_come_is_an_error(settings: Settings, driver: Driver) -> None:
     change(driver, "UPDATE orchestrator_state SET last_tick_at = now() - interval '1 hour'")
-    assert saw(doctor_work.tick(settings)) == (ERROR, "the last tick was 60 min ago")
-    assert saw(doctor_work.tick(replace(settings, mode="serverless")))[0] is OK
+    assert saw(check_processes.tick(settings)) == (ERROR, "the last tick was 60 min ago")
+    assert saw(check_processes.tick(replace(settings, mode="serverless")))[0] is OK
 
 
 def test_maintenance_is_a_warning(settings: Settings, driver: Driver) -> None:
     change(driver, "UPDATE orchestrator_state SET mode = 'waiting_for_maintenance'")
-    level, line = saw(doctor_work.mode(settings))
+    level, line = saw(check_processes.mode(settings))
     assert (level, "waiting_for_maintenance" in line) == (WARNING, True)
 
 
 def test_work_that_nobody_consumes_is_an_error(settings: Settings, driver: Driver) -> None:
     driver.begin({"a": [], "b": []})
-    assert saw(doctor_work.queues(settings))[0] is OK
+    assert saw(check_processes.queues(settings))[0] is OK
     change(driver, "UPDATE task_runs SET queue = 'pipeweave.x.lonely' WHERE step_id = 'b'")
-    level, line = saw(doctor_work.queues(settings))
+    level, line = saw(check_processes.queues(settings))
     assert (level, line) == (ERROR, "task runs wait in queues without a worker: pipeweave.x.lonely")
     change(driver, "UPDATE workers SET stopped_at = now()")
-    assert f"pipeweave.{driver.tenant}.python, pipeweave.x.lonely" in saw(doctor_work.queues(settings))[1]
+    assert f"pipeweave.{driver.tenant}.python, pipeweave.x.lonely" in saw(check_processes.queues(settings))[1]
 
 
 def test_open_dead_letters_are_a_warning(settings: Settings, driver: Driver) -> None:
     driver.finish(driver.begin({"a": []}), "a", failure=BOOM)
-    assert saw(doctor_work.dead_letters(settings)) == (WARNING, "1 dead letters are open")
+    assert saw(check_processes.dead_letters(settings)) == (WARNING, "1 dead letters are open")
     change(driver, "UPDATE dead_letters SET discarded_at = now()")
-    assert saw(doctor_work.dead_letters(settings))[0] is OK
+    assert saw(check_processes.dead_letters(settings))[0] is OK
 
 
 def test_what_stands_still_is_a_warning(settings: Settings, driver: Driver) -> None:
     driver.begin({"a": []})
     change(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
-    assert saw(doctor_work.standing_still(settings)) == (WARNING, "1 found: run_overdue")
+    assert saw(check_processes.standing_still(settings)) == (WARNING, "1 found: run_overdue")

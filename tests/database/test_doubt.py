@@ -18,8 +18,8 @@ from driving import Driver, claim, header
 
 from pipeweave import Context, ids
 from pipeweave.errors import Deadlocked, Unavailable
-from pipeweave.orchestrator import verify
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain.outbox import Asked, JoinCheck, Outgoing, Part, Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.messaging.publisher import RUN_TASK

@@ -19,9 +19,9 @@ from services import new_database
 
 from benchmarks import history
 from pipeweave import ids
-from pipeweave.orchestrator import reading, stale, verify, why
+from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.diagnosis import resending
+from pipeweave.orchestrator.diagnosis import resending, stalled, verify, why
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.advance import Advance
@@ -333,7 +333,7 @@ def look_for_what_stands_still(stand: Stand) -> None:
         tx.execute(
             "UPDATE task_runs SET status = 'skipped', finished_at = now() WHERE run_id = :id", {"id": due}
         )
-    stand.clock.ahead += 2 * stale.LATE
+    stand.clock.ahead += 2 * stalled.LATE
     assert {"message_lost", "run_without_live_row"} <= {
         each.kind.value for each in resending.look(stand.deployment)
     }

@@ -15,8 +15,8 @@ from registered import a_task, register
 from pipeweave import ids
 from pipeweave.errors import AttemptFenced
 from pipeweave.limits import INLINE_BYTES
-from pipeweave.orchestrator import verify
 from pipeweave.orchestrator.deadletters import dead_letters
+from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun

@@ -10,7 +10,7 @@ from driving import WEAK, Beside, Driver, claim, finish_task_run, header, wait_f
 from registered import register
 
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator import verify
+from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path

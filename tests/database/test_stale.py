@@ -14,16 +14,15 @@ from driving import WEAK, Clock, Driver, claim, settle
 from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import stale
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.diagnosis import resending
+from pipeweave.orchestrator.diagnosis import resending, stalled
+from pipeweave.orchestrator.diagnosis.stalled import LATE, Kind, Stale
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
-from pipeweave.orchestrator.stale import LATE, Kind, Stale
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.settings import Settings
 
@@ -300,13 +299,13 @@ def test_what_stands_still_while_maintenance_is_waited_for_is_healed_all_the_sam
 def test_more_of_a_kind_is_not_shown_than_a_person_reads(
     deployment: Deployment, driver: Driver, clock: Clock
 ) -> None:
-    driver.begin({f"s{number}": [] for number in range(stale.MOST_PER_KIND + 20)})
+    driver.begin({f"s{number}": [] for number in range(stalled.MOST_PER_KIND + 20)})
     later(clock)
-    assert len(found(deployment)) == stale.MOST_PER_KIND
+    assert len(found(deployment)) == stalled.MOST_PER_KIND
 
 
 def test_everything_stale_has_something_that_heals_it() -> None:
-    assert set(stale.HEALS) == set(Kind)
+    assert set(stalled.HEALS) == set(Kind)
 
 
 # --- setting it going again -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from driving import Beside, Driver, at_once, claim, header, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.orchestrator import verify
+from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun

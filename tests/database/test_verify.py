@@ -16,7 +16,7 @@ from random_history import RandomHistory
 from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator import verify
+from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain import replay
 from pipeweave.orchestrator.domain.stored_event import StoredEvent
 from pipeweave.orchestrator.engine.advance import Advance

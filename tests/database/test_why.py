@@ -13,7 +13,7 @@ from registered import a_task, register
 
 from pipeweave import ids
 from pipeweave.errors import NotFound, Unavailable
-from pipeweave.orchestrator import why
+from pipeweave.orchestrator.diagnosis import why
 from pipeweave.orchestrator.messaging.celery_app import LEVELS
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses
 from pipeweave.orchestrator.registry import worker_processes

@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 from stage import Stage
 
-from pipeweave.orchestrator import verify
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
+from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.rules import FAILURE_MODES

@@ -12,7 +12,7 @@ from stage import Stage
 
 from pipeweave import ids
 from pipeweave.cli import main
-from pipeweave.orchestrator import verify
+from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.rules import FAILURE_MODES
 
 pytestmark = pytest.mark.timeout(240)

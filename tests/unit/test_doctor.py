@@ -11,7 +11,16 @@ from click.testing import CliRunner, Result
 
 from pipeweave.cli import main
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator.doctor import Check, Finding, Level, Verdict, error, examine, fine, warning
+from pipeweave.orchestrator.diagnosis.doctor import (
+    Check,
+    Finding,
+    Level,
+    Verdict,
+    error,
+    examine,
+    fine,
+    warning,
+)
 from pipeweave.settings import Settings, load
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator import doctor_broker, doctor_database, doctor_work
-from pipeweave.orchestrator.doctor import Check, Verdict, error, fine, warning
+from pipeweave.orchestrator.diagnosis import check_broker, check_database, check_processes
+from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
 from pipeweave.settings import Settings, explain
 
 
@@ -17,7 +17,7 @@ def checks(problem: PipeWeaveError | None = None) -> tuple[Check, ...]:
         problem: with the settings, when they could not be read.
     """
     readable = Check("settings", functools.partial(settings_readable, problem))
-    return (readable, *doctor_database.CHECKS, *doctor_broker.CHECKS, *doctor_work.CHECKS)
+    return (readable, *check_database.CHECKS, *check_broker.CHECKS, *check_processes.CHECKS)
 
 
 def settings_readable(problem: PipeWeaveError | None, _: Settings) -> Verdict:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator.deployment import migrate
-from pipeweave.orchestrator.doctor import Check, Verdict, error, fine, warning
+from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.retention import default_partition, partitions
 from pipeweave.orchestrator.store.database import Database, Transaction

@@ -14,7 +14,7 @@ from itertools import islice
 from uuid import UUID
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator import stale_runs
+from pipeweave.orchestrator.diagnosis import stalled_runs
 from pipeweave.orchestrator.messaging.publisher import Canvas, level
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.recovery import lost_messages, tick_status
@@ -239,7 +239,7 @@ def _limits_with_room(tx: Transaction) -> Iterator[Stale]:
 
 
 def _closed_joins(tx: Transaction) -> Iterator[Stale]:
-    for found in stale_runs.closed(tx, late=LATE):
+    for found in stalled_runs.closed(tx, late=LATE):
         if found.task_run_id is None:
             kind, why = Kind.RUN_WITHOUT_LIVE_ROW, "every task run is final, and the run is not"
         else:

@@ -12,12 +12,12 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator import reasons_before, reasons_held
+from pipeweave.orchestrator.diagnosis import why_held, why_pending
+from pipeweave.orchestrator.diagnosis.why_held import Oldest
+from pipeweave.orchestrator.diagnosis.why_reasons import Reason, reason, seconds
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
 from pipeweave.orchestrator.domain.states import FINAL_TASK, TaskStatus
 from pipeweave.orchestrator.queueing import maintenance_mode
-from pipeweave.orchestrator.reasons import Reason, reason, seconds
-from pipeweave.orchestrator.reasons_held import Oldest
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
@@ -63,16 +63,16 @@ def _reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
         case T.WAITING:
             yield _waiting(tx, row)
         case T.PENDING:
-            yield from reasons_before.before(tx, row)
-            yield from reasons_held.held(tx, row)
+            yield from why_pending.before(tx, row)
+            yield from why_held.held(tx, row)
         case T.READY:
-            held = list(reasons_held.held(tx, row))
+            held = list(why_held.held(tx, row))
             yield from held or [
                 reason("goes_now", "its limits have room: the tick lets it go within a second")
             ]
         case T.QUEUED:
-            yield from reasons_held.paused(tx, row)
-            yield from reasons_held.queued(tx, row, oldest)
+            yield from why_held.paused(tx, row)
+            yield from why_held.queued(tx, row, oldest)
 
 
 # --- over, or under way -----------------------------------------------------------------------------------

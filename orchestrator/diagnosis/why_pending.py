@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from pipeweave import ids
+from pipeweave.orchestrator.diagnosis.why_reasons import Reason, reason, seconds
 from pipeweave.orchestrator.domain.json_shapes import iso, task_run_id
 from pipeweave.orchestrator.domain.states import RunStatus
-from pipeweave.orchestrator.reasons import Reason, reason, seconds
 from pipeweave.orchestrator.runs import admission
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import timedelta
 
-from pipeweave.orchestrator import stale
-from pipeweave.orchestrator.doctor import Check, Verdict, error, fine, warning
-from pipeweave.orchestrator.doctor_database import looking
+from pipeweave.orchestrator.diagnosis import stalled
+from pipeweave.orchestrator.diagnosis.check_database import looking
+from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.queueing import maintenance_mode
@@ -132,7 +132,7 @@ def standing_still(settings: Settings) -> Verdict:
     canvas = Canvas(make_celery(settings))
     try:
         with looking(settings) as tx:
-            found = stale.find(tx, canvas, settings)
+            found = stalled.find(tx, canvas, settings)
     finally:
         canvas.close()
     if not found:

@@ -7,12 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from pipeweave.errors import Unavailable
+from pipeweave.orchestrator.diagnosis.why_reasons import MOST_COUNTED, Reason, nth, reason, seconds, up_to
 from pipeweave.orchestrator.domain import gcra
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.messaging.publisher import level
 from pipeweave.orchestrator.queueing import limits, pauses
 from pipeweave.orchestrator.queueing.limits import Standing
-from pipeweave.orchestrator.reasons import MOST_COUNTED, Reason, nth, reason, seconds, up_to
 from pipeweave.orchestrator.recovery import lost_messages
 from pipeweave.orchestrator.recovery.tick import LATE
 from pipeweave.orchestrator.registry import worker_processes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipeweave.client import Client
 from pipeweave.errors import Forbidden, TenantRequired, Unauthenticated
-from pipeweave.orchestrator.doctor import Check, Verdict, error, fine, warning
+from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.redis_pipeline import Wire
 from pipeweave.settings import Settings
