@@ -15,9 +15,9 @@ from pipeweave.api.auth import Gate
 from pipeweave.api.door import Door
 from pipeweave.api.endpoint import Endpoint
 from pipeweave.api.routes import ENDPOINTS
-from pipeweave.limits import MAX_BODY_BYTES
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.settings import Settings
+from pipeweave.size_limits import MAX_BODY_BYTES
 
 
 def create_app(settings: Settings, deployment: Deployment | None = None) -> Flask:

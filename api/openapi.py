@@ -26,7 +26,7 @@ from pipeweave.errors import (
     Unavailable,
     UnsupportedMediaType,
 )
-from pipeweave.limits import MAX_BODY_BYTES
+from pipeweave.size_limits import MAX_BODY_BYTES
 
 OPENAPI = "3.1.0"
 NAME_PATTERN = "^[A-Za-z0-9._~:@-]{1,200}$"

@@ -17,8 +17,8 @@ import orjson
 from pipeweave.context import Context, TaskResult
 from pipeweave.errors import FieldError, InvalidParams, InvalidResult
 from pipeweave.json_values import json_faults
-from pipeweave.nearest import did_you_mean
 from pipeweave.signatures import MISSING, Parameter, Signature, read_signature
+from pipeweave.suggestions import did_you_mean
 
 _MOST_ERRORS = 50
 _DEEPEST_RESULT = 250  # where orjson ends

@@ -8,9 +8,9 @@ from typing import Protocol
 from pipeweave.edges import find_cycles, reachable, successors_of, topological_order
 from pipeweave.errors import FieldError, InvalidSpec
 from pipeweave.graph import GraphError
-from pipeweave.limits import MAX_STEPS
-from pipeweave.nearest import did_you_mean
+from pipeweave.size_limits import MAX_STEPS
 from pipeweave.spec import PipelineSpec, StepSpec
+from pipeweave.suggestions import did_you_mean
 
 _MOST_ERRORS = 100
 _MOST_HINTS = 10

@@ -17,9 +17,9 @@ from pipeweave.errors import FieldError, InvalidSpec
 from pipeweave.field_errors import MOST_ERRORS
 from pipeweave.graph import validate
 from pipeweave.json_values import json_faults
-from pipeweave.limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
 from pipeweave.references import json_type
 from pipeweave.rules import FAIL_FAST, FAILURE_MODES
+from pipeweave.size_limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
 from pipeweave.spec import PipelineSpec, StepSpec
 
 _PIPELINE_KEYS = (

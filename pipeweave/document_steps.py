@@ -8,8 +8,8 @@ from typing import Any
 
 from pipeweave.field_errors import FieldErrors
 from pipeweave.graph import GraphError
-from pipeweave.limits import MAX_EDGES, MAX_MAP_ITEMS, MAX_STEPS
 from pipeweave.references import Reference, find_references, json_type
+from pipeweave.size_limits import MAX_EDGES, MAX_MAP_ITEMS, MAX_STEPS
 from pipeweave.spec import MapSpec, StepSpec
 
 _STEP_KEYS = ("id", "task", "needs", "params", "map", "parallel")

@@ -14,8 +14,8 @@ from typing import Any, NoReturn, Protocol
 from pipeweave.calling import call_plan
 from pipeweave.context import Context
 from pipeweave.errors import FieldError, InvalidSpec, InvalidTask
-from pipeweave.nearest import did_you_mean
 from pipeweave.references import escape, show_path
+from pipeweave.suggestions import did_you_mean
 
 _current: ContextVar[Drawing | None] = ContextVar("pipeweave_drawing", default=None)
 

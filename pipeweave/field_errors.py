@@ -7,8 +7,8 @@ from typing import Any
 
 from pipeweave.errors import FieldError, InvalidId
 from pipeweave.ids import check_name
-from pipeweave.nearest import nearest
 from pipeweave.references import json_type
+from pipeweave.suggestions import nearest
 
 MOST_ERRORS = 100
 _MOST_HINTS = 10

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from pipeweave.edges import Edges, find_cycles, parts, reachable, successors_of, topological_order
 from pipeweave.errors import InvalidSpec
-from pipeweave.limits import MAX_EDGES, MAX_STEPS
-from pipeweave.nearest import nearest
+from pipeweave.size_limits import MAX_EDGES, MAX_STEPS
 from pipeweave.spec import PipelineSpec
+from pipeweave.suggestions import nearest
 
 _DEEP = 20
 _SHOWN = 20

@@ -11,7 +11,7 @@ from typing import Any
 from pipeweave.calling import keyed_input
 from pipeweave.context import Context
 from pipeweave.errors import AttemptFenced, AttemptTimedOut, FieldError, InvalidIdempotencyKey
-from pipeweave.limits import MAX_KEY_CHARS
+from pipeweave.size_limits import MAX_KEY_CHARS
 
 KEY_EXPECTED = f"a text of 1 to {MAX_KEY_CHARS} characters, none of them a control character or a line break"
 

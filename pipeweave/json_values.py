@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeweave.errors import FieldError
-from pipeweave.limits import MAX_VALUE_DEPTH
+from pipeweave.size_limits import MAX_VALUE_DEPTH
 
 _MOST_FAULTS = 20
 _INT64 = 1 << 63

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeweave.document import parse_spec
 from pipeweave.errors import FieldError, InvalidSpec
-from pipeweave.limits import MAX_SPEC_BYTES
+from pipeweave.size_limits import MAX_SPEC_BYTES
 from pipeweave.spec import PipelineSpec
 
 SUFFIXES = (".yaml", ".yml", ".json")

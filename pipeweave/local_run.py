@@ -14,7 +14,6 @@ from pipeweave.context import Context
 from pipeweave.errors import MapSourceInvalid, PipeWeaveError, TaskError
 from pipeweave.graph import Graph
 from pipeweave.idempotency import key_of
-from pipeweave.limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
 from pipeweave.local_result import RunResult, StepResult
 from pipeweave.references import json_type, resolve
 from pipeweave.retry import judge
@@ -29,7 +28,8 @@ from pipeweave.rules import (
     follows_failure,
     select_next,
 )
-from pipeweave.saying import said
+from pipeweave.safe_text import said
+from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
 from pipeweave.spec import PipelineSpec, StepSpec
 from pipeweave.task_spec import TaskSpec
 

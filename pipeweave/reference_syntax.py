@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pipeweave.limits import MAX_REFERENCE_CHARS
+from pipeweave.size_limits import MAX_REFERENCE_CHARS
 
 ROOTS = ("input", "steps", "item", "mapIndex")
 

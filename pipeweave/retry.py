@@ -8,7 +8,7 @@ from typing import Any, Literal, assert_never, get_args
 
 from pipeweave.errors import AttemptFailed, InvalidTask, PipeWeaveError, TaskError
 from pipeweave.option_checks import MAX_CODE, choice_mistakes, code_mistakes, number_mistakes
-from pipeweave.saying import asked, printable, said
+from pipeweave.safe_text import asked, printable, said
 
 MAX_RETRIES = 10_000
 """Executions after the first that a task may ask for."""

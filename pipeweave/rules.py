@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Final, Literal
 
 from pipeweave.errors import InvalidNextTasks
-from pipeweave.nearest import did_you_mean
+from pipeweave.suggestions import did_you_mean
 
 FailureMode = Literal["fail-fast", "continue", "partial-merge"]
 

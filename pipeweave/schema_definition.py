@@ -9,8 +9,8 @@ from typing import Any
 from pipeweave.errors import FieldError
 from pipeweave.field_errors import FieldErrors
 from pipeweave.json_values import json_faults
-from pipeweave.nearest import did_you_mean
 from pipeweave.schema_texts import pattern_fault
+from pipeweave.suggestions import did_you_mean
 
 TYPES = (
     "string", "textarea", "email", "url", "number", "integer", "boolean", "date",

@@ -15,8 +15,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 from pipeweave import drawing
 from pipeweave.context import Context
 from pipeweave.errors import FieldError, InvalidTask
-from pipeweave.nearest import did_you_mean
 from pipeweave.retry import Backoff, Retry
+from pipeweave.suggestions import did_you_mean
 from pipeweave.task_spec import TaskSpec, code_hash
 
 __all__ = ["PlacedTask", "Task", "TaskSpec", "collect", "doubled_tasks", "registered_tasks", "task"]

@@ -10,10 +10,10 @@ from typing import Any
 
 from pipeweave.errors import FieldError, InvalidTask
 from pipeweave.idempotency import key_mistakes
-from pipeweave.limits import MAX_DESCRIPTION
 from pipeweave.option_checks import choice_mistakes, code_mistakes, name_mistakes, number_mistakes
 from pipeweave.rates import rate_mistakes
 from pipeweave.retry import BACKOFFS, MAX_MULTIPLIER, MAX_RETRIES, Backoff, RetryPolicy
+from pipeweave.size_limits import MAX_DESCRIPTION
 
 _INT = 2**31 - 1
 _YEAR_S = 366 * 86_400

@@ -19,12 +19,12 @@ from pipeweave.api.schemas import (
     ResumeRequest,
 )
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.limits import MAX_KEY_CHARS
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.runs import admission, standalone_tasks
 from pipeweave.orchestrator.security.access_tokens import ADMIN, WRITE
+from pipeweave.size_limits import MAX_KEY_CHARS
 
 routes = Routes("queue")
 

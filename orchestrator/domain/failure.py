@@ -13,9 +13,9 @@ import orjson
 
 from pipeweave.errors import AttemptFailed, AttemptTimedOut, TaskError, TaskNotLoaded
 from pipeweave.json_values import json_faults
-from pipeweave.limits import INLINE_BYTES
 from pipeweave.retry import judge
-from pipeweave.saying import asked, printable, said
+from pipeweave.safe_text import asked, printable, said
+from pipeweave.size_limits import INLINE_BYTES
 
 # Long enough for the deepest useful traceback, short enough for a row.
 MAX_TRACEBACK = 16_000

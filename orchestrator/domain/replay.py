@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from pipeweave.limits import MAX_TASK_RUNS_PER_RUN
 from pipeweave.orchestrator.domain import states
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.stored_event import StoredEvent, Unreadable
+from pipeweave.size_limits import MAX_TASK_RUNS_PER_RUN
 
 T = TaskStatus
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeweave.limits import MAX_TASK_RUNS_PER_RUN
+from pipeweave.size_limits import MAX_TASK_RUNS_PER_RUN
 
 
 class Unreadable(Exception):

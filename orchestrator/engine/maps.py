@@ -13,7 +13,6 @@ from uuid import UUID
 
 from pipeweave import ids, references, rules
 from pipeweave.errors import MapSourceInvalid
-from pipeweave.limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS, MAX_TASK_RUNS_PER_RUN
 from pipeweave.orchestrator.domain import task_run
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.plan import WIDE
@@ -24,6 +23,7 @@ from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import Event, append
 from pipeweave.orchestrator.store.values import canonical
+from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS, MAX_TASK_RUNS_PER_RUN
 
 
 @dataclass(frozen=True, slots=True)

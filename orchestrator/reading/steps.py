@@ -7,11 +7,11 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.limits import MAX_STEPS
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, task_run_id
 from pipeweave.orchestrator.domain.states import FINAL_TASK
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
+from pipeweave.size_limits import MAX_STEPS
 
 # Steps have the lowest ordinals of a run: the bound keeps a run's items from being looked at.
 _STEPS = """

@@ -10,7 +10,6 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput, LimitExceeded, NotFound
 from pipeweave.idempotency import KEY_EXPECTED, is_key
-from pipeweave.limits import MAX_BATCH
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.registry.services import TaskRow
@@ -20,6 +19,7 @@ from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.rules import FAIL_FAST
+from pipeweave.size_limits import MAX_BATCH
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from pipeweave.errors import FieldError, InvalidInput
-from pipeweave.limits import INLINE_BYTES
+from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.storage import Storage
 
 

@@ -12,7 +12,7 @@ import orjson
 from pipeweave.answers import Run, without_none
 from pipeweave.cli.rendering import show_json, show_warnings
 from pipeweave.errors import FieldError, MalformedJson, PipeWeaveError
-from pipeweave.limits import MAX_BATCH, MAX_BODY_BYTES
+from pipeweave.size_limits import MAX_BATCH, MAX_BODY_BYTES
 
 if TYPE_CHECKING:
     from pipeweave.client import Client

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from flask import Flask
 
-from pipeweave.limits import MAX_BATCH, MAX_BODY_BYTES
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.size_limits import MAX_BATCH, MAX_BODY_BYTES
 
 if TYPE_CHECKING:
     from conftest import Api

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeweave.limits import INLINE_BYTES
+from pipeweave.size_limits import INLINE_BYTES
 
 if TYPE_CHECKING:
     from conftest import Api

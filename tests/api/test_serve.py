@@ -20,10 +20,10 @@ from services import wait_until
 
 from pipeweave.api.serve import GRACEFUL_TIMEOUT_S, options, redacted, serve, unreadable
 from pipeweave.errors import InvalidSetting
-from pipeweave.limits import MAX_BODY_BYTES
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.security.access_tokens import WRITE
 from pipeweave.settings import Settings
+from pipeweave.size_limits import MAX_BODY_BYTES
 from pipeweave.up.ports import free_port
 
 if TYPE_CHECKING:

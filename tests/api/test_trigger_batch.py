@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeweave.limits import MAX_BATCH
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.size_limits import MAX_BATCH
 
 if TYPE_CHECKING:
     from conftest import Api

@@ -14,7 +14,6 @@ from registered import a_task, register
 
 from pipeweave import ids
 from pipeweave.errors import AttemptFenced
-from pipeweave.limits import INLINE_BYTES
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain import failure
@@ -30,6 +29,7 @@ from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database
+from pipeweave.size_limits import INLINE_BYTES
 
 TTL_S = 60
 DAY = timedelta(days=1)

@@ -11,7 +11,6 @@ from registered import register
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, LimitExceeded, NotFound, PipeWeaveError
-from pipeweave.limits import INLINE_BYTES, MAX_BATCH
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.advance import Advance
@@ -19,6 +18,7 @@ from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database
+from pipeweave.size_limits import INLINE_BYTES, MAX_BATCH
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from registered import register
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, PipeWeaveError
-from pipeweave.limits import INLINE_BYTES
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.size_limits import INLINE_BYTES
 
 CHAIN = {"a": [], "b": ["a"], "c": ["b"]}
 

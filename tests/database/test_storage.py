@@ -12,12 +12,12 @@ from driving import Driver
 from s3_server import a_backend, running_s3
 
 from pipeweave.errors import InvalidInput, InvalidSetting, NotFound
-from pipeweave.limits import INLINE_BYTES
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings, load
+from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.storage import LocalStorage, S3Storage, Storage, open_storage
 from pipeweave.storage.__main__ import main
 

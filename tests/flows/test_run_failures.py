@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from stage import Stage
 
-from pipeweave.limits import INLINE_BYTES
+from pipeweave.size_limits import INLINE_BYTES
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from stage import Stage
 
-from pipeweave.limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
+from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -9,8 +9,8 @@ from stage import Stage
 
 from pipeweave import ids
 from pipeweave.errors import LimitExceeded, NotFound
-from pipeweave.limits import MAX_BATCH
 from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
+from pipeweave.size_limits import MAX_BATCH
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from pages import section, text_of
 
-from pipeweave import limits
+from pipeweave import size_limits
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.context import Context
 from pipeweave.errors import PipeWeaveError
@@ -42,16 +42,16 @@ def test_the_limits_in_the_documents_are_the_limits() -> None:
     )
     units = {"": 1, " KiB": 1024, " MiB": 1024**2, " MB": 10**6}
     assert [int(number.replace(",", "")) * units[unit] for number, unit in shown] == [
-        limits.MAX_STEPS,
-        limits.MAX_EDGES,
-        limits.MAX_SPEC_BYTES,
-        limits.MAX_MAP_ITEMS,
-        limits.MAX_ITEM_BYTES,
-        limits.MAX_TASK_RUNS_PER_RUN,
-        limits.INLINE_BYTES,
-        limits.MAX_BODY_BYTES,
-        limits.MAX_BATCH,
-        limits.MAX_KEY_CHARS,
+        size_limits.MAX_STEPS,
+        size_limits.MAX_EDGES,
+        size_limits.MAX_SPEC_BYTES,
+        size_limits.MAX_MAP_ITEMS,
+        size_limits.MAX_ITEM_BYTES,
+        size_limits.MAX_TASK_RUNS_PER_RUN,
+        size_limits.INLINE_BYTES,
+        size_limits.MAX_BODY_BYTES,
+        size_limits.MAX_BATCH,
+        size_limits.MAX_KEY_CHARS,
     ]
 
 

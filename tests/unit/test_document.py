@@ -8,7 +8,7 @@ import pytest
 
 from pipeweave.document import parse_spec
 from pipeweave.errors import InvalidSpec
-from pipeweave.limits import MAX_MAP_ITEMS, MAX_SPEC_BYTES
+from pipeweave.size_limits import MAX_MAP_ITEMS, MAX_SPEC_BYTES
 
 
 def needs_of(*steps: dict[str, Any]) -> dict[str, list[str]]:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.limits import MAX_TASK_RUNS_PER_RUN
 from pipeweave.orchestrator.domain.replay import RebuiltAttempt, RebuiltRun, RebuiltTaskRun, rebuild
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.stored_event import StoredEvent
+from pipeweave.size_limits import MAX_TASK_RUNS_PER_RUN
 
 T = TaskStatus
 

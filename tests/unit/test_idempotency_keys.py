@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipeweave.context import Context
 from pipeweave.errors import AttemptTimedOut, InvalidIdempotencyKey
 from pipeweave.idempotency import is_key, key_of, takes_version
-from pipeweave.limits import MAX_KEY_CHARS
+from pipeweave.size_limits import MAX_KEY_CHARS
 
 
 def call(path: str, deep: bool = False) -> None:

@@ -15,7 +15,7 @@ from pipeweave.cli import main
 from pipeweave.cli.batch import read_inputs, requests
 from pipeweave.client import Client
 from pipeweave.errors import FieldError, InputValidationFailed, MalformedJson
-from pipeweave.limits import MAX_BATCH, MAX_BODY_BYTES
+from pipeweave.size_limits import MAX_BATCH, MAX_BODY_BYTES
 
 Call = Callable[..., Result]
 POST = "POST /api/pipelines/report/trigger/batch"

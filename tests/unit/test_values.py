@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeweave.errors import InvalidInput, NotFound
-from pipeweave.limits import INLINE_BYTES
 from pipeweave.orchestrator.store.values import Values, canonical
+from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.storage.local import LocalStorage
 
 JSON = st.recursive(

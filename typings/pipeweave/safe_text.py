@@ -1,0 +1,1 @@
+../../pipeweave/safe_text.py

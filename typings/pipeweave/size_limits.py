@@ -1,0 +1,1 @@
+../../pipeweave/size_limits.py

@@ -1,0 +1,1 @@
+../../pipeweave/suggestions.py
