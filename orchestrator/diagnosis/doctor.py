@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.setting_values import MASK
 from pipeweave.settings import Settings
+from pipeweave.settings.readers import MASK
 
 # Longer than every timeout within a check (s).
 LIMIT_S = 15.0

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from pipeweave.cli.connection import FILE_NAME, data_dir_option, json_option, read
-from pipeweave.setting_table import TABLE
 from pipeweave.settings import SettingRow, explain, load
+from pipeweave.settings.table import TABLE
 
 # What the connection file of a stack says, by the setting it stands for.
 _FROM_FILE = {

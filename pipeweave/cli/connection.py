@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave import setting_values
 from pipeweave.errors import FieldError, InvalidInput, InvalidSetting, Unavailable
-from pipeweave.settings import Settings, load
+from pipeweave.settings import Settings, load, readers
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
@@ -139,8 +138,8 @@ def resolve_database(settings: Settings, database_url: str | None, data_dir: Pat
 
 def _checked(database_url: str) -> str:
     try:
-        return str(setting_values.database_url(database_url))
-    except setting_values.Unreadable as error:
+        return str(readers.database_url(database_url))
+    except readers.Unreadable as error:
         raise InvalidInput(
             "--database-url cannot be used", errors=[FieldError("database-url", str(error))]
         ) from error

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeweave.setting_database import DATABASE_PARTS
-from pipeweave.setting_table import PREFIX, TABLE
 from pipeweave.settings import environment
+from pipeweave.settings.database_url import DATABASE_PARTS
+from pipeweave.settings.table import PREFIX, TABLE
 
 # What programs and Python need to find their way; nothing here is secret.
 _PLAIN = {

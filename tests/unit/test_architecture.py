@@ -57,7 +57,7 @@ def layer_of_import(name: str) -> str | None:
 def module_of(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     full = parts if parts[0] == "pipeweave" else ("pipeweave", *parts)
-    return ".".join(full)
+    return ".".join(full).removesuffix(".__init__")
 
 
 @cache
@@ -159,7 +159,7 @@ def test_names_use_the_words_of_the_project(path: Path) -> None:
 def test_every_package_folder_is_installed() -> None:
     """setuptools takes an explicit list: a folder that is not on it would be missing from the wheel."""
     listed = set(_setuptools()["packages"])
-    found = {module_of(path).removesuffix(".__init__") for path in sources() if path.name == "__init__.py"}
+    found = {module_of(path) for path in sources() if path.name == "__init__.py"}
     assert found == listed
 
 

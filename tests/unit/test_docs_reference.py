@@ -12,9 +12,9 @@ from pipeweave import size_limits
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.context import Context
 from pipeweave.errors import PipeWeaveError
-from pipeweave.setting_database import DATABASE_PARTS
-from pipeweave.setting_table import TABLE
 from pipeweave.settings import Settings
+from pipeweave.settings.database_url import DATABASE_PARTS
+from pipeweave.settings.table import TABLE
 from pipeweave.task_spec import TaskSpec
 
 

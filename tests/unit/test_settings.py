@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from pipeweave.cli import main
 from pipeweave.errors import FieldError, InvalidSetting
-from pipeweave.setting_table import TABLE
 from pipeweave.settings import Settings, explain, load
+from pipeweave.settings.table import TABLE
 
 BACKEND = '{"id": "a", "provider": "local", "credentials": {"basePath": "/srv/a"}}'
 

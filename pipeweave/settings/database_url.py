@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from pipeweave.setting_values import Unreadable, database_url, flag, whole
+from pipeweave.settings.readers import Unreadable, database_url, flag, whole
 
 # Part -> its variables, the first one first.
 DATABASE_PARTS: dict[str, tuple[str, ...]] = {

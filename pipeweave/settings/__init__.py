@@ -15,9 +15,9 @@ from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 
 from pipeweave.errors import FieldError, InvalidSetting
-from pipeweave.setting_database import DATABASE_PARTS, NEEDED, parts_of, read_part, url_of
-from pipeweave.setting_table import INEFFECTIVE, OLD_STORAGE_PREFIXES, PREFIX, RESERVED_PREFIXES, TABLE
-from pipeweave.setting_values import Unreadable
+from pipeweave.settings.database_url import DATABASE_PARTS, NEEDED, parts_of, read_part, url_of
+from pipeweave.settings.readers import Unreadable
+from pipeweave.settings.table import INEFFECTIVE, OLD_STORAGE_PREFIXES, PREFIX, RESERVED_PREFIXES, TABLE
 
 # A short name such as DATABASE_URI may well be another program's; a long one, a slip away from ours, is not.
 _DISTINCTIVE_LENGTH = 13

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pipeweave import setting_values as values
+from pipeweave.settings import readers as values
 
 PREFIX = "PIPEWEAVE_"
 # Left to test runs and benchmarks; nothing in the product reads these.

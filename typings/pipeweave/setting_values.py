@@ -1,1 +1,0 @@
-../../pipeweave/setting_values.py
