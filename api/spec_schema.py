@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeweave.durations import DURATION_PATTERN, MAX_MS
 from pipeweave.rules import FAILURE_MODES
-from pipeweave.schema_definition import TYPES
+from pipeweave.schema.definition import TYPES
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_STEPS
 
 _NAME = {"type": "string", "pattern": "^[A-Za-z0-9._~:@-]{1,200}$"}

@@ -57,7 +57,7 @@ class TaskSpec:
         idempotency_ttl: seconds a result answers for its key; None for the deployment's default.
         idempotency_key: what a call is given, and the code version -> its key; None for none.
         description: for people; the first line of the docstring by default.
-        input_schema: the input it accepts (`pipeweave.schema`).
+        input_schema: the input it accepts (`pipeweave.schema.validation`).
 
     Raises:
         InvalidTask: an option is wrong; each FieldError names one.
@@ -108,7 +108,7 @@ class TaskSpec:
         elif self.description is not None and len(self.description) > MAX_DESCRIPTION:
             yield FieldError("description", f"is longer than {MAX_DESCRIPTION} characters", "too_long")
         if self.input_schema is not None:
-            from pipeweave.schema import validate_schema
+            from pipeweave.schema.validation import validate_schema
 
             for fault in validate_schema(self.input_schema):
                 path = f"input_schema.{fault.field}" if fault.field else "input_schema"

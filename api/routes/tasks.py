@@ -22,7 +22,7 @@ from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE
-from pipeweave.schema import validate_input as faults_of
+from pipeweave.schema.validation import validate_input as faults_of
 
 routes = Routes("tasks")
 TASK = {"id": PathId(None, "The task's id.")}

@@ -47,7 +47,7 @@ class TaskRegistration:
         idempotency_ttl: seconds a result answers for its idempotency key.
         concurrency: attempts at a time over all workers; 0 for no limit.
         priority: lower goes first.
-        input_schema: what the input looks like; see `pipeweave.schema`.
+        input_schema: what the input looks like; see `pipeweave.schema.validation`.
     """
 
     id: str
@@ -266,7 +266,7 @@ def _task_faults(task: TaskRegistration, field: str) -> Iterator[FieldError]:
 
 
 def _schema_faults(schema: Mapping[str, Any], field: str) -> Iterator[FieldError]:
-    from pipeweave.schema import validate_schema
+    from pipeweave.schema.validation import validate_schema
 
     faults = json_faults(schema, field, budget=MAX_SPEC_BYTES)
     yield from faults

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeweave.schema import apply_defaults, validate_input, validate_schema
+from pipeweave.schema.validation import apply_defaults, validate_input, validate_schema
 
 OPTIONS = [{"label": "A", "value": "a"}, {"label": "B", "value": "b"}]
 NUMBERS = [{"label": "1", "value": 1}, {"label": "2", "value": 2}]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pipeweave.errors import FieldError
-from pipeweave.schema_definition import validate_schema
-from pipeweave.schema_texts import is_date, is_email, is_url, search, utf16_length
+from pipeweave.schema.definition import validate_schema
+from pipeweave.schema.formats import is_date, is_email, is_url, search, utf16_length
 
 __all__ = ["apply_defaults", "validate_input", "validate_schema"]
 

@@ -1,1 +1,0 @@
-../../pipeweave/schema_texts.py
