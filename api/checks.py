@@ -8,7 +8,7 @@ from typing import Any
 from pipeweave.errors import FieldError, InputValidationFailed
 from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.schema.validation import validate_input
-from pipeweave.spec import PipelineSpec
+from pipeweave.spec.pipeline_spec import PipelineSpec
 
 # As many per task as anyone reads; a list of 100,000 wrong entries has as many errors.
 MAX_SHOWN = 100

@@ -15,7 +15,7 @@ from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.spec import PipelineSpec
+from pipeweave.spec.pipeline_spec import PipelineSpec
 
 
 def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:

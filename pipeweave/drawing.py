@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Protocol
 from pipeweave.calling import call_plan
 from pipeweave.context import Context
 from pipeweave.errors import FieldError, InvalidSpec, InvalidTask
-from pipeweave.references import escape, show_path
+from pipeweave.spec.references import escape, show_path
 from pipeweave.suggestions import did_you_mean
 
 _current: ContextVar[Drawing | None] = ContextVar("pipeweave_drawing", default=None)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeweave.document import parse_spec
 from pipeweave.errors import FieldError, InvalidSpec
 from pipeweave.size_limits import MAX_SPEC_BYTES
-from pipeweave.spec import PipelineSpec
+from pipeweave.spec.document import parse_spec
+from pipeweave.spec.pipeline_spec import PipelineSpec
 
 SUFFIXES = (".yaml", ".yml", ".json")
 

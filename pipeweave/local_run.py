@@ -12,12 +12,15 @@ from pipeweave import ids
 from pipeweave.calling import Outcome, bind, encode, outcome_of
 from pipeweave.context import Context
 from pipeweave.errors import MapSourceInvalid, PipeWeaveError, TaskError
-from pipeweave.graph import Graph
 from pipeweave.idempotency import key_of
 from pipeweave.local_result import RunResult, StepResult
-from pipeweave.references import json_type, resolve
 from pipeweave.retry import judge
-from pipeweave.rules import (
+from pipeweave.safe_text import said
+from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
+from pipeweave.spec.graph import Graph
+from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
+from pipeweave.spec.references import json_type, resolve
+from pipeweave.spec.rules import (
     FAIL_FAST,
     FAILED,
     PARTIAL_MERGE,
@@ -28,9 +31,6 @@ from pipeweave.rules import (
     follows_failure,
     select_next,
 )
-from pipeweave.safe_text import said
-from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
-from pipeweave.spec import PipelineSpec, StepSpec
 from pipeweave.task_spec import TaskSpec
 
 Function = Callable[..., Any]

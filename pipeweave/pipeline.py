@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from pipeweave import drawing
-from pipeweave.derived import derive
-from pipeweave.document import parse_spec
 from pipeweave.errors import InvalidSpec
 from pipeweave.loading import load_documents
-from pipeweave.spec import MapSpec, PipelineSpec, StepSpec
+from pipeweave.spec.derivation import derive
+from pipeweave.spec.document import parse_spec
+from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepSpec
 
 __all__ = [
     "MapSpec",

@@ -17,11 +17,11 @@ from pipeweave import ids
 from pipeweave.calling import Outcome, bind, outcome_of
 from pipeweave.context import Context, Progress
 from pipeweave.errors import InvalidInput, InvalidSpec
-from pipeweave.graph import validate
 from pipeweave.json_values import json_faults
 from pipeweave.local_result import RunResult, StepResult
 from pipeweave.local_run import Function, LocalRun
 from pipeweave.pipeline import Pipeline, PipelineSpec, parse_spec
+from pipeweave.spec.graph import validate
 from pipeweave.task import Task, TaskSpec, registered_tasks
 
 __all__ = ["RunResult", "StepResult", "run_pipeline", "run_task"]

@@ -16,7 +16,6 @@ from registered import a_task, register
 from services import wait_until
 
 from pipeweave import ids
-from pipeweave.document import parse_spec
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import Outgoing, Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
@@ -27,6 +26,7 @@ from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.state import run_headers, task_runs
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.spec.document import parse_spec
 
 R = TypeVar("R")
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeweave import rules
-from pipeweave.rules import Decision, Predecessor
+from pipeweave.spec import rules
+from pipeweave.spec.rules import Decision, Predecessor
 
 
 @dataclass(slots=True)

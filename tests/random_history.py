@@ -22,7 +22,7 @@ from pipeweave.orchestrator.engine.advance import Advance, Going
 from pipeweave.orchestrator.runs import deadlines, orphans, triggering
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.rules import FAIL_FAST, FAILURE_MODES
+from pipeweave.spec.rules import FAIL_FAST, FAILURE_MODES
 
 # The tasks of the model, as a Driver registers them.
 _TASKS = {"act": "noop", "act_limited": "limited"}

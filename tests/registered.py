@@ -9,13 +9,13 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.document import parse_spec
 from pipeweave.orchestrator.registry import pipelines, services
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
 from pipeweave.orchestrator.registry.services import Registered
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.store.keyset import Document, Page
-from pipeweave.spec import PipelineSpec
+from pipeweave.spec.document import parse_spec
+from pipeweave.spec.pipeline_spec import PipelineSpec
 
 
 def a_task(id: str, code: str = "first", **options: Any) -> TaskRegistration:

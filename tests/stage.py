@@ -23,7 +23,6 @@ from uuid import UUID
 from services import new_database, wait_until
 
 from pipeweave import ids
-from pipeweave.document import parse_spec
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import Outgoing
 from pipeweave.orchestrator.domain.states import FINAL_RUN
@@ -35,6 +34,7 @@ from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
 from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
+from pipeweave.spec.document import parse_spec
 from pipeweave.up.postgres import Postgres
 from pipeweave.up.valkey import Valkey
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pipeweave import ids, references, rules
+from pipeweave import ids
 from pipeweave.calling import bind, outcome_of
 from pipeweave.context import Context
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
@@ -20,6 +20,7 @@ from pipeweave.orchestrator.state import heartbeats
 from pipeweave.orchestrator.state.attempts import previous_attempts
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.spec import references, rules
 from pipeweave.task import Task
 from pipeweave.workers import doubt
 from pipeweave.workers.inputs import Inputs, Upstream

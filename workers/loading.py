@@ -16,7 +16,7 @@ from typing import Any
 from pipeweave.errors import FieldError, InvalidInput, InvalidTask, PipeWeaveError
 from pipeweave.loading import SUFFIXES, load_documents
 from pipeweave.pipeline import derive, registered_pipelines
-from pipeweave.spec import PipelineSpec
+from pipeweave.spec.pipeline_spec import PipelineSpec
 from pipeweave.task import Task, doubled_tasks, registered_tasks
 
 log = logging.getLogger(__name__)

@@ -24,12 +24,12 @@ from pipeweave.api.schemas import (
     TriggerBatchRequest,
     TriggerRequest,
 )
-from pipeweave.document import parse_spec
 from pipeweave.errors import Conflict, InvalidSpec, NotFound
-from pipeweave.graph import dry_run as plan_of
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import pipelines, services
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE
+from pipeweave.spec.document import parse_spec
+from pipeweave.spec.graph import dry_run as plan_of
 
 routes = Routes("pipelines")
 PIPELINE = {"id": PathId(None, "The pipeline's id.")}

@@ -4,8 +4,8 @@ The story of one step: its task run completes; the same transaction looks at eac
 with one predecessor is decided at once. A narrow join is decided with its row locked, so that of two
 transactions completing its last predecessors the second one sees the first. A wide join is not touched: a
 part of its chord is counted after the commit, and the message the last part sends comes back here as
-`check`. Deciding is pure (pipeweave/rules.py); this module reads the statuses, asks, and writes the answer
-through the verbs.
+`check`. Deciding is pure (pipeweave/spec/rules.py); this module reads the statuses, asks, and writes the
+answer through the verbs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from pipeweave import ids, rules
+from pipeweave import ids
 from pipeweave.errors import AttemptFailed, InvalidInput, NotFound
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck, Part, Released
@@ -29,7 +29,8 @@ from pipeweave.orchestrator.state import attempts, run_transitions, task_runs
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.state.task_runs import PREDECESSOR_FAILED
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.rules import Decision, Predecessor
+from pipeweave.spec import rules
+from pipeweave.spec.rules import Decision, Predecessor
 
 T = TaskStatus
 

@@ -22,7 +22,7 @@ from pipeweave.orchestrator.state import run_transitions, task_runs
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.state.task_transitions import move_sql
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.rules import FAIL_FAST
+from pipeweave.spec.rules import FAIL_FAST
 
 # A step with more successors is a fan-out: those are released in bulk.
 MOST_SUCCESSORS = 8

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from pipeweave import ids, references, rules
+from pipeweave import ids
 from pipeweave.errors import MapSourceInvalid
 from pipeweave.orchestrator.domain import task_run
 from pipeweave.orchestrator.domain.failure import Failure
@@ -24,6 +24,7 @@ from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import Event, append
 from pipeweave.orchestrator.store.values import canonical
 from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS, MAX_TASK_RUNS_PER_RUN
+from pipeweave.spec import references, rules
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pipeweave.document import parse_spec
 from pipeweave.errors import FieldError, InvalidSpec, NotFound
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.registry.services import ensure_tenant
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
-from pipeweave.spec import PipelineSpec
+from pipeweave.spec.document import parse_spec
+from pipeweave.spec.pipeline_spec import PipelineSpec
 
 # Parsed versions a process keeps. A spec of 5,000 steps takes about 5 MB, an ordinary one 10 KB.
 CACHED_VERSIONS = 256

@@ -18,8 +18,8 @@ from pipeweave.orchestrator.runs.creation import NewRun
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.rules import FAIL_FAST
 from pipeweave.size_limits import MAX_BATCH
+from pipeweave.spec.rules import FAIL_FAST
 
 
 @dataclass(frozen=True, slots=True)

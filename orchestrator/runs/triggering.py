@@ -22,8 +22,8 @@ from pipeweave.orchestrator.runs.creation import NewRun
 from pipeweave.orchestrator.state import run_headers, run_transitions, task_runs
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.rules import FAILURE_MODES
-from pipeweave.spec import PipelineSpec
+from pipeweave.spec.pipeline_spec import PipelineSpec
+from pipeweave.spec.rules import FAILURE_MODES
 
 # What PostgreSQL's integer holds; lower runs first.
 MIN_PRIORITY, MAX_PRIORITY = -1_000_000, 1_000_000

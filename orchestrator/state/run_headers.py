@@ -10,7 +10,7 @@ from uuid import UUID
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.spec import PipelineSpec, StepSpec
+from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 
 # Runs whose header a process keeps: a worker sees the same few runs again and again.
 CACHED_RUNS = 256

@@ -7,13 +7,14 @@ from uuid import UUID
 
 import orjson
 
-from pipeweave import ids, rules
+from pipeweave import ids
 from pipeweave.orchestrator.domain import states
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.spec import rules
 
 _NOT_REOPENED = "reopened_at IS NULL"
 

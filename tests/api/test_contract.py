@@ -11,12 +11,12 @@ from api_samples import SERVICE, SPEC, TENANT
 from api_server import running_api
 
 from pipeweave.api.routes import ENDPOINTS
-from pipeweave.document import parse_spec
 from pipeweave.orchestrator.registry import pipelines, services
 from pipeweave.orchestrator.security import access_tokens
 from pipeweave.orchestrator.security.access_tokens import ADMIN
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
+from pipeweave.spec.document import parse_spec
 
 ROOT = Path(__file__).parents[2]
 SCHEMATHESIS = Path(sys.executable).parent / "schemathesis"

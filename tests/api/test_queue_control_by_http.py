@@ -10,10 +10,10 @@ import pytest
 from api_samples import SERVICE, SPEC
 from flask import Flask
 
-from pipeweave.document import parse_spec
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.registry import pipelines, services
 from pipeweave.orchestrator.security.access_tokens import ADMIN, READ, WRITE
+from pipeweave.spec.document import parse_spec
 
 if TYPE_CHECKING:
     from conftest import Api, Tokens

@@ -10,13 +10,13 @@ import pytest
 from driving import Driver, at_once
 from registered import a_task, register
 
-from pipeweave.document import parse_spec
 from pipeweave.errors import Conflict, InvalidInput, Unavailable
 from pipeweave.orchestrator.queueing import maintenance_mode, pauses
 from pipeweave.orchestrator.registry import pipelines, snapshot
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.spec.document import parse_spec
 
 
 @pytest.fixture

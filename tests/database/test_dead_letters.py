@@ -33,7 +33,7 @@ from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.keyset import Document, Page
-from pipeweave.rules import CONTINUE, FAIL_FAST, FAILURE_MODES, PARTIAL_MERGE
+from pipeweave.spec.rules import CONTINUE, FAIL_FAST, FAILURE_MODES, PARTIAL_MERGE
 
 CHAIN: dict[str, list[str]] = {"a": [], "b": ["a"], "c": ["b"]}
 DIAMOND: dict[str, list[str]] = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}

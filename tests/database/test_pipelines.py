@@ -9,12 +9,12 @@ import psycopg2
 import pytest
 from registered import a_chain, register
 
-from pipeweave.document import parse_spec
 from pipeweave.errors import InvalidInput, InvalidSpec, NotFound
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page
-from pipeweave.spec import PipelineSpec, StepSpec
+from pipeweave.spec.document import parse_spec
+from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 
 TENANT = "pipeline-tests"
 

@@ -8,7 +8,6 @@ import pytest
 from registered import a_pipeline, a_task, end, register
 
 from pipeweave import ids
-from pipeweave.document import parse_spec
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.reading import runs
 from pipeweave.orchestrator.registry import pipelines
@@ -16,6 +15,7 @@ from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Transaction, to_json
+from pipeweave.spec.document import parse_spec
 
 TENANT = "query-tests"
 

@@ -15,7 +15,7 @@ from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
-from pipeweave.rules import FAILURE_MODES
+from pipeweave.spec.rules import FAILURE_MODES
 
 pytestmark = pytest.mark.timeout(240)
 

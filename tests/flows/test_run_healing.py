@@ -13,7 +13,7 @@ import pytest
 from model import random_graph, reference
 from stage import Stage
 
-from pipeweave.rules import FAILURE_MODES
+from pipeweave.spec.rules import FAILURE_MODES
 
 pytestmark = pytest.mark.timeout(180)
 

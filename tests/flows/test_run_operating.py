@@ -13,7 +13,7 @@ from stage import Stage
 from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.orchestrator.diagnosis import verify
-from pipeweave.rules import FAILURE_MODES
+from pipeweave.spec.rules import FAILURE_MODES
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pipeweave.errors import InvalidSpec
-from pipeweave.graph import Graph
 from pipeweave.pipeline import derive, parse_spec
+from pipeweave.spec.graph import Graph
 from pipeweave.task import TaskSpec
 
 

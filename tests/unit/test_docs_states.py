@@ -9,7 +9,7 @@ import pytest
 from pages import text_of
 
 from pipeweave.orchestrator.domain.states import REOPEN_RUN, REOPEN_TASK, RUN_MOVES, TASK_MOVES
-from pipeweave.rules import Decision, Predecessor, decide_step
+from pipeweave.spec.rules import Decision, Predecessor, decide_step
 
 
 @pytest.mark.parametrize(

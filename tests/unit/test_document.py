@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipeweave.document import parse_spec
 from pipeweave.errors import InvalidSpec
 from pipeweave.size_limits import MAX_MAP_ITEMS, MAX_SPEC_BYTES
+from pipeweave.spec.document import parse_spec
 
 
 def needs_of(*steps: dict[str, Any]) -> dict[str, list[str]]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from pipeweave.errors import InvalidSpec
-from pipeweave.graph import Graph, GraphError, dry_run, validate
-from pipeweave.spec import MapSpec, PipelineSpec, StepSpec
+from pipeweave.spec.graph import Graph, GraphError, dry_run, validate
+from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepSpec
 
 
 @dataclass(frozen=True)

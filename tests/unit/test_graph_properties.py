@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.graph import Graph, dry_run, validate
-from pipeweave.spec import PipelineSpec, StepSpec
+from pipeweave.spec.graph import Graph, dry_run, validate
+from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 
 Edges = dict[str, set[str]]
 

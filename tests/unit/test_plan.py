@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model import random_graph
 
-from pipeweave.document import parse_spec
 from pipeweave.orchestrator.domain.plan import END, WIDE, JoinKind, Plan, compile_plan
+from pipeweave.spec.document import parse_spec
 
 
 def plan_of(needs: Mapping[str, Sequence[str]]) -> Plan:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeweave.errors import InvalidReference, InvalidSpec
-from pipeweave.references import compile_value, escape, parse, resolve, show_path, steps_named
+from pipeweave.spec.references import compile_value, escape, parse, resolve, show_path, steps_named
 
 INPUT = {"name": "Ada", "n": 3, "deep": {"list": [1, {"x": True}]}, "odd key}": 7, "none": None}
 STEPS = {"list_files": {"paths": ["a", "b"]}, "a.b": 5, "text": "hello"}

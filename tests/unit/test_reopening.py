@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pipeweave.document import parse_spec
 from pipeweave.orchestrator.deadletters.reopening import Standing, Stopped, what_stopped
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
 from pipeweave.orchestrator.domain.states import TaskStatus as T
+from pipeweave.spec.document import parse_spec
 
 DONE, FAILED, UNCHOSEN = Standing(T.COMPLETED), Standing(T.FAILED, "BOOM"), Standing(T.SKIPPED)
 STOPPED, FOLLOWED = Standing(T.CANCELLED, "RUN_FAILED"), Standing(T.SKIPPED, "PREDECESSOR_FAILED")

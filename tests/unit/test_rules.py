@@ -6,7 +6,7 @@ import pytest
 
 from pipeweave.errors import InvalidNextTasks
 from pipeweave.orchestrator.domain import states
-from pipeweave.rules import (
+from pipeweave.spec.rules import (
     FAILED,
     FAILURE_MODES,
     FINAL,

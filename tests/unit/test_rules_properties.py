@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeweave.context import TaskResult
-from pipeweave.rules import CONTINUE, FAIL_FAST, PARTIAL_MERGE
-from pipeweave.spec import PipelineSpec, StepSpec
+from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
+from pipeweave.spec.rules import CONTINUE, FAIL_FAST, PARTIAL_MERGE
 from pipeweave.testing import run_pipeline
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipeweave.orchestrator.domain import states
 from pipeweave.orchestrator.domain.states import RUN_MOVES, TASK_MOVES, RunStatus, TaskStatus
-from pipeweave.rules import FINAL
+from pipeweave.spec.rules import FINAL
 
 
 def test_every_status_has_its_moves() -> None:

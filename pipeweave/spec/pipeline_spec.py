@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pipeweave.rules import FAIL_FAST
+from pipeweave.spec.rules import FAIL_FAST
 
 
 @dataclass(frozen=True, slots=True)

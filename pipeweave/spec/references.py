@@ -18,8 +18,8 @@ from typing import Any
 
 from pipeweave.errors import FieldError, InvalidReference, InvalidSpec
 from pipeweave.json_values import json_type
-from pipeweave.reference_syntax import BadReference, Reference, escape, parse, short, show_path
 from pipeweave.size_limits import MAX_TEXT_CHARS, MAX_VALUE_DEPTH
+from pipeweave.spec.reference_syntax import BadReference, Reference, escape, parse, short, show_path
 
 __all__ = [
     "Compiled",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from pipeweave.edges import find_cycles, reachable, successors_of, topological_order
 from pipeweave.errors import FieldError, InvalidSpec
-from pipeweave.graph import GraphError
 from pipeweave.size_limits import MAX_STEPS
-from pipeweave.spec import PipelineSpec, StepSpec
+from pipeweave.spec.edges import find_cycles, reachable, successors_of, topological_order
+from pipeweave.spec.graph import GraphError
+from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 from pipeweave.suggestions import did_you_mean
 
 _MOST_ERRORS = 100

@@ -12,10 +12,10 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, Protocol
 
-from pipeweave.edges import Edges, find_cycles, parts, reachable, successors_of, topological_order
 from pipeweave.errors import InvalidSpec
 from pipeweave.size_limits import MAX_EDGES, MAX_STEPS
-from pipeweave.spec import PipelineSpec
+from pipeweave.spec.edges import Edges, find_cycles, parts, reachable, successors_of, topological_order
+from pipeweave.spec.pipeline_spec import PipelineSpec
 from pipeweave.suggestions import nearest
 
 _DEEP = 20

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pipeweave.document_steps import StepReader, TooManyEdges
 from pipeweave.durations import DURATION_EXPECTED, MAX_MS, milliseconds
 from pipeweave.errors import FieldError, InvalidSpec
-from pipeweave.field_errors import MOST_ERRORS
-from pipeweave.graph import validate
 from pipeweave.json_values import json_faults
-from pipeweave.references import json_type
-from pipeweave.rules import FAIL_FAST, FAILURE_MODES
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
-from pipeweave.spec import PipelineSpec, StepSpec
+from pipeweave.spec.document_steps import StepReader, TooManyEdges
+from pipeweave.spec.field_errors import MOST_ERRORS
+from pipeweave.spec.graph import validate
+from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
+from pipeweave.spec.references import json_type
+from pipeweave.spec.rules import FAIL_FAST, FAILURE_MODES
 
 _PIPELINE_KEYS = (
     *("id", "description", "failureMode", "priority", "defaults", "steps"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeweave.errors import FieldError, InvalidId
 from pipeweave.ids import check_name
-from pipeweave.references import json_type
+from pipeweave.spec.references import json_type
 from pipeweave.suggestions import nearest
 
 MOST_ERRORS = 100

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeweave.field_errors import FieldErrors
-from pipeweave.graph import GraphError
-from pipeweave.references import Reference, find_references, json_type
 from pipeweave.size_limits import MAX_EDGES, MAX_MAP_ITEMS, MAX_STEPS
-from pipeweave.spec import MapSpec, StepSpec
+from pipeweave.spec.field_errors import FieldErrors
+from pipeweave.spec.graph import GraphError
+from pipeweave.spec.pipeline_spec import MapSpec, StepSpec
+from pipeweave.spec.references import Reference, find_references, json_type
 
 _STEP_KEYS = ("id", "task", "needs", "params", "map", "parallel")
 _MAP_KEYS = ("over", "as")

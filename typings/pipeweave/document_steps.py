@@ -1,1 +1,0 @@
-../../pipeweave/document_steps.py

@@ -1,1 +1,0 @@
-../../pipeweave/field_errors.py

@@ -1,1 +1,0 @@
-../../pipeweave/reference_syntax.py
