@@ -19,13 +19,13 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from pipeweave.api import spec_schema
-from pipeweave.idempotency import KEY_CHARACTERS
-from pipeweave.option_checks import MAX_CODE, MAX_CODES
+from pipeweave.authoring.idempotency_keys import KEY_CHARACTERS
+from pipeweave.authoring.option_checks import MAX_CODE, MAX_CODES
+from pipeweave.authoring.retry import MAX_MULTIPLIER, MAX_RETRIES, Backoff
 from pipeweave.orchestrator.registry.registration import MAX_TASKS, MAX_VERSION
 from pipeweave.orchestrator.runs.admission import MAX_LIMIT
 from pipeweave.orchestrator.runs.triggering import MAX_PRIORITY, MIN_PRIORITY
 from pipeweave.rates import RATE_EXPECTED, RATE_PATTERN, is_rate
-from pipeweave.retry import MAX_MULTIPLIER, MAX_RETRIES, Backoff
 from pipeweave.size_limits import MAX_BATCH, MAX_DESCRIPTION, MAX_KEY_CHARS
 
 NAME_PATTERN = "^[A-Za-z0-9._~:@-]{1,200}$"

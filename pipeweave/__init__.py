@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipeweave import errors
-from pipeweave.context import Context, TaskResult
-from pipeweave.errors import PipeWeaveError, TaskError
+from pipeweave.authoring.context import Context, TaskResult
 
 # At once, not on demand: a submodule of the same name would otherwise take the name over when it is imported.
-from pipeweave.pipeline import pipeline
-from pipeweave.retry import Retry
-from pipeweave.task import task
+from pipeweave.authoring.pipeline import pipeline
+from pipeweave.authoring.retry import Retry
+from pipeweave.authoring.task import task
+from pipeweave.errors import PipeWeaveError, TaskError
 
 if TYPE_CHECKING:
     from pipeweave.client import Client

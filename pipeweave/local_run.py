@@ -9,12 +9,13 @@ from typing import Any
 import orjson
 
 from pipeweave import ids
-from pipeweave.calling import Outcome, bind, encode, outcome_of
-from pipeweave.context import Context
+from pipeweave.authoring.calling import Outcome, bind, encode, outcome_of
+from pipeweave.authoring.context import Context
+from pipeweave.authoring.idempotency_keys import key_of
+from pipeweave.authoring.retry import judge
+from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.errors import MapSourceInvalid, PipeWeaveError, TaskError
-from pipeweave.idempotency import key_of
 from pipeweave.local_result import RunResult, StepResult
-from pipeweave.retry import judge
 from pipeweave.safe_text import said
 from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
 from pipeweave.spec.graph import Graph
@@ -31,7 +32,6 @@ from pipeweave.spec.rules import (
     follows_failure,
     select_next,
 )
-from pipeweave.task_spec import TaskSpec
 
 Function = Callable[..., Any]
 

@@ -14,15 +14,15 @@ from typing import Any
 import orjson
 
 from pipeweave import ids
-from pipeweave.calling import Outcome, bind, outcome_of
-from pipeweave.context import Context, Progress
+from pipeweave.authoring.calling import Outcome, bind, outcome_of
+from pipeweave.authoring.context import Context, Progress
+from pipeweave.authoring.pipeline import Pipeline, PipelineSpec, parse_spec
+from pipeweave.authoring.task import Task, TaskSpec, registered_tasks
 from pipeweave.errors import InvalidInput, InvalidSpec
 from pipeweave.json_values import json_faults
 from pipeweave.local_result import RunResult, StepResult
 from pipeweave.local_run import Function, LocalRun
-from pipeweave.pipeline import Pipeline, PipelineSpec, parse_spec
 from pipeweave.spec.graph import validate
-from pipeweave.task import Task, TaskSpec, registered_tasks
 
 __all__ = ["RunResult", "StepResult", "run_pipeline", "run_task"]
 

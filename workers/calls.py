@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.calling import bind, outcome_of
-from pipeweave.context import Context
+from pipeweave.authoring.calling import bind, outcome_of
+from pipeweave.authoring.context import Context
+from pipeweave.authoring.idempotency_keys import key_of
+from pipeweave.authoring.task import Task
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
-from pipeweave.idempotency import key_of
 from pipeweave.orchestrator.domain.failure import failure_of
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.engine import idempotency
@@ -21,7 +22,6 @@ from pipeweave.orchestrator.state.attempts import previous_attempts
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.spec import references, rules
-from pipeweave.task import Task
 from pipeweave.workers import doubt
 from pipeweave.workers.inputs import Inputs, Upstream
 from pipeweave.workers.time_limit import TimeLimit

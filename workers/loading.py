@@ -13,11 +13,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pipeweave.authoring.document_loading import SUFFIXES, load_documents
+from pipeweave.authoring.pipeline import derive, registered_pipelines
+from pipeweave.authoring.task import Task, doubled_tasks, registered_tasks
 from pipeweave.errors import FieldError, InvalidInput, InvalidTask, PipeWeaveError
-from pipeweave.loading import SUFFIXES, load_documents
-from pipeweave.pipeline import derive, registered_pipelines
 from pipeweave.spec.pipeline_spec import PipelineSpec
-from pipeweave.task import Task, doubled_tasks, registered_tasks
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
+from pipeweave.authoring.retry import judge
 from pipeweave.errors import AttemptFailed, AttemptTimedOut, TaskError, TaskNotLoaded
 from pipeweave.json_values import json_faults
-from pipeweave.retry import judge
 from pipeweave.safe_text import asked, printable, said
 from pipeweave.size_limits import INLINE_BYTES
 

@@ -9,11 +9,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from pipeweave import ids
+from pipeweave.authoring.option_checks import CODES_EXPECTED, are_codes
+from pipeweave.authoring.retry import BACKOFFS, MAX_MULTIPLIER, MAX_RETRIES
 from pipeweave.errors import FieldError, InvalidId, InvalidTask
 from pipeweave.json_values import json_faults
-from pipeweave.option_checks import CODES_EXPECTED, are_codes
 from pipeweave.rates import RATE_EXPECTED, is_rate
-from pipeweave.retry import BACKOFFS, MAX_MULTIPLIER, MAX_RETRIES
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
 
 MAX_TASKS = 5_000

@@ -14,12 +14,12 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from pipeweave import ids
+from pipeweave.authoring.retry import RetryPolicy
 from pipeweave.errors import FieldError, TaskOwnedElsewhere
 from pipeweave.orchestrator.registry.code_versions import CodeChange as CodeChange
 from pipeweave.orchestrator.registry.code_versions import store_tasks
 from pipeweave.orchestrator.registry.registration import Registration, check
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.retry import RetryPolicy
 
 log = logging.getLogger(__name__)
 

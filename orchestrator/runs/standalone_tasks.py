@@ -8,8 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.authoring.idempotency_keys import KEY_EXPECTED, is_key
 from pipeweave.errors import FieldError, InvalidInput, LimitExceeded, NotFound
-from pipeweave.idempotency import KEY_EXPECTED, is_key
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.registry.services import TaskRow

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pipeweave.authoring.pipeline import PipelineSpec, load_documents
 from pipeweave.errors import InvalidSpec
-from pipeweave.pipeline import PipelineSpec, load_documents
 
 
 def read_documents(file: Path) -> list[PipelineSpec]:

@@ -17,6 +17,8 @@ from celery import Celery
 from driving import Driver, claim, header
 
 from pipeweave import Context, ids
+from pipeweave.authoring.task import Task
+from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.errors import Deadlocked, Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import verify
@@ -28,8 +30,6 @@ from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
-from pipeweave.task import Task
-from pipeweave.task_spec import TaskSpec
 from pipeweave.workers import slots
 from pipeweave.workers.calls import Calls
 from pipeweave.workers.runner import Post, Runner

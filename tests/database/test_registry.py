@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from registered import a_pipeline, a_service, a_task, register
 
+from pipeweave.authoring.retry import Retry, RetryPolicy
+from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.errors import InvalidId, InvalidTask, TaskOwnedElsewhere
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import services, worker_processes
@@ -19,8 +21,6 @@ from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page
-from pipeweave.retry import Retry, RetryPolicy
-from pipeweave.task_spec import TaskSpec
 
 TENANT = "registry-tests"
 

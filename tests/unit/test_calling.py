@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from pipeweave import Context, TaskResult
-from pipeweave.calling import bind, call_plan, outcome_of
+from pipeweave.authoring.calling import bind, call_plan, outcome_of
 from pipeweave.errors import InvalidParams, InvalidResult, InvalidTask
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from pipeweave.authoring.pipeline import derive, parse_spec
+from pipeweave.authoring.task import TaskSpec
 from pipeweave.errors import InvalidSpec
-from pipeweave.pipeline import derive, parse_spec
 from pipeweave.spec.graph import Graph
-from pipeweave.task import TaskSpec
 
 
 def tasks(**after: list[str]) -> list[TaskSpec]:

@@ -10,12 +10,12 @@ from pages import section, text_of
 
 from pipeweave import size_limits
 from pipeweave.api.routes import ENDPOINTS
-from pipeweave.context import Context
+from pipeweave.authoring.context import Context
+from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.errors import PipeWeaveError
 from pipeweave.settings import Settings
 from pipeweave.settings.database_url import DATABASE_PARTS
 from pipeweave.settings.table import TABLE
-from pipeweave.task_spec import TaskSpec
 
 
 def test_the_table_of_settings_is_the_code() -> None:

@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from pipeweave.pipeline import derive, load_documents
-from pipeweave.task import collect
+from pipeweave.authoring.pipeline import derive, load_documents
+from pipeweave.authoring.task import collect
 from pipeweave.testing import run_pipeline
 
 ROOT = Path(__file__).parents[2]

@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
-from pipeweave.calling import encode
+from pipeweave.authoring.calling import encode
+from pipeweave.authoring.retry import judge
 from pipeweave.errors import FieldError, InvalidParams, InvalidResult, TaskError, Unavailable
 from pipeweave.orchestrator.domain.failure import MAX_MESSAGE, MAX_TRACEBACK, Failure, failure_of
-from pipeweave.retry import judge
 
 
 def raised(error: BaseException) -> Failure:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.context import Context
+from pipeweave.authoring.context import Context
+from pipeweave.authoring.idempotency_keys import is_key, key_of, takes_version
 from pipeweave.errors import AttemptTimedOut, InvalidIdempotencyKey
-from pipeweave.idempotency import is_key, key_of, takes_version
 from pipeweave.size_limits import MAX_KEY_CHARS
 
 

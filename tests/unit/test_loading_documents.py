@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeweave.authoring.pipeline import load_documents
 from pipeweave.errors import InvalidSpec
-from pipeweave.pipeline import load_documents
 
 NIGHTLY = """
 id: nightly

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pipeweave import Context, pipeline, task
+from pipeweave.authoring.pipeline import Pipeline, parse_spec, registered_pipelines
 from pipeweave.errors import InvalidSpec
-from pipeweave.pipeline import Pipeline, parse_spec, registered_pipelines
 
 
 @task
@@ -200,4 +200,4 @@ def test_a_failed_drawing_leaves_tasks_callable() -> None:
 def _forget_pipelines(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    monkeypatch.setattr(sys.modules["pipeweave.pipeline"], "_registry", {})
+    monkeypatch.setattr(sys.modules["pipeweave.authoring.pipeline"], "_registry", {})

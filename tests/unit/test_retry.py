@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.retry import BACKOFFS, RetryPolicy
+from pipeweave.authoring.retry import BACKOFFS, RetryPolicy
 
 DAY_MS = 86_400_000
 

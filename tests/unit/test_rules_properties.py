@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.context import TaskResult
+from pipeweave.authoring.context import TaskResult
 from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 from pipeweave.spec.rules import CONTINUE, FAIL_FAST, PARTIAL_MERGE
 from pipeweave.testing import run_pipeline

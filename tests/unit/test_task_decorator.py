@@ -12,10 +12,10 @@ import pytest
 
 import pipeweave
 from pipeweave import Context, Retry, task
+from pipeweave.authoring.retry import RetryPolicy
+from pipeweave.authoring.task import Task, TaskSpec, collect, doubled_tasks, registered_tasks
+from pipeweave.authoring.task_spec import code_hash
 from pipeweave.errors import InvalidTask
-from pipeweave.retry import RetryPolicy
-from pipeweave.task import Task, TaskSpec, collect, doubled_tasks, registered_tasks
-from pipeweave.task_spec import code_hash
 
 
 @task
@@ -275,7 +275,7 @@ def test_the_hash_changes_with_the_source_and_not_with_its_indentation(tmp_path:
 
 def test_a_function_without_source_has_a_hash_that_is_the_same_in_every_process() -> None:
     program = (
-        "from pipeweave.task_spec import code_hash\n"
+        "from pipeweave.authoring.task_spec import code_hash\n"
         "space = {}\n"
         'exec(\'def f(x):\\n    return x in {"a", "b", "c"} and (lambda: 1)\', space)\n'
         "print(code_hash(space['f']))"
@@ -294,8 +294,8 @@ def test_a_function_without_source_has_a_hash_that_is_the_same_in_every_process(
 
 
 def test_two_places_that_claim_one_id_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["pipeweave.task"], "_registry", {})
-    monkeypatch.setattr(sys.modules["pipeweave.task"], "_doubled", {})
+    monkeypatch.setattr(sys.modules["pipeweave.authoring.task"], "_registry", {})
+    monkeypatch.setattr(sys.modules["pipeweave.authoring.task"], "_doubled", {})
 
     source = "from pipeweave import task\n@task\ndef load() -> None: ..."
     for module in ("first", "first", "second"):

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NoReturn, Protocol
 
-from pipeweave.calling import call_plan
-from pipeweave.context import Context
+from pipeweave.authoring.calling import call_plan
+from pipeweave.authoring.context import Context
 from pipeweave.errors import FieldError, InvalidSpec, InvalidTask
 from pipeweave.spec.references import escape, show_path
 from pipeweave.suggestions import did_you_mean

@@ -14,10 +14,10 @@ from typing import Any
 
 import orjson
 
-from pipeweave.context import Context, TaskResult
+from pipeweave.authoring.context import Context, TaskResult
+from pipeweave.authoring.signatures import MISSING, Parameter, Signature, read_signature
 from pipeweave.errors import FieldError, InvalidParams, InvalidResult
 from pipeweave.json_values import json_faults
-from pipeweave.signatures import MISSING, Parameter, Signature, read_signature
 from pipeweave.suggestions import did_you_mean
 
 _MOST_ERRORS = 50

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pipeweave.context import Context
+from pipeweave.authoring.context import Context
 from pipeweave.errors import FieldError, InvalidTask
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never, get_args
 
+from pipeweave.authoring.option_checks import MAX_CODE, choice_mistakes, code_mistakes, number_mistakes
 from pipeweave.errors import AttemptFailed, InvalidTask, PipeWeaveError, TaskError
-from pipeweave.option_checks import MAX_CODE, choice_mistakes, code_mistakes, number_mistakes
 from pipeweave.safe_text import asked, printable, said
 
 MAX_RETRIES = 10_000

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
-from pipeweave import drawing
-from pipeweave.context import Context
+from pipeweave.authoring import graph_builder
+from pipeweave.authoring.context import Context
+from pipeweave.authoring.retry import Backoff, Retry
+from pipeweave.authoring.task_spec import TaskSpec, code_hash
 from pipeweave.errors import FieldError, InvalidTask
-from pipeweave.retry import Backoff, Retry
 from pipeweave.suggestions import did_you_mean
-from pipeweave.task_spec import TaskSpec, code_hash
 
 __all__ = ["PlacedTask", "Task", "TaskSpec", "collect", "doubled_tasks", "registered_tasks", "task"]
 
@@ -47,9 +47,9 @@ class Task(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Draw a step inside a `@pipeline` function, else call the plain function."""
-        drawn = drawing.current()
+        drawn = graph_builder.current()
         if drawn is None:
-            return cast(R, drawing.call_here(self.fn, args, kwargs))
+            return cast(R, graph_builder.call_here(self.fn, args, kwargs))
         return cast(R, drawn.call(self, args, kwargs))
 
     def map(self, over: Iterable[Any], /, *, name: str | None = None, **params: Any) -> list[R]:
@@ -85,20 +85,20 @@ class PlacedTask(Generic[P, R]):
         self.needs = needs
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        drawn = drawing.current()
+        drawn = graph_builder.current()
         if drawn is None:
-            return cast(R, drawing.call_here(self.task.fn, args, kwargs))
+            return cast(R, graph_builder.call_here(self.task.fn, args, kwargs))
         return cast(R, drawn.call(self.task, args, kwargs, step_id=self.step_id, needs=self.needs))
 
     def map(self, over: Iterable[Any], /, *, name: str | None = None, **params: Any) -> list[R]:
         """See `Task.map`."""
-        drawn = drawing.current()
+        drawn = graph_builder.current()
         if drawn is not None:
             step = drawn.map(self.task, over, name, params, step_id=self.step_id, needs=self.needs)
             return cast("list[R]", step)
         if name is None:
-            name = drawing.item_parameter(self.task, params)
-        return [drawing.call_here(self.task.fn, (), {name: item, **params}) for item in over]
+            name = graph_builder.item_parameter(self.task, params)
+        return [graph_builder.call_here(self.task.fn, (), {name: item, **params}) for item in over]
 
 
 class Decorator(Protocol):

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+from pipeweave.authoring.idempotency_keys import key_mistakes
+from pipeweave.authoring.option_checks import choice_mistakes, code_mistakes, name_mistakes, number_mistakes
+from pipeweave.authoring.retry import BACKOFFS, MAX_MULTIPLIER, MAX_RETRIES, Backoff, RetryPolicy
 from pipeweave.errors import FieldError, InvalidTask
-from pipeweave.idempotency import key_mistakes
-from pipeweave.option_checks import choice_mistakes, code_mistakes, name_mistakes, number_mistakes
 from pipeweave.rates import rate_mistakes
-from pipeweave.retry import BACKOFFS, MAX_MULTIPLIER, MAX_RETRIES, Backoff, RetryPolicy
 from pipeweave.size_limits import MAX_DESCRIPTION
 
 _INT = 2**31 - 1

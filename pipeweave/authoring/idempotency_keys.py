@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from pipeweave.calling import keyed_input
-from pipeweave.context import Context
+from pipeweave.authoring.calling import keyed_input
+from pipeweave.authoring.context import Context
 from pipeweave.errors import AttemptFenced, AttemptTimedOut, FieldError, InvalidIdempotencyKey
 from pipeweave.size_limits import MAX_KEY_CHARS
 

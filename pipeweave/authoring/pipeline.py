@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from pipeweave import drawing
+from pipeweave.authoring import graph_builder
+from pipeweave.authoring.document_loading import load_documents
 from pipeweave.errors import InvalidSpec
-from pipeweave.loading import load_documents
 from pipeweave.spec.derivation import derive
 from pipeweave.spec.document import parse_spec
 from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepSpec
@@ -51,7 +51,7 @@ class Pipeline(Generic[P, R]):
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if drawing.current() is not None:
+        if graph_builder.current() is not None:
             raise InvalidSpec("a pipeline is called inside another one: call its tasks instead")
         return self.fn(*args, **kwargs)
 
@@ -78,10 +78,10 @@ class Pipeline(Generic[P, R]):
                 raise InvalidSpec(
                     f"pipeline {self.id!r}: parameter {name!r} cannot be filled from the run's input"
                 )
-            inputs[name] = drawing.Result("input", (name,))
+            inputs[name] = graph_builder.Result("input", (name,))
             if each.default is not inspect.Parameter.empty:
                 defaults[name] = each.default
-        with drawing.draw() as drawn:
+        with graph_builder.draw() as drawn:
             self.fn(**inputs)  # type: ignore[call-arg]  # every parameter is a reference while drawing
         document = {**self._options, "id": self.id, "defaults": defaults, "steps": drawn.steps}
         return parse_spec(document), drawn.tasks

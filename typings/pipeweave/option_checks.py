@@ -1,1 +1,0 @@
-../../pipeweave/option_checks.py

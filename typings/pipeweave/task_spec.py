@@ -1,1 +1,0 @@
-../../pipeweave/task_spec.py
