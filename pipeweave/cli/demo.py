@@ -18,8 +18,8 @@ from pipeweave.cli.connection import json_option
 from pipeweave.errors import AlreadyUp, PipeWeaveError
 
 if TYPE_CHECKING:
-    from pipeweave.answers import Run
     from pipeweave.client import Client
+    from pipeweave.client.models import Run
     from pipeweave.up.options import UpOptions
     from pipeweave.up.stack import Announcement
 

@@ -11,7 +11,7 @@ import click
 from pipeweave.cli.rendering import seconds, show_list
 
 if TYPE_CHECKING:
-    from pipeweave.answers import Run
+    from pipeweave.client.models import Run
 
 SHOWN_PACKAGES = 12
 

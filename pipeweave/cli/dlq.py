@@ -12,8 +12,8 @@ from pipeweave.cli.connection import connected, json_option
 from pipeweave.cli.token import Lifetime
 
 if TYPE_CHECKING:
-    from pipeweave.answers import Document
     from pipeweave.client import Client
+    from pipeweave.client.models import Document
 
 STATUSES = ("open", "retried", "discarded", "all")
 # Of a task run.

@@ -12,8 +12,8 @@ from pipeweave.cli.connection import connected, json_option
 from pipeweave.errors import WaitTimeout
 
 if TYPE_CHECKING:
-    from pipeweave.answers import Document
     from pipeweave.client import Client
+    from pipeweave.client.models import Document
 
 # Between two looks while waiting (s).
 LOOK_EVERY_S = 0.5

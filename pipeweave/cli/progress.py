@@ -13,8 +13,8 @@ from pipeweave.cli.rendering import STYLES, is_terminal, show_fields, show_table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from pipeweave.answers import Run
     from pipeweave.client import Client
+    from pipeweave.client.models import Run
 
 BAR_WIDTH = 24
 REDRAWS_PER_SECOND = 8

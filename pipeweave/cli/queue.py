@@ -9,8 +9,8 @@ import click
 from pipeweave.cli.connection import connected, json_option
 
 if TYPE_CHECKING:
-    from pipeweave.answers import Document
     from pipeweave.client import Client
+    from pipeweave.client.models import Document
 
 
 @click.command()

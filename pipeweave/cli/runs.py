@@ -12,8 +12,8 @@ from pipeweave.cli.connection import connected, json_option
 from pipeweave.errors import MalformedJson
 
 if TYPE_CHECKING:
-    from pipeweave.answers import Document, Run
     from pipeweave.client import Client
+    from pipeweave.client.models import Document, Run
 
 FAILURE_MODES = ("fail-fast", "continue", "partial-merge")
 RUN_STATUSES = (

@@ -18,7 +18,7 @@ import urllib3
 from services import wait_until
 from stacks import TASKS, StackFolder, running_stack
 
-from pipeweave.answers import Document
+from pipeweave.client.models import Document
 from pipeweave.errors import Unavailable
 
 pytestmark = pytest.mark.timeout(240)

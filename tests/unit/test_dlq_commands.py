@@ -12,10 +12,9 @@ import pytest
 from answering import Served
 from click.testing import CliRunner, Result
 
-from pipeweave import client_dlq
 from pipeweave.cli import dlq as commands
 from pipeweave.cli import main
-from pipeweave.client import Client
+from pipeweave.client import Client, dead_letters
 from pipeweave.errors import Conflict, WaitTimeout
 from pipeweave.ids import DEAD_LETTER, REDRIVE, RUN, TASK_RUN, new_id, show
 
@@ -59,7 +58,7 @@ def call(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
     """Call the command in an empty folder, with the answering server as its orchestrator."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PIPEWEAVE_ORCHESTRATOR_URL", served.url)
-    monkeypatch.setattr(client_dlq, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(dead_letters, "LOOK_EVERY_S", 0.01)
     monkeypatch.setattr(commands, "LOOK_EVERY_S", 0.01)
     return lambda *arguments: CliRunner().invoke(main, ["dlq", *arguments])
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from pipeweave.answers import Document, Page, checked_id, document_of, without_none
+from pipeweave.client.http import Transport
+from pipeweave.client.models import Document, Page, checked_id, document_of, without_none
 from pipeweave.errors import WaitTimeout
-from pipeweave.transport import Transport
 
 # Between two looks at a redrive (s).
 LOOK_EVERY_S = 0.5

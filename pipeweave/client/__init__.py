@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from pipeweave.answers import Document, Page, Run, checked_id, document_of, run_of, without_none
-from pipeweave.client_dlq import DeadLetters
+from pipeweave.client.dead_letters import DeadLetters
+from pipeweave.client.http import Transport
+from pipeweave.client.models import Document, Page, Run, checked_id, document_of, run_of, without_none
 from pipeweave.errors import Unavailable, WaitTimeout
-from pipeweave.transport import Transport
 
 # How often `wait` looks: soon at first, for runs that take milliseconds, then less and less often.
 FIRST_LOOK_S = 0.02

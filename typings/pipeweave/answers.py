@@ -1,1 +1,0 @@
-../../pipeweave/answers.py
