@@ -20,9 +20,9 @@ from pipeweave.authoring.pipeline import Pipeline, PipelineSpec, parse_spec
 from pipeweave.authoring.task import Task, TaskSpec, registered_tasks
 from pipeweave.errors import InvalidInput, InvalidSpec
 from pipeweave.json_values import json_faults
-from pipeweave.local_result import RunResult, StepResult
-from pipeweave.local_run import Function, LocalRun
 from pipeweave.spec.graph import validate
+from pipeweave.testing.local_result import RunResult, StepResult
+from pipeweave.testing.local_run import Function, LocalRun
 
 __all__ = ["RunResult", "StepResult", "run_pipeline", "run_task"]
 

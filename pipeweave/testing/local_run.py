@@ -15,7 +15,6 @@ from pipeweave.authoring.idempotency_keys import key_of
 from pipeweave.authoring.retry import judge
 from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.errors import MapSourceInvalid, PipeWeaveError, TaskError
-from pipeweave.local_result import RunResult, StepResult
 from pipeweave.safe_text import said
 from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
 from pipeweave.spec.graph import Graph
@@ -32,6 +31,7 @@ from pipeweave.spec.rules import (
     follows_failure,
     select_next,
 )
+from pipeweave.testing.local_result import RunResult, StepResult
 
 Function = Callable[..., Any]
 

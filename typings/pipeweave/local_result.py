@@ -1,1 +1,0 @@
-../../pipeweave/local_result.py

@@ -1,1 +1,0 @@
-../../pipeweave/testing.py
