@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pipeweave.cli.rendering import text
+from pipeweave.cli.support.rendering import text
 from pipeweave.errors import PipeWeaveError
 
 # What a shell reports for a command that Ctrl-C ended.

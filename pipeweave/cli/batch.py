@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from pipeweave.cli.rendering import show_json, show_warnings
+from pipeweave.cli.support.rendering import show_json, show_warnings
 from pipeweave.client.models import Run, without_none
 from pipeweave.errors import FieldError, MalformedJson, PipeWeaveError
 from pipeweave.size_limits import MAX_BATCH, MAX_BODY_BYTES

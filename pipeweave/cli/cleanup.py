@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave import ids
-from pipeweave.cli.connection import json_option
-from pipeweave.cli.history import CONNECTIONS, Place, with_place
-from pipeweave.cli.rendering import show_json
+from pipeweave.cli.months import CONNECTIONS, Place, with_place
+from pipeweave.cli.support.connection import json_option
+from pipeweave.cli.support.rendering import show_json
 from pipeweave.cli.token import Lifetime
 from pipeweave.errors import InvalidInput
 from pipeweave.settings import Settings
@@ -49,7 +49,7 @@ def cleanup(
 
     Exits 1 when a month that is due stays because its tables are in use.
     """
-    from pipeweave.cli.opened import opened
+    from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import drop_months, expiry
     from pipeweave.orchestrator.retention.drop_months import Outcome
 

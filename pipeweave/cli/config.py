@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pipeweave.cli.connection import FILE_NAME, data_dir_option, json_option, read
+from pipeweave.cli.support.connection import FILE_NAME, data_dir_option, json_option, read
 from pipeweave.settings import SettingRow, explain, load
 from pipeweave.settings.table import TABLE
 
@@ -55,7 +55,7 @@ def _with_stack(rows: list[SettingRow], data_dir: Path | None) -> list[SettingRo
 
 
 def _print_json(rows: list[SettingRow]) -> None:
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
 
     settings = [
         {"name": row.name, "value": row.value, "source": row.source, "used": row.is_used, "about": row.about}
@@ -65,7 +65,7 @@ def _print_json(rows: list[SettingRow]) -> None:
 
 
 def _print_table(rows: list[SettingRow]) -> None:
-    from pipeweave.cli.rendering import show_table
+    from pipeweave.cli.support.rendering import show_table
 
     show_table(
         ("setting", "value", "from"),

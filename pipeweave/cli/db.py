@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeweave.cli.cleanup import cleanup
-from pipeweave.cli.connection import json_option, with_database
-from pipeweave.cli.history import archive, partitions
+from pipeweave.cli.months import archive, partitions
+from pipeweave.cli.support.connection import json_option, with_database
 
 if TYPE_CHECKING:
     from pipeweave.orchestrator.deployment.migrate import SchemaStatus
@@ -88,7 +88,7 @@ def reset(database_url: str, yes: bool, as_json: bool) -> None:
 
 
 def _show_json(status: SchemaStatus, ran: tuple[str, ...] = ()) -> None:
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
 
     show_json(
         {

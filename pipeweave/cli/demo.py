@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeweave.cli.connection import json_option
+from pipeweave.cli.support.connection import json_option
 from pipeweave.errors import AlreadyUp, PipeWeaveError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ DEADLINE_S = 600.0
 def demo(ctx: click.Context, data_dir: Path | None, keep: bool, limit: int, as_json: bool) -> None:
     """Start everything, measure Python's own source with a pipeline, show the report, stop everything."""
     from pipeweave.cli.demo_report import next_steps, show_report
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
 
     began = time.monotonic()
     with _stack(data_dir, keep=keep, is_quiet=as_json) as (folder, ready):
@@ -68,7 +68,7 @@ def _client(ready: Announcement) -> Client:
 
 
 def _run(client: Client, limit: int, *, is_quiet: bool) -> Run:
-    from pipeweave.cli.progress import follow
+    from pipeweave.cli.support.progress import follow
 
     run = client.trigger(PIPELINE, {"limit": limit})
     if is_quiet:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.rendering import seconds, show_list
+from pipeweave.cli.support.rendering import seconds, show_list
 
 if TYPE_CHECKING:
     from pipeweave.client.models import Run

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.connection import connected, json_option
+from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.token import Lifetime
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def dlq() -> None:
 @connected
 def list_(client: Client, status: str, limit: int, cursor: str | None, as_json: bool, **filters: Any) -> None:
     """List what failed for good, newest first."""
-    from pipeweave.cli.rendering import field, show_list, when
+    from pipeweave.cli.support.rendering import field, show_list, when
 
     page = client.dlq.page(status=status, limit=limit, cursor=cursor, **_given(filters))
     cells = {
@@ -95,7 +95,7 @@ def _place(letter: Any) -> str:
 @connected
 def groups(client: Client, status: str, limit: int, as_json: bool, **filters: Any) -> None:
     """Count what is alike: same task, error code, type and message but for its numbers."""
-    from pipeweave.cli.rendering import field, show_list, when
+    from pipeweave.cli.support.rendering import field, show_list, when
 
     found = client.dlq.groups(status=status, limit=limit, **_given(filters))
     cells = {
@@ -115,7 +115,7 @@ def groups(client: Client, status: str, limit: int, as_json: bool, **filters: An
 @connected
 def show(client: Client, dead_letter: str, as_json: bool) -> None:
     """Show DEAD_LETTER: its input, every attempt with its traceback, and the code then and now."""
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
 
     found = client.dlq.get(dead_letter, load=True)
     if as_json:
@@ -125,7 +125,7 @@ def show(client: Client, dead_letter: str, as_json: bool) -> None:
 
 
 def _show(letter: Document) -> None:
-    from pipeweave.cli.rendering import show_fields, text, when
+    from pipeweave.cli.support.rendering import show_fields, text, when
 
     changed = " (changed since)" if letter["codeChanged"] else ""
     show_fields(
@@ -172,7 +172,7 @@ def _json(value: Any) -> str:
 @click.pass_context
 def retry(ctx: click.Context, client: Client, dead_letter: str, wait: bool, as_json: bool) -> None:
     """Try DEAD_LETTER again with the current code: its run goes on from the failed step."""
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
 
     answer = client.dlq.retry(dead_letter)
     if not as_json:
@@ -189,7 +189,7 @@ def _followed(client: Client, answer: Document, *, as_json: bool) -> str:
         while (status := str(client.task_run(answer["taskRunId"])["status"])) not in FINAL:
             time.sleep(LOOK_EVERY_S)
         return status
-    from pipeweave.cli.progress import follow
+    from pipeweave.cli.support.progress import follow
 
     run = client.wait(answer["newRunId"]) if as_json else follow(client, answer["newRunId"])
     return run.status
@@ -211,7 +211,7 @@ def retry_all(
     ctx: click.Context, /, client: Client, wait: bool, timeout: float | None, as_json: bool, **filters: Any
 ) -> None:
     """Retry everything that failed for good and fits; without filters, everything."""
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
 
     redrive = client.dlq.retry_all(**_given(filters))
     if wait:
@@ -231,7 +231,7 @@ def retry_all(
 @connected
 def redrive(client: Client, redrive: str, cancel: bool, as_json: bool) -> None:
     """Show how far REDRIVE is: what `retry-all` started."""
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
 
     found = client.dlq.cancel_redrive(redrive) if cancel else client.dlq.redrive(redrive)
     if as_json:
@@ -256,7 +256,7 @@ def discard(
     client: Client, dead_letters: tuple[str, ...], reason: str | None, as_json: bool, **filters: Any
 ) -> None:
     """Put DEAD_LETTERS aside, or everything that fits the filters: it is not retried any more."""
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
 
     given = _given(filters)
     if bool(dead_letters) == bool(given):
@@ -276,7 +276,7 @@ def discard(
 @connected
 def purge(client: Client, older_than: str, as_json: bool) -> None:
     """Delete old dead letters, whether open, retried or discarded. There is no way back."""
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
 
     count = client.dlq.purge(older_than)
     if as_json:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.connection import data_dir_option, json_option
-from pipeweave.cli.deployed import settings_of
+from pipeweave.cli.support.connection import data_dir_option, json_option
+from pipeweave.cli.support.deployment_options import settings_of
 from pipeweave.errors import InvalidSetting, PipeWeaveError
 from pipeweave.settings import Settings, load
 
@@ -41,7 +41,7 @@ def doctor(ctx: click.Context, database_url: str | None, data_dir: Path | None, 
             _show(found)
     worst = max((each.level.value for each in findings), key=_BADNESS.index)
     if as_json:
-        from pipeweave.cli.rendering import show_json
+        from pipeweave.cli.support.rendering import show_json
 
         show_json({"status": worst, "checks": list(map(_document, findings))})
     ctx.exit(1 if worst == "error" else 0)
@@ -62,7 +62,7 @@ def _settings(database_url: str | None, data_dir: Path | None) -> tuple[Settings
 
 
 def _show(found: Finding) -> None:
-    from pipeweave.cli.rendering import is_terminal, text
+    from pipeweave.cli.support.rendering import is_terminal, text
 
     level = f"{found.level.value:<8}"
     level = click.style(level, fg=COLOURS[found.level.value]) if is_terminal() else level

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from pipeweave.cli.connection import json_option
 from pipeweave.cli.scaffold import files
+from pipeweave.cli.support.connection import json_option
 from pipeweave.errors import Conflict, InvalidId, Unavailable
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 @json_option
 def init(name: str | None, folder: Path | None, as_json: bool) -> None:
     """Write a project with tasks, a pipeline and tests. Files that exist are never overwritten."""
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
 
     place = folder or Path(name or ".")
     named = place.resolve().name if name is None else name

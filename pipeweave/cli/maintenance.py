@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.connection import connected, json_option
+from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.errors import WaitTimeout
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def leave(client: Client, reason: str | None, as_json: bool) -> None:
 @connected
 def tick(client: Client, as_json: bool) -> None:
     """Run one tick, as beat does each second; for MODE=serverless, where no beat runs."""
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
 
     done = client.tick()
     if as_json:
@@ -138,7 +138,7 @@ def _what(run: Document) -> str:
 
 
 def _show(found: Document, as_json: bool) -> None:
-    from pipeweave.cli.rendering import show_fields, show_json, show_table, when
+    from pipeweave.cli.support.rendering import show_fields, show_json, show_table, when
 
     if as_json:
         show_json(found)
@@ -163,7 +163,7 @@ _COLUMNS = ("run", "tenant", "pipeline", "status", "age", *_COUNTED)
 
 
 def _row(run: Document) -> list[Any]:
-    from pipeweave.cli.rendering import seconds
+    from pipeweave.cli.support.rendering import seconds
 
     counts = [run["taskRuns"][each] for each in _COUNTED]
     return [run["id"], run["tenant"], _what(run), run["status"], seconds(run["age"]), *counts]

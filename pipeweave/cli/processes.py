@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pipeweave.cli.connection import read
+from pipeweave.cli.support.connection import read
 from pipeweave.settings import Settings, load
 
 # Each process says what it does in its log; there is no document to print.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeweave.cli.connection import connected, json_option
+from pipeweave.cli.support.connection import connected, json_option
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @connected
 def queue(client: Client, as_json: bool) -> None:
     """Show how much is waiting, what is paused, and the limit of active runs."""
-    from pipeweave.cli.rendering import show_fields, show_json, when
+    from pipeweave.cli.support.rendering import show_fields, show_json, when
 
     found = {**client.queue_status(), **client.limits()}
     if as_json:
@@ -48,7 +48,7 @@ def queue(client: Client, as_json: bool) -> None:
 @connected
 def pause(client: Client, task: str | None, reason: str | None, as_json: bool) -> None:
     """Let nothing of TASK start, or nothing of the tenant. What runs goes on to its end."""
-    from pipeweave.cli.rendering import when
+    from pipeweave.cli.support.rendering import when
 
     found = client.pause(task, reason)
     _show(found, as_json, f"{_what(task)} is paused since {when(found['pausedAt'])} UTC")
@@ -70,7 +70,7 @@ def resume(client: Client, task: str | None, as_json: bool) -> None:
 @connected
 def limits(client: Client, max_active_runs: int | None, no_max_active_runs: bool, as_json: bool) -> None:
     """Show, or set, how many runs of the tenant may be active; the others wait in line."""
-    from pipeweave.cli.rendering import show_fields, show_json
+    from pipeweave.cli.support.rendering import show_fields, show_json
 
     if no_max_active_runs and max_active_runs is not None:
         raise click.UsageError("give --max-active-runs or --no-max-active-runs, not both")
@@ -88,7 +88,7 @@ def limits(client: Client, max_active_runs: int | None, no_max_active_runs: bool
 @connected
 def why(client: Client, task_run: str, as_json: bool) -> None:
     """Say why TASK_RUN does not run yet: what has to happen, the first thing first."""
-    from pipeweave.cli.rendering import show_json, text
+    from pipeweave.cli.support.rendering import show_json, text
 
     found = client.why(task_run)
     if as_json:
@@ -112,7 +112,7 @@ def _what(task: str | None) -> str:
 
 
 def _show(found: Document, as_json: bool, line: str) -> None:
-    from pipeweave.cli.rendering import show_json, text
+    from pipeweave.cli.support.rendering import show_json, text
 
     if as_json:
         show_json(found)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave import ids
-from pipeweave.cli.connection import json_option
-from pipeweave.cli.deployed import with_deployment
+from pipeweave.cli.support.connection import json_option
+from pipeweave.cli.support.deployment_options import with_deployment
 from pipeweave.settings import Settings
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def recover(ctx: click.Context, settings: Settings, auto_resume: bool, as_json: 
 
 
 def _show(left: Sequence[Stale], done: Recovery | None) -> None:
-    from pipeweave.cli.rendering import show_table, when
+    from pipeweave.cli.support.rendering import show_table, when
 
     if done is not None:
         counts = [f"{number:,} {_DONE.get(name, name)}" for name, number in sorted(done.done.items())]
@@ -78,7 +78,7 @@ def _was_silent(found: Sequence[Stale]) -> bool:
 
 
 def _show_json(left: Sequence[Stale], done: Recovery | None) -> None:
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
 
     document: dict[str, Any] = {"stale": [_document(each) for each in left]}
     if done is not None:

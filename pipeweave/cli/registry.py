@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.connection import connected, json_option
+from pipeweave.cli.support.connection import connected, json_option
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @connected
 def services(client: Client, as_json: bool) -> None:
     """List the services that registered tasks."""
-    from pipeweave.cli.rendering import field, show_list, when
+    from pipeweave.cli.support.rendering import field, show_list, when
 
     cells = {
         "service": field("id"),
@@ -39,7 +39,7 @@ def services(client: Client, as_json: bool) -> None:
 @connected
 def tasks(client: Client, service: str | None, as_json: bool) -> None:
     """List the registered tasks with their code versions and limits."""
-    from pipeweave.cli.rendering import field, show_list, when
+    from pipeweave.cli.support.rendering import field, show_list, when
 
     cells = {
         "task": field("id"),
@@ -77,7 +77,7 @@ def pipelines() -> None:
 @connected
 def list_(client: Client, as_json: bool) -> None:
     """List the pipelines."""
-    from pipeweave.cli.rendering import field, show_list, when
+    from pipeweave.cli.support.rendering import field, show_list, when
 
     cells = {
         "pipeline": field("id"),
@@ -96,7 +96,7 @@ def list_(client: Client, as_json: bool) -> None:
 @connected
 def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> None:
     """Show a pipeline's steps."""
-    from pipeweave.cli.rendering import field, show_fields, show_json, show_list, when
+    from pipeweave.cli.support.rendering import field, show_fields, show_json, show_list, when
 
     found = client.pipeline(pipeline, version)
     if as_json:
@@ -128,8 +128,8 @@ def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> N
 @connected
 def put(client: Client, file: Path, as_json: bool) -> None:
     """Store every pipeline of a YAML or JSON document; an unchanged one keeps its version."""
-    from pipeweave.cli.documents import read_documents
-    from pipeweave.cli.rendering import field, show_list
+    from pipeweave.cli.support.documents import read_documents
+    from pipeweave.cli.support.rendering import field, show_list
 
     stored = [client.put_pipeline(spec.id, spec.to_json()) for spec in read_documents(file)]
     cells = {
@@ -147,7 +147,7 @@ def put(client: Client, file: Path, as_json: bool) -> None:
 @connected
 def versions(client: Client, pipeline: str, as_json: bool) -> None:
     """List a pipeline's versions, newest first."""
-    from pipeweave.cli.rendering import field, show_list, when
+    from pipeweave.cli.support.rendering import field, show_list, when
 
     cells = {
         "version": field("version"),

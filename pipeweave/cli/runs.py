@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave import ids
-from pipeweave.cli.connection import connected, json_option
+from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.errors import MalformedJson
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def trigger(
 ) -> None:
     """Start a run of PIPELINE, or many."""
     from pipeweave.cli.batch import trigger_all
-    from pipeweave.cli.rendering import show_json, show_warnings
+    from pipeweave.cli.support.rendering import show_json, show_warnings
 
     how: dict[str, Any] = {"failure_mode": failure_mode, "priority": priority, "run_token": run_token}
     if batch is not None:
@@ -107,7 +107,7 @@ def dry_run(
 
     Exits 1 when it is not valid.
     """
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
 
     given = _input(inline, file)
     plans = {id_: client.dry_run(id_, given, spec) for id_, spec in _named(pipeline).items()}
@@ -122,13 +122,13 @@ def dry_run(
 def _named(pipeline: str) -> dict[str, Document | None]:
     if not pipeline.endswith((".yaml", ".yml", ".json")):
         return {pipeline: None}
-    from pipeweave.cli.documents import read_documents
+    from pipeweave.cli.support.documents import read_documents
 
     return {spec.id: spec.to_json() for spec in read_documents(Path(pipeline))}
 
 
 def _show_plan(pipeline: str, plan: Document) -> None:
-    from pipeweave.cli.rendering import show_table, text
+    from pipeweave.cli.support.rendering import show_table, text
 
     click.echo(f"{pipeline}: {'valid' if plan['valid'] else 'not valid'}")
     for kind in ("errors", "warnings"):
@@ -152,8 +152,8 @@ def _show_plan(pipeline: str, plan: Document) -> None:
 @click.pass_context
 def status(ctx: click.Context, client: Client, run: str, watch: bool, as_json: bool) -> None:
     """Show how far RUN has come."""
-    from pipeweave.cli.progress import show_run
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.progress import show_run
+    from pipeweave.cli.support.rendering import show_json
 
     found = client.run(run)
     if watch:
@@ -175,7 +175,7 @@ def runs(
     client: Client, status: str | None, pipeline: str | None, limit: int, cursor: str | None, as_json: bool
 ) -> None:
     """List runs, newest first."""
-    from pipeweave.cli.rendering import field, show_list, took, when
+    from pipeweave.cli.support.rendering import field, show_list, took, when
 
     page = client.runs(status=status, pipeline_id=pipeline, limit=limit, cursor=cursor)
     cells = {
@@ -201,7 +201,7 @@ def cancel(client: Client, run: str, reason: str | None, as_json: bool) -> None:
     """Cancel RUN, or the standalone task of a task run: what waits is never started, what runs may end, and
     its result is dropped.
     """
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
 
     is_task = run.startswith(f"{ids.TASK_RUN}_")
     found = client.cancel_task(run, reason) if is_task else client.cancel(run, reason).document
@@ -212,8 +212,8 @@ def cancel(client: Client, run: str, reason: str | None, as_json: bool) -> None:
 
 
 def _follow(ctx: click.Context, client: Client, run_id: str, timeout: float | None, as_json: bool) -> None:
-    from pipeweave.cli.progress import follow
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.progress import follow
+    from pipeweave.cli.support.rendering import show_json
 
     final: Run = client.wait(run_id, timeout) if as_json else follow(client, run_id, timeout)
     if as_json:

@@ -130,13 +130,13 @@ def _announce(ready: Announcement, options: UpOptions, how_to_stop: str) -> None
 
 
 def _show_json(rows: list[ProcessRow]) -> None:
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
 
     show_json([row.to_json(datetime.now(UTC)) for row in rows])
 
 
 def _show_table(rows: list[ProcessRow]) -> None:
-    from pipeweave.cli.rendering import show_table
+    from pipeweave.cli.support.rendering import show_table
 
     columns = ("name", "pid", "state", "uptime", "restarts")
     shown = [row.to_json(datetime.now(UTC)) for row in rows]

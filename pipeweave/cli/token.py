@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeweave.cli.connection import json_option, with_database
+from pipeweave.cli.support.connection import json_option, with_database
 from pipeweave.errors import Conflict
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def create(
     as_json: bool,
 ) -> None:
     """Make a token and print it: the only time it can be seen."""
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
     from pipeweave.orchestrator.domain.json_shapes import iso
     from pipeweave.orchestrator.security import access_tokens
 
@@ -100,7 +100,7 @@ def create(
 @with_database
 def list_(database_url: str, as_json: bool) -> None:
     """List the tokens, newest first, without their secrets."""
-    from pipeweave.cli.rendering import field, show_list, when
+    from pipeweave.cli.support.rendering import field, show_list, when
     from pipeweave.orchestrator.security import access_tokens
 
     with _transaction(database_url) as tx:
@@ -125,7 +125,7 @@ def list_(database_url: str, as_json: bool) -> None:
 @with_database
 def revoke(database_url: str, name_or_id: str, as_json: bool) -> None:
     """Revoke the token with this id, or every token of this name."""
-    from pipeweave.cli.rendering import show_json
+    from pipeweave.cli.support.rendering import show_json
     from pipeweave.orchestrator.security import access_tokens
 
     with _transaction(database_url) as tx:

@@ -11,7 +11,7 @@ from uuid import UUID
 import click
 
 from pipeweave import ids
-from pipeweave.cli.connection import json_option, with_database
+from pipeweave.cli.support.connection import json_option, with_database
 from pipeweave.cli.token import Lifetime
 from pipeweave.errors import NotFound
 
@@ -44,7 +44,7 @@ def verify(
 
     Each difference is a line; exits 1 when there is one.
     """
-    from pipeweave.cli.opened import opened
+    from pipeweave.cli.support.direct_database import opened
 
     if bool(run_ids) == (is_all or since is not None):
         raise click.UsageError("name runs, or give --all or --since")
@@ -115,7 +115,7 @@ class _Seen:
 
     def close(self) -> None:
         if self.as_json:
-            from pipeweave.cli.rendering import show_json
+            from pipeweave.cli.support.rendering import show_json
 
             show_json(
                 {
@@ -142,7 +142,7 @@ def _document(each: Difference) -> dict[str, Any]:
 
 
 def _line(each: Difference) -> str:
-    from pipeweave.cli.rendering import text
+    from pipeweave.cli.support.rendering import text
 
     shown = _document(each)
     what = f"{shown['run']} {shown['taskRun'] or '-'} {each.field}"

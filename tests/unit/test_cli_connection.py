@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeweave.cli.connection import resolve, resolve_database
+from pipeweave.cli.support.connection import resolve, resolve_database
 from pipeweave.errors import InvalidInput, InvalidSetting, Unavailable
 from pipeweave.settings import Settings
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeweave.cli.progress import StepProgress, shown_steps
-from pipeweave.cli.rendering import seconds, show_fields, show_table, text, took, when
+from pipeweave.cli.support.progress import StepProgress, shown_steps
+from pipeweave.cli.support.rendering import seconds, show_fields, show_table, text, took, when
 
 
 def test_numbers_stand_to_the_right_and_words_to_the_left(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave import ids
-from pipeweave.cli.connection import data_dir_option, json_option, resolve_database
-from pipeweave.cli.rendering import show_json, show_table
+from pipeweave.cli.support.connection import data_dir_option, json_option, resolve_database
+from pipeweave.cli.support.rendering import show_json, show_table
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.settings import Settings, load
 from pipeweave.storage import LocalStorage, S3Storage, Storage, open_storage
@@ -75,7 +75,7 @@ def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
 @with_place
 def partitions(place: Place, as_json: bool) -> None:
     """List the months of history: rows as PostgreSQL estimates them, size, active runs, and when they go."""
-    from pipeweave.cli.opened import opened
+    from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import default_partition
     from pipeweave.orchestrator.retention.month_status import held
     from pipeweave.orchestrator.retention.partitions import PARTITIONED
@@ -177,7 +177,7 @@ def archive(place: Place, month: str | None, is_list: bool, as_json: bool) -> No
 
 
 def _archive(place: Place, month: Month) -> Manifest:
-    from pipeweave.cli.opened import opened
+    from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import archive as archives
     from pipeweave.orchestrator.retention import drop_months
 

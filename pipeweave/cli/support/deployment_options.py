@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from pipeweave.cli.connection import FILE_NAME, data_dir_option, read, resolve_database
+from pipeweave.cli.support.connection import FILE_NAME, data_dir_option, read, resolve_database
 from pipeweave.settings import Settings, load
 
 Command = Callable[..., Any]

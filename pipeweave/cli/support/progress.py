@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.rendering import STYLES, is_terminal, show_fields, show_table, text, took, when
+from pipeweave.cli.support.rendering import STYLES, is_terminal, show_fields, show_table, text, took, when
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
