@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api import checks, triggering
 from pipeweave.api.endpoint import Answer, Call, PathId, Routes
 from pipeweave.api.filters import PageQuery, VersionQuery
 from pipeweave.api.pipeline_answers import (
@@ -16,6 +15,7 @@ from pipeweave.api.pipeline_answers import (
     TriggerBatchAnswer,
     VersionList,
 )
+from pipeweave.api.routes import input_checks, triggering
 from pipeweave.api.schemas import (
     MAX_TOKEN,
     PLACE_CHARS,
@@ -192,7 +192,9 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
         known = {name: row for name, row in tasks.items() if row.orphaned_at is None}
         answer = plan_of(spec, known).to_json()
         if "input" in body.model_fields_set:
-            answer["validationErrors"] = checks.shown(checks.entry_faults(spec, tasks, body.input))
+            answer["validationErrors"] = input_checks.shown(
+                input_checks.entry_faults(spec, tasks, body.input)
+            )
         return answer
 
 

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api import checks, keys
+from pipeweave.api import keys
 from pipeweave.api.endpoint import Call
+from pipeweave.api.routes import input_checks
 from pipeweave.api.schemas import RunWish, TriggerBatchRequest, TriggerRequest
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.registry import services
@@ -20,13 +21,13 @@ from pipeweave.spec.pipeline_spec import PipelineSpec
 
 def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
     """Start the run that the body asks for."""
-    faults: checks.Faults = {}
+    faults: input_checks.Faults = {}
 
     def check(spec: PipelineSpec, tasks: Mapping[str, TaskRow]) -> None:
         nonlocal faults
-        faults = checks.entry_faults(spec, tasks, body.input)
+        faults = input_checks.entry_faults(spec, tasks, body.input)
         if body.validation_mode == "strict":
-            checks.refuse(faults)
+            input_checks.refuse(faults)
 
     def verb(tx: Transaction) -> triggering.CreatedRun:
         with known_pipeline(tx, call.tenant, pipeline_id):
@@ -43,12 +44,12 @@ def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[
         _wish(pipeline_id, each, keys.of_entry(call.key, each.run_token, place))
         for place, each in enumerate(batch.runs)
     ]
-    faults: list[checks.Faults] = [{} for _ in wishes]
+    faults: list[input_checks.Faults] = [{} for _ in wishes]
 
     def check(spec: PipelineSpec, tasks: Mapping[str, TaskRow]) -> None:
-        faults[:] = [checks.entry_faults(spec, tasks, each.input) for each in wishes]
+        faults[:] = [input_checks.entry_faults(spec, tasks, each.input) for each in wishes]
         if batch.validation_mode == "strict":
-            checks.refuse_runs(faults)
+            input_checks.refuse_runs(faults)
 
     def verb(tx: Transaction) -> list[triggering.CreatedRun]:
         with known_pipeline(tx, call.tenant, pipeline_id):
@@ -81,7 +82,7 @@ def _wish(pipeline_id: str, body: RunWish, run_token: str | None) -> triggering.
     )
 
 
-def _answer(run: triggering.CreatedRun, faults: checks.Faults) -> dict[str, Any]:
+def _answer(run: triggering.CreatedRun, faults: input_checks.Faults) -> dict[str, Any]:
     answer = {
         "pipelineRunId": ids.show(ids.RUN, run.id),
         "pipelineVersion": run.version,
@@ -91,4 +92,4 @@ def _answer(run: triggering.CreatedRun, faults: checks.Faults) -> dict[str, Any]
         "queuedTasks": run.queued_tasks,
         "created": run.created,
     }
-    return {**answer, "validationWarnings": checks.shown(faults)} if faults else answer
+    return {**answer, "validationWarnings": input_checks.shown(faults)} if faults else answer
