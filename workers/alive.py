@@ -16,7 +16,7 @@ from pipeweave.orchestrator.registry import services, worker_processes
 from pipeweave.orchestrator.registry.worker_processes import BEAT_EVERY, WorkerStart
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers.children import Children
-from pipeweave.workers.slots import Slots
+from pipeweave.workers.consumer.child_slots import Slots
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.workers.slots import Ending, Seen, Slot, Slots
+from pipeweave.workers.consumer.child_slots import Ending, Seen, Slot, Slots
 
 log = logging.getLogger(__name__)
 

@@ -26,11 +26,11 @@ from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.settings import Settings
 from pipeweave.workers import retention
 from pipeweave.workers.alive import Alive
-from pipeweave.workers.calls import Calls
+from pipeweave.workers.consumer.calls import Calls
+from pipeweave.workers.consumer.celery_tasks import define
+from pipeweave.workers.consumer.child_slots import Slot, Slots
+from pipeweave.workers.consumer.runner import Post, Runner
 from pipeweave.workers.loading import Loaded, load
-from pipeweave.workers.runner import Post, Runner
-from pipeweave.workers.slots import Slot, Slots
-from pipeweave.workers.tasks import define
 from pipeweave.workers.term import Term
 
 log = logging.getLogger(__name__)

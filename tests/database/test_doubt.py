@@ -30,12 +30,12 @@ from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
-from pipeweave.workers import slots
-from pipeweave.workers.calls import Calls
-from pipeweave.workers.runner import Post, Runner
-from pipeweave.workers.slots import Slots
-from pipeweave.workers.tasks import define
-from pipeweave.workers.work import Rest, Work
+from pipeweave.workers.consumer import child_slots
+from pipeweave.workers.consumer.calls import Calls
+from pipeweave.workers.consumer.celery_tasks import define
+from pipeweave.workers.consumer.child_slots import Slots
+from pipeweave.workers.consumer.message import Rest, Work
+from pipeweave.workers.consumer.runner import Post, Runner
 
 APP = Celery("doubt", broker="memory://", set_as_current=False)
 # The one whose turn it is: Celery shares tasks among all its apps, so they are defined once.
@@ -293,7 +293,7 @@ def test_what_a_message_still_names_survives_a_deadlock(
 def test_a_message_may_go_on_for_longer_than_a_slot_can_note_calls(
     child: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots, "MOST_CALLED", 2)
+    monkeypatch.setattr(child_slots, "MOST_CALLED", 2)
     run_id = child.driver.begin({"a": [], "b": ["a"], "c": ["b"], "d": ["c"], "e": ["d"]})
     APP.tasks[RUN_TASK](run_id.hex, [1], 1, -1, [])
     assert child.calls == ["a", "b", "c", "d", "e"]

@@ -14,7 +14,7 @@ from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import services, worker_processes
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.workers.alive import Alive
-from pipeweave.workers.slots import Slots
+from pipeweave.workers.consumer.child_slots import Slots
 
 TENANT = "worker-tests"
 

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from pipeweave import ids
-from pipeweave.workers.slots import MOST_CALLED, MOST_NAMED, SLOTS_PER_PLACE, Ending, Slot, Slots
+from pipeweave.workers.consumer.child_slots import (
+    MOST_CALLED,
+    MOST_NAMED,
+    SLOTS_PER_PLACE,
+    Ending,
+    Slot,
+    Slots,
+)
 
 RUN = ids.new_id()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pipeweave.errors import AttemptFenced, AttemptTimedOut
-from pipeweave.workers.time_limit import TimeLimit
+from pipeweave.workers.consumer.time_limit import TimeLimit
 
 FENCED = AttemptFenced("the attempt is not this worker's any more")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from pipeweave.workers.work import Rest, Work
+from pipeweave.workers.consumer.message import Rest, Work
 
 # Neither is looked into here.
 RUN: Any = object()

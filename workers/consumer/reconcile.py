@@ -17,7 +17,7 @@ from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.workers.slots import Slot
+from pipeweave.workers.consumer.child_slots import Slot
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from pipeweave.orchestrator.state import outputs
 from pipeweave.orchestrator.state.outputs import Places
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.workers import doubt
+from pipeweave.workers.consumer import reconcile
 
 
 class Inputs:
@@ -37,7 +37,7 @@ class Inputs:
         missing = [each for each in step_ids if each not in self._outputs]
         if missing:
             # Loaded apart: storage that is away is not waited for.
-            places = doubt.when_it_answers(lambda: self._places(run, missing), "outputs")
+            places = reconcile.when_it_answers(lambda: self._places(run, missing), "outputs")
             self._outputs |= outputs.load(self.database.values_or_raise, places)
         return {each: self._outputs[each] for each in step_ids if each in self._outputs}
 
@@ -69,7 +69,7 @@ class Upstream(Mapping[str, Any]):
             with self._inputs.database.transaction() as tx:
                 return outputs.completed(tx, self._run, self._run.plan.ancestors(self._step_id))
 
-        return iter(doubt.when_it_answers(look, "outputs"))
+        return iter(reconcile.when_it_answers(look, "outputs"))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

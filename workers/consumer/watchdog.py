@@ -19,10 +19,10 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.queueing import durations
 from pipeweave.orchestrator.state import heartbeats
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.workers import doubt
-from pipeweave.workers.pace import Pace
-from pipeweave.workers.time_limit import HARD_AFTER_S, TimeLimit
-from pipeweave.workers.work import MESSAGE_S, Outcome, Rest, Work
+from pipeweave.workers.consumer import reconcile
+from pipeweave.workers.consumer.call_durations import Pace
+from pipeweave.workers.consumer.message import MESSAGE_S, Outcome, Rest, Work
+from pipeweave.workers.consumer.time_limit import HARD_AFTER_S, TimeLimit
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class Pulse:
         Raises:
             Unavailable: it was away for five minutes.
         """
-        doubt.when_it_answers(self._give_back, "pulse")
+        reconcile.when_it_answers(self._give_back, "pulse")
 
     def _run(self) -> None:
         while not self._end.wait(self._every):

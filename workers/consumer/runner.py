@@ -25,13 +25,13 @@ from pipeweave.orchestrator.queueing import priorities
 from pipeweave.orchestrator.state import run_headers, task_runs
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.workers import doubt
-from pipeweave.workers.calls import Calls
-from pipeweave.workers.pace import Pace
-from pipeweave.workers.pulse import Pulse
-from pipeweave.workers.slots import Slot
-from pipeweave.workers.time_limit import HARD_AFTER_S
-from pipeweave.workers.work import Outcome, Rest, Work
+from pipeweave.workers.consumer import reconcile
+from pipeweave.workers.consumer.call_durations import Pace
+from pipeweave.workers.consumer.calls import Calls
+from pipeweave.workers.consumer.child_slots import Slot
+from pipeweave.workers.consumer.message import Outcome, Rest, Work
+from pipeweave.workers.consumer.time_limit import HARD_AFTER_S
+from pipeweave.workers.consumer.watchdog import Pulse
 
 log = logging.getLogger(__name__)
 
@@ -160,9 +160,9 @@ class Runner:
         self._end_message()
 
     def let_go(self, *, sends_again: bool = True) -> None:
-        """Give back what the message at hand claimed, as far as anyone knows: see doubt.py."""
+        """Give back what the message at hand claimed, as far as anyone knows: see reconcile.py."""
         self.pulse.settle()
-        doubt.let_go(self.deployment.database, self.worker, self.slot, sends_again=sends_again)
+        reconcile.let_go(self.deployment.database, self.worker, self.slot, sends_again=sends_again)
         self.slot.end()
 
     def _begin_message(self, run_id: UUID, ordinals: Sequence[int], attempt: int) -> None:
@@ -246,7 +246,7 @@ class Runner:
     def _lose(self, work: Work, outcomes: Sequence[Outcome], rest: Rest) -> None:
         """What was called must not look as if it still ran; what was not begun goes to others."""
         lost = [each[0] if isinstance(each, tuple) else each.task_run for each in outcomes]
-        losses.end(self.deployment.database, [(each, doubt.UNSTORED) for each in lost])
+        losses.end(self.deployment.database, [(each, reconcile.UNSTORED) for each in lost])
         self.deployment.database.run(lambda tx: self._hand_over(tx, work, rest))
 
     @staticmethod
@@ -326,7 +326,7 @@ class Runner:
     def _report(self, turn: Callable[[Transaction], R], work: Work, *, is_one: bool) -> R:
         """Store what was done, however long PostgreSQL is away: the work itself must not be lost."""
         self.pulse.settle()
-        return doubt.when_it_answers(
+        return reconcile.when_it_answers(
             lambda: self._transact(turn, work, is_one=is_one), "turn", on_doubt=work.doubt
         )
 

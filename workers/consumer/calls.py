@@ -22,10 +22,10 @@ from pipeweave.orchestrator.state.attempts import previous_attempts
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.spec import references, rules
-from pipeweave.workers import doubt
-from pipeweave.workers.inputs import Inputs, Upstream
-from pipeweave.workers.time_limit import TimeLimit
-from pipeweave.workers.work import Outcome
+from pipeweave.workers.consumer import reconcile
+from pipeweave.workers.consumer.inputs import Inputs, Upstream
+from pipeweave.workers.consumer.message import Outcome
+from pipeweave.workers.consumer.time_limit import TimeLimit
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Calls:
         def claim(tx: Transaction) -> Completion | Awaits | None:
             return idempotency.claim(tx, run.tenant, task_run, key)
 
-        return doubt.when_it_answers(lambda: self.database.run(claim, is_one=False), "key")
+        return reconcile.when_it_answers(lambda: self.database.run(claim, is_one=False), "key")
 
     def _context(self, run: RunHeader, task_run: TaskRun) -> Context:
         step = run.plan[run.plan.ordinals[task_run.step_id]].step
@@ -144,7 +144,7 @@ class Calls:
             with self.database.statements() as tx:
                 return previous_attempts(tx, task_run)
 
-        return doubt.when_it_answers(look, "previous_attempts")
+        return reconcile.when_it_answers(look, "previous_attempts")
 
     def _resolve(self, run: RunHeader, task_run: TaskRun, value: Any, params: Mapping[str, Any]) -> Any:
         found = self.inputs.outputs(run, references.steps_named(params))

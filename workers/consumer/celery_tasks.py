@@ -12,7 +12,7 @@ from celery import Celery
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.messaging.publisher import JOIN_TASK, RUN_TASK
-from pipeweave.workers.runner import Runner
+from pipeweave.workers.consumer.runner import Runner
 
 log = logging.getLogger(__name__)
 

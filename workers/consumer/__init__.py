@@ -1,0 +1,3 @@
+"""What happens to one message in a worker's child: claim, call, store, go on.
+
+Called by Celery. It must never hold a statement: the orchestrator's verbs do."""
