@@ -61,7 +61,7 @@ def worker(
     data_dir: Path | None,
 ) -> None:
     """Register the tasks of an app and run them."""
-    from pipeweave.workers.launch import run_worker
+    from pipeweave.workers.process.launch import run_worker
 
     run_worker(
         _settings(data_dir), list(apps), service=service, name=name, concurrency=concurrency, grace_s=grace
@@ -72,7 +72,7 @@ def worker(
 @_data_dir
 def beat(data_dir: Path | None) -> None:
     """Drive the tick, which heals whatever was lost. Several may run: one at a time acts."""
-    from pipeweave.workers.launch import run_beat
+    from pipeweave.workers.process.launch import run_beat
 
     run_beat(_settings(data_dir))
 

@@ -16,8 +16,8 @@ from services import wait_until
 from pipeweave.orchestrator.registry.worker_processes import child_of
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.workers.children import Children
 from pipeweave.workers.consumer.child_slots import Slot, Slots
+from pipeweave.workers.process.children import Children
 
 WORKER = "w@host:1:ab"
 LATER_S = 600.0

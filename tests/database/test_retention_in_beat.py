@@ -17,7 +17,7 @@ from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
-from pipeweave.workers import retention
+from pipeweave.workers.process import retention_thread
 
 LONG_AGO = datetime.now(UTC).replace(day=15) - timedelta(days=400)
 MONTH = Month.of(LONG_AGO)
@@ -46,15 +46,15 @@ def storage_of(database: Database) -> LocalStorage:
 
 
 def test_without_a_retention_there_is_no_thread() -> None:
-    assert retention.start(Settings(database_url="postgresql://nobody@127.0.0.1:1/none")) is None
+    assert retention_thread.start(Settings(database_url="postgresql://nobody@127.0.0.1:1/none")) is None
 
 
 def test_the_thread_drops_what_is_due(
     database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(retention, "FIRST_AFTER_S", 0.0)
+    monkeypatch.setattr(retention_thread, "FIRST_AFTER_S", 0.0)
     settings = Settings(database_url=database.url, run_retention_days=30, data_dir=str(tmp_path))
-    thread = retention.start(settings)
+    thread = retention_thread.start(settings)
     assert thread is not None
     assert thread.daemon, "beat would not end"
     wait_until(lambda: not is_there(database))
@@ -62,14 +62,16 @@ def test_the_thread_drops_what_is_due(
 
 
 def test_a_pass_that_did_its_work_comes_again_in_an_hour(database: Database) -> None:
-    assert retention.apply(database, storage_of(database), POLICY) == retention.EVERY_S
+    assert retention_thread.apply(database, storage_of(database), POLICY) == retention_thread.EVERY_S
     assert not is_there(database)
 
 
 def test_a_table_in_use_is_tried_again_soon(database: Database) -> None:
     with database.transaction() as reader:
         reader.execute("SELECT count(*) FROM runs")
-        assert retention.apply(database, storage_of(database), POLICY) == retention.AGAIN_AFTER_S
+        assert (
+            retention_thread.apply(database, storage_of(database), POLICY) == retention_thread.AGAIN_AFTER_S
+        )
     assert is_there(database)
 
 
@@ -80,7 +82,7 @@ def test_storage_that_is_away_keeps_the_month_and_the_thread(
         raise Unavailable("the bucket is away")
 
     monkeypatch.setattr(LocalStorage, "put", refuse)
-    assert retention.apply(database, storage_of(database), POLICY) == retention.AGAIN_AFTER_S
+    assert retention_thread.apply(database, storage_of(database), POLICY) == retention_thread.AGAIN_AFTER_S
     assert is_there(database)
     assert "retention.failed" in caplog.text
 
@@ -89,13 +91,13 @@ def test_a_mistake_of_ours_does_not_end_the_thread(
     database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(verb, "run_once", lambda *_: 1 / 0)
-    assert retention.apply(database, storage_of(database), POLICY) == retention.EVERY_S
+    assert retention_thread.apply(database, storage_of(database), POLICY) == retention_thread.EVERY_S
     assert "ZeroDivisionError" in caplog.text
 
 
 def test_a_wrong_clock_drops_nothing(database: Database, caplog: pytest.LogCaptureFixture) -> None:
     ahead = Database(database.url, now=lambda: datetime.now(UTC) + timedelta(days=3650))
-    retention.apply(ahead, storage_of(database), POLICY)
+    retention_thread.apply(ahead, storage_of(database), POLICY)
     ahead.dispose()
     assert is_there(database)
     assert "retention.failed" in caplog.text

@@ -13,8 +13,8 @@ from registered import a_service, register
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import services, worker_processes
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.workers.alive import Alive
 from pipeweave.workers.consumer.child_slots import Slots
+from pipeweave.workers.process.liveness import Alive
 
 TENANT = "worker-tests"
 

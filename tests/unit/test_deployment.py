@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from pipeweave.cli import COMMANDS
 from pipeweave.settings import Settings, load
 from pipeweave.storage import S3Storage, open_storage
-from pipeweave.workers.launch import GRACE_S
+from pipeweave.workers.process.launch import GRACE_S
 
 ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())

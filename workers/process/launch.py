@@ -24,14 +24,14 @@ from pipeweave.orchestrator.registry import pipelines, services, worker_processe
 from pipeweave.orchestrator.registry.registration import parse
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.settings import Settings
-from pipeweave.workers import retention
-from pipeweave.workers.alive import Alive
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slot, Slots
 from pipeweave.workers.consumer.runner import Post, Runner
-from pipeweave.workers.loading import Loaded, load
-from pipeweave.workers.term import Term
+from pipeweave.workers.process import retention_thread
+from pipeweave.workers.process.liveness import Alive
+from pipeweave.workers.process.sigterm import Term
+from pipeweave.workers.process.task_loading import Loaded, load
 
 log = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ def run_beat(settings: Settings) -> None:
     json_logs.configure(settings.log_level)
     app = make_celery(settings)
     TickScheduler.deployment = Deployment.open(settings, pool_size=2)  # one holds the tick's lock
-    retention.start(settings)
+    retention_thread.start(settings)
     beat = app.Beat(
         scheduler_cls="pipeweave.workers.beat:TickScheduler",
         loglevel=json_logs.celery_level(settings.log_level),

@@ -15,8 +15,8 @@ from pipeweave.orchestrator.queueing import priorities
 from pipeweave.orchestrator.registry import services, worker_processes
 from pipeweave.orchestrator.registry.worker_processes import BEAT_EVERY, WorkerStart
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.workers.children import Children
 from pipeweave.workers.consumer.child_slots import Slots
+from pipeweave.workers.process.children import Children
 
 log = logging.getLogger(__name__)
 
