@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from pipeweave.api import keys
-from pipeweave.api.answers import Problem, type_id_pattern
+from pipeweave.api.contract.answers import Problem, type_id_pattern
 from pipeweave.api.endpoint import Endpoint, PathId
 from pipeweave.api.errors import PROBLEM_TYPE
 from pipeweave.api.headers import REQUEST_ID

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.dead_letter_schemas import (
+from pipeweave.api.contract.dead_letters import (
     DeadLetterDetail,
     DeadLetterGroups,
     DeadLetterList,
@@ -23,8 +23,8 @@ from pipeweave.api.dead_letter_schemas import (
     RetriedAnswer,
     RetryAllRequest,
 )
+from pipeweave.api.contract.query_parameters import PageQuery, ValuesQuery
 from pipeweave.api.endpoint import Answer, Call, PathId, Routes
-from pipeweave.api.filters import PageQuery, ValuesQuery
 from pipeweave.durations import milliseconds
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound
 from pipeweave.orchestrator.deadletters import dead_letters, redrives

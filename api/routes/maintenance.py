@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pipeweave.api.answers import MaintenanceState
+from pipeweave.api.contract.answers import MaintenanceState
+from pipeweave.api.contract.requests import MaintenanceRequest
 from pipeweave.api.endpoint import Call, Routes
-from pipeweave.api.schemas import MaintenanceRequest
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.security.access_tokens import ADMIN

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.endpoint import Answer, Call, PathId, Routes
-from pipeweave.api.filters import PageQuery, VersionQuery
-from pipeweave.api.pipeline_answers import (
+from pipeweave.api.contract.pipeline_answers import (
     DryRunAnswer,
     PipelineAnswer,
     PipelineList,
@@ -15,8 +13,8 @@ from pipeweave.api.pipeline_answers import (
     TriggerBatchAnswer,
     VersionList,
 )
-from pipeweave.api.routes import input_checks, triggering
-from pipeweave.api.schemas import (
+from pipeweave.api.contract.query_parameters import PageQuery, VersionQuery
+from pipeweave.api.contract.requests import (
     MAX_TOKEN,
     PLACE_CHARS,
     DryRunRequest,
@@ -24,6 +22,8 @@ from pipeweave.api.schemas import (
     TriggerBatchRequest,
     TriggerRequest,
 )
+from pipeweave.api.endpoint import Answer, Call, PathId, Routes
+from pipeweave.api.routes import input_checks, triggering
 from pipeweave.errors import Conflict, InvalidSpec, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import pipelines, services

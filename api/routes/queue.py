@@ -6,11 +6,9 @@ from typing import Any
 
 from pipeweave import ids
 from pipeweave.api import keys
-from pipeweave.api.answers import PauseState
-from pipeweave.api.endpoint import Call, Routes
-from pipeweave.api.filters import QueueItemsQuery
-from pipeweave.api.run_answers import QueueBatchAnswer, Queued, QueueItemList, QueueLimits, QueueStatus
-from pipeweave.api.schemas import (
+from pipeweave.api.contract.answers import PauseState
+from pipeweave.api.contract.query_parameters import QueueItemsQuery
+from pipeweave.api.contract.requests import (
     PLACE_CHARS,
     LimitsRequest,
     PauseRequest,
@@ -18,6 +16,14 @@ from pipeweave.api.schemas import (
     QueueTaskRequest,
     ResumeRequest,
 )
+from pipeweave.api.contract.run_answers import (
+    QueueBatchAnswer,
+    Queued,
+    QueueItemList,
+    QueueLimits,
+    QueueStatus,
+)
+from pipeweave.api.endpoint import Call, Routes
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain.json_shapes import iso

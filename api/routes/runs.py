@@ -5,10 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave import ids
+from pipeweave.api.contract.query_parameters import EventsQuery, RunsQuery, TaskRunsQuery, ValuesQuery
+from pipeweave.api.contract.requests import CancelRequest
+from pipeweave.api.contract.run_answers import (
+    EventList,
+    RunDetail,
+    RunList,
+    TaskRunDetail,
+    TaskRunList,
+    WhyAnswer,
+)
 from pipeweave.api.endpoint import Call, PathId, Routes
-from pipeweave.api.filters import EventsQuery, RunsQuery, TaskRunsQuery, ValuesQuery
-from pipeweave.api.run_answers import EventList, RunDetail, RunList, TaskRunDetail, TaskRunList, WhyAnswer
-from pipeweave.api.schemas import CancelRequest
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import why

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.answers import RegisteredAnswer, ServiceAnswer, ServiceList, TaskList
+from pipeweave.api.contract.answers import RegisteredAnswer, ServiceAnswer, ServiceList, TaskList
+from pipeweave.api.contract.query_parameters import PageQuery
+from pipeweave.api.contract.requests import FlatTask, NestedTask, RegisterRequest, TaskOptions
 from pipeweave.api.endpoint import Call, PathId, Routes
-from pipeweave.api.filters import PageQuery
-from pipeweave.api.schemas import FlatTask, NestedTask, RegisterRequest, TaskOptions
 from pipeweave.errors import NotFound, TaskOwnedElsewhere
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import services

@@ -12,7 +12,7 @@ import orjson
 from flask import current_app
 from pydantic.alias_generators import to_camel
 
-from pipeweave.api.answers import Health, Info, TickAnswer, Unhealthy
+from pipeweave.api.contract.answers import Health, Info, TickAnswer, Unhealthy
 from pipeweave.api.endpoint import Answer, Call, Routes
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain.json_shapes import iso

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.answers import (
+from pipeweave.api.contract.answers import (
     HistoryAnswer,
     InputSchemaAnswer,
     PauseState,
@@ -12,9 +12,9 @@ from pipeweave.api.answers import (
     TaskList,
     ValidationAnswer,
 )
+from pipeweave.api.contract.query_parameters import PageQuery
+from pipeweave.api.contract.requests import PauseRequest, ResumeRequest, ValidateInputRequest
 from pipeweave.api.endpoint import Call, PathId, Routes
-from pipeweave.api.filters import PageQuery
-from pipeweave.api.schemas import PauseRequest, ResumeRequest, ValidateInputRequest
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain.json_shapes import iso

@@ -8,9 +8,9 @@ from typing import Any
 
 from pipeweave import ids
 from pipeweave.api import keys
+from pipeweave.api.contract.requests import RunWish, TriggerBatchRequest, TriggerRequest
 from pipeweave.api.endpoint import Call
 from pipeweave.api.routes import input_checks
-from pipeweave.api.schemas import RunWish, TriggerBatchRequest, TriggerRequest
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.registry.services import TaskRow

@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from pipeweave.api import spec_schema
+from pipeweave.api.contract import pipeline_schema
 from pipeweave.authoring.idempotency_keys import KEY_CHARACTERS
 from pipeweave.authoring.option_checks import MAX_CODE, MAX_CODES
 from pipeweave.authoring.retry import MAX_MULTIPLIER, MAX_RETRIES, Backoff
@@ -182,7 +182,7 @@ class ValidateInputRequest(Request):
 class PipelineDocument(RootModel[dict[str, Any]]):
     """A pipeline as a document: steps in order; a step without `needs` follows the one before it."""
 
-    model_config = ConfigDict(strict=True, json_schema_extra=spec_schema.PIPELINE)
+    model_config = ConfigDict(strict=True, json_schema_extra=pipeline_schema.PIPELINE)
 
 
 # --- registration (the worker protocol) -------------------------------------------------------------------
@@ -235,7 +235,7 @@ class TaskOptions(Request):
         description="Seconds a result answers for its key; absent: the deployment's default.",
     )
     description: Annotated[str, Field(max_length=MAX_DESCRIPTION)] | None = None
-    input_schema: Annotated[dict[str, Any], WithJsonSchema(spec_schema.INPUT_SCHEMA)] | None = None
+    input_schema: Annotated[dict[str, Any], WithJsonSchema(pipeline_schema.INPUT_SCHEMA)] | None = None
 
 
 CodeHash = Annotated[str, Field(pattern=CODE_HASH_PATTERN)]

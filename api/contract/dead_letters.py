@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from pipeweave import ids
-from pipeweave.api.answers import AnswerModel, CodeHash, Paged, RunId, TaskRunId, type_id_pattern
-from pipeweave.api.filters import DIGITS, Moment, PageQuery, Query
-from pipeweave.api.run_answers import Kind
-from pipeweave.api.schemas import MAX_REASON, Name, Request
+from pipeweave.api.contract.answers import AnswerModel, CodeHash, Paged, RunId, TaskRunId, type_id_pattern
+from pipeweave.api.contract.query_parameters import DIGITS, Moment, PageQuery, Query
+from pipeweave.api.contract.requests import MAX_REASON, Name, Request
+from pipeweave.api.contract.run_answers import Kind
 from pipeweave.durations import DURATION_EXPECTED, DURATION_PATTERN, milliseconds
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus

@@ -6,7 +6,15 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from pipeweave.api.answers import AnswerModel, CodeHash, FailureMode, Paged, Percent, RunId, TaskRunId
+from pipeweave.api.contract.answers import (
+    AnswerModel,
+    CodeHash,
+    FailureMode,
+    Paged,
+    Percent,
+    RunId,
+    TaskRunId,
+)
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 
 Kind = Literal["task", "map", "item"]

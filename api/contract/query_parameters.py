@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from pipeweave.api.schemas import MAX_INT32, Name
+from pipeweave.api.contract.requests import MAX_INT32, Name
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.store.keyset import DEFAULT_LIMIT, MAX_LIMIT, Page
 
@@ -33,7 +33,7 @@ def _rfc3339(value: Any) -> Any:
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
 
-# After the bounds, as in schemas.py.
+# After the bounds, as in requests.py.
 DIGITS = BeforeValidator(_digits)
 # Not strict: text is all a query parameter can be.
 Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc3339)]
