@@ -10,10 +10,10 @@ from typing import Any
 from flask import Flask
 from werkzeug.routing import BaseConverter, Map
 
-from pipeweave.api import errors, headers, openapi, pages
-from pipeweave.api.auth import Gate
-from pipeweave.api.door import Door
-from pipeweave.api.endpoint import Endpoint
+from pipeweave.api.http import docs_page, errors, headers, openapi
+from pipeweave.api.http.auth import Gate
+from pipeweave.api.http.endpoint import Endpoint
+from pipeweave.api.http.request_pipeline import Door
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.settings import Settings
@@ -39,7 +39,7 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     errors.register(app)
     headers.register(app, settings.cors_origins)
     _add_endpoints(app, Door(deployment, Gate(deployment.database)), ENDPOINTS)
-    pages.register(app)
+    docs_page.register(app)
     return app
 
 

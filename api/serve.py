@@ -19,7 +19,7 @@ from gunicorn.http.errors import LimitRequestHeaders, LimitRequestLine, ParseExc
 from gunicorn.workers.gthread import ThreadWorker
 
 from pipeweave.api import create_app
-from pipeweave.api.errors import PROBLEM_TYPE, InternalError
+from pipeweave.api.http.errors import PROBLEM_TYPE, InternalError
 from pipeweave.errors import InvalidInput, PipeWeaveError
 from pipeweave.orchestrator.deployment import json_logs, process_memory
 from pipeweave.orchestrator.deployment.deployment import Deployment

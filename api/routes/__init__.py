@@ -1,6 +1,6 @@
 """Every endpoint, one file per subject."""
 
-from pipeweave.api.endpoint import Endpoint
+from pipeweave.api.http.endpoint import Endpoint
 from pipeweave.api.routes.dead_letters import routes as dead_letters
 from pipeweave.api.routes.maintenance import routes as maintenance
 from pipeweave.api.routes.pipelines import routes as pipelines

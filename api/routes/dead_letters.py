@@ -24,7 +24,7 @@ from pipeweave.api.contract.dead_letters import (
     RetryAllRequest,
 )
 from pipeweave.api.contract.query_parameters import PageQuery, ValuesQuery
-from pipeweave.api.endpoint import Answer, Call, PathId, Routes
+from pipeweave.api.http.endpoint import Answer, Call, PathId, Routes
 from pipeweave.durations import milliseconds
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound
 from pipeweave.orchestrator.deadletters import dead_letters, redrives

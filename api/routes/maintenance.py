@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeweave.api.contract.answers import MaintenanceState
 from pipeweave.api.contract.requests import MaintenanceRequest
-from pipeweave.api.endpoint import Call, Routes
+from pipeweave.api.http.endpoint import Call, Routes
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.security.access_tokens import ADMIN

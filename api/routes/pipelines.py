@@ -22,7 +22,7 @@ from pipeweave.api.contract.requests import (
     TriggerBatchRequest,
     TriggerRequest,
 )
-from pipeweave.api.endpoint import Answer, Call, PathId, Routes
+from pipeweave.api.http.endpoint import Answer, Call, PathId, Routes
 from pipeweave.api.routes import input_checks, triggering
 from pipeweave.errors import Conflict, InvalidSpec, NotFound
 from pipeweave.orchestrator import reading

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api import keys
 from pipeweave.api.contract.answers import PauseState
 from pipeweave.api.contract.query_parameters import QueueItemsQuery
 from pipeweave.api.contract.requests import (
@@ -23,7 +22,8 @@ from pipeweave.api.contract.run_answers import (
     QueueLimits,
     QueueStatus,
 )
-from pipeweave.api.endpoint import Call, Routes
+from pipeweave.api.http import idempotency_header
+from pipeweave.api.http.endpoint import Call, Routes
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain.json_shapes import iso
@@ -55,7 +55,9 @@ def queue_task(call: Call, body: QueueTaskRequest) -> dict[str, Any]:
     answers for the key. What the input is makes no difference. A task run that failed or was cancelled does
     not keep its key.
     """
-    return _enqueued(call, [body], [keys.of_body(call.key, body.idempotency_key, "idempotencyKey")])[0]
+    return _enqueued(
+        call, [body], [idempotency_header.of_body(call.key, body.idempotency_key, "idempotencyKey")]
+    )[0]
 
 
 @routes.add(
@@ -75,7 +77,10 @@ def queue_batch(call: Call, body: QueueBatchRequest) -> dict[str, Any]:
     With the header Idempotency-Key, an entry without an `idempotencyKey` has the header's, with its place
     behind it: `key[0]`, `key[1]` and so on.
     """
-    wanted = [keys.of_entry(call.key, each.idempotency_key, place) for place, each in enumerate(body.tasks)]
+    wanted = [
+        idempotency_header.of_entry(call.key, each.idempotency_key, place)
+        for place, each in enumerate(body.tasks)
+    ]
     results = _enqueued(call, body.tasks, wanted)
     return {"queued": sum(each["created"] for each in results), "results": results}
 

@@ -15,7 +15,7 @@ from pipeweave.api.contract.run_answers import (
     TaskRunList,
     WhyAnswer,
 )
-from pipeweave.api.endpoint import Call, PathId, Routes
+from pipeweave.api.http.endpoint import Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import why

@@ -7,7 +7,7 @@ from typing import Any
 from pipeweave.api.contract.answers import RegisteredAnswer, ServiceAnswer, ServiceList, TaskList
 from pipeweave.api.contract.query_parameters import PageQuery
 from pipeweave.api.contract.requests import FlatTask, NestedTask, RegisterRequest, TaskOptions
-from pipeweave.api.endpoint import Call, PathId, Routes
+from pipeweave.api.http.endpoint import Call, PathId, Routes
 from pipeweave.errors import NotFound, TaskOwnedElsewhere
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import services

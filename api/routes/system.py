@@ -13,7 +13,7 @@ from flask import current_app
 from pydantic.alias_generators import to_camel
 
 from pipeweave.api.contract.answers import Health, Info, TickAnswer, Unhealthy
-from pipeweave.api.endpoint import Answer, Call, Routes
+from pipeweave.api.http.endpoint import Answer, Call, Routes
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.queueing import maintenance_mode

@@ -14,7 +14,7 @@ from pipeweave.api.contract.answers import (
 )
 from pipeweave.api.contract.query_parameters import PageQuery
 from pipeweave.api.contract.requests import PauseRequest, ResumeRequest, ValidateInputRequest
-from pipeweave.api.endpoint import Call, PathId, Routes
+from pipeweave.api.http.endpoint import Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain.json_shapes import iso

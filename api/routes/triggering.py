@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api import keys
 from pipeweave.api.contract.requests import RunWish, TriggerBatchRequest, TriggerRequest
-from pipeweave.api.endpoint import Call
+from pipeweave.api.http import idempotency_header
+from pipeweave.api.http.endpoint import Call
 from pipeweave.api.routes import input_checks
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.registry import services
@@ -31,7 +31,7 @@ def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
 
     def verb(tx: Transaction) -> triggering.CreatedRun:
         with known_pipeline(tx, call.tenant, pipeline_id):
-            wish = _wish(pipeline_id, body, keys.of_body(call.key, body.run_token, "runToken"))
+            wish = _wish(pipeline_id, body, idempotency_header.of_body(call.key, body.run_token, "runToken"))
             is_unchecked = body.validation_mode == "none"
             return triggering.trigger(tx, call.tenant, wish, check=None if is_unchecked else check)
 
@@ -41,7 +41,7 @@ def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
 def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[dict[str, Any]]:
     """Start every run that the batch asks for, in its order, or none."""
     wishes = [
-        _wish(pipeline_id, each, keys.of_entry(call.key, each.run_token, place))
+        _wish(pipeline_id, each, idempotency_header.of_entry(call.key, each.run_token, place))
         for place, each in enumerate(batch.runs)
     ]
     faults: list[input_checks.Faults] = [{} for _ in wishes]

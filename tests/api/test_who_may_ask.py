@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 from werkzeug.datastructures import Headers
 
-from pipeweave.api.auth import TOKEN_CACHE_S, Gate
+from pipeweave.api.http.auth import TOKEN_CACHE_S, Gate
 from pipeweave.errors import Unauthenticated
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.security import access_tokens

@@ -12,10 +12,10 @@ from typing import Any
 import orjson
 from flask import Response, request
 
-from pipeweave.api import keys
-from pipeweave.api.auth import Gate
-from pipeweave.api.body import read_body, read_query
-from pipeweave.api.endpoint import Answer, Call, Endpoint
+from pipeweave.api.http import idempotency_header
+from pipeweave.api.http.auth import Gate
+from pipeweave.api.http.body import read_body, read_query
+from pipeweave.api.http.endpoint import Answer, Call, Endpoint
 from pipeweave.ids import check_name
 from pipeweave.orchestrator.deployment.deployment import Deployment
 
@@ -38,7 +38,7 @@ class Door:
         """
         tenant = "" if endpoint.is_open else self._admitted(endpoint)
         arguments = _arguments(endpoint, path_ids)
-        key = keys.read(request.headers, endpoint.longest_key) if endpoint.longest_key else None
+        key = idempotency_header.read(request.headers, endpoint.longest_key) if endpoint.longest_key else None
         result = endpoint.handler(Call(self._deployment, tenant, key), **arguments)
         return _rendered(result)
 

@@ -10,11 +10,11 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from pipeweave.api import keys
 from pipeweave.api.contract.answers import Problem, type_id_pattern
-from pipeweave.api.endpoint import Endpoint, PathId
-from pipeweave.api.errors import PROBLEM_TYPE
-from pipeweave.api.headers import REQUEST_ID
+from pipeweave.api.http import idempotency_header
+from pipeweave.api.http.endpoint import Endpoint, PathId
+from pipeweave.api.http.errors import PROBLEM_TYPE
+from pipeweave.api.http.headers import REQUEST_ID
 from pipeweave.errors import (
     Forbidden,
     InvalidInput,
@@ -134,11 +134,11 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
 
 def _key_parameter(longest: int) -> dict[str, Any]:
     return {
-        "name": keys.HEADER,
+        "name": idempotency_header.HEADER,
         "in": "header",
         "required": False,
         "description": "A request with the same key is answered with what the first one created.",
-        "schema": {"type": "string", "pattern": keys.pattern(longest)},
+        "schema": {"type": "string", "pattern": idempotency_header.pattern(longest)},
     }
 
 

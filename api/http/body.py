@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from pipeweave.api.problems import MAX_FIELD_ERRORS, field_errors
+from pipeweave.api.http.validation_errors import MAX_FIELD_ERRORS, field_errors
 from pipeweave.errors import FieldError, InvalidInput, MalformedJson, UnsupportedMediaType
 from pipeweave.json_values import json_faults
 
