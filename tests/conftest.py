@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, settings
 from pipeweave.up.postgres import Postgres
 from pipeweave.up.valkey import Valkey
 
-# Under importlib's import mode pytest leaves sys.path alone; tests share `services` and `factories`.
+# Under importlib's import mode pytest leaves sys.path alone; tests import `support` from here.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from services import new_database, running_postgres, running_valkey
+from support.servers import new_database, running_postgres, running_valkey
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

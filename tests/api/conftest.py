@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 from jsonschema import Draft202012Validator
+from support.api_samples import OTHER_TENANT, SERVICE, SPEC, TENANT
 from werkzeug.exceptions import HTTPException
 from werkzeug.test import TestResponse
 
@@ -21,11 +20,6 @@ from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.security import access_tokens
 from pipeweave.orchestrator.security.access_tokens import READ, WORKER, WRITE
 from pipeweave.settings import Settings
-
-# Under importlib's import mode pytest leaves sys.path alone.
-sys.path.insert(0, str(Path(__file__).parent))
-
-from api_samples import OTHER_TENANT, SERVICE, SPEC, TENANT
 
 
 @pytest.fixture(scope="session")

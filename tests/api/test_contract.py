@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from api_samples import SERVICE, SPEC, TENANT
-from api_server import running_api
+from support.api_samples import SERVICE, SPEC, TENANT
+from support.api_server import running_api
+from support.pages import ROOT
 
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.orchestrator.registry import pipelines, services
@@ -18,7 +19,6 @@ from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.spec.document import parse_spec
 
-ROOT = Path(__file__).parents[2]
 SCHEMATHESIS = Path(sys.executable).parent / "schemathesis"
 # Per operation, besides the cases that cover its schema systematically. About 25 s on two cores.
 EXAMPLES = 10

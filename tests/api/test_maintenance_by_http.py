@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from api_samples import OTHER_TENANT, TENANT
 from flask import Flask
+from support.api_samples import OTHER_TENANT, TENANT
 
 from pipeweave import ids
 from pipeweave.api import create_app

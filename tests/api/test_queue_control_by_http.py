@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from api_samples import SERVICE, SPEC
 from flask import Flask
+from support.api_samples import SERVICE, SPEC
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.registry import pipelines, services

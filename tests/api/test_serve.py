@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 import urllib3
-from api_samples import TENANT
-from api_server import Server, running_api
 from gunicorn.http.errors import InvalidRequestLine, LimitRequestHeaders, LimitRequestLine
-from services import wait_until
+from support.api_samples import TENANT
+from support.api_server import Server, running_api
+from support.servers import wait_until
 
 from pipeweave.api.serve import GRACEFUL_TIMEOUT_S, options, redacted, serve, unreadable
 from pipeweave.errors import InvalidSetting

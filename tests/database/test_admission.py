@@ -8,8 +8,8 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from driving import BOOM, Beside, Driver, at_once, claim, finish_step, header, wait_for_lock
-from registered import a_task, register
+from support.factories import a_task, register
+from support.run_driver import BOOM, Beside, Driver, at_once, claim, finish_step, header, wait_for_lock
 
 from pipeweave.errors import InvalidInput
 from pipeweave.orchestrator.diagnosis import verify

@@ -6,7 +6,7 @@ import functools
 from uuid import UUID
 
 import pytest
-from driving import (
+from support.run_driver import (
     BOOM,
     Beside,
     Driver,

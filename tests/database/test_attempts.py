@@ -8,8 +8,19 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import BOOM, TASKS, WEAK, Beside, Driver, at_once, claim, header, settle, wait_for_lock
-from registered import a_task, register
+from support.factories import a_task, register
+from support.run_driver import (
+    BOOM,
+    TASKS,
+    WEAK,
+    Beside,
+    Driver,
+    at_once,
+    claim,
+    header,
+    settle,
+    wait_for_lock,
+)
 
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from broker_view import QUEUE, messages, redis, released, run
-from services import running_valkey, wait_until
+from support.redis_inspection import QUEUE, messages, redis, released, run
+from support.servers import running_valkey, wait_until
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.domain.outbox import Chord, Part

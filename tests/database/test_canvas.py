@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from broker_view import QUEUE, messages, redis, released, run
+from support.redis_inspection import QUEUE, messages, redis, released, run
 
 from pipeweave.orchestrator.domain.outbox import Asked, Chord, JoinCheck, Outgoing, Part, PutBack
 from pipeweave.orchestrator.messaging.publisher import JOIN_TASK, RUN_TASK, Canvas, level

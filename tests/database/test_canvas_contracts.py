@@ -12,11 +12,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from broker_view import QUEUE, messages, redis, released, run
 from celery.app.task import Context
 from celery.contrib.testing.worker import start_worker
 from celery.signals import setup_logging
 from kombu.transport.redis import Channel
+from support.redis_inspection import QUEUE, messages, redis, released, run
 
 from pipeweave.orchestrator.domain.outbox import Chord, Part, Released
 from pipeweave.orchestrator.messaging.celery_app import CHORD_LIFE_S, make_celery

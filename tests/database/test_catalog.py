@@ -7,8 +7,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import Driver, at_once
-from registered import a_task, register
+from support.factories import a_task, register
+from support.run_driver import Driver, at_once
 
 from pipeweave.errors import Conflict, InvalidInput, Unavailable
 from pipeweave.orchestrator.queueing import maintenance_mode, pauses

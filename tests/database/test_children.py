@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from uuid import UUID
 
 import pytest
-from driving import Driver
-from registered import a_task, register
-from services import wait_until
+from support.factories import a_task, register
+from support.run_driver import Driver
+from support.servers import wait_until
 
 from pipeweave.orchestrator.registry.worker_processes import child_of
 from pipeweave.orchestrator.state import task_runs

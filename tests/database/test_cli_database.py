@@ -6,7 +6,7 @@ import json
 
 import pytest
 from click.testing import CliRunner, Result
-from services import new_database
+from support.servers import new_database
 
 from pipeweave.cli import main
 from pipeweave.up.postgres import Postgres

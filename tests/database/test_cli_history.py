@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from past import bury, past_run
-from services import new_database
+from support.aged_rows import bury, past_run
+from support.servers import new_database
 
 from pipeweave import ids
 from pipeweave.cli import main

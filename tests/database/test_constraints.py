@@ -7,7 +7,7 @@ from uuid import UUID
 
 import psycopg2
 import pytest
-from registered import a_pipeline, end, end_run
+from support.factories import a_pipeline, end, end_run
 
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import Trigger

@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 
 import psycopg2
 import pytest
-from driving import Beside
-from services import wait_until
+from support.run_driver import Beside
+from support.servers import wait_until
 
 from pipeweave.errors import Deadlocked, Unavailable
 from pipeweave.orchestrator.store import connections

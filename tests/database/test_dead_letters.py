@@ -11,10 +11,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import BOOM, WEAK, Beside, Driver, at_once, finish_step, header, wait_for_lock
-from model import random_graph, reference
-from playing import Player, failing
-from registered import a_task, all_pages, register
+from support.factories import a_task, all_pages, register
+from support.inline_worker import Player, failing
+from support.oracle import random_graph, reference
+from support.run_driver import BOOM, WEAK, Beside, Driver, at_once, finish_step, header, wait_for_lock
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, Unavailable

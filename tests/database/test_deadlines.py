@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import BOOM, WEAK, Driver, at_once, claim, settle
+from support.run_driver import BOOM, WEAK, Driver, at_once, claim, settle
 
 from pipeweave import ids
 from pipeweave.orchestrator.deadletters import dead_letters

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import time_machine
 from click.testing import CliRunner
-from driving import BOOM, Driver
-from services import new_database
+from support.run_driver import BOOM, Driver
+from support.servers import new_database
 
 from pipeweave.cli import main
 from pipeweave.orchestrator.diagnosis import check_broker, check_database, check_processes

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 from celery import Celery
-from driving import Driver, claim, header
+from support.run_driver import Driver, claim, header
 
 from pipeweave import Context, ids
 from pipeweave.authoring.task import Task

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from driving import Beside, Driver, claim, header, settle
-from registered import a_task, register
+from support.factories import a_task, register
+from support.run_driver import Beside, Driver, claim, header, settle
 
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.recovery import lost_messages, task_moves

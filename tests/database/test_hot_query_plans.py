@@ -14,8 +14,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import BOOM, Clock, Driver, claim, finish_task_run, header
-from services import new_database
+from support.run_driver import BOOM, Clock, Driver, claim, finish_task_run, header
+from support.servers import new_database
 
 from benchmarks import history
 from pipeweave import ids

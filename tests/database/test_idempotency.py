@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import BOOM, WEAK, Beside, Driver, at_once, header, wait_for_lock
-from registered import a_task, register
+from support.factories import a_task, register
+from support.run_driver import BOOM, WEAK, Beside, Driver, at_once, header, wait_for_lock
 
 from pipeweave import ids
 from pipeweave.errors import AttemptFenced

@@ -6,8 +6,8 @@ from collections import Counter
 from uuid import UUID
 
 import pytest
-from driving import BOOM, Beside, Driver, at_once, claim, settle, wait_for_lock
-from registered import a_task, register
+from support.factories import a_task, register
+from support.run_driver import BOOM, Beside, Driver, at_once, claim, settle, wait_for_lock
 
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.queueing import limits, pauses

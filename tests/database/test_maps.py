@@ -7,7 +7,17 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import BOOM, Beside, Driver, at_once, claim, finish_task_run, header, settle, wait_for_lock
+from support.run_driver import (
+    BOOM,
+    Beside,
+    Driver,
+    at_once,
+    claim,
+    finish_task_run,
+    header,
+    settle,
+    wait_for_lock,
+)
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.outbox import Chord

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
-from driving import at_once as together
-from past import at, count, past_run
+from support.aged_rows import at, count, past_run
+from support.run_driver import at_once as together
 
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.retention import default_partition, partitions

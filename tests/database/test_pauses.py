@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from uuid import UUID
 
 import pytest
-from driving import WEAK, Beside, Driver, claim, finish_task_run, header, wait_for_lock
-from registered import register
+from support.factories import register
+from support.run_driver import WEAK, Beside, Driver, claim, finish_task_run, header, wait_for_lock
 
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator.diagnosis import verify

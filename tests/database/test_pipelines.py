@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg2
 import pytest
-from registered import a_chain, register
+from support.factories import a_chain, register
 
 from pipeweave.errors import InvalidInput, InvalidSpec, NotFound
 from pipeweave.orchestrator.registry import pipelines

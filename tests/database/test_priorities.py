@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from driving import Driver, claim
+from support.run_driver import Driver, claim
 
 from pipeweave.orchestrator.queueing import pauses, priorities
 from pipeweave.orchestrator.queueing.priorities import Better

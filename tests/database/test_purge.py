@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
-from past import bury, count
+from support.aged_rows import bury, count
 
 from pipeweave import ids
 from pipeweave.orchestrator.retention import expiry

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from registered import a_pipeline, a_task, all_pages, end, end_run, register
+from support.factories import a_pipeline, a_task, all_pages, end, end_run, register
 
 from pipeweave import ids
 from pipeweave.errors import InvalidInput, NotFound

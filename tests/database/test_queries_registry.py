@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from registered import a_chain, a_task, all_pages, register
+from support.factories import a_chain, a_task, all_pages, register
 
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import pipelines, worker_processes

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from registered import a_pipeline, all_pages, end, end_run
+from support.factories import a_pipeline, all_pages, end, end_run
 
 from pipeweave import ids
 from pipeweave.errors import NotFound

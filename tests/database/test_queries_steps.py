@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from registered import a_pipeline, a_task, end, register
+from support.factories import a_pipeline, a_task, end, register
 
 from pipeweave import ids
 from pipeweave.orchestrator import reading

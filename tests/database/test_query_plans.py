@@ -11,8 +11,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from registered import a_pipeline
-from services import new_database
+from support.factories import a_pipeline
+from support.servers import new_database
 
 from pipeweave import ids
 from pipeweave.orchestrator import reading

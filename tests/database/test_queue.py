@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from driving import BOOM, Driver, at_once, header
-from registered import register
+from support.factories import register
+from support.run_driver import BOOM, Driver, at_once, header
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, LimitExceeded, NotFound, PipeWeaveError

@@ -8,8 +8,8 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from driving import WEAK, Driver, at_once, claim, finish_task_run, settle
-from registered import a_task, register
+from support.factories import a_task, register
+from support.run_driver import WEAK, Driver, at_once, claim, finish_task_run, settle
 
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.queueing import limits

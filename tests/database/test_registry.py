@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from registered import a_pipeline, a_service, a_task, register
+from support.factories import a_pipeline, a_service, a_task, register
 
 from pipeweave.authoring.retry import Retry, RetryPolicy
 from pipeweave.authoring.task_spec import TaskSpec

@@ -12,8 +12,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import BOOM, Driver, at_once
-from past import at, bury, count, past_run
+from support.aged_rows import at, bury, count, past_run
+from support.run_driver import BOOM, Driver, at_once
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, Unavailable

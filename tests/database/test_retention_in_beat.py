@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from past import past_run
-from services import wait_until
+from support.aged_rows import past_run
+from support.servers import wait_until
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.domain.months import Month

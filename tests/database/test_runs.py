@@ -8,8 +8,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import Beside, Driver, at_once, claim, header, settle, wait_for_lock
-from registered import register
+from support.factories import register
+from support.run_driver import Beside, Driver, at_once, claim, header, settle, wait_for_lock
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, PipeWeaveError

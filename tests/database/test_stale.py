@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 from click.testing import CliRunner
-from driving import WEAK, Clock, Driver, claim, settle
+from support.run_driver import WEAK, Clock, Driver, claim, settle
 
 from pipeweave import ids
 from pipeweave.cli import main

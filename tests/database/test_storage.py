@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from driving import Driver
-from s3_server import a_backend, running_s3
+from support.run_driver import Driver
+from support.s3_server import a_backend, running_s3
 
 from pipeweave.errors import InvalidInput, InvalidSetting, NotFound
 from pipeweave.orchestrator.runs import triggering

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
-from driving import Beside, Driver, at_once, claim, header, settle, wait_for_lock
+from support.run_driver import Beside, Driver, at_once, claim, header, settle, wait_for_lock
 
 from pipeweave import ids
 from pipeweave.orchestrator.diagnosis import verify

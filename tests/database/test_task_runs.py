@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import BOOM, Beside, Driver, at_once, claim, header, settle, wait_for_lock
+from support.run_driver import BOOM, Beside, Driver, at_once, claim, header, settle, wait_for_lock
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain import states, task_run

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from driving import Beside, Clock, Driver, claim, settle
+from support.run_driver import Beside, Clock, Driver, claim, settle
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 from click.testing import CliRunner, Result
-from driving import WEAK, Driver, claim, header, settle
-from random_history import RandomHistory
+from support.history_generator import RandomHistory
+from support.run_driver import WEAK, Driver, claim, header, settle
 
 from pipeweave import ids
 from pipeweave.cli import main

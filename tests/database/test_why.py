@@ -8,8 +8,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from driving import WEAK, Driver, claim
-from registered import a_task, register
+from support.factories import a_task, register
+from support.run_driver import WEAK, Driver, claim
 
 from pipeweave import ids
 from pipeweave.errors import NotFound, Unavailable

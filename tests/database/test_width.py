@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from uuid import UUID
 
 import pytest
-from driving import WEAK, Driver, header
-from services import new_database
+from support.run_driver import WEAK, Driver, header
+from support.servers import new_database
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion

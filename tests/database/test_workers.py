@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from driving import Beside, wait_for_lock
-from registered import a_service, register
+from support.factories import a_service, register
+from support.run_driver import Beside, wait_for_lock
 
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import services, worker_processes

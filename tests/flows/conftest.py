@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stage import Stage, new_stage
+from support.live_stack import Stage, new_stage
 
 from pipeweave.up.postgres import Postgres
 from pipeweave.up.valkey import Valkey

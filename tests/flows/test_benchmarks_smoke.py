@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from support.pages import ROOT
 
 from pipeweave.settings import environment
 
-ROOT = Path(__file__).parents[2]
 DEADLINE_S = 90
 COMPARED = ["chain_3", "fan_8", "map_20", "diamonds_4", "single_run", "idle"]
 ALONE = ["trigger", "trigger_batch", "chain_10ms", "claim", "memory", "run_list", "run_page", "tick"]

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.pages import ROOT
 
 from pipeweave.settings import environment
 
-ROOT = Path(__file__).parents[2]
 DEADLINE_S = 280
 SECONDS, SEED = 18, 14
 # Those that are over at once; the others stop something for seconds.

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from services import wait_until
-from stacks import StackFolder
+from support.cli_stack import StackFolder
+from support.servers import wait_until
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from stacks import StackFolder, running_stack
+from support.cli_stack import StackFolder, running_stack
 
 from pipeweave.settings import environment
 

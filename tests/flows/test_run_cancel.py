@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stage import Stage
+from support.live_stack import Stage
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from stage import Stage
+from support.live_stack import Stage
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from stage import Stage
+from support.live_stack import Stage
 
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
 from pipeweave.orchestrator.deadletters.filters import LetterFilter

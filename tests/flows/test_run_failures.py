@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from stage import Stage
+from support.live_stack import Stage
 
 from pipeweave.size_limits import INLINE_BYTES
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model import random_graph, reference
-from stage import Stage
+from support.live_stack import Stage
+from support.oracle import random_graph, reference
 
 from pipeweave.spec.rules import FAILURE_MODES
 

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from stage import Stage
+from support.live_stack import Stage
 
 from pipeweave import ids
 from pipeweave.orchestrator.runs import triggering

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from stage import Call, Stage
+from support.live_stack import Call, Stage
 
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 

@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from services import away
-from stage import Stage
+from support.live_stack import Stage
+from support.servers import away
 
 from pipeweave.up.postgres import Postgres
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stacks import TASKS, StackFolder
-from stage import Stage
+from support.cli_stack import TASKS, StackFolder
+from support.live_stack import Stage
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.queueing import maintenance_mode

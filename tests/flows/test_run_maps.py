@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from stage import Stage
+from support.live_stack import Stage
 
 from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
 

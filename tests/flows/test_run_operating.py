@@ -7,8 +7,8 @@ import random
 
 import pytest
 from click.testing import CliRunner, Result
-from model import random_graph
-from stage import Stage
+from support.live_stack import Stage
+from support.oracle import random_graph
 
 from pipeweave import ids
 from pipeweave.cli import main

@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from stage import Stage
+from support.live_stack import Stage
 
 from pipeweave.orchestrator.queueing import limits, pauses
 from pipeweave.orchestrator.registry.services import queue_name

@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from stage import Stage
+from support.live_stack import Stage
 
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 

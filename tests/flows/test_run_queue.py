@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stage import Stage
+from support.live_stack import Stage
 
 from pipeweave import ids
 from pipeweave.errors import LimitExceeded, NotFound

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stage import Stage
+from support.live_stack import Stage
 
 pytestmark = pytest.mark.timeout(180)
 

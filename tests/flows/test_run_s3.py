@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from s3_server import a_backend, running_s3
-from stage import Stage, new_stage
+from support.live_stack import Stage, new_stage
+from support.s3_server import a_backend, running_s3
 
 from pipeweave.storage import S3Storage, open_storage
 from pipeweave.up.postgres import Postgres

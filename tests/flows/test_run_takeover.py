@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from stage import Stage
+from support.live_stack import Stage
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from services import wait_until
-from stacks import TASKS, StackFolder, running_stack
+from support.cli_stack import TASKS, StackFolder, running_stack
+from support.pages import ROOT
+from support.servers import wait_until
 
 from pipeweave.settings import environment
 
@@ -23,7 +24,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else"),
 ]
 
-ROOT = Path(__file__).parents[2]
+
 NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")
 
 # setpriv itself still has root's powers when it executes the first one.

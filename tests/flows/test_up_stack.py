@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 import urllib3
-from services import wait_until
-from stacks import TASKS, StackFolder, running_stack
+from support.cli_stack import TASKS, StackFolder, running_stack
+from support.servers import wait_until
 
 from pipeweave.client.models import Document
 from pipeweave.errors import Unavailable

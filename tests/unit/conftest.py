@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from answering import Served, serving
+from support.stub_http_server import Served, serving
 
 
 @pytest.fixture

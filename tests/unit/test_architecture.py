@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
+from support.pages import ROOT
 
 # Folder -> the layers it may import. `face` is what users import: ./pipeweave without cli/ and up/.
 MAY_IMPORT: dict[str, set[str]] = {

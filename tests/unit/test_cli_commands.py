@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 import pytest
-from answering import Served
 from click.testing import CliRunner, Result
+from support.stub_http_server import Served
 
 from pipeweave import errors
 from pipeweave.cli import COMMANDS, main

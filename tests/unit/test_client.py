@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from answering import Served
+from support.stub_http_server import Served
 
 from pipeweave import errors
 from pipeweave.client import Client

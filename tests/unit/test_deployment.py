@@ -7,20 +7,19 @@ import re
 import shlex
 import tomllib
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from support.pages import ROOT
 
 from pipeweave.cli import COMMANDS
 from pipeweave.settings import Settings, load
 from pipeweave.storage import S3Storage, open_storage
 from pipeweave.workers.process.launch import GRACE_S
 
-ROOT = Path(__file__).parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 ONCE = ("migrate", "bucket")

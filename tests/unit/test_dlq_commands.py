@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answering import Served
 from click.testing import CliRunner, Result
+from support.stub_http_server import Served
 
 from pipeweave.cli import dlq as commands
 from pipeweave.cli import main

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pages import PAGES, ROOT, text_of
+from support.pages import PAGES, ROOT, text_of
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 

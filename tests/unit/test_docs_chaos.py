@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pages import section
+from support.pages import section
 
 from chaos import plan, proofs
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
-from pages import ROOT, section
+from support.pages import ROOT, section
 
 from pipeweave.cli import COMMANDS, main
 

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 
-from pages import section, text_of
+from support.pages import section, text_of
 
 from pipeweave import size_limits
 from pipeweave.api.routes import ENDPOINTS

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from pages import text_of
+from support.pages import text_of
 
 from pipeweave.orchestrator.domain.states import REOPEN_RUN, REOPEN_TASK, RUN_MOVES, TASK_MOVES
 from pipeweave.spec.rules import Decision, Predecessor, decide_step

@@ -8,12 +8,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support.pages import ROOT
 
 from pipeweave.authoring.pipeline import derive, load_documents
 from pipeweave.authoring.task import collect
 from pipeweave.testing import run_pipeline
-
-ROOT = Path(__file__).parents[2]
 
 
 def example(name: str) -> ModuleType:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from model import random_graph
+from support.oracle import random_graph
 
 from pipeweave.orchestrator.domain.plan import END, WIDE, JoinKind, Plan, compile_plan
 from pipeweave.spec.document import parse_spec

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answering import Served
 from click.testing import CliRunner, Result
+from support.stub_http_server import Served
 
 from pipeweave.cli import main
 from pipeweave.errors import Conflict

@@ -7,7 +7,7 @@ import traceback
 from dataclasses import replace
 
 import pytest
-from answering import Served
+from support.stub_http_server import Served
 
 from pipeweave.errors import InvalidSetting, NotFound, PipeWeaveError, Unavailable
 from pipeweave.settings import Settings

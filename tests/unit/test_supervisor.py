@@ -12,7 +12,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from services import wait_until
+from support.servers import wait_until
 
 from pipeweave.errors import StartFailed, Unavailable
 from pipeweave.up import leftovers

@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from services import new_database, wait_until
-
 from pipeweave import ids
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import Outgoing
@@ -37,8 +35,9 @@ from pipeweave.settings import Settings
 from pipeweave.spec.document import parse_spec
 from pipeweave.up.postgres import Postgres
 from pipeweave.up.valkey import Valkey
+from support.servers import new_database, wait_until
 
-APPS = Path(__file__).parent / "flows" / "apps"
+APPS = Path(__file__).parents[1] / "flows" / "apps"
 
 START_DEADLINE_S = 30.0
 STOP_DEADLINE_S = 15.0

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import urllib3
-from services import wait_until
 
 from pipeweave.up.ports import free_port
+from support.servers import wait_until
 
 STOP_DEADLINE_S = 15.0
 

@@ -12,9 +12,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from registered import a_task, register
-from services import wait_until
-
 from pipeweave import ids
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import Outgoing, Released
@@ -27,6 +24,8 @@ from pipeweave.orchestrator.state import run_headers, task_runs
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.spec.document import parse_spec
+from support.factories import a_task, register
+from support.servers import wait_until
 
 R = TypeVar("R")
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from driving import BOOM, Driver, header
-
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, JoinCheck, Outgoing, Part
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
@@ -22,6 +20,7 @@ from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Advance, Going
 from pipeweave.orchestrator.messaging.batching import RunMessage, post
 from pipeweave.orchestrator.state import task_runs
+from support.run_driver import BOOM, Driver, header
 
 Call = tuple[str, int | None]
 

@@ -7,9 +7,6 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from driving import BOOM, WEAK, Driver, header
-from model import random_graph
-
 from pipeweave import ids
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator.deadletters import dead_letters
@@ -23,6 +20,8 @@ from pipeweave.orchestrator.runs import deadlines, orphans, triggering
 from pipeweave.orchestrator.state import task_runs
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec.rules import FAIL_FAST, FAILURE_MODES
+from support.oracle import random_graph
+from support.run_driver import BOOM, WEAK, Driver, header
 
 # The tasks of the model, as a Driver registers them.
 _TASKS = {"act": "noop", "act_limited": "limited"}

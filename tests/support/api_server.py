@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import urllib3
-from services import wait_until
 
 from pipeweave.settings import Settings
 from pipeweave.up.ports import free_port
+from support.servers import wait_until
 
 STOP_DEADLINE_S = 15
 

@@ -1,0 +1,1 @@
+"""What tests share: servers, stacks, drivers of runs, factories of rows. No test lives here."""
