@@ -51,7 +51,7 @@ check: setup links ## Format, lint, types, architecture and docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(PYTEST) tests/unit/test_architecture.py tests/unit/test_docs*.py
+	$(PYTEST) tests/unit/test_architecture.py tests/unit/docs
 
 bench: setup ## Measure against plain Celery on the same machine (HISTORY=1000000: with that many finished runs, too)
 	$(BIN)/python -m benchmarks $(if $(HISTORY),--history $(HISTORY))
