@@ -27,8 +27,8 @@ from pipeweave.orchestrator.engine.advance import RUN_FAILED, Advance
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.runs import deadlines, triggering
 from pipeweave.orchestrator.state import run_transitions
+from pipeweave.orchestrator.state.releasing import PREDECESSOR_FAILED
 from pipeweave.orchestrator.state.run_headers import RunHeader
-from pipeweave.orchestrator.state.task_runs import PREDECESSOR_FAILED
 from pipeweave.orchestrator.state.task_transitions import move_sql, ranges, together
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append

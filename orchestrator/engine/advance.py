@@ -25,9 +25,9 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.messaging.batching import MESSAGES_PER_FAN_OUT
 from pipeweave.orchestrator.queueing import durations, limits
-from pipeweave.orchestrator.state import attempts, run_transitions, task_runs
+from pipeweave.orchestrator.state import attempts, releasing, run_transitions
+from pipeweave.orchestrator.state.releasing import PREDECESSOR_FAILED
 from pipeweave.orchestrator.state.run_headers import RunHeader
-from pipeweave.orchestrator.state.task_runs import PREDECESSOR_FAILED
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import rules
 from pipeweave.spec.rules import Decision, Predecessor
@@ -106,7 +106,7 @@ class Advance:
     def again(self, due: Sequence[UUID]) -> None:
         """Send task runs whose next attempt is due."""
         # What a message counted for its join was the end of the message; this one is not counted.
-        for each in task_runs.release_due(self.tx, self.run.id, due):
+        for each in releasing.release_due(self.tx, self.run.id, due):
             if each.status is T.READY:
                 self.limited.add(each.task_id)
             else:
@@ -214,7 +214,7 @@ class Advance:
         if ending.failure is not None:
             self._fail_map(join, ending.failure)
             return
-        finished = task_runs.finish_map(self.tx, self.run.id, join, count=ending.count)
+        finished = releasing.finish_map(self.tx, self.run.id, join, count=ending.count)
         if finished is not None:
             self.settle([finished])
 
@@ -263,7 +263,7 @@ class Advance:
         skipped: list[int] = []
         for after_failure, ordinals in chosen.items():
             code = PREDECESSOR_FAILED if after_failure else None
-            for each in task_runs.skip(self.tx, self.run.id, ordinals, code=code):
+            for each in releasing.skip(self.tx, self.run.id, ordinals, code=code):
                 known[each.ordinal] = Predecessor("skipped", None, after_failure)
                 skipped.append(each.ordinal)
         return skipped
@@ -276,7 +276,7 @@ class Advance:
         plain = [each for each in sorted(ordinals) if plan[each].step.map is None]
         along = plain[: self.room] if self.going is not None and not _feeds_gathered(self.run, plain) else []
         self.room -= len(along)
-        released = task_runs.release(
+        released = releasing.release(
             self.tx,
             self.run.id,
             plain,
@@ -337,7 +337,7 @@ class Advance:
         if items is None:
             return
         if not items:
-            finished = task_runs.finish_map(self.tx, self.run.id, ordinal, count=0)
+            finished = releasing.finish_map(self.tx, self.run.id, ordinal, count=0)
             if finished is not None:
                 self.settle([finished])
             return
@@ -359,7 +359,7 @@ class Advance:
             self._cancel_open(RUN_FAILED, f"the run failed at step {failed.step_id}")
 
     def _cancel_open(self, code: str, message: str) -> None:
-        self._note_freed(task_runs.cancel_all(self.tx, self.run.id, code=code, message=message))
+        self._note_freed(releasing.cancel_all(self.tx, self.run.id, code=code, message=message))
 
     def _finish_run(self) -> None:
         # A run that was reopened may have others open, whose turn it then is.
@@ -410,7 +410,7 @@ def _feeds_gathered(run: RunHeader, ordinals: Sequence[int]) -> bool:
 
 _LOCK_STEPS = f"""
 SELECT t.id FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND {task_runs.UNDECIDED}
+WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND {releasing.UNDECIDED}
 ORDER BY t.id FOR UPDATE
 """
 _LOCK_RUN = "SELECT r.id FROM runs AS r WHERE r.id = :run_id AND r.finished_at IS NULL FOR UPDATE"

@@ -18,7 +18,7 @@ from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun, of_row
 from pipeweave.orchestrator.engine.advance import Going, as_released
 from pipeweave.orchestrator.queueing import limits
-from pipeweave.orchestrator.state import run_transitions, task_runs
+from pipeweave.orchestrator.state import releasing, run_transitions
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.state.task_transitions import move_sql
 from pipeweave.orchestrator.store.database import Transaction
@@ -73,7 +73,7 @@ def go_on(tx: Transaction, run: RunHeader, completion: Completion, going: Going)
 # The joins first, in the order of their ids: the statement that follows sees what it waited for.
 _LOCK_JOINS = f"""
 SELECT 1 FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = ANY(CAST(:joins AS uuid[]))
-AND {task_runs.UNDECIDED} ORDER BY t.id FOR UPDATE
+AND {releasing.UNDECIDED} ORDER BY t.id FOR UPDATE
 """
 _LOCK_RUN = "SELECT 1 FROM runs AS r WHERE r.id = :run_id AND r.finished_at IS NULL FOR UPDATE"
 
@@ -93,7 +93,7 @@ _UNDECIDED = """(SELECT array_agg(b.next) FROM standing AS b
 _PAUSED = """paused AS MATERIALIZED (
     SELECT ARRAY(SELECT p.task_id FROM pauses AS p WHERE p.tenant_id = :tenant) AS tasks
 )"""
-_HELD = task_runs.held("('' = ANY(x.tasks) OR t.task_id = ANY(x.tasks))")
+_HELD = releasing.held("('' = ANY(x.tasks) OR t.task_id = ANY(x.tasks))")
 
 # One of the successors goes on here, unless it is another worker's, or held.
 _HERE = f"t.id = :here AND t.queue = :queue AND NOT {_HELD}"
@@ -107,12 +107,12 @@ def _going_on(where: str, begins: str = ":now") -> str:
         f""", queued_at = :now, worker = CASE WHEN {_HERE} THEN CAST(:worker AS text) END,
         started_at = CASE WHEN {_HERE} THEN CAST({begins} AS timestamptz) END,
         claimed_at = CASE WHEN {_HERE} THEN now() END, heartbeat_at = CASE WHEN {_HERE} THEN now() END""",
-        f"""t.id = ANY(CAST(:nexts AS uuid[])) AND t.id = n.id AND {task_runs.UNDECIDED}
+        f"""t.id = ANY(CAST(:nexts AS uuid[])) AND t.id = n.id AND {releasing.UNDECIDED}
         AND EXISTS (SELECT 1 FROM moved) AND {where}""",
         source="""FROM paused AS x,
             unnest(CAST(:nexts AS uuid[]), CAST(:ordinals AS integer[])) AS n(id, ordinal)""",
         event="CASE WHEN m.status = 'running' THEN 'task_run.started' ELSE 'task_runs.' || m.status END",
-        data=f"""CASE WHEN m.status = 'running' THEN {task_runs.STARTED_FROM_PENDING}
+        data=f"""CASE WHEN m.status = 'running' THEN {releasing.STARTED_FROM_PENDING}
             ELSE jsonb_build_object('ordinals',
                 jsonb_build_array(jsonb_build_array(m.ordinal, m.ordinal))) END""",
         returning=", n.ordinal",
@@ -124,21 +124,21 @@ _FREE = "NOT EXISTS (SELECT 1 FROM standing AS b WHERE b.next = t.id AND b.is_bl
 # This transaction may have begun before the one that it waited for; what follows both begins after both.
 _AFTER_ALL = "greatest(:now, (SELECT b.last_at FROM standing AS b WHERE b.next = t.id))"
 
-_GO_ON = f"WITH {task_runs.COMPLETE}, {_going_on('true')} SELECT * FROM released"
+_GO_ON = f"WITH {releasing.COMPLETE}, {_going_on('true')} SELECT * FROM released"
 _GO_ON_TO_JOINS = f"""
-WITH {task_runs.COMPLETE}, {_STANDING}, {_going_on(_FREE, _AFTER_ALL)}
+WITH {releasing.COMPLETE}, {_STANDING}, {_going_on(_FREE, _AFTER_ALL)}
 SELECT r.*, u.undecided FROM (SELECT {_UNDECIDED}) AS u LEFT JOIN released AS r ON true
 """
 
 _GOES_ON = "NOT EXISTS (SELECT 1 FROM run)"
 _LAST = f"""
-WITH {task_runs.COMPLETE}, {run_transitions.completed_with("true")}
+WITH {releasing.COMPLETE}, {run_transitions.completed_with("true")}
 SELECT {run_transitions.AWAITED}, {_GOES_ON} AS is_reopened FROM moved
 """
 _NONE_BLOCKS = "NOT EXISTS (SELECT 1 FROM standing AS b WHERE b.is_blocked)"
 _AFTER_ALL_ENDS = "greatest(:now, (SELECT max(b.last_at) FROM standing AS b))"
 _LAST_OF_SEVERAL = f"""
-WITH {task_runs.COMPLETE}, {_STANDING}, {run_transitions.completed_with(_NONE_BLOCKS, _AFTER_ALL_ENDS)}
+WITH {releasing.COMPLETE}, {_STANDING}, {run_transitions.completed_with(_NONE_BLOCKS, _AFTER_ALL_ENDS)}
 SELECT {_UNDECIDED}, {run_transitions.AWAITED}, {_GOES_ON} AND {_NONE_BLOCKS} AS is_reopened
 FROM moved
 """
@@ -152,7 +152,7 @@ def _complete_and_go_on(
     Returns them as they are now (running for this worker, queued or ready); none when the attempt was no
     longer this worker's, or the successors not pending any more.
     """
-    parameters = task_runs.completed(tx, [completion]) | {
+    parameters = releasing.completed(tx, [completion]) | {
         "nexts": [ids.task_run_id(run.id, each) for each in successors],
         "ordinals": list(successors),
         "here": ids.task_run_id(run.id, successors[0]),
@@ -170,7 +170,7 @@ def _complete_and_go_on(
 
 def _complete_last(tx: Transaction, run: RunHeader, completion: Completion, going: Going) -> None:
     """Store the result of an end step and, if it was the last one, end the run with it."""
-    parameters = task_runs.completed(tx, [completion])
+    parameters = releasing.completed(tx, [completion])
     edges = _other_edges(run, completion.task_run.ordinal, (END,))
     if edges:
         row = tx.execute(_LAST_OF_SEVERAL, parameters | _as_parameters(run, edges), lock=_LOCK_RUN).first()

@@ -23,7 +23,7 @@ from pipeweave.orchestrator.domain.task_run import Awaits, TaskRun, read
 from pipeweave.orchestrator.engine.advance import as_released
 from pipeweave.orchestrator.engine.key_sql import HOLDER, IS_OPEN, NAMED, Name, name_parameters
 from pipeweave.orchestrator.queueing import limits
-from pipeweave.orchestrator.state import run_headers, task_runs
+from pipeweave.orchestrator.state import releasing, run_headers
 from pipeweave.orchestrator.state.task_transitions import move_sql
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -123,7 +123,7 @@ def wake(tx: Transaction, tenant: str, names: Collection[Name], most: int | None
         by_name[row.task_id, row.key] += 1
     limited = set()
     for run_id in sorted(by_run):
-        for each in task_runs.release_due(tx, run_id, by_run[run_id]):
+        for each in releasing.release_due(tx, run_id, by_run[run_id]):
             if each.status is T.READY:
                 limited.add(each.task_id)
             else:

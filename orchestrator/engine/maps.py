@@ -18,7 +18,7 @@ from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.plan import WIDE
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.state import outputs, task_runs
+from pipeweave.orchestrator.state import outputs, releasing
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import Event, append
@@ -48,7 +48,7 @@ def lay_out(tx: Transaction, run: RunHeader, ordinal: int) -> list[TaskRun] | No
     first = _reserve(tx, run.id, len(items)) if items else 0
     if first is None or not items:
         return None if first is None else []
-    if task_runs.lay_out(tx, run.id, ordinal, first=first, count=len(items)) is None:
+    if releasing.lay_out(tx, run.id, ordinal, first=first, count=len(items)) is None:
         return None
     _counts[(run.id, ordinal)] = len(items)
     return _insert(tx, run, ordinal, first, items)
@@ -105,7 +105,7 @@ def _reserve(tx: Transaction, run_id: UUID, count: int) -> int | None:
 # Whether the items are held is decided once, by the statement that writes them.
 _INSERT = f"""
 WITH parent AS MATERIALIZED (
-    SELECT t.*, {task_runs.HELD} AS is_held FROM task_runs AS t
+    SELECT t.*, {releasing.HELD} AS is_held FROM task_runs AS t
     WHERE t.run_id = :run_id AND t.id = :parent_id
 ), items AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, map_index, map_parent, status,

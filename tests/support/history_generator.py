@@ -17,7 +17,7 @@ from pipeweave.orchestrator.domain.task_run import COLUMNS, Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Advance, Going
 from pipeweave.orchestrator.runs import deadlines, orphans, triggering
-from pipeweave.orchestrator.state import task_runs
+from pipeweave.orchestrator.state import releasing
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec.rules import FAIL_FAST, FAILURE_MODES
 from support.oracle import random_graph
@@ -99,7 +99,7 @@ class RandomHistory:
             failing = [(each, self.chance.choice(_ENDINGS)) for each in started if each not in fine]
             ended = advance.fail(failing)
             completions = [self._completion(tx, each) for each in fine]
-            ended += task_runs.complete(tx, completions)
+            ended += releasing.complete(tx, completions)
             chosen = {
                 each.task_run.ordinal: each.selected_next
                 for each in completions
@@ -119,7 +119,7 @@ class RandomHistory:
 
     def _give_back(self, tx: Transaction) -> None:
         running = self._some(tx, "running", 3)
-        task_runs.give_back(tx, running)
+        releasing.give_back(tx, running)
 
     def _lose(self, tx: Transaction) -> None:
         advance = Advance(tx, header(tx, self.run_id), is_counted=False)
@@ -132,7 +132,7 @@ class RandomHistory:
         same = [each.ordinal for each in found if each.attempt == found[0].attempt]
         if not same:
             return []
-        return task_runs.start(
+        return releasing.start(
             tx, self.run_id, same, found[0].attempt, worker=self.chance.choice(["w1", "w2#3"])
         )
 

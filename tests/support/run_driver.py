@@ -20,7 +20,7 @@ from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import Trigger
-from pipeweave.orchestrator.state import run_headers, task_runs
+from pipeweave.orchestrator.state import releasing, run_headers
 from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.spec.document import parse_spec
@@ -132,7 +132,7 @@ def header(tx: Transaction, run_id: UUID) -> RunHeader:
 
 def claim(tx: Transaction, run_id: UUID, ordinal: int, worker: str = "w1") -> TaskRun | None:
     """Start a task run for a worker; None when it is not to be had."""
-    started = task_runs.start(tx, run_id, [ordinal], 1, worker=worker)
+    started = releasing.start(tx, run_id, [ordinal], 1, worker=worker)
     return started[0] if started else None
 
 
@@ -168,7 +168,7 @@ def settle(
     """End a started task run and go on with its run."""
     advance = Advance(tx, header(tx, started.run_id))
     if failure is None:
-        ended = task_runs.complete(tx, [Completion(started, tx.values.keep(output), chosen)])
+        ended = releasing.complete(tx, [Completion(started, tx.values.keep(output), chosen)])
     else:
         ended = advance.fail([(started, failure)])
     advance.settle(ended, {} if chosen is None else {started.ordinal: chosen})

@@ -15,7 +15,7 @@ from pipeweave.orchestrator.domain import states, task_run
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.state import attempts, heartbeats, task_runs
+from pipeweave.orchestrator.state import attempts, heartbeats, releasing
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 T = TaskStatus
@@ -70,13 +70,13 @@ Verb = Callable[[Transaction, UUID], Any]
 
 # Verb -> the ordinal it is tried on, the statuses it may be called in, the status it leads to, the call.
 VERBS: dict[str, tuple[int, set[TaskStatus], TaskStatus, Verb]] = {
-    "start": (1, {T.QUEUED}, T.RUNNING, lambda tx, run_id: task_runs.start(tx, run_id, [1], 1, worker="w")),
-    "release": (2, {T.PENDING}, T.QUEUED, lambda tx, run_id: task_runs.release(tx, run_id, [2])),
+    "start": (1, {T.QUEUED}, T.RUNNING, lambda tx, run_id: releasing.start(tx, run_id, [1], 1, worker="w")),
+    "release": (2, {T.PENDING}, T.QUEUED, lambda tx, run_id: releasing.release(tx, run_id, [2])),
     "release and continue": (
         2,
         {T.PENDING},
         T.RUNNING,
-        lambda tx, run_id: task_runs.release(
+        lambda tx, run_id: releasing.release(
             tx, run_id, [2], continued=[2], worker="w", queue=read(tx, run_id, 2).queue
         ),
     ),
@@ -84,19 +84,19 @@ VERBS: dict[str, tuple[int, set[TaskStatus], TaskStatus, Verb]] = {
         1,
         {T.READY},
         T.QUEUED,
-        lambda tx, run_id: task_runs.dispatch_ready(tx, [(run_id, ids.task_run_id(run_id, 1))]),
+        lambda tx, run_id: releasing.dispatch_ready(tx, [(run_id, ids.task_run_id(run_id, 1))]),
     ),
     "give back": (
         1,
         {T.RUNNING},
         T.QUEUED,
-        lambda tx, run_id: task_runs.give_back(tx, [as_task_run(tx, run_id, 1)]),
+        lambda tx, run_id: releasing.give_back(tx, [as_task_run(tx, run_id, 1)]),
     ),
     "complete": (
         1,
         {T.RUNNING},
         T.COMPLETED,
-        lambda tx, run_id: task_runs.complete(tx, [completion(tx, run_id, 1)]),
+        lambda tx, run_id: releasing.complete(tx, [completion(tx, run_id, 1)]),
     ),
     "fail": (
         1,
@@ -104,14 +104,14 @@ VERBS: dict[str, tuple[int, set[TaskStatus], TaskStatus, Verb]] = {
         T.FAILED,
         lambda tx, run_id: fail(tx, as_task_run(tx, run_id, 1)),
     ),
-    "skip": (2, {T.PENDING}, T.SKIPPED, lambda tx, run_id: task_runs.skip(tx, run_id, [2])),
+    "skip": (2, {T.PENDING}, T.SKIPPED, lambda tx, run_id: releasing.skip(tx, run_id, [2])),
     "cancel": (
         1,
         set(states.OPEN_TASK),
         T.CANCELLED,
         lambda tx, run_id: [
             each
-            for each in task_runs.cancel_all(tx, run_id, code="CANCELLED", message="enough")
+            for each in releasing.cancel_all(tx, run_id, code="CANCELLED", message="enough")
             if each.ordinal == 1
         ],
     ),
@@ -119,13 +119,13 @@ VERBS: dict[str, tuple[int, set[TaskStatus], TaskStatus, Verb]] = {
         3,
         {T.PENDING},
         T.WAITING,
-        lambda tx, run_id: task_runs.lay_out(tx, run_id, 3, first=4, count=2),
+        lambda tx, run_id: releasing.lay_out(tx, run_id, 3, first=4, count=2),
     ),
     "finish map": (
         3,
         {T.PENDING, T.RUNNING, T.WAITING},
         T.COMPLETED,
-        lambda tx, run_id: task_runs.finish_map(tx, run_id, 3, count=0),
+        lambda tx, run_id: releasing.finish_map(tx, run_id, 3, count=0),
     ),
 }
 
@@ -158,13 +158,13 @@ def test_a_verb_moves_a_task_run_only_from_its_statuses(
 @pytest.mark.parametrize("attempt", [0, 2, 99])
 def test_another_attempt_moves_nothing(driver: Driver, run_id: UUID, attempt: int) -> None:
     with driver.database.transaction() as tx:
-        assert task_runs.start(tx, run_id, [1], attempt, worker="w") == []
+        assert releasing.start(tx, run_id, [1], attempt, worker="w") == []
         put(tx, run_id, 1, T.RUNNING)
         unmoved = read(tx, run_id, 1)
         stale = as_task_run(tx, run_id, 1, attempt)
-        assert task_runs.complete(tx, [completion(tx, run_id, 1, attempt)]) == []
+        assert releasing.complete(tx, [completion(tx, run_id, 1, attempt)]) == []
         assert fail(tx, stale) == []
-        assert task_runs.give_back(tx, [stale]) == []
+        assert releasing.give_back(tx, [stale]) == []
         assert heartbeats.progress(tx, stale, 50, "half") is False
         assert read(tx, run_id, 1) == unmoved
         assert heartbeats.progress(tx, as_task_run(tx, run_id, 1), 50, "half") is True
@@ -174,8 +174,8 @@ def test_another_attempt_moves_nothing(driver: Driver, run_id: UUID, attempt: in
 def test_a_message_hands_over_what_waits_for_its_own_attempt_alone(driver: Driver, run_id: UUID) -> None:
     """The next attempt has a message already: one that is late must not send it once more."""
     with driver.database.transaction() as tx:
-        assert [each.ordinal for each in task_runs.queued(tx, run_id, [1, 2, 3], 1)] == [1]
-        assert task_runs.queued(tx, run_id, [1, 2, 3], 2) == []
+        assert [each.ordinal for each in releasing.queued(tx, run_id, [1, 2, 3], 1)] == [1]
+        assert releasing.queued(tx, run_id, [1, 2, 3], 2) == []
 
 
 def test_a_sign_of_life_is_of_the_attempt_that_runs(driver: Driver, run_id: UUID) -> None:
@@ -197,16 +197,16 @@ def test_a_sign_of_life_is_of_the_attempt_that_runs(driver: Driver, run_id: UUID
 
 def test_only_a_map_is_laid_out_or_finished_as_one(driver: Driver, run_id: UUID) -> None:
     with driver.database.transaction() as tx:
-        assert task_runs.lay_out(tx, run_id, 2, first=4, count=1) is None
-        assert task_runs.finish_map(tx, run_id, 2, count=0) is None
+        assert releasing.lay_out(tx, run_id, 2, first=4, count=1) is None
+        assert releasing.finish_map(tx, run_id, 2, count=0) is None
 
 
 def test_a_doubled_completion_keeps_the_first_output(driver: Driver, run_id: UUID) -> None:
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)
         assert started is not None
-        assert task_runs.complete(tx, [Completion(started, tx.values.keep("first"))])
-        assert task_runs.complete(tx, [Completion(started, tx.values.keep("second"))]) == []
+        assert releasing.complete(tx, [Completion(started, tx.values.keep("first"))])
+        assert releasing.complete(tx, [Completion(started, tx.values.keep("second"))]) == []
         assert fail(tx, started) == []
         assert read(tx, run_id, 1).output == "first"
     assert len(driver.events(run_id, "task_run.completed")) == 1
@@ -230,7 +230,7 @@ def test_what_is_given_back_can_be_claimed_by_another(driver: Driver, run_id: UU
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)
         assert started is not None
-        task_runs.give_back(tx, [started])
+        releasing.give_back(tx, [started])
         assert (read(tx, run_id, 1).worker, read(tx, run_id, 1).started_at) == (None, None)
         again = claim(tx, run_id, 1, worker="w2")
         assert again is not None
