@@ -19,17 +19,19 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict
+from pipeweave.orchestrator.domain.events import ranges, together
 from pipeweave.orchestrator.domain.outbox import Chord
 from pipeweave.orchestrator.domain.plan import JoinKind, Plan
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import FINAL_TASK, RunStatus, TaskStatus
-from pipeweave.orchestrator.domain.task_run import TaskRun, of_row
+from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.advance import RUN_FAILED, Advance
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.runs import deadlines, triggering
 from pipeweave.orchestrator.state import run_transitions
-from pipeweave.orchestrator.state.releasing import PREDECESSOR_FAILED
-from pipeweave.orchestrator.state.run_headers import RunHeader
-from pipeweave.orchestrator.state.task_transitions import move_sql, ranges, together
+from pipeweave.orchestrator.state.cancelling import PREDECESSOR_FAILED
+from pipeweave.orchestrator.state.rows import of_row
+from pipeweave.orchestrator.state.task_transitions import move_sql
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
 

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.plan import END
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.recovery import lost_messages
 from pipeweave.orchestrator.state import run_headers
-from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 
 # The oldest active runs; what is newer is looked at when those are over.

@@ -16,7 +16,6 @@ from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 
 # The end of the run, as if it were a step.
 END = 0
-
 # Joins with this many predecessors and more travel as chords: a row that every predecessor would
 # lock becomes the narrowest point of a run, a counter in Redis does not.
 WIDE = 8

@@ -277,7 +277,6 @@ class _Rebuilding:
 
 # With a worker, or, as a map, with its items.
 _BEGUN = frozenset({T.RUNNING, T.WAITING})
-
 # A run that ends without ever having been admitted never started.
 _UNSTARTED = frozenset({RunStatus.PENDING, RunStatus.FAILED, RunStatus.CANCELLED})
 

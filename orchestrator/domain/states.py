@@ -97,7 +97,6 @@ REOPEN_TASK: dict[TaskStatus, frozenset[TaskStatus]] = {
 FINAL_RUN = frozenset(status for status, after in RUN_MOVES.items() if not after)
 FINAL_TASK = frozenset(status for status, after in TASK_MOVES.items() if not after)
 OPEN_TASK = frozenset(TaskStatus) - FINAL_TASK
-
 # A live row holds a slot of its task's concurrency limit (a slot is a row, never a counter that could leak).
 LIVE_TASK = frozenset({T.QUEUED, T.RUNNING, T.WAITING})
 

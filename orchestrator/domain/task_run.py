@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,7 +9,6 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.store.values import Kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +68,14 @@ class Awaits:
     since: datetime
 
 
-COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.map_index, t.map_parent,
-t.item, t.priority, t.queue, t.is_limited, t.code_version, t.code_hash, t.idempotency_key"""
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A value that was put away: its JSON inline or its path in storage, never both.
 
+    `hash` is the lower-case hex SHA-256 of the canonical JSON (sorted keys), `size` its length in bytes.
+    """
 
-def read(rows: Iterable[Any]) -> list[TaskRun]:
-    """Task runs in the order of their ids."""
-    return sorted(map(of_row, rows), key=lambda each: each.id)
-
-
-def of_row(row: Any) -> TaskRun:
-    """The task run of a row that starts with COLUMNS."""
-    values = list(row[:16])
-    values[5] = TaskStatus(values[5])
-    return TaskRun(*values)
+    inline: str | None
+    path: str | None
+    size: int
+    hash: str

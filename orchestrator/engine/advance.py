@@ -20,14 +20,14 @@ from pipeweave.errors import AttemptFailed, InvalidInput, NotFound
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck, Part, Released
 from pipeweave.orchestrator.domain.plan import END, WIDE, JoinKind
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.messaging.batching import MESSAGES_PER_FAN_OUT
 from pipeweave.orchestrator.queueing import durations, limits
-from pipeweave.orchestrator.state import attempts, releasing, run_transitions
-from pipeweave.orchestrator.state.releasing import PREDECESSOR_FAILED
-from pipeweave.orchestrator.state.run_headers import RunHeader
+from pipeweave.orchestrator.state import attempts, cancelling, completing, releasing, run_transitions
+from pipeweave.orchestrator.state.cancelling import PREDECESSOR_FAILED
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import rules
 from pipeweave.spec.rules import Decision, Predecessor
@@ -214,7 +214,7 @@ class Advance:
         if ending.failure is not None:
             self._fail_map(join, ending.failure)
             return
-        finished = releasing.finish_map(self.tx, self.run.id, join, count=ending.count)
+        finished = completing.finish_map(self.tx, self.run.id, join, count=ending.count)
         if finished is not None:
             self.settle([finished])
 
@@ -263,7 +263,7 @@ class Advance:
         skipped: list[int] = []
         for after_failure, ordinals in chosen.items():
             code = PREDECESSOR_FAILED if after_failure else None
-            for each in releasing.skip(self.tx, self.run.id, ordinals, code=code):
+            for each in cancelling.skip(self.tx, self.run.id, ordinals, code=code):
                 known[each.ordinal] = Predecessor("skipped", None, after_failure)
                 skipped.append(each.ordinal)
         return skipped
@@ -337,7 +337,7 @@ class Advance:
         if items is None:
             return
         if not items:
-            finished = releasing.finish_map(self.tx, self.run.id, ordinal, count=0)
+            finished = completing.finish_map(self.tx, self.run.id, ordinal, count=0)
             if finished is not None:
                 self.settle([finished])
             return
@@ -359,7 +359,7 @@ class Advance:
             self._cancel_open(RUN_FAILED, f"the run failed at step {failed.step_id}")
 
     def _cancel_open(self, code: str, message: str) -> None:
-        self._note_freed(releasing.cancel_all(self.tx, self.run.id, code=code, message=message))
+        self._note_freed(cancelling.cancel_all(self.tx, self.run.id, code=code, message=message))
 
     def _finish_run(self) -> None:
         # A run that was reopened may have others open, whose turn it then is.

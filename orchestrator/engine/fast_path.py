@@ -14,12 +14,13 @@ from typing import Any
 from pipeweave import ids
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.plan import END, JoinKind
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.domain.task_run import Completion, TaskRun, of_row
+from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine.advance import Going, as_released
 from pipeweave.orchestrator.queueing import limits
-from pipeweave.orchestrator.state import releasing, run_transitions
-from pipeweave.orchestrator.state.run_headers import RunHeader
+from pipeweave.orchestrator.state import claiming, completing, pause_sql, releasing, run_transitions
+from pipeweave.orchestrator.state.rows import of_row
 from pipeweave.orchestrator.state.task_transitions import move_sql
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec.rules import FAIL_FAST
@@ -93,7 +94,7 @@ _UNDECIDED = """(SELECT array_agg(b.next) FROM standing AS b
 _PAUSED = """paused AS MATERIALIZED (
     SELECT ARRAY(SELECT p.task_id FROM pauses AS p WHERE p.tenant_id = :tenant) AS tasks
 )"""
-_HELD = releasing.held("('' = ANY(x.tasks) OR t.task_id = ANY(x.tasks))")
+_HELD = pause_sql.held("('' = ANY(x.tasks) OR t.task_id = ANY(x.tasks))")
 
 # One of the successors goes on here, unless it is another worker's, or held.
 _HERE = f"t.id = :here AND t.queue = :queue AND NOT {_HELD}"
@@ -112,7 +113,7 @@ def _going_on(where: str, begins: str = ":now") -> str:
         source="""FROM paused AS x,
             unnest(CAST(:nexts AS uuid[]), CAST(:ordinals AS integer[])) AS n(id, ordinal)""",
         event="CASE WHEN m.status = 'running' THEN 'task_run.started' ELSE 'task_runs.' || m.status END",
-        data=f"""CASE WHEN m.status = 'running' THEN {releasing.STARTED_FROM_PENDING}
+        data=f"""CASE WHEN m.status = 'running' THEN {claiming.STARTED_FROM_PENDING}
             ELSE jsonb_build_object('ordinals',
                 jsonb_build_array(jsonb_build_array(m.ordinal, m.ordinal))) END""",
         returning=", n.ordinal",
@@ -124,21 +125,21 @@ _FREE = "NOT EXISTS (SELECT 1 FROM standing AS b WHERE b.next = t.id AND b.is_bl
 # This transaction may have begun before the one that it waited for; what follows both begins after both.
 _AFTER_ALL = "greatest(:now, (SELECT b.last_at FROM standing AS b WHERE b.next = t.id))"
 
-_GO_ON = f"WITH {releasing.COMPLETE}, {_going_on('true')} SELECT * FROM released"
+_GO_ON = f"WITH {completing.COMPLETE}, {_going_on('true')} SELECT * FROM released"
 _GO_ON_TO_JOINS = f"""
-WITH {releasing.COMPLETE}, {_STANDING}, {_going_on(_FREE, _AFTER_ALL)}
+WITH {completing.COMPLETE}, {_STANDING}, {_going_on(_FREE, _AFTER_ALL)}
 SELECT r.*, u.undecided FROM (SELECT {_UNDECIDED}) AS u LEFT JOIN released AS r ON true
 """
 
 _GOES_ON = "NOT EXISTS (SELECT 1 FROM run)"
 _LAST = f"""
-WITH {releasing.COMPLETE}, {run_transitions.completed_with("true")}
+WITH {completing.COMPLETE}, {run_transitions.completed_with("true")}
 SELECT {run_transitions.AWAITED}, {_GOES_ON} AS is_reopened FROM moved
 """
 _NONE_BLOCKS = "NOT EXISTS (SELECT 1 FROM standing AS b WHERE b.is_blocked)"
 _AFTER_ALL_ENDS = "greatest(:now, (SELECT max(b.last_at) FROM standing AS b))"
 _LAST_OF_SEVERAL = f"""
-WITH {releasing.COMPLETE}, {_STANDING}, {run_transitions.completed_with(_NONE_BLOCKS, _AFTER_ALL_ENDS)}
+WITH {completing.COMPLETE}, {_STANDING}, {run_transitions.completed_with(_NONE_BLOCKS, _AFTER_ALL_ENDS)}
 SELECT {_UNDECIDED}, {run_transitions.AWAITED}, {_GOES_ON} AND {_NONE_BLOCKS} AS is_reopened
 FROM moved
 """
@@ -152,7 +153,7 @@ def _complete_and_go_on(
     Returns them as they are now (running for this worker, queued or ready); none when the attempt was no
     longer this worker's, or the successors not pending any more.
     """
-    parameters = releasing.completed(tx, [completion]) | {
+    parameters = completing.completed(tx, [completion]) | {
         "nexts": [ids.task_run_id(run.id, each) for each in successors],
         "ordinals": list(successors),
         "here": ids.task_run_id(run.id, successors[0]),
@@ -170,7 +171,7 @@ def _complete_and_go_on(
 
 def _complete_last(tx: Transaction, run: RunHeader, completion: Completion, going: Going) -> None:
     """Store the result of an end step and, if it was the last one, end the run with it."""
-    parameters = releasing.completed(tx, [completion])
+    parameters = completing.completed(tx, [completion])
     edges = _other_edges(run, completion.task_run.ordinal, (END,))
     if edges:
         row = tx.execute(_LAST_OF_SEVERAL, parameters | _as_parameters(run, edges), lock=_LOCK_RUN).first()

@@ -15,15 +15,15 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.errors import AttemptFenced, Deadlocked
+from pipeweave.orchestrator.domain.facts import Name
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
+from pipeweave.orchestrator.domain.task_run import Awaits, Completion, Kept, TaskRun
 from pipeweave.orchestrator.engine import key_waiters
 from pipeweave.orchestrator.engine.advance import Advance
-from pipeweave.orchestrator.engine.key_sql import HOLDER, IS_OPEN, NAMED, Name, name_parameters
+from pipeweave.orchestrator.engine.key_sql import HOLDER, IS_OPEN, NAMED, name_parameters
 from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.values import Kept
 
 # A row that comes in between a look and a write is seen by the next look.
 TRIES = 5

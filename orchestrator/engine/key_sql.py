@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-# A task and one of its keys.
-Name = tuple[str, str]
+from pipeweave.orchestrator.domain.facts import Name
 
 # The rows `c` of keys, by their primary key, whatever the planner thinks of their number.
 NAMED = """c.tenant_id = :tenant AND c.task_id = ANY(CAST(:tasks AS text[]))
     AND c.key = ANY(CAST(:keys AS text[]))"""
+
 
 # The task run `h` in the row `c` of a key. Its run is its id without the last 24 bits (pipeweave/ids.py).
 HOLDER = """LEFT JOIN LATERAL (
     SELECT h.status, h.finished_at, h.due_at FROM task_runs AS h
     WHERE h.run_id = CAST(left(CAST(c.task_run_id AS text), 30) || '000000' AS uuid) AND h.id = c.task_run_id
     LIMIT 1) AS h ON true"""
+
 
 # One that waits for its predecessors (again, after its dead letter was retried) executes nothing.
 IS_OPEN = """(h.status IS NOT NULL AND h.finished_at IS NULL

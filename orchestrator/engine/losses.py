@@ -17,10 +17,11 @@ from uuid import UUID
 
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
-from pipeweave.orchestrator.domain.task_run import COLUMNS, TaskRun, of_row
+from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.advance import Advance, as_released
 from pipeweave.orchestrator.registry.worker_processes import WORKER_OF
-from pipeweave.orchestrator.state import releasing, run_headers
+from pipeweave.orchestrator.state import claiming, run_headers
+from pipeweave.orchestrator.state.rows import COLUMNS, of_row
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 # One look takes at most this many; the next one goes on.
@@ -180,7 +181,7 @@ def hand_over(
     """Let others take what a message claimed as `worker` and did not begin, and what it names and did not
     claim; nothing of it is an attempt.
     """
-    for each in releasing.give_back(tx, claimed, worker=worker):
+    for each in claiming.give_back(tx, claimed, worker=worker):
         tx.send(as_released(each))
-    for each in releasing.queued(tx, run_id, list(left), attempt):
+    for each in claiming.queued(tx, run_id, list(left), attempt):
         tx.send(as_released(each))

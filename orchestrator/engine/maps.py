@@ -13,15 +13,15 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import MapSourceInvalid
-from pipeweave.orchestrator.domain import task_run
+from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.plan import WIDE
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.state import outputs, releasing
-from pipeweave.orchestrator.state.run_headers import RunHeader
+from pipeweave.orchestrator.state import completing, outputs, pause_sql, rows
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.event_log import Event, append
+from pipeweave.orchestrator.store.event_log import append
 from pipeweave.orchestrator.store.values import canonical
 from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS, MAX_TASK_RUNS_PER_RUN
 from pipeweave.spec import references, rules
@@ -48,7 +48,7 @@ def lay_out(tx: Transaction, run: RunHeader, ordinal: int) -> list[TaskRun] | No
     first = _reserve(tx, run.id, len(items)) if items else 0
     if first is None or not items:
         return None if first is None else []
-    if releasing.lay_out(tx, run.id, ordinal, first=first, count=len(items)) is None:
+    if completing.lay_out(tx, run.id, ordinal, first=first, count=len(items)) is None:
         return None
     _counts[(run.id, ordinal)] = len(items)
     return _insert(tx, run, ordinal, first, items)
@@ -105,7 +105,7 @@ def _reserve(tx: Transaction, run_id: UUID, count: int) -> int | None:
 # Whether the items are held is decided once, by the statement that writes them.
 _INSERT = f"""
 WITH parent AS MATERIALIZED (
-    SELECT t.*, {releasing.HELD} AS is_held FROM task_runs AS t
+    SELECT t.*, {pause_sql.HELD} AS is_held FROM task_runs AS t
     WHERE t.run_id = :run_id AND t.id = :parent_id
 ), items AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, map_index, map_parent, status,
@@ -158,7 +158,7 @@ _counts: OrderedDict[tuple[UUID, int], int] = OrderedDict()
 CACHED_COUNTS = 1_000
 
 _PARENT = f"""
-SELECT {task_run.COLUMNS}, t.map_first, t.map_count FROM task_runs AS t
+SELECT {rows.COLUMNS}, t.map_first, t.map_count FROM task_runs AS t
 WHERE t.run_id = :run_id AND t.id = :id
 """
 
@@ -189,7 +189,7 @@ def lock(tx: Transaction, run_id: UUID, ordinal: int) -> TaskStatus | None:
 def as_task_run(tx: Transaction, run_id: UUID, ordinal: int) -> TaskRun:
     """A map's own task run."""
     row = _parent(tx, run_id, ordinal)
-    return task_run.of_row(row)
+    return rows.of_row(row)
 
 
 # From the end: the last items are the last to be final, so an open one is found at once.

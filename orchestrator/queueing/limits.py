@@ -18,7 +18,7 @@ from pipeweave.orchestrator.domain import gcra
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.state import pause_sql, releasing
 from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.rates import Rate
@@ -40,7 +40,7 @@ _LOCK = "SELECT 1 FROM tasks WHERE tenant_id = :tenant AND id = :task FOR NO KEY
 # database's, as it is then; this transaction may have begun long before.
 _STANDING = f"""
 SELECT k.concurrency, k.rate_limit, k.rate_seconds, k.rate_at, k.usual_seconds, clock_timestamp() AS now,
-    {releasing.is_paused("k.tenant_id", "k.id")} AS is_paused,
+    {pause_sql.is_paused("k.tenant_id", "k.id")} AS is_paused,
     CASE WHEN k.concurrency > 0 THEN (SELECT count(*) {LIVE}) ELSE 0 END AS live,
     CASE WHEN k.rate_limit IS NOT NULL THEN (SELECT count(*) {_UNSTARTED}) ELSE 0 END AS unstarted
 FROM tasks AS k WHERE k.tenant_id = :tenant AND k.id = :task
@@ -180,7 +180,7 @@ WITH RECURSIVE waiting AS (
 ), with_room AS (
     SELECT k.tenant_id, k.id
     FROM waiting AS w JOIN tasks AS k ON k.tenant_id = w.tenant_id AND k.id = w.task_id
-    WHERE NOT {releasing.is_paused("k.tenant_id", "k.id")}
+    WHERE NOT {pause_sql.is_paused("k.tenant_id", "k.id")}
       AND (k.concurrency = 0 OR k.concurrency > (SELECT count(*) {LIVE}))
       AND (k.rate_at IS NULL OR k.rate_limit IS NULL
            OR k.rate_at <= now() + k.rate_seconds * (1 - 1.0 / k.rate_limit) * interval '1 second')

@@ -14,7 +14,7 @@ from datetime import datetime
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.registry import services
-from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.state import pause_sql, releasing
 from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ def find(tx: Transaction, tenant: str) -> list[Pause]:
 # Only the queues of tenants that paused something are looked at; without a pause, none.
 _QUEUED = f"""
 SELECT t.run_id, t.id FROM task_runs AS t
-WHERE t.status = 'queued' AND {releasing.IS_PAUSED} AND t.queue = ANY(ARRAY(
+WHERE t.status = 'queued' AND {pause_sql.IS_PAUSED} AND t.queue = ANY(ARRAY(
     SELECT s.queue FROM services AS s JOIN pauses AS p ON p.tenant_id = s.tenant_id))
 LIMIT :batch FOR UPDATE OF t SKIP LOCKED
 """

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.state.releasing import IS_PAUSED
+from pipeweave.orchestrator.state.pause_sql import IS_PAUSED
 from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Transaction
 

@@ -13,10 +13,10 @@ from pipeweave import ids
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Released
 from pipeweave.orchestrator.domain.plan import END
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.messaging.publisher import Canvas, level
 from pipeweave.orchestrator.state import run_headers
-from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)

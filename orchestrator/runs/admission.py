@@ -18,11 +18,11 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.registry import pipelines, services
 from pipeweave.orchestrator.runs.orphans import CODE as TASK_REMOVED
-from pipeweave.orchestrator.state import releasing, run_headers, run_transitions
-from pipeweave.orchestrator.state.run_headers import RunHeader
+from pipeweave.orchestrator.state import cancelling, run_headers, run_transitions
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ def _begin(tx: Transaction, run: RunHeader, advance: Advance) -> None:
     removed = _removed(tx, run)
     if removed:
         message = "the task was removed while the run waited for its turn"
-        advance.settle(releasing.cancel_tasks(tx, run.id, removed, code=TASK_REMOVED, message=message))
+        advance.settle(cancelling.cancel_tasks(tx, run.id, removed, code=TASK_REMOVED, message=message))
     if not advance.ended:
         advance.enter()
 

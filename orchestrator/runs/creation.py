@@ -12,19 +12,17 @@ import orjson
 
 from pipeweave import ids
 from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator.domain.events import Event, together
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
-from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.domain.task_run import Kept, TaskRun
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.queueing import maintenance_mode, start_conditions
 from pipeweave.orchestrator.queueing.start_conditions import Holds
 from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.orchestrator.registry.snapshot import CatalogChanged, Seen
-from pipeweave.orchestrator.state.run_headers import RunHeader
-from pipeweave.orchestrator.state.task_transitions import together
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.event_log import Event
-from pipeweave.orchestrator.store.values import Kept
 
 
 @dataclass(frozen=True, slots=True)

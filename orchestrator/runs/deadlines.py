@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.queueing import limits
-from pipeweave.orchestrator.state import releasing, run_transitions
+from pipeweave.orchestrator.state import cancelling, run_transitions
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 # One look ends at most this many; the next one goes on.
@@ -69,6 +69,6 @@ def end(tx: Transaction, tenant: str, run_id: UUID, code: str, message: str) -> 
     """Fail an open run with this error and cancel what is open in it. False when it had ended already."""
     if not run_transitions.time_out(tx, run_id, code, message):
         return False
-    cancelled = releasing.cancel_all(tx, run_id, code=code, message=message)
+    cancelled = cancelling.cancel_all(tx, run_id, code=code, message=message)
     limits.fill(tx, tenant, {each.task_id for each in cancelled if each.is_limited and each.kind != "map"})
     return True

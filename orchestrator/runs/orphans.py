@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeweave.orchestrator.engine.advance import Advance
-from pipeweave.orchestrator.state import releasing, run_headers
+from pipeweave.orchestrator.state import cancelling, run_headers
 from pipeweave.orchestrator.store.database import Transaction
 
 CODE = "TASK_REMOVED"
@@ -26,5 +26,5 @@ def cancel(tx: Transaction, tenant: str, task_ids: Sequence[str], reason: str) -
         if run is None:
             continue
         advance = Advance(tx, run)
-        advance.settle(releasing.cancel_tasks(tx, run_id, task_ids, code=CODE, message=reason))
+        advance.settle(cancelling.cancel_tasks(tx, run_id, task_ids, code=CODE, message=reason))
         advance.close()

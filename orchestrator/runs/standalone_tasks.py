@@ -10,13 +10,13 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.authoring.idempotency_keys import KEY_EXPECTED, is_key
 from pipeweave.errors import FieldError, InvalidInput, LimitExceeded, NotFound
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.orchestrator.runs import creation, triggering
 from pipeweave.orchestrator.runs.creation import NewRun
 from pipeweave.orchestrator.state import run_headers
-from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.size_limits import MAX_BATCH
 from pipeweave.spec.rules import FAIL_FAST

@@ -11,6 +11,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, PipeWeaveError
 from pipeweave.orchestrator.domain.plan import Plan
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.registry import snapshot
@@ -19,8 +20,7 @@ from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.orchestrator.registry.snapshot import CatalogChanged, Seen
 from pipeweave.orchestrator.runs import creation
 from pipeweave.orchestrator.runs.creation import NewRun
-from pipeweave.orchestrator.state import releasing, run_headers, run_transitions
-from pipeweave.orchestrator.state.run_headers import RunHeader
+from pipeweave.orchestrator.state import cancelling, run_headers, run_transitions
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec.pipeline_spec import PipelineSpec
 from pipeweave.spec.rules import FAILURE_MODES
@@ -337,6 +337,6 @@ def _cancel(tx: Transaction, tenant: str, run_id: UUID, reason: str | None) -> b
     reason = reason or "cancelled on request"
     if not run_transitions.cancel(tx, run_id, reason):
         return False
-    cancelled = releasing.cancel_all(tx, run_id, code="CANCELLED", message=reason)
+    cancelled = cancelling.cancel_all(tx, run_id, code="CANCELLED", message=reason)
     limits.fill(tx, tenant, {each.task_id for each in cancelled if each.is_limited and each.kind != "map"})
     return True

@@ -1,3 +1,4 @@
 """Rows of runs and task runs, and the only statements that change a status.
 
-Called by the engine and the rooms after it. It must never decide what follows from a change."""
+Called by the engine and the rooms after it. It must never decide what follows from a change.
+"""

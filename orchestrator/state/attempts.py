@@ -18,11 +18,12 @@ import orjson
 from pipeweave import ids
 from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint
 from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.domain.task_run import TaskRun, read
+from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.state import keys_released
-from pipeweave.orchestrator.state.run_headers import RunHeader
+from pipeweave.orchestrator.state.rows import read
 from pipeweave.orchestrator.state.task_transitions import move_sql
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -144,6 +145,7 @@ _MOVED_RETRY = move_sql(
         'nextAttempt', m.attempt, 'dueAt', m.due_at)""",
     returning=f"{_OF_THE_ATTEMPT}, t.due_at",
 )
+
 _RETRY = f"WITH {_MOVED_RETRY}, {_ARCHIVED} SELECT * FROM moved"
 
 _MOVED_FINAL = move_sql(

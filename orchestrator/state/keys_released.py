@@ -6,8 +6,8 @@ import functools
 from collections.abc import Sequence
 from uuid import UUID
 
+from pipeweave.orchestrator.domain.facts import Name
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.engine.key_sql import Name
 from pipeweave.orchestrator.store.database import Transaction
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.orchestrator.state.run_headers import RunHeader
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Values
 

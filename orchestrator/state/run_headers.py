@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
@@ -15,32 +15,14 @@ from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 # Runs whose header a process keeps: a worker sees the same few runs again and again.
 CACHED_RUNS = 256
 CACHED_PLANS = 128
-
-
-@dataclass(frozen=True, slots=True)
-class RunHeader:
-    """The immutable part of a run, with its compiled plan."""
-
-    id: UUID
-    tenant: str
-    pipeline_id: str | None
-    pipeline_version: int | None
-    failure_mode: str
-    priority: int | None
-    input: Any
-    input_path: str | None
-    plan: Plan
-
-
 # What `of_row` reads, of a run `r`.
 COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mode, r.priority, r.input,
     r.input_path,
     CASE WHEN r.pipeline_id IS NULL THEN
         (SELECT o.task_id FROM task_runs AS o WHERE o.run_id = r.id LIMIT 1) END AS only_task"""
+
 WIDTH = 9
-
 _HEADER = f"SELECT {COLUMNS} FROM runs AS r WHERE r.id = :id"
-
 _headers: OrderedDict[UUID, RunHeader] = OrderedDict()
 _plans: OrderedDict[tuple[str, str, int, str], Plan] = OrderedDict()
 

@@ -9,10 +9,10 @@ import orjson
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain import states
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.queueing import maintenance_mode
-from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import rules
 
@@ -160,6 +160,7 @@ def admit(tx: Transaction, run_id: UUID, *, timeout_ms: int | None) -> bool:
 # Its time limit starts anew. What is still open goes on, and is only marked.
 _REOPENED = """reopened_at = :now,
     deadline_at = CAST(:now AS timestamptz) + (deadline_at - coalesce(reopened_at, started_at))"""
+
 _REOPEN = f"""
 WITH run AS (
     UPDATE runs SET status = '{RunStatus.RUNNING.value}', finished_at = NULL, error = NULL,
@@ -170,6 +171,7 @@ WITH run AS (
 )
 SELECT EXISTS (SELECT 1 FROM run)
 """
+
 _MARK = f"UPDATE runs SET {_REOPENED} WHERE id = :run_id"
 
 

@@ -6,15 +6,15 @@ in the answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator.domain import states
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.domain.task_run import COLUMNS, TaskRun, read
+from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.state.rows import COLUMNS, read
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.event_log import Event
 
 NO_DATA = "CAST(NULL AS jsonb)"
 
@@ -89,21 +89,3 @@ def move_sql(
     return f"""{moving}, {name}_logged AS (
         INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
         SELECT m.run_id, :now, {event}, m.id, {attempt}, {data} FROM {name} AS m)"""
-
-
-def together(type_: str, moved: Sequence[TaskRun], **data: Any) -> list[Event]:
-    """One event for task runs that moved for one cause: a wide step has thousands of them."""
-    if not moved:
-        return []
-    return [Event(moved[0].run_id, type_, data={"ordinals": ranges(each.ordinal for each in moved), **data})]
-
-
-def ranges(ordinals: Iterable[int]) -> list[list[int]]:
-    """Ordinals as closed ranges: a thousand neighbours are one pair."""
-    ranges: list[list[int]] = []
-    for each in sorted(ordinals):
-        if ranges and ranges[-1][1] == each - 1:
-            ranges[-1][1] = each
-        else:
-            ranges.append([each, each])
-    return ranges

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator.domain.task_run import Kept
 from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.storage import Storage
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A value that was put away: its JSON inline or its path in storage, never both.
-
-    `hash` is the lower-case hex SHA-256 of the canonical JSON (sorted keys), `size` its length in bytes.
-    """
-
-    inline: str | None
-    path: str | None
-    size: int
-    hash: str
 
 
 class Values:

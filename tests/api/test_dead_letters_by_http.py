@@ -11,7 +11,7 @@ from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.engine.advance import Advance
-from pipeweave.orchestrator.state import releasing, run_headers
+from pipeweave.orchestrator.state import claiming, run_headers
 
 if TYPE_CHECKING:
     from conftest import Api
@@ -32,7 +32,7 @@ def failed(api: Api, deployment: Deployment, task_run_id: Any) -> dict[str, Any]
 
     def fail(tx: Any) -> None:
         run_id, ordinal = ids.run_id_of(task_run_id), ids.ordinal_of(task_run_id)
-        (started,) = releasing.start(tx, run_id, [ordinal], 1, worker="w1")
+        (started,) = claiming.start(tx, run_id, [ordinal], 1, worker="w1")
         run = run_headers.load(tx, run_id)
         assert run is not None
         advance = Advance(tx, run)

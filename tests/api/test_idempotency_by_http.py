@@ -13,7 +13,7 @@ from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.advance import Advance
-from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.state import claiming, completing
 from pipeweave.orchestrator.state.run_headers import load
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ def work_off(deployment: Deployment, task_run: str, key: str, output: Any) -> No
     with deployment.database.transaction() as tx:
         run = load(tx, ids.run_id_of(id_))
         assert run is not None
-        (started,) = releasing.start(tx, run.id, [1], 1, worker="w1")
+        (started,) = claiming.start(tx, run.id, [1], 1, worker="w1")
         assert idempotency.claim(tx, run.tenant, started, key) is None
         outcome = Completion(started, tx.values.keep(output), key=key)
         free = idempotency.lock(tx, run.tenant, [outcome])
-        advance, ended = Advance(tx, run), releasing.complete(tx, [outcome])
+        advance, ended = Advance(tx, run), completing.complete(tx, [outcome])
         idempotency.settle(advance, [outcome], ended, free)
         advance.settle(ended)
         advance.close()

@@ -10,14 +10,15 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator.deadletters import dead_letters
-from pipeweave.orchestrator.domain import failure, task_run
+from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.states import FINAL_RUN
-from pipeweave.orchestrator.domain.task_run import COLUMNS, Completion, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Advance, Going
 from pipeweave.orchestrator.runs import deadlines, orphans, triggering
-from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.state import claiming, completing
+from pipeweave.orchestrator.state.rows import COLUMNS
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec.rules import FAIL_FAST, FAILURE_MODES
 from support.oracle import random_graph
@@ -99,7 +100,7 @@ class RandomHistory:
             failing = [(each, self.chance.choice(_ENDINGS)) for each in started if each not in fine]
             ended = advance.fail(failing)
             completions = [self._completion(tx, each) for each in fine]
-            ended += releasing.complete(tx, completions)
+            ended += completing.complete(tx, completions)
             chosen = {
                 each.task_run.ordinal: each.selected_next
                 for each in completions
@@ -119,7 +120,7 @@ class RandomHistory:
 
     def _give_back(self, tx: Transaction) -> None:
         running = self._some(tx, "running", 3)
-        releasing.give_back(tx, running)
+        claiming.give_back(tx, running)
 
     def _lose(self, tx: Transaction) -> None:
         advance = Advance(tx, header(tx, self.run_id), is_counted=False)
@@ -132,7 +133,7 @@ class RandomHistory:
         same = [each.ordinal for each in found if each.attempt == found[0].attempt]
         if not same:
             return []
-        return releasing.start(
+        return claiming.start(
             tx, self.run_id, same, found[0].attempt, worker=self.chance.choice(["w1", "w2#3"])
         )
 
@@ -206,7 +207,7 @@ class RandomHistory:
             " ORDER BY t.id",
             {"run_id": self.run_id, "status": status},
         )
-        found = task_run.read(rows)
+        found = rows.read(rows)
         return self.chance.sample(found, min(most, len(found)))
 
     def _queue(self, tx: Transaction) -> str:

@@ -19,7 +19,7 @@ from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Advance, Going
 from pipeweave.orchestrator.messaging.batching import RunMessage, post
-from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.state import claiming, completing
 from support.run_driver import BOOM, Driver, header
 
 Call = tuple[str, int | None]
@@ -92,7 +92,7 @@ class Player:
         was_claimed = False
         for ordinal in message.ordinals:
             with self.driver.database.transaction() as tx:
-                claimed = releasing.start(tx, message.run_id, [ordinal], message.attempt, worker="w1")
+                claimed = claiming.start(tx, message.run_id, [ordinal], message.attempt, worker="w1")
             was_claimed = was_claimed or bool(claimed)
             while claimed:
                 claimed = self._run(claimed[0], message)
@@ -119,7 +119,7 @@ class Player:
                 tx, run, going, room=1, queue=message.queue, is_counted=message.part != UNCOUNTED
             )
             failed = [] if failure is None else advance.fail([(each, failure)])
-            done = [] if failure else releasing.complete(tx, [completion])
+            done = [] if failure else completing.complete(tx, [completion])
             advance.settle([*failed, *done], {} if chosen is None else {each.ordinal: tuple(chosen)})
             return advance.close()
 

@@ -15,13 +15,13 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import Outgoing, Released
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import Trigger
-from pipeweave.orchestrator.state import releasing, run_headers
-from pipeweave.orchestrator.state.run_headers import RunHeader
+from pipeweave.orchestrator.state import claiming, completing, run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.spec.document import parse_spec
 from support.factories import a_task, register
@@ -132,7 +132,7 @@ def header(tx: Transaction, run_id: UUID) -> RunHeader:
 
 def claim(tx: Transaction, run_id: UUID, ordinal: int, worker: str = "w1") -> TaskRun | None:
     """Start a task run for a worker; None when it is not to be had."""
-    started = releasing.start(tx, run_id, [ordinal], 1, worker=worker)
+    started = claiming.start(tx, run_id, [ordinal], 1, worker=worker)
     return started[0] if started else None
 
 
@@ -168,7 +168,7 @@ def settle(
     """End a started task run and go on with its run."""
     advance = Advance(tx, header(tx, started.run_id))
     if failure is None:
-        ended = releasing.complete(tx, [Completion(started, tx.values.keep(output), chosen)])
+        ended = completing.complete(tx, [Completion(started, tx.values.keep(output), chosen)])
     else:
         ended = advance.fail([(started, failure)])
     advance.settle(ended, {} if chosen is None else {started.ordinal: chosen})

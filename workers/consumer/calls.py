@@ -15,11 +15,11 @@ from pipeweave.authoring.idempotency_keys import key_of
 from pipeweave.authoring.task import Task
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
 from pipeweave.orchestrator.domain.failure import failure_of
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.state import heartbeats
 from pipeweave.orchestrator.state.attempts import previous_attempts
-from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.spec import references, rules
 from pipeweave.workers.consumer import reconcile

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.state import outputs
 from pipeweave.orchestrator.state.outputs import Places
-from pipeweave.orchestrator.state.run_headers import RunHeader
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers.consumer import reconcile
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED
 from pipeweave.orchestrator.domain.plan import END
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
-from pipeweave.orchestrator.state.run_headers import RunHeader
 
 # How a call ended, or why there was none.
 Outcome = Completion | Awaits | tuple[TaskRun, Failure]

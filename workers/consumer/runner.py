@@ -18,12 +18,12 @@ from uuid import UUID
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, Asked, JoinCheck, Outgoing, Part, PutBack
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path, idempotency, losses
 from pipeweave.orchestrator.engine.advance import Advance, Going
 from pipeweave.orchestrator.queueing import priorities
-from pipeweave.orchestrator.state import releasing, run_headers
-from pipeweave.orchestrator.state.run_headers import RunHeader
+from pipeweave.orchestrator.state import claiming, completing, run_headers
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_durations import Pace
@@ -89,7 +89,7 @@ class Runner:
         def begin(tx: Transaction) -> tuple[Work | None, list[TaskRun]]:
             if gives_way and (instead := self._better(tx, run_id, ordinals, attempt, part, joins)):
                 return instead
-            run, started = releasing.start_with_header(tx, run_id, first, attempt, worker=self.worker)
+            run, started = claiming.start_with_header(tx, run_id, first, attempt, worker=self.worker)
             if run is None:
                 return None, []
             work = Work(run, attempt, deque(ordinals[len(first) :]), part, tuple(joins))
@@ -122,7 +122,7 @@ class Runner:
         found = priorities.better(tx, self.queue, run_id, ordinals, attempt, self._at_once(1))
         if found is None:
             return None
-        run, started = releasing.start_with_header(
+        run, started = claiming.start_with_header(
             tx, found.run_id, found.ordinals, found.attempt, worker=self.worker
         )
         if run is None or not started:
@@ -277,7 +277,7 @@ class Runner:
         completions = [each for each in outcomes if isinstance(each, Completion)]
         free = idempotency.lock(tx, work.run.tenant, outcomes)
         failed = advance.fail([each for each in outcomes if isinstance(each, tuple)])
-        finished = failed + releasing.complete(tx, completions)
+        finished = failed + completing.complete(tx, completions)
         idempotency.settle(advance, outcomes, finished, free)
         chosen = {c.task_run.ordinal: c.selected_next for c in completions if c.selected_next is not None}
         advance.settle(finished, chosen)
@@ -292,7 +292,7 @@ class Runner:
         size = self._at_once(work.attempt)
         while work.left:
             ordinals = [work.left.popleft() for _ in range(min(size, len(work.left)))]
-            started = releasing.start(tx, work.run.id, ordinals, work.attempt, worker=self.worker)
+            started = claiming.start(tx, work.run.id, ordinals, work.attempt, worker=self.worker)
             if started:
                 return started
         return []

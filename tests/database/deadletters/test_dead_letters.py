@@ -30,7 +30,7 @@ from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import dead_letters as queries
 from pipeweave.orchestrator.runs import deadlines, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
-from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.state import cancelling, claiming, completing
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.spec.rules import CONTINUE, FAIL_FAST, FAILURE_MODES, PARTIAL_MERGE
@@ -217,7 +217,7 @@ def test_what_the_failure_cancelled_runs_again_and_its_late_report_finds_nothing
     run_id = player.driver.begin(DIAMOND)
     player.driver.finish(run_id, "a")
     with player.driver.database.transaction() as tx:
-        (running,) = releasing.start(tx, run_id, [3], 1, worker="elsewhere")
+        (running,) = claiming.start(tx, run_id, [3], 1, worker="elsewhere")
     player.fails = failing("b")
     player.play()
     assert player.driver.statuses(run_id)["c"] == "cancelled"
@@ -229,7 +229,7 @@ def test_what_the_failure_cancelled_runs_again_and_its_late_report_finds_nothing
     kept = player.driver.rows("SELECT * FROM attempts WHERE task_run_id = :id", id=running.id)
     assert [(each.number, each.status, each.worker) for each in kept] == [(1, "cancelled", "elsewhere")]
     with player.driver.database.transaction() as tx:
-        assert releasing.complete(tx, [Completion(running, tx.values.keep("late"))]) == []
+        assert completing.complete(tx, [Completion(running, tx.values.keep("late"))]) == []
     player.play()
     assert player.driver.run(run_id).status == "completed"
     assert differences(player.driver, run_id) == []
@@ -599,7 +599,7 @@ def test_items_that_were_cancelled_by_themselves_stay_so_when_another_goes_on(pl
     run_id = player.driver.begin(MAP, [1, 2, 3], maps={"m": "${input}"}, failureMode=CONTINUE)
     player.play(1)
     with player.driver.database.transaction() as tx:
-        releasing.cancel_tasks(tx, run_id, ["noop"], code="TASK_REMOVED", message="it is gone")
+        cancelling.cancel_tasks(tx, run_id, ["noop"], code="TASK_REMOVED", message="it is gone")
     player.driver.check(run_id, 1)
     player.play()
     player.fails = {}

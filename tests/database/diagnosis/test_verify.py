@@ -22,7 +22,7 @@ from pipeweave.orchestrator.domain.stored_event import StoredEvent
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
-from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 SEEDS = 24
@@ -394,7 +394,7 @@ def test_the_attempts_of_a_run_are_read_in_pieces(driver: Driver, monkeypatch: p
         advance.again([row.id for row in driver.task_runs(run_id)])
         advance.close()
     with driver.database.transaction() as tx:
-        [again] = releasing.start(tx, run_id, [1], 2, worker="w2")
+        [again] = claiming.start(tx, run_id, [1], 2, worker="w2")
         settle(tx, again, failure=WEAK)
     assert len(driver.rows("SELECT 1 FROM attempts WHERE run_id = :id", id=run_id)) == 6
     assert differences(driver, run_id) == []

@@ -25,7 +25,7 @@ from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine.advance import Advance, Going
-from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.state import completing
 from pipeweave.orchestrator.store.database import Database
 
 JOIN = {"a": [], "b": [], "c": ["a", "b"]}
@@ -268,7 +268,7 @@ def test_continuing_takes_as_many_steps_along_as_there_is_room(driver: Driver) -
         assert started is not None
         run = header(tx, run_id)
         advance = Advance(tx, run, Going("w1", started.queue), room=1, queue=started.queue)
-        advance.settle(releasing.complete(tx, [Completion(started, tx.values.keep(1))]))
+        advance.settle(completing.complete(tx, [Completion(started, tx.values.keep(1))]))
         continued = advance.close()
     assert [each.step_id for each in continued] == ["b"]
     assert continued[0].status is TaskStatus.RUNNING
@@ -283,7 +283,7 @@ def ended_by_a_worker(driver: Driver, run_id: UUID) -> list[TaskRun]:
         assert started is not None
         going = Going("w1", started.queue)
         advance = Advance(tx, header(tx, run_id), going, room=1, queue=started.queue)
-        advance.settle(releasing.complete(tx, [Completion(started, tx.values.keep(1))]))
+        advance.settle(completing.complete(tx, [Completion(started, tx.values.keep(1))]))
         return advance.close()
 
 

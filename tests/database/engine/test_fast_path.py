@@ -16,7 +16,7 @@ from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Going
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database
 
 CHAIN = {"a": [], "b": ["a"]}
@@ -227,7 +227,7 @@ def test_a_late_result_releases_nothing_while_the_next_attempt_runs(
     driver.finish(run_id, *(step for step in list(needs)[1:] if not needs[step]))
     with driver.database.transaction() as tx:
         settle(tx, late, failure=failure.lost("its worker is gone"))
-        assert releasing.start(tx, run_id, [1], 2, worker="w2") != []
+        assert claiming.start(tx, run_id, [1], 2, worker="w2") != []
     before = driver.statuses(run_id)
     driver.sent.clear()
     assert go_on(driver, run_id, late) == []

@@ -18,6 +18,7 @@ from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.engine import idempotency, key_waiters
 from pipeweave.orchestrator.engine.advance import Advance
@@ -27,7 +28,7 @@ from pipeweave.orchestrator.retention import expiry
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
-from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.state import claiming, completing
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.size_limits import INLINE_BYTES
 
@@ -51,7 +52,7 @@ class Keyed(Driver):
     def start(self, run_id: UUID, ordinal: int = 1, attempt: int = 1, worker: str = "w1") -> TaskRun:
         """Claim a queued task run."""
         with self.database.transaction() as tx:
-            (started,) = releasing.start(tx, run_id, [ordinal], attempt, worker=worker)
+            (started,) = claiming.start(tx, run_id, [ordinal], attempt, worker=worker)
             return started
 
     def take(self, started: TaskRun, key: str = "k") -> Completion | Awaits | None:
@@ -71,7 +72,7 @@ class Keyed(Driver):
             advance = Advance(tx, header(tx, _of(outcomes[0]).run_id))
             free = idempotency.lock(tx, self.tenant, outcomes)
             ended = advance.fail([each for each in outcomes if isinstance(each, tuple)])
-            ended += releasing.complete(tx, [each for each in outcomes if isinstance(each, Completion)])
+            ended += completing.complete(tx, [each for each in outcomes if isinstance(each, Completion)])
             idempotency.settle(advance, outcomes, ended, free)
             chosen = {
                 each.task_run.ordinal: each.selected_next
@@ -503,7 +504,7 @@ def test_who_looks_while_the_holder_is_ending_takes_its_result(driver: Keyed) ->
     with driver.database.transaction() as tx:
         advance, outcome = Advance(tx, header(tx, holder.run_id)), driver.done(holder)
         free = idempotency.lock(tx, driver.tenant, [outcome])
-        ended = releasing.complete(tx, [outcome])
+        ended = completing.complete(tx, [outcome])
         idempotency.settle(advance, [outcome], ended, free)
         beside = Beside(lambda: driver.take(other))
         beside.__enter__()
@@ -661,7 +662,7 @@ def test_calls_without_a_key_leave_no_trace(driver: Keyed) -> None:
 
 def claim_none() -> TaskRun:
     """A task run that nothing is done with."""
-    values = (ids.new_id(), ids.new_id(), "a", "noop", "task", releasing.T.RUNNING, 1, None, None, None)
+    values = (ids.new_id(), ids.new_id(), "a", "noop", "task", TaskStatus.RUNNING, 1, None, None, None)
     return TaskRun(*values, 100, "q", False, 1, "hash")
 
 

@@ -18,7 +18,7 @@ from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.idempotency import Outcome
 from pipeweave.orchestrator.queueing import limits
-from pipeweave.orchestrator.state import attempts, releasing, run_headers
+from pipeweave.orchestrator.state import attempts, claiming, completing, run_headers
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.storage.local import LocalStorage
@@ -96,12 +96,12 @@ def test_what_an_item_costs_does_not_grow_with_its_map(driver: Driver, wide: UUI
             run = run_headers.load(tx, wide)
             assert run is not None
             mine = [next(numbers) for _ in range(4)]
-            claimed = releasing.start(tx, wide, mine, 1, worker="w1")
+            claimed = claiming.start(tx, wide, mine, 1, worker="w1")
             assert len(claimed) == 4
-            releasing.complete(tx, [Completion(each, tx.values.keep(1)) for each in claimed[:2]])
+            completing.complete(tx, [Completion(each, tx.values.keep(1)) for each in claimed[:2]])
             attempts.end(tx, run, [(claimed[2], WEAK)])
-            releasing.give_back(tx, claimed[3:])
-            releasing.queued(tx, wide, mine, 1)
+            claiming.give_back(tx, claimed[3:])
+            claiming.queued(tx, wide, mine, 1)
 
     assert fetched(driver, one_turn) <= FEW
 
@@ -123,13 +123,13 @@ def test_what_a_key_costs_does_not_grow_with_the_map_nor_with_the_number_of_keys
         with driver.database.transaction() as tx:
             advance = Advance(tx, header(tx, wide))
             free = idempotency.lock(tx, driver.tenant, outcomes)
-            ended = releasing.complete(tx, [each for each in outcomes if isinstance(each, Completion)])
+            ended = completing.complete(tx, [each for each in outcomes if isinstance(each, Completion)])
             idempotency.settle(advance, outcomes, ended, free)
 
     def one_turn() -> None:
         mine, key = [next(numbers), next(numbers)], str(ids.new_id())
         with driver.database.transaction() as tx:
-            first, second = releasing.start(tx, wide, mine, 1, worker="w1")
+            first, second = claiming.start(tx, wide, mine, 1, worker="w1")
             assert idempotency.claim(tx, driver.tenant, first, key) is None
             awaits = idempotency.claim(tx, driver.tenant, second, key)
             kept = tx.values.keep(1)
@@ -137,7 +137,7 @@ def test_what_a_key_costs_does_not_grow_with_the_map_nor_with_the_number_of_keys
         settle(awaits)
         settle(Completion(first, kept, key=key))
         with driver.database.transaction() as tx:
-            (again,) = releasing.start(tx, wide, mine[1:], 1, worker="w1")
+            (again,) = claiming.start(tx, wide, mine[1:], 1, worker="w1")
             cached = idempotency.claim(tx, driver.tenant, again, key)
         assert isinstance(cached, Completion)
         settle(cached)
@@ -162,9 +162,9 @@ def test_what_a_limit_costs_does_not_grow_with_those_that_wait_for_it(driver: Dr
 
     def one() -> None:
         with driver.database.transaction() as tx:
-            claimed = releasing.start(tx, run_id, [next(upcoming)], 1, worker="w1")
+            claimed = claiming.start(tx, run_id, [next(upcoming)], 1, worker="w1")
             assert claimed
-            releasing.complete(tx, [Completion(claimed[0], tx.values.keep(1))])
+            completing.complete(tx, [Completion(claimed[0], tx.values.keep(1))])
             limits.fill(tx, driver.tenant, ["limited"])
 
     assert fetched(driver, one) <= FEW

@@ -19,7 +19,7 @@ from pipeweave.orchestrator.queueing import limits, pauses
 from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
-from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.state import claiming, completing, releasing
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 
@@ -91,7 +91,7 @@ def test_what_runs_goes_on_to_its_end_and_what_follows_it_waits(driver: Driver) 
     pause(driver)
     with driver.database.transaction() as tx:
         advance = Advance(tx, header(tx, run_id), Going("w1", first.queue), room=2)
-        advance.settle(releasing.complete(tx, [Completion(first, tx.values.keep(None))]))
+        advance.settle(completing.complete(tx, [Completion(first, tx.values.keep(None))]))
         assert advance.close() == []
     assert driver.statuses(run_id) == {"a": "completed", "b": "ready", "c": "ready"}
 
@@ -116,7 +116,7 @@ def test_the_items_of_a_map_wait(driver: Driver) -> None:
     pause(driver)
     with driver.database.transaction() as tx:
         advance = Advance(tx, header(tx, run_id))
-        advance.settle(releasing.complete(tx, [Completion(first, tx.values.keep(list(range(10))))]))
+        advance.settle(completing.complete(tx, [Completion(first, tx.values.keep(list(range(10))))]))
         advance.close()
     assert [row.status for row in driver.task_runs(run_id)[3:]] == ["ready"] * 10
     resume(driver)
@@ -146,7 +146,7 @@ def test_what_a_worker_gives_back_waits(driver: Driver) -> None:
     claimed = started(driver, run_id)
     pause(driver)
     with driver.database.transaction() as tx:
-        assert releasing.give_back(tx, [claimed]) == []
+        assert claiming.give_back(tx, [claimed]) == []
     assert status(driver, run_id) == "ready"
 
 
@@ -156,7 +156,7 @@ def test_a_limited_task_that_is_paused_is_not_filled(driver: Driver) -> None:
     pause(driver, "limited")
     with driver.database.transaction() as tx:
         advance = Advance(tx, header(tx, runs[0]))
-        advance.settle(releasing.complete(tx, [Completion(first, tx.values.keep(None))]))
+        advance.settle(completing.complete(tx, [Completion(first, tx.values.keep(None))]))
         advance.close()
     limits.fill_waiting(driver.database)
     assert [status(driver, each) for each in runs] == ["completed", "ready", "ready", "ready"]
@@ -182,7 +182,7 @@ def test_a_task_of_the_same_name_of_another_tenant_goes_through_to_its_end(drive
         completion = Completion(first, tx.values.keep(None))
         [second] = fast_path.go_on(tx, header(tx, run_id), completion, Going("w1", first.queue))
     with other.database.transaction() as tx:
-        assert [each.ordinal for each in releasing.give_back(tx, [second])] == [2]
+        assert [each.ordinal for each in claiming.give_back(tx, [second])] == [2]
     other.finish(run_id, "b")
     assert other.run(run_id).status == "completed"
 
@@ -313,7 +313,7 @@ def test_a_run_ends_as_if_there_had_been_no_pause(driver: Driver) -> None:
     pause(driver)
     with driver.database.transaction() as tx:
         advance = Advance(tx, header(tx, run_id))
-        advance.settle(releasing.complete(tx, [Completion(first, tx.values.keep(None))]))
+        advance.settle(completing.complete(tx, [Completion(first, tx.values.keep(None))]))
         advance.close()
     resume(driver)
     driver.finish(run_id, *(f"b{number}" for number in range(9)))

@@ -31,7 +31,7 @@ from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, pr
 from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
-from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.state import completing
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page, cursor_of
 from pipeweave.orchestrator.store.values import Values
@@ -352,7 +352,7 @@ def wait_for_a_key(stand: Stand) -> None:
         with stand.driver.database.transaction() as tx:
             advance = Advance(tx, header(tx, each.task_run.run_id))
             free = idempotency.lock(tx, TENANT, [each])
-            ended = releasing.complete(tx, [each]) if isinstance(each, Completion) else []
+            ended = completing.complete(tx, [each]) if isinstance(each, Completion) else []
             idempotency.settle(advance, [each], ended, free)
             advance.close()
     assert stand.driver.task_runs(waiter.run_id)[0].status == "queued"

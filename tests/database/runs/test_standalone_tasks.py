@@ -16,7 +16,7 @@ from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
-from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.state import claiming, completing
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.size_limits import INLINE_BYTES, MAX_BATCH
 
@@ -130,7 +130,7 @@ def key_row(driver: Driver, key: str = "k") -> Any:
 def work_off(driver: Driver, queued: Queued, failure: Any = None) -> None:
     """Execute a task run under its key."""
     with driver.database.transaction() as tx:
-        (started,) = releasing.start(tx, ids.run_id_of(queued.task_run_id), [1], 1, worker="w1")
+        (started,) = claiming.start(tx, ids.run_id_of(queued.task_run_id), [1], 1, worker="w1")
         assert started.idempotency_key == "k"
         assert idempotency.claim(tx, driver.tenant, started, "k") is None
     with driver.database.transaction() as tx:
@@ -138,7 +138,7 @@ def work_off(driver: Driver, queued: Queued, failure: Any = None) -> None:
         if failure is None:
             outcome: Any = Completion(started, tx.values.keep("done"), key="k")
             free = idempotency.lock(tx, driver.tenant, [outcome])
-            ended = releasing.complete(tx, [outcome])
+            ended = completing.complete(tx, [outcome])
             idempotency.settle(advance, [outcome], ended, free)
         else:
             ended = advance.fail([(started, failure)])
@@ -203,7 +203,7 @@ def test_a_result_whose_history_is_gone_is_taken_by_a_new_task_run(driver: Drive
     (second,) = enqueue(driver, keyed())
     assert second.created
     with driver.database.transaction() as tx:
-        (started,) = releasing.start(tx, ids.run_id_of(second.task_run_id), [1], 1, worker="w1")
+        (started,) = claiming.start(tx, ids.run_id_of(second.task_run_id), [1], 1, worker="w1")
         assert isinstance(idempotency.claim(tx, driver.tenant, started, "k"), Completion)
 
 

@@ -30,7 +30,7 @@ from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
-from pipeweave.orchestrator.state import attempts, heartbeats, releasing
+from pipeweave.orchestrator.state import attempts, claiming, heartbeats, releasing
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 STEPS = {"a": [], "b": ["a"]}
@@ -61,7 +61,7 @@ def begun(driver: Driver, task: str, **members: Any) -> UUID:
 def fail(driver: Driver, run_id: UUID, attempt: int = 1, how: Failure = WEAK) -> None:
     """Claim the first step's attempt and end it badly."""
     with driver.database.transaction() as tx:
-        [started] = releasing.start(tx, run_id, [1], attempt, worker="w1")
+        [started] = claiming.start(tx, run_id, [1], attempt, worker="w1")
         settle(tx, started, failure=how)
 
 
@@ -160,7 +160,7 @@ def test_what_is_due_is_sent_as_its_next_attempt_and_completes(driver: Driver) -
     assert (row.status, row.due_at, driver.released(run_id)) == ("queued", None, [1])
     with driver.database.transaction() as tx:
         assert claim(tx, run_id, 1) is None, "a message of the first attempt starts nothing"
-        [again] = releasing.start(tx, run_id, [1], 2, worker="w2")
+        [again] = claiming.start(tx, run_id, [1], 2, worker="w2")
         settle(tx, again)
     driver.finish(run_id, "b")
     assert driver.run(run_id).status == "completed"
@@ -172,7 +172,7 @@ def test_a_step_that_waits_for_its_next_attempt_is_not_skipped_or_released_by_a_
     run_id = driver.begin({"a": [], "b": ["a"], "c": ["b"]}, tasks={"b": "later"})
     driver.finish(run_id, "a")
     with driver.database.transaction() as tx:
-        [started] = releasing.start(tx, run_id, [2], 1, worker="w1")
+        [started] = claiming.start(tx, run_id, [2], 1, worker="w1")
         settle(tx, started, failure=WEAK)
     driver.check(run_id, 2)
     assert driver.statuses(run_id) == {"a": "completed", "b": "pending", "c": "pending"}
@@ -255,7 +255,7 @@ def test_what_may_not_have_begun_uses_up_no_attempt(driver: Driver) -> None:
 def test_an_attempt_ends_badly_once_however_often_it_is_said(driver: Driver) -> None:
     run_id = begun(driver, "once")
     with driver.database.transaction() as tx:
-        [started] = releasing.start(tx, run_id, [1], 1, worker="w1")
+        [started] = claiming.start(tx, run_id, [1], 1, worker="w1")
 
     def end(how: Failure) -> int:
         with driver.database.transaction() as tx:
@@ -271,7 +271,7 @@ def test_a_result_and_a_loss_at_once_end_an_attempt_once(driver: Driver) -> None
     for _ in range(5):
         run_id = begun(driver, "once")
         with driver.database.transaction() as tx:
-            [started] = releasing.start(tx, run_id, [1], 1, worker="w1")
+            [started] = claiming.start(tx, run_id, [1], 1, worker="w1")
 
         def complete(started: TaskRun = started) -> None:
             with driver.database.transaction() as tx:
@@ -290,7 +290,7 @@ def test_many_items_that_fail_are_one_statement_per_outcome(driver: Driver) -> N
         {"m": []}, {"list": list(range(50))}, tasks={"m": "quick"}, maps={"m": "${input.list}"}
     )
     with driver.database.transaction() as tx:
-        started = releasing.start(tx, run_id, list(range(2, 52)), 1, worker="w1")
+        started = claiming.start(tx, run_id, list(range(2, 52)), 1, worker="w1")
         ended = attempts.end(
             tx, header(tx, run_id), [(each, BOOM if each.map_index == 7 else WEAK) for each in started]
         )
@@ -302,7 +302,7 @@ def test_a_map_whose_items_failed_makes_no_letter_of_its_own(driver: Driver) -> 
     run_id = driver.begin({"m": []}, {"list": [1, 2]}, maps={"m": "${input.list}"}, failureMode="continue")
     for ordinal in (2, 3):
         with driver.database.transaction() as tx:
-            [started] = releasing.start(tx, run_id, [ordinal], 1, worker="w1")
+            [started] = claiming.start(tx, run_id, [ordinal], 1, worker="w1")
             settle(tx, started, failure=BOOM)
     assert driver.statuses(run_id)["m"] == "failed"
     assert {each.kind for each in letters(driver, run_id)} == {"item"}
@@ -319,8 +319,8 @@ def test_a_map_that_cannot_be_laid_out_is_a_dead_letter(driver: Driver) -> None:
 def test_a_failure_of_what_was_given_back_meanwhile_counts_for_nothing(driver: Driver, how: Failure) -> None:
     run_id = driver.begin({"a": []}, tasks={"a": "quick"})
     with driver.database.transaction() as tx:
-        [started] = releasing.start(tx, run_id, [1], 1, worker="w1")
-        assert releasing.give_back(tx, [started]) != []
+        [started] = claiming.start(tx, run_id, [1], 1, worker="w1")
+        assert claiming.give_back(tx, [started]) != []
         settle(tx, started, failure=how)
     row = first(driver, run_id)
     assert (row.status, row.attempt, driver.run(run_id).status) == ("queued", 1, "running")
@@ -330,7 +330,7 @@ def test_a_failure_of_what_was_given_back_meanwhile_counts_for_nothing(driver: D
 def test_a_loss_that_comes_with_a_failure_does_not_hasten_the_next_attempt(driver: Driver) -> None:
     run_id = driver.begin({"a": []}, tasks={"a": "later"}, failureMode="continue")
     with driver.database.transaction() as tx:
-        [started] = releasing.start(tx, run_id, [1], 1, worker="w1")
+        [started] = claiming.start(tx, run_id, [1], 1, worker="w1")
     with driver.database.transaction() as tx:
         settle(tx, started, failure=WEAK)
         lost = failure.lost("its worker is gone")
@@ -344,7 +344,7 @@ def test_a_loss_that_comes_with_a_failure_does_not_hasten_the_next_attempt(drive
 def test_an_attempt_is_told_of_those_before_it_and_of_no_other_step_s(driver: Driver) -> None:
     run_id = driver.begin({"a": [], "b": []}, tasks={"a": "quick", "b": "quick"})
     with driver.database.transaction() as tx:
-        a, b = releasing.start(tx, run_id, [1, 2], 1, worker="w1")
+        a, b = claiming.start(tx, run_id, [1, 2], 1, worker="w1")
         settle(tx, a, failure=WEAK)
         settle(tx, b, failure=replace(WEAK, message="another's"))
         assert [each["error"] for each in attempts.previous_attempts(tx, a)] == [WEAK.message]
@@ -357,7 +357,7 @@ def test_attempts_that_end_together_are_locked_in_the_order_of_their_ids(driver:
     """Two that end the same ones, however they know of them, would wait for each other otherwise."""
     run_id = driver.begin({"a": [], "b": []}, tasks={"a": "quick", "b": "quick"})
     with driver.database.transaction() as tx:
-        a, b = releasing.start(tx, run_id, [1, 2], 1, worker="w1")
+        a, b = claiming.start(tx, run_id, [1, 2], 1, worker="w1")
 
     def end() -> attempts.Ended:
         lost = failure.lost("its worker is gone")
@@ -396,7 +396,7 @@ def test_what_runs_on_a_worker_that_lives_is_not_lost(driver: Driver) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
         worker = a_worker(tx, driver.tenant)
-        releasing.start(tx, run_id, [1], 1, worker=worker_processes.child_of(worker, 4711))
+        claiming.start(tx, run_id, [1], 1, worker=worker_processes.child_of(worker, 4711))
         assert mine(driver, losses.of_lost_workers(tx), run_id) == []
         worker_processes.stop(tx, worker)
         [(ordinal, how)] = mine(driver, losses.of_lost_workers(tx), run_id)
@@ -406,9 +406,9 @@ def test_what_runs_on_a_worker_that_lives_is_not_lost(driver: Driver) -> None:
 def test_of_what_was_claimed_together_nobody_knows_what_had_begun(driver: Driver) -> None:
     run_id = driver.begin({"a": [], "b": [], "c": []})
     with driver.database.transaction() as tx:
-        releasing.start(tx, run_id, [1, 2], 1, worker="gone@host:1:ab#1")
+        claiming.start(tx, run_id, [1, 2], 1, worker="gone@host:1:ab#1")
     with driver.database.transaction() as tx:
-        releasing.start(tx, run_id, [3], 1, worker="gone@host:1:ab#1")
+        claiming.start(tx, run_id, [3], 1, worker="gone@host:1:ab#1")
     with driver.database.transaction() as tx:
         found = mine(driver, losses.of_lost_workers(tx), run_id)
     assert [(ordinal, how.is_counted) for ordinal, how in found] == [(1, False), (2, False), (3, True)]
@@ -418,7 +418,7 @@ def test_a_silent_attempt_is_ended_at_the_second_look(driver: Driver) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
         worker = a_worker(tx, driver.tenant)
-        releasing.start(tx, run_id, [1], 1, worker=worker)
+        claiming.start(tx, run_id, [1], 1, worker=worker)
         assert mine(driver, losses.of_time(tx), run_id) == []
         tx.execute(
             "UPDATE task_runs SET heartbeat_at = now() - interval '3 minutes' WHERE run_id = :id",
@@ -436,7 +436,7 @@ def test_silence_counts_from_twice_the_heartbeat_interval(driver: Driver) -> Non
     run_id = driver.begin({"a": []})
     silent = "UPDATE task_runs SET heartbeat_at = now() - CAST(:s AS interval) WHERE run_id = :id"
     with driver.database.transaction() as tx:
-        releasing.start(tx, run_id, [1], 1, worker=a_worker(tx, driver.tenant))
+        claiming.start(tx, run_id, [1], 1, worker=a_worker(tx, driver.tenant))
         for seconds, is_suspected in ((110, False), (130, True)):
             tx.execute(silent, {"s": timedelta(seconds=seconds), "id": run_id})
             losses.of_time(tx)
@@ -447,7 +447,7 @@ def test_silence_counts_from_twice_the_heartbeat_interval(driver: Driver) -> Non
 def test_a_heartbeat_clears_a_suspicion(driver: Driver) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
-        [started] = releasing.start(tx, run_id, [1], 1, worker=a_worker(tx, driver.tenant))
+        [started] = claiming.start(tx, run_id, [1], 1, worker=a_worker(tx, driver.tenant))
         tx.execute(
             """UPDATE task_runs SET heartbeat_at = now() - interval '3 minutes',
             suspected_at = now() - interval '1 minute' WHERE run_id = :id""",
@@ -460,7 +460,7 @@ def test_a_heartbeat_clears_a_suspicion(driver: Driver) -> None:
 def test_an_attempt_far_beyond_its_time_limit_is_overdue(driver: Driver) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
-        releasing.start(tx, run_id, [1], 1, worker=a_worker(tx, driver.tenant))
+        claiming.start(tx, run_id, [1], 1, worker=a_worker(tx, driver.tenant))
         tx.execute(
             "UPDATE task_runs SET claimed_at = now() - interval '301 s' WHERE run_id = :id", {"id": run_id}
         )
@@ -477,7 +477,7 @@ def test_of_a_dead_child_what_it_had_begun_is_lost_and_the_rest_given_back(drive
         {"m": []}, {"list": list(range(6))}, tasks={"m": "quick"}, maps={"m": "${input.list}"}
     )
     with driver.database.transaction() as tx:
-        started = releasing.start(tx, run_id, [2, 3, 4], 1, worker="w#9")
+        started = claiming.start(tx, run_id, [2, 3, 4], 1, worker="w#9")
     driver.sent.clear()
     doing = losses.Doing("w#9", frozenset({started[0].id}), run_id, (2, 3, 4, 5, 6), 1)
     assert losses.of_child(driver.database, doing, failure.lost("killed")) == 1
@@ -491,7 +491,7 @@ def test_of_a_dead_child_what_it_had_begun_is_lost_and_the_rest_given_back(drive
 def test_a_doubled_report_of_a_dead_child_changes_nothing(driver: Driver) -> None:
     run_id = driver.begin({"a": []}, tasks={"a": "quick"})
     with driver.database.transaction() as tx:
-        [started] = releasing.start(tx, run_id, [1], 1, worker="w#9")
+        [started] = claiming.start(tx, run_id, [1], 1, worker="w#9")
     doing = losses.Doing("w#9", frozenset({started.id}), run_id, (1,), 1)
     counts = at_once(*[lambda: losses.of_child(driver.database, doing, failure.lost("killed"))] * 3)
     assert len([each for each in counts if each.error is None]) == 3
@@ -502,11 +502,11 @@ def test_a_doubled_report_of_a_dead_child_changes_nothing(driver: Driver) -> Non
 def test_a_late_report_of_a_dead_child_leaves_what_runs_elsewhere_by_now(driver: Driver) -> None:
     run_id = driver.begin({"a": [], "b": []}, tasks={"a": "quick", "b": "quick"})
     with driver.database.transaction() as tx:
-        a, b = releasing.start(tx, run_id, [1, 2], 1, worker="w#9")
+        a, b = claiming.start(tx, run_id, [1, 2], 1, worker="w#9")
         settle(tx, a, failure=failure.lost("its worker is gone"))
-        assert releasing.give_back(tx, [b]) != []
-        assert releasing.start(tx, run_id, [1], 2, worker="w#10") != []
-        assert releasing.start(tx, run_id, [2], 1, worker="w#10") != []
+        assert claiming.give_back(tx, [b]) != []
+        assert claiming.start(tx, run_id, [1], 2, worker="w#10") != []
+        assert claiming.start(tx, run_id, [2], 1, worker="w#10") != []
     doing = losses.Doing("w#9", frozenset({a.id}), run_id, (1, 2), 1)
     assert losses.of_child(driver.database, doing, failure.lost("killed")) == 0
     with driver.database.transaction() as tx:
@@ -527,8 +527,8 @@ def test_a_loss_gives_its_slot_to_others_and_asks_about_the_joins_it_was_counted
     driver.store({"a": []}, id="limited", tasks={"a": "quick-limited"})
     holder, waiting = driver.trigger("limited"), driver.trigger("limited")
     with driver.database.transaction() as tx:
-        [member] = releasing.start(tx, run_id, [2], 1, worker="gone")
-        [held] = releasing.start(tx, holder, [1], 1, worker="gone")
+        [member] = claiming.start(tx, run_id, [2], 1, worker="gone")
+        [held] = claiming.start(tx, holder, [1], 1, worker="gone")
     driver.sent.clear()
     lost = failure.lost("its worker is gone")
     assert losses.end(driver.database, [(member, lost), (held, lost)]) == 2
@@ -541,7 +541,7 @@ def test_a_loss_gives_its_slot_to_others_and_asks_about_the_joins_it_was_counted
 def test_a_loss_waits_for_nobody_who_holds_another_run(driver: Driver) -> None:
     one, two = driver.begin({"a": []}, tasks={"a": "quick"}), driver.trigger()
     with driver.database.transaction() as tx:
-        found = [releasing.start(tx, each, [1], 1, worker="w#9")[0] for each in (one, two)]
+        found = [claiming.start(tx, each, [1], 1, worker="w#9")[0] for each in (one, two)]
     with driver.database.transaction() as tx:
         tx.execute("SELECT 1 FROM task_runs WHERE run_id = :id FOR UPDATE", {"id": two})
         with Beside(lambda: losses.end(driver.database, [(found[0], failure.lost("gone"))])) as beside:

@@ -11,11 +11,19 @@ import pytest
 from support.run_driver import BOOM, Beside, Driver, at_once, claim, header, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain import states, task_run
+from pipeweave.orchestrator.domain import states
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.state import attempts, heartbeats, releasing
+from pipeweave.orchestrator.state import (
+    attempts,
+    cancelling,
+    claiming,
+    completing,
+    heartbeats,
+    releasing,
+    rows,
+)
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 T = TaskStatus
@@ -52,9 +60,9 @@ def read(tx: Transaction, run_id: UUID, ordinal: int) -> Any:
 
 def as_task_run(tx: Transaction, run_id: UUID, ordinal: int, attempt: int = 1) -> TaskRun:
     """A task run as a worker that claimed it knows it."""
-    statement = f"SELECT {task_run.COLUMNS} FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id"
+    statement = f"SELECT {rows.COLUMNS} FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id"
     row = tx.execute(statement, {"run_id": run_id, "id": ids.task_run_id(run_id, ordinal)}).one()
-    return replace(task_run.of_row(row), attempt=attempt)
+    return replace(rows.of_row(row), attempt=attempt)
 
 
 def completion(tx: Transaction, run_id: UUID, ordinal: int, attempt: int = 1) -> Completion:
@@ -70,7 +78,7 @@ Verb = Callable[[Transaction, UUID], Any]
 
 # Verb -> the ordinal it is tried on, the statuses it may be called in, the status it leads to, the call.
 VERBS: dict[str, tuple[int, set[TaskStatus], TaskStatus, Verb]] = {
-    "start": (1, {T.QUEUED}, T.RUNNING, lambda tx, run_id: releasing.start(tx, run_id, [1], 1, worker="w")),
+    "start": (1, {T.QUEUED}, T.RUNNING, lambda tx, run_id: claiming.start(tx, run_id, [1], 1, worker="w")),
     "release": (2, {T.PENDING}, T.QUEUED, lambda tx, run_id: releasing.release(tx, run_id, [2])),
     "release and continue": (
         2,
@@ -90,13 +98,13 @@ VERBS: dict[str, tuple[int, set[TaskStatus], TaskStatus, Verb]] = {
         1,
         {T.RUNNING},
         T.QUEUED,
-        lambda tx, run_id: releasing.give_back(tx, [as_task_run(tx, run_id, 1)]),
+        lambda tx, run_id: claiming.give_back(tx, [as_task_run(tx, run_id, 1)]),
     ),
     "complete": (
         1,
         {T.RUNNING},
         T.COMPLETED,
-        lambda tx, run_id: releasing.complete(tx, [completion(tx, run_id, 1)]),
+        lambda tx, run_id: completing.complete(tx, [completion(tx, run_id, 1)]),
     ),
     "fail": (
         1,
@@ -104,14 +112,14 @@ VERBS: dict[str, tuple[int, set[TaskStatus], TaskStatus, Verb]] = {
         T.FAILED,
         lambda tx, run_id: fail(tx, as_task_run(tx, run_id, 1)),
     ),
-    "skip": (2, {T.PENDING}, T.SKIPPED, lambda tx, run_id: releasing.skip(tx, run_id, [2])),
+    "skip": (2, {T.PENDING}, T.SKIPPED, lambda tx, run_id: cancelling.skip(tx, run_id, [2])),
     "cancel": (
         1,
         set(states.OPEN_TASK),
         T.CANCELLED,
         lambda tx, run_id: [
             each
-            for each in releasing.cancel_all(tx, run_id, code="CANCELLED", message="enough")
+            for each in cancelling.cancel_all(tx, run_id, code="CANCELLED", message="enough")
             if each.ordinal == 1
         ],
     ),
@@ -119,13 +127,13 @@ VERBS: dict[str, tuple[int, set[TaskStatus], TaskStatus, Verb]] = {
         3,
         {T.PENDING},
         T.WAITING,
-        lambda tx, run_id: releasing.lay_out(tx, run_id, 3, first=4, count=2),
+        lambda tx, run_id: completing.lay_out(tx, run_id, 3, first=4, count=2),
     ),
     "finish map": (
         3,
         {T.PENDING, T.RUNNING, T.WAITING},
         T.COMPLETED,
-        lambda tx, run_id: releasing.finish_map(tx, run_id, 3, count=0),
+        lambda tx, run_id: completing.finish_map(tx, run_id, 3, count=0),
     ),
 }
 
@@ -158,13 +166,13 @@ def test_a_verb_moves_a_task_run_only_from_its_statuses(
 @pytest.mark.parametrize("attempt", [0, 2, 99])
 def test_another_attempt_moves_nothing(driver: Driver, run_id: UUID, attempt: int) -> None:
     with driver.database.transaction() as tx:
-        assert releasing.start(tx, run_id, [1], attempt, worker="w") == []
+        assert claiming.start(tx, run_id, [1], attempt, worker="w") == []
         put(tx, run_id, 1, T.RUNNING)
         unmoved = read(tx, run_id, 1)
         stale = as_task_run(tx, run_id, 1, attempt)
-        assert releasing.complete(tx, [completion(tx, run_id, 1, attempt)]) == []
+        assert completing.complete(tx, [completion(tx, run_id, 1, attempt)]) == []
         assert fail(tx, stale) == []
-        assert releasing.give_back(tx, [stale]) == []
+        assert claiming.give_back(tx, [stale]) == []
         assert heartbeats.progress(tx, stale, 50, "half") is False
         assert read(tx, run_id, 1) == unmoved
         assert heartbeats.progress(tx, as_task_run(tx, run_id, 1), 50, "half") is True
@@ -174,8 +182,8 @@ def test_another_attempt_moves_nothing(driver: Driver, run_id: UUID, attempt: in
 def test_a_message_hands_over_what_waits_for_its_own_attempt_alone(driver: Driver, run_id: UUID) -> None:
     """The next attempt has a message already: one that is late must not send it once more."""
     with driver.database.transaction() as tx:
-        assert [each.ordinal for each in releasing.queued(tx, run_id, [1, 2, 3], 1)] == [1]
-        assert releasing.queued(tx, run_id, [1, 2, 3], 2) == []
+        assert [each.ordinal for each in claiming.queued(tx, run_id, [1, 2, 3], 1)] == [1]
+        assert claiming.queued(tx, run_id, [1, 2, 3], 2) == []
 
 
 def test_a_sign_of_life_is_of_the_attempt_that_runs(driver: Driver, run_id: UUID) -> None:
@@ -197,16 +205,16 @@ def test_a_sign_of_life_is_of_the_attempt_that_runs(driver: Driver, run_id: UUID
 
 def test_only_a_map_is_laid_out_or_finished_as_one(driver: Driver, run_id: UUID) -> None:
     with driver.database.transaction() as tx:
-        assert releasing.lay_out(tx, run_id, 2, first=4, count=1) is None
-        assert releasing.finish_map(tx, run_id, 2, count=0) is None
+        assert completing.lay_out(tx, run_id, 2, first=4, count=1) is None
+        assert completing.finish_map(tx, run_id, 2, count=0) is None
 
 
 def test_a_doubled_completion_keeps_the_first_output(driver: Driver, run_id: UUID) -> None:
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)
         assert started is not None
-        assert releasing.complete(tx, [Completion(started, tx.values.keep("first"))])
-        assert releasing.complete(tx, [Completion(started, tx.values.keep("second"))]) == []
+        assert completing.complete(tx, [Completion(started, tx.values.keep("first"))])
+        assert completing.complete(tx, [Completion(started, tx.values.keep("second"))]) == []
         assert fail(tx, started) == []
         assert read(tx, run_id, 1).output == "first"
     assert len(driver.events(run_id, "task_run.completed")) == 1
@@ -230,7 +238,7 @@ def test_what_is_given_back_can_be_claimed_by_another(driver: Driver, run_id: UU
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)
         assert started is not None
-        releasing.give_back(tx, [started])
+        claiming.give_back(tx, [started])
         assert (read(tx, run_id, 1).worker, read(tx, run_id, 1).started_at) == (None, None)
         again = claim(tx, run_id, 1, worker="w2")
         assert again is not None

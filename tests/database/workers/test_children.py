@@ -14,7 +14,7 @@ from support.run_driver import Driver
 from support.servers import wait_until
 
 from pipeweave.orchestrator.registry.worker_processes import child_of
-from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers.consumer.child_slots import Slot, Slots
 from pipeweave.workers.process.children import Children
@@ -58,7 +58,7 @@ def at_work(driver: Driver, children: Children, pid: int, *, until: float) -> tu
     slot = children.slots.take(0, pid)
     assert slot is not None
     with driver.database.transaction() as tx:
-        assert len(releasing.start(tx, run_id, [1, 2], 1, worker=child_of(WORKER, pid))) == 2
+        assert len(claiming.start(tx, run_id, [1, 2], 1, worker=child_of(WORKER, pid))) == 2
     slot.begin(run_id, (1, 2, 3), 1)
     slot.call(1, until, 10.0)
     return run_id, slot

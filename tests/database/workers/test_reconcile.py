@@ -25,7 +25,7 @@ from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain.outbox import Asked, JoinCheck, Outgoing, Part, Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.messaging.publisher import RUN_TASK
-from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
@@ -219,9 +219,9 @@ def test_who_gives_back_twice_takes_nothing_from_who_claimed_it_in_between(child
     with child.database.transaction() as tx:
         held = claim(tx, run_id, 1, worker="first")
         assert held is not None
-        assert releasing.give_back(tx, [held], worker="first")
+        assert claiming.give_back(tx, [held], worker="first")
         assert claim(tx, run_id, 1, worker="second") is not None
-        assert releasing.give_back(tx, [held], worker="first") == []
+        assert claiming.give_back(tx, [held], worker="first") == []
     assert child.driver.statuses(run_id)["a"] == "running"
 
 
@@ -275,16 +275,16 @@ def test_what_a_message_still_names_survives_a_deadlock(
 ) -> None:
     """The claim that was broken off had taken it from the list."""
     run_id = child.driver.begin({"a": [], "b": [], "c": []})
-    start, tries = releasing.start, itertools.count()
+    start, tries = claiming.start, itertools.count()
 
     def start_or_deadlock(*arguments: Any, **how: Any) -> list[TaskRun]:
         started = start(*arguments, **how)
         if ids.task_run_id(run_id, 2) in {each.id for each in started} and next(tries) == 0:
-            releasing.give_back(arguments[0], started)
+            claiming.give_back(arguments[0], started)
             raise Deadlocked("two transactions waited for each other")
         return started
 
-    monkeypatch.setattr(releasing, "start", start_or_deadlock)
+    monkeypatch.setattr(claiming, "start", start_or_deadlock)
     APP.tasks[RUN_TASK](run_id.hex, [1, 2, 3], 1, -1, [])
     assert next(tries) > 1
     assert child.calls == ["a", "b", "c"]
@@ -311,6 +311,6 @@ def test_a_message_counts_for_its_joins_only_if_it_found_something_to_do(child: 
     child.published.clear()
     with child.database.transaction() as tx:
         assert held is not None
-        releasing.give_back(tx, [held])
+        claiming.give_back(tx, [held])
     APP.tasks[RUN_TASK](run_id.hex, [1], 1, 0, [9])
     assert child.published == [Part(run_id, 9, queue, message=0)]

@@ -1,0 +1,50 @@
+"""Events: one row of history per change; a change of many task runs is one event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from pipeweave.orchestrator.domain.task_run import TaskRun
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened: `type` is `noun.verb`, `data` what is needed to rebuild the state from
+    events.
+    """
+
+    run_id: UUID
+    type: str
+    task_run_id: UUID | None = None
+    attempt: int | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def to_row(self) -> dict[str, Any]:
+        return {
+            "run_id": str(self.run_id),
+            "type": self.type,
+            "task_run_id": None if self.task_run_id is None else str(self.task_run_id),
+            "attempt": self.attempt,
+            "data": self.data or None,
+        }
+
+
+def together(type_: str, moved: Sequence[TaskRun], **data: Any) -> list[Event]:
+    """One event for task runs that moved for one cause: a wide step has thousands of them."""
+    if not moved:
+        return []
+    return [Event(moved[0].run_id, type_, data={"ordinals": ranges(each.ordinal for each in moved), **data})]
+
+
+def ranges(ordinals: Iterable[int]) -> list[list[int]]:
+    """Ordinals as closed ranges: a thousand neighbours are one pair."""
+    ranges: list[list[int]] = []
+    for each in sorted(ordinals):
+        if ranges and ranges[-1][1] == each - 1:
+            ranges[-1][1] = each
+        else:
+            ranges.append([each, each])
+    return ranges

@@ -1,0 +1,24 @@
+"""The immutable part of a run, with its compiled plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pipeweave.orchestrator.domain.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class RunHeader:
+    """The immutable part of a run, with its compiled plan."""
+
+    id: UUID
+    tenant: str
+    pipeline_id: str | None
+    pipeline_version: int | None
+    failure_mode: str
+    priority: int | None
+    input: Any
+    input_path: str | None
+    plan: Plan

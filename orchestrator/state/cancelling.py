@@ -1,0 +1,67 @@
+"""Cancels and skips task runs.
+
+Each verb is one guarded UPDATE: attempts under way are fenced, their outcome finds no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from pipeweave.orchestrator.domain.events import together
+from pipeweave.orchestrator.domain.states import TaskStatus as T
+from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.state import keys_released
+from pipeweave.orchestrator.state.releasing import UNDECIDED
+from pipeweave.orchestrator.state.rows import task_run_ids
+from pipeweave.orchestrator.state.task_transitions import move
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.event_log import append
+
+# A step skipped because of a failure says so; one that nobody chose has no error code.
+PREDECESSOR_FAILED = "PREDECESSOR_FAILED"
+
+
+def skip(tx: Transaction, run_id: UUID, ordinals: Sequence[int], *, code: str | None = None) -> list[TaskRun]:
+    """Mark steps that nobody chose (no code), or that wait for what failed (PREDECESSOR_FAILED)."""
+    if not ordinals:
+        return []
+    skipped = move(
+        tx,
+        run_id,
+        T.SKIPPED,
+        ", finished_at = :now, error_code = :code",
+        f"t.id = ANY(CAST(:ids AS uuid[])) AND {UNDECIDED}",
+        {"ids": task_run_ids(run_id, ordinals), "code": code},
+    )
+    append(tx, together("task_runs.skipped", skipped, errorCode=code))
+    return skipped
+
+
+def cancel_tasks(
+    tx: Transaction, run_id: UUID, task_ids: Sequence[str], *, code: str, message: str
+) -> list[TaskRun]:
+    """Cancel the task runs of these tasks that have not started. What runs goes on to its end."""
+    where = "t.task_id = ANY(CAST(:task_ids AS text[])) AND t.status IN ('pending', 'ready', 'queued')"
+    return _cancel(tx, run_id, where, {"task_ids": list(task_ids)}, code, message)
+
+
+def cancel_all(tx: Transaction, run_id: UUID, *, code: str, message: str) -> list[TaskRun]:
+    """Cancel every open task run of a run. Attempts under way are fenced: their outcome will find no row."""
+    return _cancel(tx, run_id, "true", {}, code, message)
+
+
+def _cancel(
+    tx: Transaction, run_id: UUID, where: str, which: dict[str, Any], code: str, message: str
+) -> list[TaskRun]:
+    error = orjson.dumps({"code": code, "message": message}).decode()
+    # A row that was being claimed when this transaction began may have started after that moment.
+    changes = """, finished_at = greatest(:now, t.started_at), error = CAST(:error AS jsonb),
+        error_code = :code"""
+    cancelled = move(tx, run_id, T.CANCELLED, changes, where, {"error": error, "code": code} | which)
+    append(tx, together("task_runs.cancelled", cancelled, errorCode=code))
+    keys_released.note(tx, cancelled)
+    return cancelled

@@ -1,0 +1,126 @@
+"""Claims task runs for a worker, and gives back those that were never called.
+
+Each verb is one guarded UPDATE: a late worker, a doubled message and a racing cancel find no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from pipeweave.orchestrator.domain.events import together
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.states import TaskStatus as T
+from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.state import run_headers
+from pipeweave.orchestrator.state.pause_sql import IS_PAUSED
+from pipeweave.orchestrator.state.rows import COLUMNS, read, task_run_ids
+from pipeweave.orchestrator.state.task_transitions import move_sql, status_is
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.event_log import append
+
+STARTED = {"event": "'task_run.started'", "data": "jsonb_build_object('worker', CAST(:worker AS text))"}
+# Usually a claim finds a row queued. An event that left another status says so, or history would not add up.
+STARTED_FROM_PENDING = "jsonb_build_object('worker', CAST(:worker AS text), 'from', 'pending')"
+# What a claim sets. Limits of time are judged by the database's clock: hosts' clocks differ.
+CLAIMED = ", worker = :worker, started_at = :now, claimed_at = now(), heartbeat_at = now()"
+# A pending row is not startable here: only the transaction that saw its predecessors final may start it.
+_START = move_sql(
+    "moved",
+    f"'{T.RUNNING.value}'",
+    [T.RUNNING],
+    CLAIMED,
+    f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt AND {status_is(T.QUEUED)}
+        AND NOT {IS_PAUSED}""",
+    event=STARTED["event"],
+    data=STARTED["data"],
+)
+
+_START_ALONE = f"WITH {_START} SELECT * FROM moved"
+# The header of the run comes along for a process that meets it for the first time.
+_START_WITH_HEADER = f"""
+WITH {_START} SELECT {run_headers.COLUMNS}, m.* FROM runs AS r LEFT JOIN moved AS m ON true
+WHERE r.id = :run_id
+"""
+
+
+def start(
+    tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, *, worker: str
+) -> list[TaskRun]:
+    """Claim task runs for this worker. Those that a doubled message, a cancel or another worker took are
+    left out.
+    """
+    if not ordinals:
+        return []
+    return read(tx.execute(_START_ALONE, _claim(tx, run_id, ordinals, attempt, worker)))
+
+
+def start_with_header(
+    tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, *, worker: str
+) -> tuple[RunHeader | None, list[TaskRun]]:
+    """`start`, and the header of the run, None when there is no such run: one statement."""
+    if (known := run_headers.known(run_id)) is not None or not ordinals:
+        return known or run_headers.load(tx, run_id), start(tx, run_id, ordinals, attempt, worker=worker)
+    rows = tx.execute(_START_WITH_HEADER, _claim(tx, run_id, ordinals, attempt, worker)).all()
+    if not rows:
+        return None, []
+    started = [row[run_headers.WIDTH :] for row in rows]
+    return run_headers.of_row(tx, rows[0]), read(each for each in started if each[0] is not None)
+
+
+def _claim(
+    tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, worker: str
+) -> dict[str, Any]:
+    which = task_run_ids(run_id, ordinals)
+    return {"run_id": run_id, "ids": which, "attempt": attempt, "worker": worker, "now": tx.now}
+
+
+_GIVE_BACK = move_sql(
+    "moved",
+    f"CASE WHEN {IS_PAUSED} THEN 'ready' ELSE 'queued' END",
+    [T.READY, T.QUEUED],
+    """, worker = NULL, started_at = NULL, claimed_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
+    queued_at = :now""",
+    f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.id = g.id AND t.attempt = g.attempt
+            AND {status_is(T.RUNNING)} AND t.worker = coalesce(CAST(:worker AS text), t.worker)""",
+    source="FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[])) AS g(id, attempt)",
+)
+
+
+def give_back(tx: Transaction, task_runs: Sequence[TaskRun], *, worker: str | None = None) -> list[TaskRun]:
+    """Return claimed task runs whose function was never called: others take them, no attempt is used up.
+    Only what `worker` holds: who gives back a second time, not knowing of the first, finds them elsewhere.
+
+    Those that were paused meanwhile become `ready`; of the others, which need a message, the task runs as
+    they are now.
+    """
+    if not task_runs:
+        return []
+    parameters = {
+        "run_id": task_runs[0].run_id,
+        "ids": [each.id for each in task_runs],
+        "attempts": [each.attempt for each in task_runs],
+        "worker": worker,
+        "now": tx.now,
+    }
+    returned = read(tx.execute(f"WITH {_GIVE_BACK} SELECT * FROM moved", parameters))
+    by_status = {each: [t for t in returned if t.status is each] for each in (T.READY, T.QUEUED)}
+    for status, moved in by_status.items():
+        append(tx, together(f"task_runs.{status.value}", moved, **{"from": "running"}))
+    return by_status[T.QUEUED]
+
+
+_QUEUED = f"""
+SELECT {COLUMNS} FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[]))
+AND t.attempt = :attempt AND {status_is(T.QUEUED)}
+"""
+
+
+def queued(tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int) -> list[TaskRun]:
+    """Those of these task runs that still wait in a message."""
+    if not ordinals:
+        return []
+    return read(
+        tx.execute(_QUEUED, {"run_id": run_id, "ids": task_run_ids(run_id, ordinals), "attempt": attempt})
+    )

@@ -1,0 +1,120 @@
+"""Stores results and ends attempts well; lays out and finishes maps. (Attempts that fail: attempts.py.)
+
+Each verb is one guarded UPDATE: it moves the rows that may move and returns them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from pipeweave import ids
+from pipeweave.orchestrator.domain.states import TaskStatus as T
+from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.state.rows import read
+from pipeweave.orchestrator.state.task_transitions import move, move_sql, status_is
+from pipeweave.orchestrator.store.database import Transaction
+
+# What a completion sets, from a row `o` of :rows.
+_OUTPUT = """, finished_at = :now, output = o.output, output_path = o.path, output_size = o.size,
+    output_hash = o.hash, selected_next = CASE WHEN o.next IS NOT NULL THEN
+        ARRAY(SELECT jsonb_array_elements_text(o.next)) END"""
+
+_COMPLETED = "jsonb_build_object('outputHash', m.output_hash, 'selectedNext', to_jsonb(m.selected_next))"
+
+
+def _complete(columns: str = "", changes: str = "", data: str = "", returning: str = "") -> str:
+    return move_sql(
+        "moved",
+        f"'{T.COMPLETED.value}'",
+        [T.COMPLETED],
+        f"{_OUTPUT}{changes}",
+        f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.id = o.id AND t.attempt = o.attempt
+        AND {status_is(T.RUNNING)}""",
+        source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, output jsonb,
+            path text, size integer, hash text, next jsonb{columns})""",
+        event="'task_run.completed'",
+        data=f"jsonb_strip_nulls({_COMPLETED}){data}",
+        returning=returning,
+    )
+
+
+COMPLETE = _complete()
+_COMPLETE_ALONE = f"WITH {COMPLETE} SELECT * FROM moved"
+# With the result of another task run. Only here are the columns of keys touched.
+_CACHED = _complete(
+    ", key text, origin uuid, shown text",
+    ", idempotency_key = o.key, cached_from = o.origin",
+    " || jsonb_build_object('cached', true, 'cachedFrom', m.shown)",
+    ", o.shown",
+)
+
+_COMPLETE_CACHED = f"WITH {_CACHED} SELECT * FROM moved"
+
+
+def complete(tx: Transaction, completions: Sequence[Completion]) -> list[TaskRun]:
+    """Store results and end the attempts well."""
+    cached = [each for each in completions if each.cached_from is not None]
+    own = [each for each in completions if each.cached_from is None] if cached else completions
+    done = read(tx.execute(_COMPLETE_ALONE, completed(tx, own))) if own else []
+    return done + (read(tx.execute(_COMPLETE_CACHED, completed(tx, cached))) if cached else [])
+
+
+def completed(tx: Transaction, completions: Sequence[Completion]) -> dict[str, Any]:
+    """The parameters of COMPLETE."""
+    rows = ",".join(map(_completion_row, completions))
+    which = [each.task_run.id for each in completions]
+    return {"run_id": completions[0].task_run.run_id, "ids": which, "rows": f"[{rows}]", "now": tx.now}
+
+
+def _completion_row(each: Completion) -> str:
+    # The output is JSON text already: it is put in as it is instead of being read and written once more.
+    row = {
+        "id": str(each.task_run.id),
+        "attempt": each.task_run.attempt,
+        "path": each.output.path,
+        "size": each.output.size,
+        "hash": each.output.hash,
+        "next": each.selected_next,
+    }
+    if each.cached_from is not None:
+        shown = ids.show(ids.TASK_RUN, each.cached_from)
+        row |= {"key": each.key, "origin": str(each.cached_from), "shown": shown}
+    head = orjson.dumps(row).decode()
+    return f'{head[:-1]},"output":{each.output.inline or "null"}}}'
+
+
+def lay_out(tx: Transaction, run_id: UUID, ordinal: int, *, first: int, count: int) -> TaskRun | None:
+    """A map's items exist now: the map itself waits for them."""
+    moved = move(
+        tx,
+        run_id,
+        T.WAITING,
+        ", started_at = :now, queued_at = :now, map_first = :first, map_count = :count",
+        "t.id = :id AND t.status = 'pending' AND t.kind = 'map'",
+        {"id": ids.task_run_id(run_id, ordinal), "first": first, "count": count},
+        event="'task_run.mapped'",
+        data="jsonb_build_object('first', CAST(:first AS integer), 'count', CAST(:count AS integer))",
+    )
+    return moved[0] if moved else None
+
+
+def finish_map(tx: Transaction, run_id: UUID, ordinal: int, *, count: int) -> TaskRun | None:
+    """All items of a map are final and none failed (or the failure mode takes what there is).
+
+    The map's output is its items' outputs in order; they stay in the items' rows and are read from there.
+    """
+    moved = move(
+        tx,
+        run_id,
+        T.COMPLETED,
+        ", started_at = coalesce(t.started_at, :now), finished_at = :now, map_count = :count",
+        "t.id = :id AND t.kind = 'map'",
+        {"id": ids.task_run_id(run_id, ordinal), "count": count},
+        event="'task_run.completed'",
+        data="jsonb_build_object('count', CAST(:count AS integer))",
+    )
+    return moved[0] if moved else None

@@ -1,0 +1,32 @@
+"""Reads task runs from rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.domain.task_run import TaskRun
+
+
+def task_run_ids(run_id: UUID, ordinals: Iterable[int]) -> list[UUID]:
+    """The ids of a run's task runs with these ordinals."""
+    return [ids.task_run_id(run_id, each) for each in ordinals]
+
+
+COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.map_index, t.map_parent,
+t.item, t.priority, t.queue, t.is_limited, t.code_version, t.code_hash, t.idempotency_key"""
+
+
+def read(rows: Iterable[Any]) -> list[TaskRun]:
+    """Task runs in the order of their ids."""
+    return sorted(map(of_row, rows), key=lambda each: each.id)
+
+
+def of_row(row: Any) -> TaskRun:
+    """The task run of a row that starts with COLUMNS."""
+    values = list(row[:16])
+    values[5] = TaskStatus(values[5])
+    return TaskRun(*values)
