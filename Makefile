@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo up test check bench chaos lock links
+.PHONY: help setup demo up test check lint bench chaos lock links
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -43,15 +43,17 @@ demo: setup ## Start everything, run a real pipeline, show its report, stop ever
 up: setup ## Start everything on this machine and stay (Ctrl-C stops it)
 	$(BIN)/pipeweave up
 
-test: setup check ## The gate: all checks and all tests
+test: setup links lint ## The gate: all checks and all tests
 	$(PYTEST) -n 2 $(CHEAP)
 	$(PYTEST) $(WHOLE)
 
-check: setup links ## Format, lint, types, architecture and docs
+check: setup links lint ## Format, lint, types, architecture and docs
+	$(PYTEST) tests/unit/test_architecture.py tests/unit/docs
+
+lint: setup ## Format, lint and types alone: what of the checks is no test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(PYTEST) tests/unit/test_architecture.py tests/unit/docs
 
 bench: setup ## Measure against plain Celery on the same machine (HISTORY=1000000: with that many finished runs, too)
 	$(BIN)/python -m benchmarks $(if $(HISTORY),--history $(HISTORY))

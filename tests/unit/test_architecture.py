@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.pages import ROOT
 
 # Folder -> the layers it may import. `face` is what users import: ./pipeweave without cli/ and up/.
@@ -98,39 +97,54 @@ def names_used(path: Path) -> Iterator[str]:
             yield node.name.rpartition(".")[2]
 
 
-every_source = pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def offenders(faults: Callable[[Path], Iterable[str]]) -> dict[str, list[str]]:
+    """Which source files break a rule.
+
+    Args:
+        faults: what is wrong with a file; nothing when it keeps the rule.
+
+    Returns:
+        The faults by the path of the file below the project, files without a fault left out.
+    """
+    found = {str(path.relative_to(ROOT)): sorted(set(faults(path))) for path in sources()}
+    return {path: listed for path, listed in found.items() if listed}
 
 
-@every_source
-def test_imports_follow_the_direction_of_the_layers(path: Path) -> None:
-    layer = layer_of(path)
-    upward = {name for name in imports(path) if (layer_of_import(name) or layer) not in MAY_IMPORT[layer]}
-    assert not upward, f"{layer} may import only {sorted(MAY_IMPORT[layer])}"
+def test_imports_follow_the_direction_of_the_layers() -> None:
+    def upward(path: Path) -> Iterator[str]:
+        layer = layer_of(path)
+        return (name for name in imports(path) if (layer_of_import(name) or layer) not in MAY_IMPORT[layer])
+
+    assert not offenders(upward), f"a layer may import only {MAY_IMPORT}"
 
 
-@every_source
-def test_the_face_and_the_composition_roots_import_nothing_heavy_at_import_time(path: Path) -> None:
-    if layer_of(path) not in LAZY | {"face"}:
-        return
-    heavy = {name for name in imports(path, top_level=True) if name.split(".")[0] in HEAVY}
-    upper = {
-        name
-        for name in imports(path, top_level=True)
-        if layer_of_import(name) in {"orchestrator", "migrations", "workers", "api"}
-    }
-    assert not heavy | upper, "import it inside the function that needs it"
+def test_the_face_and_the_composition_roots_import_nothing_heavy_at_import_time() -> None:
+    upper = {"orchestrator", "migrations", "workers", "api"}
+
+    def heavy(path: Path) -> Iterator[str]:
+        if layer_of(path) in LAZY | {"face"}:
+            for name in imports(path, top_level=True):
+                if name.split(".")[0] in HEAVY or layer_of_import(name) in upper:
+                    yield name
+
+    assert not offenders(heavy), "import it inside the function that needs it"
 
 
-@every_source
-def test_only_the_orchestrator_and_its_migrations_speak_sql(path: Path) -> None:
-    if layer_of(path) not in {"orchestrator", "migrations"}:
-        assert not {name for name in imports(path) if name.split(".")[0] in SQL}
+def test_only_the_orchestrator_and_its_migrations_speak_sql() -> None:
+    def drivers(path: Path) -> Iterator[str]:
+        if layer_of(path) not in {"orchestrator", "migrations"}:
+            yield from (name for name in imports(path) if name.split(".")[0] in SQL)
+
+    assert not offenders(drivers)
 
 
-@every_source
-def test_only_settings_reads_the_environment(path: Path) -> None:
-    if module_of(path) != "pipeweave.settings":
-        assert not {"environ", "environb", "getenv", "getenvb"} & _os_names(path)
+def test_only_settings_reads_the_environment() -> None:
+    def readers(path: Path) -> set[str]:
+        if module_of(path) == "pipeweave.settings":
+            return set()
+        return {"environ", "environb", "getenv", "getenvb"} & _os_names(path)
+
+    assert not offenders(readers)
 
 
 def _os_names(path: Path) -> set[str]:
@@ -142,17 +156,29 @@ def _os_names(path: Path) -> set[str]:
     return attributes | {name.removeprefix("os.") for name in imports(path) if name.startswith("os.")}
 
 
-@every_source
-def test_only_canvas_builds_chords(path: Path) -> None:
-    if module_of(path) != "pipeweave.orchestrator.messaging.publisher":
-        assert not CHORDS & set(names_used(path))
+def test_only_the_publisher_builds_chords() -> None:
+    def chords(path: Path) -> set[str]:
+        if module_of(path) == "pipeweave.orchestrator.messaging.publisher":
+            return set()
+        return CHORDS & set(names_used(path))
+
+    assert not offenders(chords)
 
 
-@every_source
-def test_names_use_the_words_of_the_project(path: Path) -> None:
-    named = [path.stem, *(node.name for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef))]
-    words = {word.lower() for name in named for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
-    assert not words & WORDS_WE_DO_NOT_USE
+def test_names_use_the_words_of_the_project() -> None:
+    def strange_words(path: Path) -> set[str]:
+        named = [
+            path.stem,
+            *(node.name for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef)),
+        ]
+        words = {word.lower() for name in named for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+        return words & WORDS_WE_DO_NOT_USE
+
+    assert not offenders(strange_words)
+
+
+def test_the_rules_look_at_every_layer() -> None:
+    assert {layer_of(path) for path in sources()} == set(MAY_IMPORT)
 
 
 def test_every_package_folder_is_installed() -> None:
