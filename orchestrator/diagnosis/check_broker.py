@@ -9,7 +9,7 @@ from pipeweave.client import Client
 from pipeweave.errors import Forbidden, TenantRequired, Unauthenticated
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.messaging.celery_app import make_celery
-from pipeweave.orchestrator.messaging.redis_pipeline import Wire
+from pipeweave.orchestrator.messaging.redis_pipeline import RedisPipeline
 from pipeweave.settings import Settings
 from pipeweave.storage import open_storage
 
@@ -20,11 +20,11 @@ API_TIMEOUT_S = 5.0
 
 def _info(settings: Settings, section: str) -> dict[str, str]:
     """What the broker says of itself."""
-    wire = Wire(make_celery(settings))
+    redis = RedisPipeline(make_celery(settings))
     try:
-        (answer,) = wire.ask([("INFO", section)])
+        (answer,) = redis.execute([("INFO", section)])
     finally:
-        wire.close()
+        redis.close()
     text = answer.decode() if isinstance(answer, bytes) else str(answer)
     pairs = (line.partition(":") for line in text.splitlines() if not line.startswith("#"))
     return {name: value.strip() for name, _, value in pairs}

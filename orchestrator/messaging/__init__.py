@@ -1,3 +1,4 @@
-"""The way from the outbox to Redis: the Celery application, messages and chords.
+"""Sends what a transaction put in its outbox to Redis: the Celery application, messages and chords.
 
-Called after a commit, by whoever holds the deployment. It must never read or write PostgreSQL."""
+`Database` calls the publisher after a commit; workers, the tick and diagnosis also use it directly. This room
+must never read or write PostgreSQL."""

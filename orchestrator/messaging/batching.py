@@ -1,7 +1,8 @@
-"""From a transaction's outbox to messages (pure).
+"""Groups a transaction's outbox into messages (pure).
 
-Task runs of one step and cause go out several to a message, because work is small and messages are not: a
-chunk. The chunks of a wide fan-out, or of a map, are the parts of its chord.
+Task runs of one run that share attempt, task, queue, priority and joins go out in chunks, several to a
+message, because a message may cost more than the work it starts. The chunks of a wide fan-out, or of a map,
+are the parts of its chord.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from pipeweave.orchestrator.domain.outbox import (
 # Enough messages to keep every worker of a large deployment busy, few enough that each carries real work.
 MESSAGES_PER_FAN_OUT = 64
 MAX_CHUNK = 100
-# A message should take its worker this long (s) at most: what it holds waits, while others may be free.
+# A message should take its worker at most this long (s): its task runs wait for that worker, even while other
+# workers are free.
 CHUNK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class RunMessage:
-    """Run these task runs. `part` is the message's index in the chords of `joins`, or UNCOUNTED."""
+    """A message that runs these task runs. `part` is its index in the chords of `joins`, or UNCOUNTED."""
 
     run_id: UUID
     ordinals: tuple[int, ...]
@@ -43,8 +45,8 @@ class RunMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Posting:
-    """Everything one transaction sends, in the order it must leave: sizes first, parts last."""
+class MessageBatch:
+    """Everything one transaction sends, in the order in which it must leave: sizes first, parts last."""
 
     chord_sizes: dict[tuple[UUID, int], int]
     messages: tuple[RunMessage, ...]
@@ -54,15 +56,15 @@ class Posting:
     parts: tuple[Part, ...]
 
 
-def post(outbox: Sequence[Outgoing]) -> Posting:
-    """Group an outbox into messages."""
+def group_into_messages(outbox: Sequence[Outgoing]) -> MessageBatch:
+    """Group an outbox into messages, chord sizes, checks and parts; equal checks are sent once."""
     released = [each for each in outbox if isinstance(each, Released)]
     messages = tuple(_messages(released))
     sizes = {(each.run_id, each.join): each.members for each in outbox if isinstance(each, Chord)}
     for message in messages:
         for join in message.joins:
             sizes[message.run_id, join] = sizes.get((message.run_id, join), 0) + 1
-    return Posting(
+    return MessageBatch(
         sizes,
         messages,
         tuple(each for each in outbox if isinstance(each, PutBack)),
@@ -80,7 +82,8 @@ def _messages(released: Iterable[Released]) -> Iterable[RunMessage]:
         groups[key].append(each)
     index = 0
     for (run_id, attempt, _, queue, priority, joins, is_limited), members in groups.items():
-        # A limited task's rows are live while they wait in a message, so each gets its own.
+        # A task run of a limited task takes up its limit while it waits in a message: it gets its own
+        # message.
         size = 1 if is_limited else chunk_size(len(members), _seconds(members))
         for chunk in _chunks([each.ordinal for each in members], size):
             part = index if joins else UNCOUNTED
@@ -89,11 +92,11 @@ def _messages(released: Iterable[Released]) -> Iterable[RunMessage]:
 
 
 def chunk_size(count: int, seconds: float | None = None) -> int:
-    """How many of `count` task runs that are ready together travel in one message, 1 to MAX_CHUNK.
+    """How many task runs travel in one message, 1 to MAX_CHUNK.
 
     Args:
-        count: how many there are.
-        seconds: how long one usually takes; a message then takes no more than about CHUNK_S.
+        count: task runs that are ready together.
+        seconds: how long one of them usually takes (s), if known; a message then takes about CHUNK_S at most.
     """
     most = MAX_CHUNK
     if seconds is not None and seconds * MAX_CHUNK > CHUNK_S:

@@ -1,4 +1,6 @@
-"""The Celery app, the same for those who publish and those who consume. docs/celery.md says why."""
+"""Makes the Celery app of a deployment, the same for publishers and workers. docs/celery.md explains the
+settings.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +12,25 @@ from kombu import Queue
 from pipeweave.errors import InvalidSetting
 from pipeweave.settings import Settings
 
-# A run may take this long (s) before Redis forgets how many parts of its chords were counted; the tick
-# heals those.
+# Redis forgets a chord's counter after this long (s); the tick then finds the joins that are ready.
 CHORD_LIFE_S = 7 * 24 * 3600
 
-# A publisher must never hang on a broker that does: 2 s at most, then the tick sends what was lost. A worker
-# waits longer for the messages it takes.
+# A publisher waits at most 2 s for a broker that hangs; the tick sends what did not leave. A worker waits
+# longer for the messages it takes.
 PUBLISHER_TIMEOUT_S = 2
 WORKER_TIMEOUT_S = 5
 
-# The levels of a queue, each a list of its own; workers empty the first before they look at the next.
+# The priority levels of a queue. Each is a Redis list; workers empty a list before they read the next.
 LEVELS = (0, 3, 6, 9)
 
 
 def make_celery(settings: Settings, *, queues: tuple[str, ...] = (), is_worker: bool = False) -> Celery:
-    """The app for a deployment's broker.
+    """Make the Celery app for a deployment's broker.
 
     Args:
         settings: `broker_url` is needed.
-        queues: what a worker consumes.
-        is_worker: workers wait longer for a slow broker than publishers may.
+        queues: the queues that a worker consumes.
+        is_worker: True gives the longer broker timeout of a worker, and remote control.
 
     Raises:
         InvalidSetting: there is no broker URL.
@@ -51,7 +52,7 @@ def make_celery(settings: Settings, *, queues: tuple[str, ...] = (), is_worker: 
     return app
 
 
-# Results are rows, retries are rows: Celery carries messages and counts the parts of chords.
+# PostgreSQL keeps results and retries; Celery carries messages and counts the parts of chords.
 _MESSAGES: dict[str, Any] = {
     "task_serializer": "json",
     "accept_content": ["json"],
@@ -78,11 +79,12 @@ _WORKER: dict[str, Any] = {
 
 
 def _transport(timeout: int) -> dict[str, Any]:
-    """How long each call to the broker may take, and what it need not promise."""
+    """The settings of the broker connections: timeouts (s), tries, and no acknowledgements."""
     few_tries = {"interval_start": 0, "interval_step": 0.1, "interval_max": 0.2}
     return {
         "broker_transport_options": {
-            # PostgreSQL holds the truth: emulated acknowledgements would cost half of a worker's speed.
+            # PostgreSQL decides what still has to run. Emulated acknowledgements would halve a worker's
+            # speed.
             "ack_emulation": False,
             "socket_timeout": timeout,
             "socket_connect_timeout": 1,
@@ -98,7 +100,7 @@ def _transport(timeout: int) -> dict[str, Any]:
             "result_chord_ordered": False,
             "retry_policy": {"max_retries": 3, **few_tries},
         },
-        # These connections publish, in workers too (redis_pipeline.py).
+        # redis_pipeline.py publishes over these connections, in workers too.
         "redis_socket_timeout": PUBLISHER_TIMEOUT_S,
         "redis_socket_connect_timeout": 1,
         "redis_retry_on_timeout": False,

@@ -1,4 +1,4 @@
-"""Not trying, for a while, what has just failed."""
+"""A circuit breaker: after a failure of the broker, callers fail at once for a few seconds."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
-# How long the broker is left alone after a failure (s). Short, because the tick sends what was skipped.
+# After a failure nobody calls the broker for this long (s). Short, because the tick sends what was skipped.
 PAUSE_S = 3.0
 
 
-class Breaker:
-    """Remembers that the broker is away, so that it costs a process one timeout and not one per message.
+class CircuitBreaker:
+    """Remembers that the broker failed, so that a process waits for one timeout and not one per message.
 
-    After a failure it admits nobody for a pause, then one caller, whose success or failure decides for all.
-    It holds no lock: a race costs one try more, a lock held across a fork would cost the child.
+    After a failure no caller may try for `pause_s`; then one caller tries, and its success or failure decides
+    for all. It takes no lock: a race costs one extra try, but a lock held during a fork would hang the child.
 
     Args:
-        pause_s: how long nobody is admitted after a failure (s).
+        pause_s: how long no caller may try after a failure (s).
         clock: a monotonic clock (s).
     """
 
@@ -29,9 +29,9 @@ class Breaker:
         self._next_try: float | None = None
         self._skipped = 0
 
-    def admits(self) -> bool:
-        """Whether to try now."""
-        # Read once: another thread may forget it meanwhile.
+    def may_try(self) -> bool:
+        """Whether this caller may try now."""
+        # Read once: another thread may reset it meanwhile.
         next_try = self._next_try
         if next_try is None:
             return True
@@ -39,12 +39,12 @@ class Breaker:
         if now < next_try:
             self._skipped += 1
             return False
-        # Others wait for what this caller finds out.
+        # Other callers wait for another pause, while this one tries.
         self._next_try = now + self._pause_s
         return True
 
     def failed(self, reason: str) -> None:
-        """The broker could not be used; said once until it is back."""
+        """Record that the broker could not be used; logged once until the broker is back."""
         was_there = self._next_try is None
         self._next_try = self._clock() + self._pause_s
         if was_there:
@@ -52,7 +52,7 @@ class Breaker:
             log.warning("broker.away", extra={"reason": reason})
 
     def succeeded(self) -> None:
-        """The broker answered."""
+        """Record that the broker answered."""
         if self._next_try is not None:
             self._next_try = None
             log.warning("broker.back", extra={"skipped": self._skipped})

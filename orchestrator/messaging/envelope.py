@@ -1,6 +1,6 @@
-"""A message as it lies in Redis (pure): Celery's task protocol 2 in the envelope of kombu's Redis transport.
+"""Encodes a message as it is stored in Redis (pure): Celery's task protocol 2 in kombu's Redis envelope.
 
-Byte for byte what kombu's own producer would write, without the client object it makes for each message.
+The bytes are those that kombu's own producer would write, without the object it makes for each message.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from base64 import b64encode
 from typing import Any
 from uuid import uuid4
 
-# kombu's own form of JSON; orjson writes no blanks.
+# The same JSON as kombu writes, with its spaces; orjson writes none.
 _encode = json.JSONEncoder().encode
 
 _NOTHING_FOLLOWS = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 
 
-def key(queue: str, level: int) -> str:
+def list_key(queue: str, level: int) -> str:
     """The Redis list in which a queue's messages of one level wait."""
     return f"{queue}\x06\x16{level}" if level else queue
 
 
 def encode(task: str, id_: str, arguments: tuple[Any, ...], queue: str, level: int, sent: float) -> str:
-    """A message for a worker of `queue`.
+    """Encode a message for a worker of `queue`.
 
     Args:
-        task: the Celery task.
-        id_: its Celery id; the same for every copy of the message.
-        arguments: the positional arguments, JSON-able.
-        queue: where it goes.
-        level: its Redis level.
+        task: name of the Celery task.
+        id_: the Celery id, the same for every copy of the message.
+        arguments: positional arguments that JSON can hold.
+        queue: the queue that the message goes to.
+        level: the Redis level of the message.
         sent: the publisher's time (s since the epoch); the header carries it in whole ms.
     """
     headers = {
@@ -67,7 +67,7 @@ def encode(task: str, id_: str, arguments: tuple[Any, ...], queue: str, level: i
 
 
 def sent_at(message: bytes | str) -> float:
-    """When a message was sent (s since the epoch); 0 when it does not say: others may write here, too."""
+    """When a message was sent (s since the epoch); 0 when it does not say, as a foreign message may not."""
     try:
         sent = json.loads(message)["headers"]["sent"]
     except (ValueError, TypeError, LookupError, RecursionError):
@@ -75,5 +75,5 @@ def sent_at(message: bytes | str) -> float:
     return sent / 1000 if type(sent) is int and 0 <= sent < _END_OF_TIME_MS else 0.0
 
 
-# The last moment that a datetime can name.
+# Just after the last moment that a Python datetime can hold (ms since the epoch).
 _END_OF_TIME_MS = 253_402_300_800_000

@@ -1,10 +1,10 @@
-"""Outgoing messages as Celery understands them; the only module that knows chords.
+"""Publishes messages and counts the parts of chords; the only module that knows chords.
 
-What one transaction sends leaves in one round trip (docs/celery.md): the sizes of its chords, its messages,
-the parts that are already done. The chord is late-bound: its group id is its join's task run, its size is set
-before anything is published, and a part is counted by whoever made it final, after the commit. The last part
-sends the body, a message that asks PostgreSQL whether the join may go. So a part counted twice, early or
-never is harmless.
+An outbox leaves in one round trip (docs/celery.md): the sizes of its chords, then its messages, then the
+parts that are already done. A chord is late-bound: its group id names its run and its join, its size is set
+before its messages are published, and the process that made a part final counts it after the commit. The last
+part sends the body: a message on which a worker checks in PostgreSQL whether the join may start. So a part
+that is counted twice, early or never does no harm.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from redis.exceptions import NoScriptError
 from pipeweave import ids
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Outgoing, Part, PutBack
-from pipeweave.orchestrator.messaging.batching import Posting, RunMessage, post
+from pipeweave.orchestrator.messaging.batching import MessageBatch, RunMessage, group_into_messages
 from pipeweave.orchestrator.messaging.celery_app import CHORD_LIFE_S, LEVELS
-from pipeweave.orchestrator.messaging.envelope import encode, key, sent_at
-from pipeweave.orchestrator.messaging.redis_pipeline import Command, Wire
+from pipeweave.orchestrator.messaging.envelope import encode, list_key, sent_at
+from pipeweave.orchestrator.messaging.redis_pipeline import Command, RedisPipeline
 
 RUN_TASK = "pipeweave.run"
 JOIN_TASK = "pipeweave.join"
 
-# Redis has four levels, 0 first. A check releases others' work, so it never waits behind steps.
+# Level 0 is read first. A check may release further work, so it does not wait behind ordinary steps.
 CHECK_LEVEL = 0
 
 # Celery's own scripts, typed as Any because they are newer than the stubs.
@@ -40,15 +40,18 @@ _SCRIPTS: Any = redis_backend
 _COUNT: str = _SCRIPTS.CHORD_PART_RETURN_LUA
 _CLEAN_UP: str = _SCRIPTS.CHORD_CLEANUP_LUA
 _COUNT_SHA = sha1(_COUNT.encode(), usedforsecurity=False).hexdigest()
-# The part that completes a chord claims its body for this long (s): should its process die before it sends
-# the body, a part that is counted again does. A chord whose body was sent ignores parts for the longer time.
+# The part that completes a chord claims its body for _CLAIM_S (s): if its process dies before it sends the
+# body, a part that is counted again later sends it. After the body was sent, the chord ignores parts for
+# _DONE_S (s).
 _CLAIM_S = 6
 _DONE_S = 300
 
 
 class _Counted(Enum):
-    """What a part was to its chord: UNSIZED when nobody knows how many there are, because the broker was
-    wiped, or a message of it counts for nothing (outbox.Asked).
+    """The result of counting a part: ONE of several, the LAST, or UNSIZED.
+
+    A chord has no size after the broker was wiped, or after one of its messages found nothing to run
+    (outbox.Asked).
     """
 
     ONE = "one"
@@ -66,7 +69,7 @@ def level(priority: int) -> int:
 
 
 class Canvas:
-    """Sends what transactions put in their outbox.
+    """Sends what transactions put in their outboxes.
 
     Args:
         app: the deployment's Celery app.
@@ -76,21 +79,19 @@ class Canvas:
     def __init__(self, app: Celery, *, clock: Callable[[], float] = time.time) -> None:
         self.app = app
         self._clock = clock
-        self._wire = Wire(app)
+        self._redis = RedisPipeline(app)
 
     def publish(self, outbox: Sequence[Outgoing]) -> None:
         """Send an outbox: chord sizes, then messages, then the parts that are already done.
 
-        Never raises for a broker that is away, and waits for it once (docs/celery.md): the tick sends what
-        did not leave.
+        Never raises when the broker is away, and waits for it once (docs/celery.md): the tick sends the
+        messages that did not leave.
         """
         with suppress(Unavailable):
-            self._send(post(outbox))
+            self._send(group_into_messages(outbox))
 
     def count(self, part: Part) -> None:
-        """Count a part of a chord. Once per part, however often it is counted; the last one sends the
-        body.
-        """
+        """Count a part of a chord; a repeated call counts it once. The last part sends the chord's body."""
         self.publish([part])
 
     def depth(self, queue: str) -> int:
@@ -99,69 +100,74 @@ class Canvas:
         Raises:
             Unavailable: the broker cannot be used, or could not a moment ago.
         """
-        return sum(self._wire.ask([("LLEN", key(queue, each)) for each in LEVELS]))
+        return sum(self._redis.execute([("LLEN", list_key(queue, each)) for each in LEVELS]))
 
     def oldest(self, queue: str) -> dict[int, float | None]:
-        """When the message that a worker would take next was sent (s since the epoch, by its publisher's
-        clock), for each level of a queue; None where nothing waits, 0 where the message does not say.
+        """For each level of a queue: when the message that a worker would take next was sent (s since the
+        epoch, by its publisher's clock); None where nothing waits, 0 where the message does not say.
 
         Raises:
             Unavailable: the broker cannot be used, or could not a moment ago.
         """
-        found = self._wire.ask([("LINDEX", key(queue, each), -1) for each in LEVELS])
+        found = self._redis.execute([("LINDEX", list_key(queue, each), -1) for each in LEVELS])
         return {
             each: None if message is None else sent_at(message)
             for each, message in zip(LEVELS, found, strict=True)
         }
 
     def close(self) -> None:
-        """Give every connection back."""
-        self._wire.close()
+        """Close every connection to the broker."""
+        self._redis.close()
         self.app.close()
 
-    def _send(self, posting: Posting) -> None:
+    def _send(self, batch: MessageBatch) -> None:
         sent, claim = self._clock(), uuid4().hex
-        counts = [self._count(part, claim) for part in posting.parts]
-        replies = self._wire.ask(
+        counts = [self._count(part, claim) for part in batch.parts]
+        replies = self._redis.execute(
             [
-                *self._sizes(posting),
-                # Before the checks: what is counted from now on asks, what was counted they see.
-                *(("DEL", self._key(each.run_id, each.join, ".s")) for each in posting.asked),
-                *_pushes(posting, sent),
+                *self._sizes(batch),
+                # Before the checks: the checks see the parts counted so far, and each later part sends a
+                # check.
+                *(("DEL", self._key(each.run_id, each.join, ".s")) for each in batch.asked),
+                *_pushes(batch, sent),
                 *(("EVALSHA", _COUNT_SHA, *count) for count in counts),
             ]
         )
         counted = replies[len(replies) - len(counts) :]
-        for part, count, reply in zip(posting.parts, counts, counted, strict=True):
+        for part, count, reply in zip(batch.parts, counts, counted, strict=True):
             match self._counted(count, reply):
                 case _Counted.LAST:
-                    self._wire.ask(list(self._body(part, claim, sent)))
+                    self._redis.execute(list(self._body(part, claim, sent)))
                 case _Counted.UNSIZED if part.message is not None:
                     check = JoinCheck(part.run_id, part.join, part.queue)
-                    self._wire.ask([("LPUSH", key(part.queue, CHECK_LEVEL), _check(check, sent))])
+                    self._redis.execute([("LPUSH", list_key(part.queue, CHECK_LEVEL), _check(check, sent))])
 
     def _counted(self, count: Command, reply: Any) -> _Counted:
         if isinstance(reply, NoScriptError):
-            # A server that was started since the script was used last: it learns the script, too.
-            reply = self._wire.ask([("EVAL", _COUNT, *count)])[0]
+            # The server was restarted and lost the script: EVAL runs it and stores it again.
+            reply = self._redis.execute([("EVAL", _COUNT, *count)])[0]
         done, _, size, is_last = reply
         if is_last:
             return _Counted.LAST
         # A chord that has fired has no size either.
         return _Counted.UNSIZED if size is None and done >= 0 else _Counted.ONE
 
-    def _sizes(self, posting: Posting) -> Iterable[Command]:
-        """What `set_chord_size` of Celery's backend does, to send it along with the rest. A run that was
-        reopened may size a chord again: what was counted of it before is forgotten.
+    def _sizes(self, batch: MessageBatch) -> Iterable[Command]:
+        """The commands of `set_chord_size` of Celery's backend, to send them in the same round trip.
+
+        A reopened run may size a chord again: the parts that were counted before are deleted.
         """
-        for (run_id, join), size in posting.chord_sizes.items():
+        for (run_id, join), size in batch.chord_sizes.items():
             if size:
                 yield ("DEL", *(self._key(run_id, join, name) for name in (".c", ".j", ".t", ".d")))
                 yield ("SET", self._key(run_id, join, ".s"), size, "EX", CHORD_LIFE_S)
 
     def _count(self, part: Part, claim: str) -> Command:
-        """Keys and arguments of Celery's counting script, as `on_chord_part_return` of its backend gives
-        them: for a result nobody reads, in a chord whose results are a list (`result_chord_ordered`).
+        """Keys and arguments of Celery's counting script, as its backend's `on_chord_part_return` passes
+        them.
+
+        The part's result is never read. The chord keeps its results in a list (`result_chord_ordered` is
+        off).
         """
         names = (".j", ".t", ".s", ".d", "", ".c")
         keys = (self._key(part.run_id, part.join, name) for name in names)
@@ -171,10 +177,10 @@ class Canvas:
         return (len(names), *keys, id_, result, 0, index or 0, CHORD_LIFE_S, 0, _CLAIM_S, claim)
 
     def _body(self, part: Part, claim: str, sent: float) -> Iterable[Command]:
-        """Send the body of a complete chord, then forget the chord."""
+        """The commands that send the body of a complete chord, then delete the chord's keys."""
         id_, arguments = f"{_group(part.run_id, part.join)}.join", (part.run_id.hex, part.join)
         message = encode(JOIN_TASK, id_, arguments, part.queue, CHECK_LEVEL, sent)
-        yield ("LPUSH", key(part.queue, CHECK_LEVEL), message)
+        yield ("LPUSH", list_key(part.queue, CHECK_LEVEL), message)
         names = (".c", ".j", ".t", ".s", ".d")
         keys = (self._key(part.run_id, part.join, name) for name in names)
         yield ("EVAL", _CLEAN_UP, len(names), *keys, claim, _DONE_S)
@@ -185,19 +191,20 @@ class Canvas:
         return found
 
 
-def _pushes(posting: Posting, sent: float) -> Iterable[Command]:
-    """Messages and checks by the list they wait in, each list in the order of the outbox."""
+def _pushes(batch: MessageBatch, sent: float) -> Iterable[Command]:
+    """The commands that push messages and checks to their Redis lists, each list in the outbox's order."""
     lists: dict[str, list[str]] = {}
-    for message in posting.messages:
+    for message in batch.messages:
         at = level(message.priority)
-        lists.setdefault(key(message.queue, at), []).append(_run(message, at, sent))
-    for check in posting.checks:
-        lists.setdefault(key(check.queue, CHECK_LEVEL), []).append(_check(check, sent))
+        lists.setdefault(list_key(message.queue, at), []).append(_run(message, at, sent))
+    for check in batch.checks:
+        lists.setdefault(list_key(check.queue, CHECK_LEVEL), []).append(_check(check, sent))
     yield from (("LPUSH", name, *messages) for name, messages in lists.items())
-    for each in posting.put_back:
+    for each in batch.put_back:
         at = level(each.priority)
-        # The end from which workers take. It says when it was sent first, or what it names would look lost.
-        yield ("RPUSH", key(each.queue, at), _run(each, at, each.since.timestamp()))
+        # Workers take from this end. The message keeps its first sending time; otherwise the tick would take
+        # the messages of its task runs for lost.
+        yield ("RPUSH", list_key(each.queue, at), _run(each, at, each.since.timestamp()))
 
 
 def _run(message: RunMessage | PutBack, at: int, sent: float) -> str:

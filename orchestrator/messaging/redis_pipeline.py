@@ -1,8 +1,8 @@
-"""Commands to the broker, several in one round trip, over connections that stay open.
+"""Sends several Redis commands to the broker in one round trip, over connections that stay open.
 
-They are those of Celery's Redis backend, which takes every form of URL that kombu's transport does. A pool of
-redis-py keeps them: safe for threads, new in a child after a fork. Its pipeline object is left out; for one
-message, which is the usual case, it costs more than the message.
+The connections are those of Celery's Redis backend, which takes every form of URL that kombu's transport
+takes. They come from redis-py's pool, which is thread-safe and opens new ones in a child after a fork.
+redis-py's own pipeline object is not used: for one message, the usual case, it costs more than the message.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from celery import Celery
 from redis.exceptions import NoScriptError, RedisError
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator.messaging.circuit_breaker import Breaker
+from pipeweave.orchestrator.messaging.circuit_breaker import CircuitBreaker
 
 Command = tuple[str | bytes | int, ...]
 
 _HINT = "check BROKER_URL and the server"
 
 
-class Wire:
+class RedisPipeline:
     """A process's connections to its broker.
 
     Args:
         app: the Celery app whose result backend is the broker itself.
-        breaker: keeps callers from waiting, one after the other, for a broker that is away.
+        breaker: makes callers fail at once while the broker is away; by default a new CircuitBreaker.
     """
 
-    def __init__(self, app: Celery, breaker: Breaker | None = None) -> None:
+    def __init__(self, app: Celery, breaker: CircuitBreaker | None = None) -> None:
         self._app = app
-        self._breaker = breaker or Breaker()
+        self._breaker = breaker or CircuitBreaker()
 
-    def ask(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands in order; their replies. NOSCRIPT is a reply, every other error is raised.
+    def execute(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands in order and return their replies. NOSCRIPT is a reply; every other error is raised.
 
         Raises:
-            Unavailable: the broker cannot be used, or could not a moment ago. What was sent may have arrived.
+            Unavailable: the broker cannot be used, or could not be a moment ago. Commands may have arrived.
         """
         if not commands:
             return []
-        if not self._breaker.admits():
+        if not self._breaker.may_try():
             raise Unavailable("the broker could not be used a moment ago", hint=_HINT)
         try:
             replies = self._exchange(commands)
@@ -69,7 +69,7 @@ class Wire:
             connection.send_packed_command(connection.pack_commands(commands))
             return [_reply(connection) for _ in commands]
         except BaseException:
-            # Replies may still be under way: nobody else may read them as theirs.
+            # Replies may still arrive: the connection's next user must not read them as its own.
             connection.disconnect()
             raise
         finally:

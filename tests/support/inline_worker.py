@@ -18,7 +18,7 @@ from pipeweave.orchestrator.domain.outbox import UNCOUNTED, JoinCheck, Outgoing,
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Advance, Going
-from pipeweave.orchestrator.messaging.batching import RunMessage, post
+from pipeweave.orchestrator.messaging.batching import RunMessage, group_into_messages
 from pipeweave.orchestrator.state import claiming, completing
 from support.run_driver import BOOM, Driver, header
 
@@ -51,8 +51,8 @@ class Player:
     # --- the broker ---------------------------------------------------------------------------------------
 
     def receive(self, outbox: Sequence[Outgoing]) -> None:
-        """What a transaction sent: sizes, messages, checks, parts, as canvas.py sends them."""
-        posting = post(outbox)
+        """What a transaction sent: sizes, messages, checks, parts, as publisher.py sends them."""
+        posting = group_into_messages(outbox)
         for chord, size in posting.chord_sizes.items():
             if size:
                 self.sizes[chord] = size

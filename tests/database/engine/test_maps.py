@@ -22,7 +22,7 @@ from support.run_driver import (
 from pipeweave import ids
 from pipeweave.orchestrator.domain.outbox import Chord
 from pipeweave.orchestrator.engine import maps
-from pipeweave.orchestrator.messaging.batching import post
+from pipeweave.orchestrator.messaging.batching import group_into_messages
 from pipeweave.orchestrator.queueing import durations
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.state import outputs
@@ -193,12 +193,12 @@ def test_items_that_usually_take_long_travel_one_by_one(driver: Driver) -> None:
     with driver.database.transaction() as tx:
         durations.note(tx, driver.tenant, "noop", 2.0)
     driver.begin({"m": []}, {"list": list(range(640))}, maps={"m": "${input.list}"})
-    slow = len(post(driver.sent).messages)
+    slow = len(group_into_messages(driver.sent).messages)
     driver.sent.clear()
     with driver.database.transaction() as tx:
         durations.note(tx, driver.tenant, "noop", 0.001)
     driver.trigger(input={"list": list(range(640))})
-    assert (slow, len(post(driver.sent).messages)) == (640, 64)
+    assert (slow, len(group_into_messages(driver.sent).messages)) == (640, 64)
 
 
 def test_how_long_a_task_usually_takes_is_its_tenant_s_own(driver: Driver) -> None:

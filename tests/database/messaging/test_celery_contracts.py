@@ -161,7 +161,7 @@ def test_a_celery_worker_takes_what_is_published(canvas: Canvas) -> None:
 )
 def test_every_url_leads_where_kombu_consumes(url: str) -> None:
     app = make_celery(Settings(broker_url=url))
-    pool = Canvas(app)._wire._pool
+    pool = Canvas(app)._redis._pool
     channel: Any = Channel.__new__(Channel)
     channel.connection = SimpleNamespace(client=app.connection_for_read(), default_port=6379)
     theirs = channel._connparams()
@@ -174,6 +174,6 @@ def test_every_url_leads_where_kombu_consumes(url: str) -> None:
 def test_publishing_waits_two_seconds_at_most_in_workers_too() -> None:
     for is_worker in (False, True):
         app = make_celery(Settings(broker_url="redis://broker"), is_worker=is_worker)
-        options = Canvas(app)._wire._pool.connection_kwargs
+        options = Canvas(app)._redis._pool.connection_kwargs
         assert (options["socket_timeout"], options["socket_connect_timeout"]) == (2, 1)
         app.close()

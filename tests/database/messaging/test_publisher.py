@@ -129,18 +129,18 @@ def test_a_check_goes_before_steps(canvas: Canvas) -> None:
 def round_trips(canvas: Canvas, outbox: list[Outgoing]) -> int:
     """How many times the broker was asked something to publish this."""
     asked: list[int] = []
-    wire = canvas._wire
-    exchange = wire._exchange
+    pipeline = canvas._redis
+    exchange = pipeline._exchange
 
     def counted(commands: Any) -> Any:
         asked.append(len(commands))
         return exchange(commands)
 
-    wire._exchange = counted  # type: ignore[method-assign]
+    pipeline._exchange = counted  # type: ignore[method-assign]
     try:
         canvas.publish(outbox)
     finally:
-        wire._exchange = exchange  # type: ignore[method-assign]
+        pipeline._exchange = exchange  # type: ignore[method-assign]
     return len(asked)
 
 

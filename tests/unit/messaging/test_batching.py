@@ -15,7 +15,7 @@ from pipeweave.orchestrator.messaging.batching import (
     MAX_CHUNK,
     MESSAGES_PER_FAN_OUT,
     chunk_size,
-    post,
+    group_into_messages,
 )
 
 RUN = ids.new_id()
@@ -36,8 +36,8 @@ def released(
 
 
 def test_an_empty_outbox_posts_nothing() -> None:
-    posting = post([])
-    assert (posting.messages, posting.checks, posting.parts, posting.chord_sizes) == ((), (), (), {})
+    batch = group_into_messages([])
+    assert (batch.messages, batch.checks, batch.parts, batch.chord_sizes) == ((), (), (), {})
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_chunks_grow_with_the_fan_out_up_to_a_limit(count: int, size: int) -> No
 
 @given(st.integers(0, 3_000))
 def test_every_task_run_travels_in_exactly_one_message(count: int) -> None:
-    posting = post([released(ordinal) for ordinal in range(1, count + 1)])
-    sent = list(chain.from_iterable(message.ordinals for message in posting.messages))
+    batch = group_into_messages([released(ordinal) for ordinal in range(1, count + 1)])
+    sent = list(chain.from_iterable(message.ordinals for message in batch.messages))
     assert sorted(sent) == list(range(1, count + 1))
-    assert all(1 <= len(message.ordinals) <= MAX_CHUNK for message in posting.messages)
-    assert len(posting.messages) <= max(2 * MESSAGES_PER_FAN_OUT, count / MAX_CHUNK + 1)
+    assert all(1 <= len(message.ordinals) <= MAX_CHUNK for message in batch.messages)
+    assert len(batch.messages) <= max(2 * MESSAGES_PER_FAN_OUT, count / MAX_CHUNK + 1)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,9 @@ def test_what_is_known_of_a_task_makes_more_messages_but_never_fewer(
 
 @given(st.lists(st.none() | st.floats(0, 1), max_size=1_500))
 def test_task_runs_of_any_pace_travel_in_exactly_one_message(paces: list[float | None]) -> None:
-    messages = post([released(number, seconds=pace) for number, pace in enumerate(paces, 1)]).messages
+    messages = group_into_messages(
+        [released(number, seconds=pace) for number, pace in enumerate(paces, 1)]
+    ).messages
     sent = list(chain.from_iterable(message.ordinals for message in messages))
     assert sorted(sent) == list(range(1, len(paces) + 1))
     slowest = max((pace for pace in paces if pace is not None), default=0)
@@ -106,7 +108,7 @@ def test_task_runs_of_any_pace_travel_in_exactly_one_message(paces: list[float |
 )
 def test_what_differs_travels_apart(other: Released) -> None:
     many = [released(ordinal) for ordinal in range(10, 300)]
-    messages = post([*many, other]).messages
+    messages = group_into_messages([*many, other]).messages
     assert [message.ordinals for message in messages if 2 in message.ordinals] == [(2,)]
 
 
@@ -115,36 +117,36 @@ def test_task_runs_of_different_runs_travel_apart() -> None:
     mixed: list[Outgoing] = [
         Released(run, number, 1, "t", "q", 100) for number in range(1, 300) for run in (RUN, other)
     ]
-    assert {message.run_id for message in post(mixed).messages} == {RUN, other}
-    assert sum(len(message.ordinals) for message in post(mixed).messages) == 598
+    assert {message.run_id for message in group_into_messages(mixed).messages} == {RUN, other}
+    assert sum(len(message.ordinals) for message in group_into_messages(mixed).messages) == 598
 
 
 def test_a_limited_task_run_gets_a_message_of_its_own_and_counts_for_itself() -> None:
-    posting = post([released(number, joins=(9,), is_limited=True) for number in range(1, 301)])
-    assert [len(message.ordinals) for message in posting.messages] == [1] * 300
-    assert {(message.part, message.joins) for message in posting.messages} == {(UNCOUNTED, ())}
-    assert posting.chord_sizes == {}
+    batch = group_into_messages([released(number, joins=(9,), is_limited=True) for number in range(1, 301)])
+    assert [len(message.ordinals) for message in batch.messages] == [1] * 300
+    assert {(message.part, message.joins) for message in batch.messages} == {(UNCOUNTED, ())}
+    assert batch.chord_sizes == {}
 
 
 def test_messages_of_a_fan_out_are_the_parts_of_its_chord() -> None:
     outbox: list[Outgoing] = [Chord(RUN, 900, 3), *(released(n, joins=(900,)) for n in range(1, 257))]
-    posting = post(outbox)
-    assert posting.chord_sizes == {(RUN, 900): len(posting.messages) + 3}
-    parts = [message.part for message in posting.messages]
+    batch = group_into_messages(outbox)
+    assert batch.chord_sizes == {(RUN, 900): len(batch.messages) + 3}
+    parts = [message.part for message in batch.messages]
     assert len(set(parts)) == len(parts)
     assert UNCOUNTED not in parts
 
 
 def test_a_message_counts_for_every_join_of_its_task_runs() -> None:
     outbox: list[Outgoing] = [Chord(RUN, 8, 0), Chord(RUN, 9, 1), released(1, joins=(8, 9))]
-    assert post(outbox).chord_sizes == {(RUN, 8): 1, (RUN, 9): 2}
+    assert group_into_messages(outbox).chord_sizes == {(RUN, 8): 1, (RUN, 9): 2}
 
 
 def test_checks_are_sent_once_and_parts_as_they_are() -> None:
     check, part = JoinCheck(RUN, 4, "q"), Part(RUN, 5, "q", ordinal=2)
-    posting = post([check, part, check, part])
-    assert posting.checks == (check,)
-    assert posting.parts == (part, part)
+    batch = group_into_messages([check, part, check, part])
+    assert batch.checks == (check,)
+    assert batch.parts == (part, part)
 
 
 def test_a_part_has_the_same_id_however_often_it_is_counted() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.orchestrator.messaging.circuit_breaker import PAUSE_S, Breaker
+from pipeweave.orchestrator.messaging.circuit_breaker import PAUSE_S, CircuitBreaker
 
 
 class Clock:
@@ -27,57 +27,59 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def breaker(clock: Clock) -> Breaker:
-    return Breaker(clock=clock)
+def breaker(clock: Clock) -> CircuitBreaker:
+    return CircuitBreaker(clock=clock)
 
 
-def test_everybody_may_try_a_broker_that_is_there(breaker: Breaker) -> None:
-    assert all(breaker.admits() for _ in range(5))
+def test_everybody_may_try_a_broker_that_is_there(breaker: CircuitBreaker) -> None:
+    assert all(breaker.may_try() for _ in range(5))
     breaker.succeeded()
-    assert breaker.admits()
+    assert breaker.may_try()
 
 
-def test_nobody_tries_for_a_while_after_a_failure_then_one_does(breaker: Breaker, clock: Clock) -> None:
+def test_nobody_tries_for_a_while_after_a_failure_then_one_does(
+    breaker: CircuitBreaker, clock: Clock
+) -> None:
     breaker.failed("refused")
-    assert not breaker.admits()
+    assert not breaker.may_try()
     clock.now += PAUSE_S - 0.01
-    assert not breaker.admits()
+    assert not breaker.may_try()
     clock.now += 0.01
-    assert [breaker.admits() for _ in range(3)] == [True, False, False]
+    assert [breaker.may_try() for _ in range(3)] == [True, False, False]
 
 
-def test_the_one_who_tried_decides_for_all(breaker: Breaker, clock: Clock) -> None:
+def test_the_one_who_tried_decides_for_all(breaker: CircuitBreaker, clock: Clock) -> None:
     breaker.failed("refused")
     clock.now += PAUSE_S
-    assert breaker.admits()
+    assert breaker.may_try()
     breaker.failed("refused")
     clock.now += PAUSE_S - 0.01
-    assert not breaker.admits()
+    assert not breaker.may_try()
     clock.now += 0.01
-    assert breaker.admits()
+    assert breaker.may_try()
     breaker.succeeded()
-    assert all(breaker.admits() for _ in range(3))
+    assert all(breaker.may_try() for _ in range(3))
 
 
 def test_one_who_never_reports_back_holds_up_the_others_for_a_pause_only(
-    breaker: Breaker, clock: Clock
+    breaker: CircuitBreaker, clock: Clock
 ) -> None:
     breaker.failed("refused")
     clock.now += PAUSE_S
-    assert breaker.admits()
+    assert breaker.may_try()
     clock.now += PAUSE_S
-    assert breaker.admits()
+    assert breaker.may_try()
 
 
 def test_leaving_and_coming_back_are_said_once(
-    breaker: Breaker, clock: Clock, caplog: pytest.LogCaptureFixture
+    breaker: CircuitBreaker, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
         for _ in range(3):
             breaker.failed("refused")
             clock.now += PAUSE_S
-            breaker.admits()
-        breaker.admits()
+            breaker.may_try()
+        breaker.may_try()
         breaker.succeeded()
         breaker.succeeded()
     assert [record.getMessage() for record in caplog.records] == ["broker.away", "broker.back"]
@@ -88,11 +90,11 @@ def test_leaving_and_coming_back_are_said_once(
 @given(st.lists(st.tuples(st.floats(0, 10), st.booleans()), max_size=60))
 def test_failures_are_at_least_a_pause_apart_whoever_asks_when(calls: list[tuple[float, bool]]) -> None:
     clock = Clock()
-    breaker = Breaker(clock=clock)
+    breaker = CircuitBreaker(clock=clock)
     last_failure = float("-inf")
     for wait, is_there in calls:
         clock.now += wait
-        if breaker.admits():
+        if breaker.may_try():
             assert clock.now >= last_failure + PAUSE_S
             if is_there:
                 breaker.succeeded()

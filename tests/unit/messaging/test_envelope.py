@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.orchestrator.messaging.envelope import encode, key, sent_at
+from pipeweave.orchestrator.messaging.envelope import encode, list_key, sent_at
 
 
 @given(st.floats(0, 4e9))
@@ -31,8 +31,8 @@ def test_a_message_without_a_time_of_ours_was_sent_at_no_known_time(headers: obj
 
 
 def test_each_level_of_a_queue_is_a_list() -> None:
-    assert len({key("q", level) for level in (0, 3, 6, 9)}) == 4
-    assert key("q", 0) == "q"
+    assert len({list_key("q", level) for level in (0, 3, 6, 9)}) == 4
+    assert list_key("q", 0) == "q"
 
 
 def test_two_copies_of_a_message_differ_by_their_tag_alone() -> None:
