@@ -23,7 +23,14 @@ from pipeweave.orchestrator.domain.events import ranges, together
 from pipeweave.orchestrator.domain.outbox import Chord
 from pipeweave.orchestrator.domain.plan import JoinKind, Plan
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.states import FINAL_TASK, RunStatus, TaskStatus
+from pipeweave.orchestrator.domain.states import (
+    FAILED_TASK,
+    FINAL_TASK,
+    RELEASED_TASK,
+    RunStatus,
+    TaskStatus,
+    sql_in,
+)
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.advance import RUN_FAILED, Advance
 from pipeweave.orchestrator.registry import services
@@ -161,15 +168,15 @@ class _Failed:
 def _failed(tx: Transaction, run: RunHeader, letters: Mapping[UUID, UUID]) -> list[_Failed]:
     rows = tx.execute(_FAILED, {"run_id": run.id, "ids": list(letters)}).all()
     for row in rows:
-        if row.status not in (T.FAILED, T.TIMEOUT):
+        if row.status not in FAILED_TASK:
             raise Conflict(f"task run {ids.show(ids.TASK_RUN, row.id)} is {row.status}, it did not fail")
     return [_Failed(ids.ordinal_of(row.id), row.map_parent) for row in rows]
 
 
 # Locked, so that no join is decided from a failure that is being taken back. What runs has decided nothing.
-_STEPS = """
+_STEPS = f"""
 SELECT t.id, t.status, t.error_code, t.map_first IS NOT NULL AS is_laid_out FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.status NOT IN ('running', 'queued', 'ready')
+WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.status NOT IN {sql_in(RELEASED_TASK)}
 ORDER BY t.id FOR UPDATE
 """
 

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.diagnosis import stalled_runs
+from pipeweave.orchestrator.domain.states import LIVE_TASK, sql_in
 from pipeweave.orchestrator.messaging.publisher import Canvas, level
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.recovery import lost_messages, tick_status
@@ -205,7 +206,7 @@ def _overdue_retries(tx: Transaction) -> Iterator[Stale]:
 
 
 # One row for each task that has ready ones: the task run that is to go first.
-_ROOM = """
+_ROOM = f"""
 WITH waiting AS (
     SELECT t.tenant_id, t.task_id, count(*) AS number, min(t.queued_at) AS oldest
     FROM task_runs AS t WHERE t.status = 'ready' GROUP BY t.tenant_id, t.task_id
@@ -216,7 +217,7 @@ JOIN tasks AS k ON k.tenant_id = w.tenant_id AND k.id = w.task_id
 CROSS JOIN LATERAL (
     SELECT count(*) AS number FROM task_runs AS t
     WHERE t.tenant_id = w.tenant_id AND t.task_id = w.task_id AND t.is_limited AND t.kind <> 'map'
-      AND t.status IN ('queued', 'running', 'waiting')) AS live
+      AND t.status IN {sql_in(LIVE_TASK)}) AS live
 CROSS JOIN LATERAL (
     SELECT t.run_id, t.id FROM task_runs AS t
     WHERE t.tenant_id = w.tenant_id AND t.task_id = w.task_id AND t.status = 'ready'

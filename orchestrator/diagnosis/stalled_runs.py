@@ -11,6 +11,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.states import ADVANCING_RUN, sql_in
 from pipeweave.orchestrator.recovery import lost_messages
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
@@ -29,9 +30,9 @@ class Closed:
     since: datetime
 
 
-_ACTIVE = """
+_ACTIVE = f"""
 SELECT r.id FROM runs AS r
-WHERE r.status IN ('running', 'error_handling') AND r.created_at < :late ORDER BY r.id LIMIT :most
+WHERE r.status IN {sql_in(ADVANCING_RUN)} AND r.created_at < :late ORDER BY r.id LIMIT :most
 """
 
 

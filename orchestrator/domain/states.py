@@ -6,6 +6,7 @@ status is in task_transitions.py and run_transitions.py, and it takes its guard 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 
 
@@ -96,9 +97,39 @@ REOPEN_TASK: dict[TaskStatus, frozenset[TaskStatus]] = {
 
 FINAL_RUN = frozenset(status for status, after in RUN_MOVES.items() if not after)
 FINAL_TASK = frozenset(status for status, after in TASK_MOVES.items() if not after)
+
+# Open: not final.
+OPEN_RUN = frozenset(RunStatus) - FINAL_RUN
 OPEN_TASK = frozenset(TaskStatus) - FINAL_TASK
+
+# Active: open and not paused. The partial index `runs_active` has these.
+ACTIVE_RUN = OPEN_RUN - {R.PAUSED}
+# Admitted: started and not over. Each counts towards the tenant's limit of active runs.
+ADMITTED_RUN = OPEN_RUN - {R.PENDING}
+# Advancing: admitted and not paused. Steps of such a run are released.
+ADVANCING_RUN = ADMITTED_RUN - {R.PAUSED}
+
 # A live row holds a slot of its task's concurrency limit (a slot is a row, never a counter that could leak).
+# The partial index `task_runs_live` has these.
 LIVE_TASK = frozenset({T.QUEUED, T.RUNNING, T.WAITING})
+# Unstarted: no worker has claimed it.
+UNSTARTED_TASK = frozenset({T.PENDING, T.READY, T.QUEUED})
+# Released: every predecessor is final, and a worker runs it or will run it.
+RELEASED_TASK = frozenset({T.READY, T.QUEUED, T.RUNNING})
+# Failed: its last attempt ended badly.
+FAILED_TASK = frozenset({T.FAILED, T.TIMEOUT})
+# Ended: its last attempt ended, well or badly. A skipped or cancelled task run had no such attempt.
+ENDED_TASK = FAILED_TASK | {T.COMPLETED}
+
+
+def sql_in(statuses: Collection[RunStatus] | Collection[TaskStatus]) -> str:
+    """SQL: the statuses as the right side of IN, in the order in which their enum declares them.
+
+    Statements take their sets of statuses from here, so that a new status is taught once. PostgreSQL proves
+    from such a list that a partial index holds every row that the statement looks for.
+    """
+    declared = type(next(iter(statuses)))
+    return "({})".format(", ".join(f"'{each}'" for each in declared if each in statuses))
 
 
 def task_before(after: TaskStatus) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.plan import WIDE
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.domain.states import OPEN_RUN, TaskStatus, sql_in
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state import completing, outputs, pause_sql, rows
 from pipeweave.orchestrator.store.database import Transaction
@@ -84,9 +84,9 @@ def _items(source: Any) -> list[str]:
     return [each.decode() for each in items]
 
 
-_RESERVE = """
+_RESERVE = f"""
 UPDATE runs SET task_run_count = task_run_count + :count
-WHERE id = :id AND status IN ('pending', 'running', 'paused', 'error_handling')
+WHERE id = :id AND status IN {sql_in(OPEN_RUN)}
 RETURNING task_run_count - :count + 1
 """
 

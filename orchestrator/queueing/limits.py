@@ -16,7 +16,7 @@ from uuid import UUID
 
 from pipeweave.orchestrator.domain import gcra
 from pipeweave.orchestrator.domain.outbox import Released
-from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.domain.states import LIVE_TASK, TaskStatus, sql_in
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state import pause_sql, releasing
 from pipeweave.orchestrator.state.task_transitions import status_is
@@ -29,8 +29,8 @@ BATCH = 1_000
 TASKS_PER_TICK = 100
 
 # SQL: the task runs of the task `k` that hold a slot.
-LIVE = """FROM task_runs AS t WHERE t.tenant_id = k.tenant_id AND t.task_id = k.id AND t.is_limited
-    AND t.kind <> 'map' AND t.status IN ('queued', 'running', 'waiting')"""
+LIVE = f"""FROM task_runs AS t WHERE t.tenant_id = k.tenant_id AND t.task_id = k.id AND t.is_limited
+    AND t.kind <> 'map' AND t.status IN {sql_in(LIVE_TASK)}"""
 # And of those, the ones that no worker has started.
 _UNSTARTED = f"{LIVE} AND {status_is(TaskStatus.QUEUED)}"
 

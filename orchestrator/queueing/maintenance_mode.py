@@ -26,6 +26,7 @@ import logging
 from pipeweave import ids
 from pipeweave.errors import Conflict, Unavailable
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
+from pipeweave.orchestrator.domain.states import ACTIVE_RUN, sql_in
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
@@ -42,7 +43,7 @@ ACCEPTING = f"SELECT 1 FROM orchestrator_state WHERE mode = '{RUNNING}' FOR KEY 
 IS_AWAITED = f"EXISTS (SELECT 1 FROM orchestrator_state WHERE mode = '{WAITING}')"
 
 # Paused runs have no index over all tenants: they are looked for tenant by tenant.
-_ACTIVE = "FROM runs AS r WHERE r.status IN ('pending', 'running', 'error_handling')"
+_ACTIVE = f"FROM runs AS r WHERE r.status IN {sql_in(ACTIVE_RUN)}"
 _PAUSED = "FROM runs AS r WHERE r.tenant_id = t.id AND r.status = 'paused'"
 
 # While many runs end, each asks whether it was the last one: that must not cost what counting does.

@@ -9,6 +9,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
+from pipeweave.orchestrator.domain.states import ENDED_TASK, sql_in
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -37,14 +38,14 @@ _COUNT = " UNION ALL ".join(
     for status, which in OPEN.items()
 )
 
-_ENDED = """
+_ENDED = f"""
 SELECT ended.status, count(*) AS number FROM (
     SELECT t.status FROM (
         SELECT r.id FROM runs AS r WHERE r.tenant_id = :tenant AND r.id >= :since
         ORDER BY r.id DESC LIMIT :most_runs) AS recent
     CROSS JOIN LATERAL (
         SELECT t.status FROM task_runs AS t
-        WHERE t.run_id = recent.id AND t.kind <> 'map' AND t.status IN ('completed', 'failed', 'timeout')
+        WHERE t.run_id = recent.id AND t.kind <> 'map' AND t.status IN {sql_in(ENDED_TASK)}
         ) AS t
     LIMIT :most_task_runs) AS ended
 GROUP BY ended.status

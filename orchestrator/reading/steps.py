@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, task_run_id
-from pipeweave.orchestrator.domain.states import FINAL_TASK
+from pipeweave.orchestrator.domain.states import FAILED_TASK, FINAL_TASK, sql_in
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.size_limits import MAX_STEPS
@@ -19,9 +19,9 @@ SELECT t.id, t.step_id, t.task_id, t.kind, t.status, t.map_count, t.error_code, 
 FROM task_runs AS t WHERE t.run_id = :id AND t.id <= :last AND t.kind <> 'item' ORDER BY t.id
 """
 
-_ITEMS = """
+_ITEMS = f"""
 SELECT t.map_parent, count(*) FILTER (WHERE t.finished_at IS NOT NULL) AS done,
-       count(*) FILTER (WHERE t.status IN ('failed', 'timeout')) AS failed
+       count(*) FILTER (WHERE t.status IN {sql_in(FAILED_TASK)}) AS failed
 FROM task_runs AS t WHERE t.run_id = :id AND t.kind = 'item' GROUP BY t.map_parent
 """
 

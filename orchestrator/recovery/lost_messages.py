@@ -14,6 +14,7 @@ from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Released
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.states import ADVANCING_RUN, sql_in
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.messaging.publisher import Canvas, level
 from pipeweave.orchestrator.state import run_headers
@@ -107,9 +108,9 @@ def lost_before(late: datetime, oldest: float | None) -> datetime:
 # One tick looks at this many active runs; the next one goes on where it stopped.
 RUNS_PER_TICK = 100
 
-_ACTIVE = """
+_ACTIVE = f"""
 SELECT r.id, r.tenant_id FROM runs AS r
-WHERE r.status IN ('running', 'error_handling') AND r.created_at < :late AND r.id > :after
+WHERE r.status IN {sql_in(ADVANCING_RUN)} AND r.created_at < :late AND r.id > :after
 ORDER BY r.id LIMIT :batch
 """
 

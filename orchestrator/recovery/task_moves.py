@@ -12,6 +12,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from pipeweave.orchestrator.domain.states import OPEN_RUN, sql_in
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 # Task runs that one tick brings after, of one task.
@@ -28,13 +29,13 @@ SELECT k.tenant_id, k.id FROM tasks AS k WHERE k.follow_at <= now() ORDER BY k.f
 
 # Through the open runs, which are few, not through history. Rows that are being changed are left to the next
 # tick: two that lock many rows each may meet in any order.
-_FOLLOW = """
+_FOLLOW = f"""
 WITH behind AS MATERIALIZED (
     SELECT t.run_id, t.id, s.queue, k.concurrency > 0 OR k.rate_limit IS NOT NULL AS has_limit
     FROM tasks AS k
     JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id
     JOIN runs AS r ON r.tenant_id = k.tenant_id
-        AND r.status IN ('pending', 'running', 'paused', 'error_handling')
+        AND r.status IN {sql_in(OPEN_RUN)}
     JOIN task_runs AS t ON t.run_id = r.id AND t.task_id = k.id AND t.finished_at IS NULL
         AND (t.queue <> s.queue OR (NOT t.is_limited AND (k.concurrency > 0 OR k.rate_limit IS NOT NULL)))
     WHERE k.tenant_id = :tenant AND k.id = :task LIMIT :most

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from pipeweave.orchestrator.domain.months import Month
+from pipeweave.orchestrator.domain.states import ACTIVE_RUN, RunStatus, sql_in
 from pipeweave.orchestrator.retention import partitions
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -41,11 +42,12 @@ def held(tx: Transaction) -> list[Held]:
 
 
 # Both halves read an index: what is over costs nothing.
-_ACTIVE = """
-SELECT id FROM {runs} WHERE status IN ('pending', 'running', 'error_handling')
+_ACTIVE = f"""
+SELECT id FROM {{runs}} WHERE status IN {sql_in(ACTIVE_RUN)}
 UNION ALL
 SELECT r.id FROM tenants AS t
-    CROSS JOIN LATERAL (SELECT id FROM {runs} WHERE tenant_id = t.id AND status = 'paused' LIMIT :most) AS r
+    CROSS JOIN LATERAL (
+        SELECT id FROM {{runs}} WHERE tenant_id = t.id AND status = '{RunStatus.PAUSED}' LIMIT :most) AS r
 LIMIT :most
 """
 

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.states import ADMITTED_RUN, sql_in
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.registry import pipelines, services
 from pipeweave.orchestrator.runs.orphans import CODE as TASK_REMOVED
@@ -36,8 +37,8 @@ BATCHES = 20
 MAX_LIMIT = 1_000_000
 
 # SQL about the tenant `n`.
-ACTIVE = """(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.pipeline_id IS NOT NULL
-    AND r.status IN ('running', 'paused', 'error_handling'))"""
+ACTIVE = f"""(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.pipeline_id IS NOT NULL
+    AND r.status IN {sql_in(ADMITTED_RUN)})"""
 WAITING = "(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.status = 'pending')"
 
 _LOCK = "SELECT 1 FROM tenants AS n WHERE n.id = :tenant FOR NO KEY UPDATE"

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain.states import ACTIVE_RUN, TaskStatus, sql_in
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import cancelling, run_transitions
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -16,7 +17,7 @@ BATCH = 100
 
 RUN_TIMEOUT, RUN_IDLE = "RUN_TIMEOUT", "RUN_IDLE_TIMEOUT"
 
-_OPEN = "r.status IN ('pending', 'running', 'error_handling')"
+_ACTIVE = f"r.status IN {sql_in(ACTIVE_RUN)}"
 
 # A run's own limit first; the deployment's holds for runs whose pipeline names none. A standalone task has
 # the limits of its attempts, and a dead letter at their end. Ids are ordered by time, so that the second look
@@ -26,17 +27,20 @@ _LATE = f"""
  WHERE r.finished_at IS NULL AND r.deadline_at < now() ORDER BY r.deadline_at LIMIT :batch)
 UNION ALL
 (SELECT r.id, r.tenant_id FROM runs AS r
- WHERE {_OPEN} AND r.id < :before AND r.deadline_at IS NULL
+ WHERE {_ACTIVE} AND r.id < :before AND r.deadline_at IS NULL
    AND r.pipeline_id IS NOT NULL AND coalesce(r.reopened_at, r.started_at) < now() - CAST(:limit AS interval)
  LIMIT :batch)
 """
 
-# Waiting for another attempt is not idleness, nor is what a limit or a person holds back.
+# Task runs of these statuses keep their run from being idle: running, or held back by a limit or a pause.
+_BUSY = frozenset({TaskStatus.READY, TaskStatus.RUNNING})
+
+# Waiting for another attempt is not idleness either.
 _IDLE = f"""
 SELECT r.id, r.tenant_id FROM runs AS r
-WHERE r.finished_at IS NULL AND r.idle_timeout_ms IS NOT NULL AND {_OPEN} AND r.started_at IS NOT NULL
+WHERE r.finished_at IS NULL AND r.idle_timeout_ms IS NOT NULL AND {_ACTIVE} AND r.started_at IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM task_runs AS t WHERE t.run_id = r.id
-                  AND (t.status IN ('running', 'ready') OR t.due_at IS NOT NULL))
+                  AND (t.status IN {sql_in(_BUSY)} OR t.due_at IS NOT NULL))
   AND (SELECT e.at FROM events AS e WHERE e.run_id = r.id ORDER BY e.seq DESC LIMIT 1)
       < now() - r.idle_timeout_ms * interval '1 millisecond'
 ORDER BY r.id LIMIT :batch

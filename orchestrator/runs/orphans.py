@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pipeweave.orchestrator.domain.states import ADVANCING_RUN, UNSTARTED_TASK, sql_in
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.state import cancelling, run_headers
 from pipeweave.orchestrator.store.database import Transaction
@@ -11,10 +12,10 @@ from pipeweave.orchestrator.store.database import Transaction
 CODE = "TASK_REMOVED"
 
 # Through the active runs, which are few, not through history. Those that wait for their turn see it then.
-_RUNS = """
+_RUNS = f"""
 SELECT DISTINCT r.id FROM runs AS r JOIN task_runs AS t ON t.run_id = r.id
-WHERE r.status IN ('running', 'error_handling') AND r.tenant_id = :tenant
-  AND t.task_id = ANY(CAST(:task_ids AS text[])) AND t.status IN ('pending', 'ready', 'queued')
+WHERE r.status IN {sql_in(ADVANCING_RUN)} AND r.tenant_id = :tenant
+  AND t.task_id = ANY(CAST(:task_ids AS text[])) AND t.status IN {sql_in(UNSTARTED_TASK)}
 ORDER BY r.id
 """
 

@@ -12,6 +12,7 @@ from uuid import UUID
 import orjson
 
 from pipeweave.orchestrator.domain.events import together
+from pipeweave.orchestrator.domain.states import UNSTARTED_TASK, sql_in
 from pipeweave.orchestrator.domain.states import TaskStatus as T
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state import keys_released
@@ -45,7 +46,7 @@ def cancel_tasks(
     tx: Transaction, run_id: UUID, task_ids: Sequence[str], *, code: str, message: str
 ) -> list[TaskRun]:
     """Cancel the task runs of these tasks that have not started. What runs goes on to its end."""
-    where = "t.task_id = ANY(CAST(:task_ids AS text[])) AND t.status IN ('pending', 'ready', 'queued')"
+    where = f"t.task_id = ANY(CAST(:task_ids AS text[])) AND t.status IN {sql_in(UNSTARTED_TASK)}"
     return _cancel(tx, run_id, where, {"task_ids": list(task_ids)}, code, message)
 
 
