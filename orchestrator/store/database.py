@@ -7,6 +7,7 @@ round.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -164,10 +165,7 @@ class Transaction:
         """Called once by `Database.transaction`, and by tests that commit on their own."""
         actions, self._after = self._after, []
         for action in actions:
-            try:
-                action()
-            except Exception:
-                log.exception("after_commit.failed")
+            _attempt(action)
 
 
 class Database:
@@ -227,9 +225,9 @@ class Database:
             except BaseException:
                 tx.roll_back()
                 raise
+        # First its own messages: a follow-up transaction may take long, or be the first of many.
         if tx.outbox and self.sender is not None:
-            sender, outbox = self.sender, tx.outbox
-            tx.after_commit(lambda: sender(outbox))
+            _attempt(functools.partial(self.sender, tx.outbox))
         tx.run_after_commit()
 
     def run(self, work: Callable[[Transaction], R], *, is_one: bool = True) -> R:
@@ -271,6 +269,14 @@ class Database:
         """Close every connection."""
         self.connections.close()
         self._reader.close()
+
+
+def _attempt(action: Callable[[], object]) -> None:
+    """Do something that follows a commit. Its failure is logged: the rows are safe by then."""
+    try:
+        action()
+    except Exception:
+        log.exception("after_commit.failed")
 
 
 def to_json(value: Any) -> str | None:
