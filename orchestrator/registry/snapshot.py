@@ -31,11 +31,6 @@ class Seen:
     task_ids: Sequence[str]
     marks: Sequence[str]
 
-    @property
-    def is_steady(self) -> bool:
-        """Whether it can be gone by: the row of a task with a rate limit changes whenever one goes."""
-        return all(each.rate_limit is None for each in self.tasks.values())
-
     def as_parameters(self) -> dict[str, Any]:
         """The parameters of AS_EXPECTED, next to `:tenant`."""
         return {"catalog": self.pipeline.id, "catalog_tasks": self.task_ids, "marks": self.marks}
@@ -49,10 +44,15 @@ class CatalogChanged(PipeWeaveError):
     """What a trigger went by is not so any more: it looks again."""
 
 
-_MARKS = """
+# The row of a task with a rate limit is rewritten whenever the task starts, so it is known by its content,
+# without the columns that starts and ends change. A hash costs more than (xmin, ctid), a look costs more yet.
+_TASK_MARK = """CASE WHEN t.rate_limit IS NULL THEN concat_ws(' ', t.xmin, t.ctid)
+    ELSE md5(CAST(to_jsonb(t) - CAST('{rate_at,usual_seconds}' AS text[]) AS text)) END"""
+
+_MARKS = f"""
 ARRAY(SELECT concat_ws(' ', p.xmin, p.ctid) FROM pipelines AS p
     WHERE p.tenant_id = :tenant AND p.id = :catalog)
-|| ARRAY(SELECT concat_ws(' ', t.xmin, t.ctid, (SELECT concat_ws(' ', s.xmin, s.ctid)
+|| ARRAY(SELECT concat_ws(' ', {_TASK_MARK}, (SELECT concat_ws(' ', s.xmin, s.ctid)
         FROM services AS s WHERE s.tenant_id = t.tenant_id AND s.id = t.service_id))
     FROM tasks AS t
     WHERE t.tenant_id = :tenant AND t.id = ANY(CAST(:catalog_tasks AS text[])) ORDER BY t.id)
@@ -73,9 +73,8 @@ _seen: OrderedDict[tuple[str, str, str], Seen] = OrderedDict()
 
 
 def remembered(tx: Transaction, tenant: str, pipeline_id: str) -> Seen | None:
-    """What this process saw last, where that is worth a try; None if it never looked."""
-    seen = _seen.get((tx.database, tenant, pipeline_id))
-    return seen if seen is not None and seen.is_steady else None
+    """The last snapshot that this process took; None if it never looked."""
+    return _seen.get((tx.database, tenant, pipeline_id))
 
 
 def look(tx: Transaction, tenant: str, pipeline_id: str) -> Seen:

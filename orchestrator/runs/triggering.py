@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, PipeWeaveError
+from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, PipeWeaveError, Unavailable
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus
@@ -27,6 +26,9 @@ from pipeweave.spec.rules import FAILURE_MODES
 
 # What PostgreSQL's integer holds; lower runs first.
 MIN_PRIORITY, MAX_PRIORITY = -1_000_000, 1_000_000
+
+# A trigger looks at most this often at a catalog that changes each time before it writes.
+LOOKS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ def trigger(tx: Transaction, tenant: str, wish: Trigger, *, check: Check | None 
         NotFound: the tenant has no such pipeline.
         InvalidInput: failure mode or priority is none, or the input is not JSON that can be kept.
         Conflict: a task of the pipeline is not registered any more, or no Python worker runs it.
+        Unavailable: storage cannot be reached, there is maintenance, or the catalog changed LOOKS times
+            meanwhile. Nothing was written.
     """
     return trigger_many(tx, tenant, wish.pipeline_id, [wish], check=check)[0]
 
@@ -82,38 +86,70 @@ def trigger_many(
     check: Check | None = None,
 ) -> list[CreatedRun]:
     """Write runs of one pipeline: all of them or, when one is wrong, none. See `trigger`."""
-    seen = snapshot.remembered(tx, tenant, pipeline_id)
-    has_tokens = any(each.run_token is not None for each in wishes)
-    if has_tokens:
+    if any(each.run_token is not None for each in wishes):
         tx.hold()
-    elif seen is not None:
-        # What is refused may be right by what there is now.
-        with suppress(PipeWeaveError):
-            return _trigger(tx, tenant, seen, wishes, check)
-    while True:
-        with suppress(CatalogChanged):
-            return _trigger(tx, tenant, snapshot.look(tx, tenant, pipeline_id), wishes, check)
+        prepared = None
+    else:
+        prepared = _prepared_from_memory(tx, tenant, pipeline_id, wishes, check)
+    for _ in range(LOOKS):
+        if prepared is None:
+            prepared = _prepare(tx, tenant, snapshot.look(tx, tenant, pipeline_id), wishes, check)
+        try:
+            return _write(tx, prepared)
+        except CatalogChanged:
+            prepared = None
+    raise Unavailable(
+        f"pipeline {pipeline_id!r} or its tasks changed {LOOKS} times while a run of it was triggered",
+        hint="try again; something keeps registering its tasks or storing versions of it",
+    )
 
 
-def _trigger(
-    tx: Transaction, tenant: str, seen: Seen, wishes: Sequence[Trigger], check: Check | None
-) -> list[CreatedRun]:
-    """Write runs by what is known of their pipeline.
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """Runs that are ready to be written, and the state of the catalog that they were made from."""
 
-    Raises:
-        CatalogChanged: it is not so any more; nothing was written.
+    seen: Seen
+    new_runs: list[NewRun]
+
+
+def _prepared_from_memory(
+    tx: Transaction, tenant: str, pipeline_id: str, wishes: Sequence[Trigger], check: Check | None
+) -> _Prepared | None:
+    """Prepare runs from the snapshot that this process remembers. None when there is none, or when the runs
+    are refused: only a fresh look may refuse a caller.
     """
+    seen = snapshot.remembered(tx, tenant, pipeline_id)
+    if seen is None:
+        return None
+    try:
+        return _prepare(tx, tenant, seen, wishes, check)
+    except PipeWeaveError:
+        return None
+
+
+def _prepare(
+    tx: Transaction, tenant: str, seen: Seen, wishes: Sequence[Trigger], check: Check | None
+) -> _Prepared:
+    """Check the runs and put their inputs away. Writes no row."""
     stored = seen.pipeline
     plan = run_headers.plan_of(tenant, stored.version, stored.spec)
     tasks = runnable(seen.tasks, {each.step.task for each in plan.steps})
     if check is not None:
         check(stored.spec, tasks)
+    return _Prepared(seen, [_new_run(tx, tenant, stored, plan, tasks, wish) for wish in wishes])
+
+
+def _write(tx: Transaction, prepared: _Prepared) -> list[CreatedRun]:
+    """Claim run tokens and write the runs.
+
+    Raises:
+        CatalogChanged: the pipeline or a task has changed since; no run was written.
+    """
     created: dict[UUID, CreatedRun] = {}
     answers: list[CreatedRun] = []
     new_runs: list[NewRun] = []
-    wished = [_new_run(tx, tenant, stored, plan, tasks, wish) for wish in wishes]
-    owners = _claim_tokens(tx, [each for each in wished if each.run_token is not None])
-    for new in wished:
+    owners = _claim_tokens(tx, [each for each in prepared.new_runs if each.run_token is not None])
+    for new in prepared.new_runs:
         first = owners.get(_token(new), new.header.id)
         known = None if first in (new.header.id, *created) else _known_run(tx, first, new)
         if known is not None:
@@ -127,7 +163,7 @@ def _trigger(
             new_runs.append(new)
             created[new.header.id] = _accepted(new)
             answers.append(created[new.header.id])
-    written = creation.write(tx, new_runs, seen) if new_runs else []
+    written = creation.write(tx, new_runs, prepared.seen) if new_runs else []
     waiting = {each.id for each in written if each.status is RunStatus.PENDING}
     return [_waiting(each) if each.id in waiting else each for each in answers]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,7 @@ from support.run_driver import Driver, at_once
 from pipeweave.errors import Conflict, InvalidInput, Unavailable
 from pipeweave.orchestrator.queueing import maintenance_mode, pauses
 from pipeweave.orchestrator.registry import pipelines, snapshot
+from pipeweave.orchestrator.registry.snapshot import Seen
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -65,14 +67,65 @@ def test_a_run_of_what_did_not_change_is_one_statement(driver: Driver, sent: lis
     assert len(sent) == 1
 
 
-def test_a_task_whose_row_changes_with_every_start_is_looked_at(driver: Driver, sent: list[str]) -> None:
+@pytest.fixture
+def rated(driver: Driver) -> Driver:
+    """The pipeline `rated` runs a task with a rate limit."""
     with driver.database.transaction() as tx:
         register(tx, driver.tenant, a_task("rated", rate_limit="100/s"), id="rates")
     driver.store({"a": []}, id="rated", tasks={"a": "rated"})
     driver.trigger("rated")
+    return driver
+
+
+# What a start and an end write into the row of a task.
+START = "UPDATE tasks SET rate_at = clock_timestamp(), usual_seconds = random() WHERE tenant_id = :id"
+
+
+def test_starts_of_a_task_with_a_rate_limit_spare_its_triggers_the_look(
+    rated: Driver, sent: list[str]
+) -> None:
+    rated.rows(f"{START} RETURNING 1", id=rated.tenant)
     sent.clear()
-    driver.trigger("rated")
+    rated.trigger("rated")
+    assert not [each for each in sent if "latest_version" in each]
     assert len([each for each in sent if "INSERT INTO runs" in each]) == 1
+
+
+def test_a_task_that_starts_during_each_look_does_not_keep_a_trigger_looking(
+    rated: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Seen] = []
+    look = snapshot.look
+
+    def look_and_start(*arguments: Any) -> Seen:
+        looks.append(look(*arguments))
+        rated.rows(f"{START} RETURNING 1", id=rated.tenant)
+        return looks[-1]
+
+    monkeypatch.setattr(snapshot, "look", look_and_start)
+    with rated.database.statements() as tx:
+        triggering.trigger(tx, rated.tenant, Trigger("rated", run_token="t"))
+    assert len(looks) == 1
+
+
+def test_another_rate_counts_for_the_next_run(rated: Driver, sent: list[str]) -> None:
+    with rated.database.transaction() as tx:
+        register(tx, rated.tenant, a_task("rated"), id="rates")
+    [row] = rated.task_runs(rated.trigger("rated"))
+    assert not row.is_limited
+
+
+def test_a_catalog_that_changes_with_every_look_ends_a_trigger(driver: Driver) -> None:
+    changes = itertools.count(1)
+
+    def change(*_: object) -> None:
+        with driver.database.transaction() as tx:
+            register(tx, driver.tenant, a_task("noop", f"code {next(changes)}"))
+        assert next(changes) < 100, "the trigger looks for ever"
+
+    with pytest.raises(Unavailable, match="changed"), driver.database.statements() as tx:
+        triggering.trigger(tx, driver.tenant, Trigger("driven"), check=change)
+    assert len(driver.rows("SELECT 1 FROM runs WHERE tenant_id = :id", id=driver.tenant)) == 1
 
 
 def test_a_change_of_code_counts_for_the_next_run(driver: Driver) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -12,7 +13,7 @@ from support.factories import register
 from support.run_driver import Beside, Driver, at_once, claim, header, settle, wait_for_lock
 
 from pipeweave import ids
-from pipeweave.errors import Conflict, InvalidInput, NotFound, PipeWeaveError
+from pipeweave.errors import Conflict, InvalidInput, NotFound, PipeWeaveError, Unavailable
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.runs import triggering
@@ -85,6 +86,25 @@ def test_a_run_that_cannot_begin_is_not_written(driver: Driver, monkeypatch: pyt
     with pytest.raises(ZeroDivisionError), driver.database.statements() as tx:
         triggering.trigger(tx, driver.tenant, Trigger("driven", [1, 2, 3]))
     assert count_runs(driver) == 0
+
+
+def test_a_storage_error_after_the_write_never_leads_to_a_second_run(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.store({"a": [], "m": []}, maps={"m": "${input}"})
+    driver.trigger(input=[1])
+    lay_out = maps.lay_out
+    failures = [Unavailable("storage is away")]
+
+    def lay_out_later(*arguments: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return lay_out(*arguments)
+
+    monkeypatch.setattr(maps, "lay_out", lay_out_later)
+    with suppress(Unavailable), driver.database.statements() as tx:
+        triggering.trigger(tx, driver.tenant, Trigger("driven", [1, 2, 3]))
+    assert count_runs(driver) == 1
 
 
 @pytest.mark.parametrize(
