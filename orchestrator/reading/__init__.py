@@ -1,4 +1,6 @@
-"""Read models for the API: camelCase documents, scoped by tenant, lists as {items, nextCursor}; no writes."""
+"""Read models: camelCase documents of one tenant; lists are {items, nextCursor}.
+
+Called by `api`; retention uses the same shapes for archives. This room must never write to PostgreSQL."""
 
 from pipeweave.orchestrator.reading.queue import queue_items, queue_status
 from pipeweave.orchestrator.reading.registry import (

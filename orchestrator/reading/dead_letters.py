@@ -1,4 +1,4 @@
-"""Read models of dead letters: lists, one in full, groups of those that are alike, and redrives."""
+"""Read models of dead letters: lists, one dead letter in full, groups of equal failures, and redrives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, 
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
-# Status of a dead letter -> SQL for it. No column: both dates are kept, and tell when.
+# Status of a dead letter -> its SQL condition. The two times say it; there is no status column.
 STATUSES = {
     "open": OPEN,
     "retried": "d.retried_at IS NOT NULL",
@@ -22,11 +22,11 @@ STATUSES = {
     "all": "true",
 }
 
-# A total is counted up to here: an exact one would read on for nothing.
+# A list's total counts up to this many rows: an exact total would cost too much.
 MOST_COUNTED = 10_000
-# Groups are made of the newest letters, up to this many.
+# Groups are made from this many of the newest dead letters.
 MOST_GROUPED = 100_000
-# A list shows inputs up to this many bytes as stored; the letter itself shows every one.
+# A list shows an input of up to this many stored bytes; a single dead letter shows it at any size.
 SHOWN_INPUT_BYTES = 4_096
 
 _COLUMNS = """d.id, d.run_id, d.task_run_id, d.pipeline_id, d.step_id, d.task_id, d.kind, d.map_index,
@@ -35,9 +35,11 @@ _COLUMNS = """d.id, d.run_id, d.task_run_id, d.pipeline_id, d.step_id, d.task_id
 
 
 def dead_letter_list(
-    tx: Transaction, tenant: str, page: Page, which: LetterFilter, *, status: str = "open"
+    tx: Transaction, tenant: str, page: Page, letter_filter: LetterFilter, *, status: str = "open"
 ) -> Document:
-    """Newest first: {items, nextCursor, total, totalIsCapped}. Tracebacks and large inputs are left out.
+    """Dead letters, newest first: {items, nextCursor, total, totalIsCapped}.
+
+    Tracebacks and inputs larger than SHOWN_INPUT_BYTES are left out.
 
     Args:
         status: `open`, `retried`, `discarded` or `all`.
@@ -45,7 +47,7 @@ def dead_letter_list(
     Raises:
         InvalidInput: another status.
     """
-    where, parameters = _where(tenant, which, status)
+    where, parameters = _where(tenant, letter_filter, status)
     total = _total(tx, where, parameters)
     after = page.after("dead-letters", UUID)
     if after:
@@ -60,11 +62,11 @@ def dead_letter_list(
     return {**page.cut(rows, "dead-letters", lambda row: (row.id,), _letter), **total}
 
 
-def _where(tenant: str, which: LetterFilter, status: str) -> tuple[str, dict[str, Any]]:
+def _where(tenant: str, letter_filter: LetterFilter, status: str) -> tuple[str, dict[str, Any]]:
     if status not in STATUSES:
         message = f"must be one of {', '.join(STATUSES)}"
         raise InvalidInput(f"status {message}", errors=[FieldError("status", message, "invalid_value")])
-    where, parameters = which.sql(tenant)
+    where, parameters = letter_filter.sql(tenant)
     return f"{where} AND {STATUSES[status]}", parameters
 
 
@@ -78,12 +80,12 @@ def _letter(row: Any) -> Document:
     shown = ids.show(ids.DEAD_LETTER, row.id)
     is_standalone = row.pipeline_id is None
     return {
-        # Both names are in use among clients.
+        # Clients use both names.
         "id": shown,
         "dlqId": shown,
         "taskRunId": task_run_id(row.task_run_id),
         "taskId": row.task_id,
-        # A standalone task is known by its task run alone.
+        # The API shows no run for a standalone task, only its task run.
         "pipelineRunId": None if is_standalone else run_id(row.run_id),
         "pipelineId": row.pipeline_id,
         "stepId": row.step_id,
@@ -115,9 +117,9 @@ def _status(row: Any) -> str:
     return "open" if row.discarded_at is None else "discarded"
 
 
-# --- one --------------------------------------------------------------------------------------------------
+# --- one dead letter --------------------------------------------------------------------------------------
 
-# What may be gone (the run's history) or be another by now (the task's code) is asked for, not joined.
+# The run's history may have been dropped, and the task may be gone: the dead letter is shown all the same.
 _ONE = f"""
 SELECT {_COLUMNS}, d.error, d.input, d.item, d.history, k.code_version AS current_version,
        k.code_hash AS current_hash, k.orphaned_at,
@@ -129,13 +131,13 @@ WHERE d.tenant_id = :tenant AND d.id = :id
 
 
 def dead_letter(tx: Transaction, tenant: str, letter_id: UUID, *, load: bool = False) -> Document:
-    """One dead letter: its input and item, every attempt with its traceback, the code then and now.
+    """One dead letter: input, map item, every attempt with its traceback, code version then and now.
 
     Args:
-        load: fetch a large input from storage, too; otherwise `inputPath` says where it is.
+        load: fetch a large input from storage; otherwise `inputPath` says where it is.
 
     Raises:
-        NotFound: the tenant has no such dead letter, or storage has the input no more.
+        NotFound: the tenant has no such dead letter, or the input is no longer in storage.
     """
     row = tx.execute(_ONE, {"tenant": tenant, "id": letter_id}).one_or_none()
     if row is None:
@@ -156,23 +158,23 @@ def dead_letter(tx: Transaction, tenant: str, letter_id: UUID, *, load: bool = F
     }
 
 
-def _attempt(kept: dict[str, Any], row: Any) -> Document:
-    """An attempt as it was kept; the last one ended when the letter was written."""
-    finished = kept.get("finishedAt")
+def _attempt(attempt: dict[str, Any], row: Any) -> Document:
+    """An attempt of the dead letter's history; the last attempt ended when the dead letter was written."""
+    finished = attempt.get("finishedAt")
     return {
-        "attempt": kept["attempt"],
-        "status": kept["status"],
-        "worker": kept.get("worker"),
-        "codeVersion": kept.get("codeVersion"),
-        "error": kept.get("error"),
-        "errorCode": kept.get("errorCode"),
-        "startedAt": _time(kept.get("startedAt")),
+        "attempt": attempt["attempt"],
+        "status": attempt["status"],
+        "worker": attempt.get("worker"),
+        "codeVersion": attempt.get("codeVersion"),
+        "error": attempt.get("error"),
+        "errorCode": attempt.get("errorCode"),
+        "startedAt": _time(attempt.get("startedAt")),
         "finishedAt": iso(row.failed_at) if finished is None else _time(finished),
     }
 
 
-def _time(kept: str | None) -> str | None:
-    return None if kept is None else iso(datetime.fromisoformat(kept))
+def _time(text: str | None) -> str | None:
+    return None if text is None else iso(datetime.fromisoformat(text))
 
 
 # --- groups -----------------------------------------------------------------------------------------------
@@ -191,14 +193,14 @@ ORDER BY g.number DESC, g.fingerprint
 
 
 def dead_letter_groups(
-    tx: Transaction, tenant: str, limit: int, which: LetterFilter, *, status: str = "open"
+    tx: Transaction, tenant: str, limit: int, letter_filter: LetterFilter, *, status: str = "open"
 ) -> list[Document]:
-    """Dead letters that are alike, the largest groups first, of the newest MOST_GROUPED letters.
+    """Groups of dead letters with the same fingerprint, the largest first, of the newest MOST_GROUPED.
 
     Raises:
-        InvalidInput: a status that is none.
+        InvalidInput: an unknown status.
     """
-    where, parameters = _where(tenant, which, status)
+    where, parameters = _where(tenant, letter_filter, status)
     given = {**parameters, "most": MOST_GROUPED, "limit": limit}
     return [
         {
@@ -225,7 +227,7 @@ FROM redrives AS w WHERE w.tenant_id = :tenant AND {where} ORDER BY w.id DESC LI
 
 
 def redrive(tx: Transaction, tenant: str, redrive_id: UUID) -> Document:
-    """How far a redrive is.
+    """The progress of one redrive.
 
     Raises:
         NotFound: the tenant has no such redrive.

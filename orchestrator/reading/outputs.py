@@ -1,4 +1,4 @@
-"""What a run gave back: the outputs of its end steps by step id, large ones by reference."""
+"""Reads the output of a run: the outputs of its end steps by step id, large outputs by reference."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeweave.orchestrator.state.run_headers import plan_of
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
-# A map's output is its items' outputs. One with more items than this, or more bytes, is shown by reference.
+# A map's output is the list of its items' outputs. With more items or bytes it is shown by reference.
 MAP_ITEMS_SHOWN = 1_000
 MAP_BYTES_SHOWN = 1_000_000
 
@@ -35,9 +35,13 @@ WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last ORDER BY t.id
 
 
 def of_run(tx: Transaction, tenant: str, run: Any, *, load: bool) -> Document:
-    """{output, outputRefs} of a run's row: the end steps that completed; null while none has.
+    """{output, outputRefs} of a run: the outputs of its completed end steps; null while none has completed.
 
     A large output is left out of `output`; `outputRefs` says where it is, or how many items a map has.
+
+    Args:
+        run: the run's row.
+        load: fetch large outputs from storage, and leave nothing out.
     """
     stored = pipelines.get(tx, tenant, run.pipeline_id, run.pipeline_version)
     plan = plan_of(tenant, stored.version, stored.spec)
@@ -55,7 +59,7 @@ def of_run(tx: Transaction, tenant: str, run: Any, *, load: bool) -> Document:
 
 
 def of_task_run(tx: Transaction, run_id: UUID, row: Any, *, load: bool) -> tuple[Any, Document | None]:
-    """The output of a completed task run's row, and where it is when it is too large to show."""
+    """The output of a completed task run, and a reference when the output is too large to show."""
     if row.kind == "map":
         return _of_map(tx, run_id, row, load=load)
     if load:

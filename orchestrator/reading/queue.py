@@ -1,4 +1,7 @@
-"""What waits and what runs, over all runs of a tenant. Counts read open rows through partial indexes only."""
+"""Reads a tenant's queue: counts and lists of the task runs that wait or run, over all its runs.
+
+Counts of open rows use partial indexes only, so they do not grow slower with history.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,13 @@ from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
-# `completed` and `failed` look back this far, over the newest runs and task runs up to these caps: a total
-# over all time would have to read all of history.
+# `completed` and `failed` count this far back, in at most this many of the newest runs and task runs: a total
+# over all time would read all of history.
 WINDOW = timedelta(hours=24)
 MOST_RUNS = 10_000
 MOST_TASK_RUNS = 100_000
 
-# Each names a partial index. A map holds no place in a queue: its items do.
+# Each condition matches a partial index. A map is not in a queue, only its items are.
 OPEN = {
     "ready": "t.status = 'ready'",
     "queued": "t.status = 'queued'",
@@ -28,14 +31,14 @@ OPEN = {
     "running": "t.status = 'running'",
     "waiting": "t.status = 'waiting'",
 }
-"""Status -> the task runs of that status that are in a queue: a pending one only when it has a due time."""
+"""Status -> SQL condition for task runs in a queue; a pending task run only counts when it has a due time."""
 
 _MINE = "t.tenant_id = :tenant AND t.kind <> 'map'"
 
 _COUNT = " UNION ALL ".join(
     f"SELECT '{status}' AS status, count(*) AS number,"
-    f" min(coalesce(t.queued_at, t.created_at)) AS oldest FROM task_runs AS t WHERE {which} AND {_MINE}"
-    for status, which in OPEN.items()
+    f" min(coalesce(t.queued_at, t.created_at)) AS oldest FROM task_runs AS t WHERE {condition} AND {_MINE}"
+    for status, condition in OPEN.items()
 )
 
 _ENDED = f"""
@@ -57,12 +60,12 @@ SELECT count(*) FROM dead_letters WHERE tenant_id = :tenant AND retried_at IS NU
 
 
 def queue_status(tx: Transaction, tenant: str) -> Document:
-    """{pending, running, waiting, completed, failed, dlq, oldestPending} in task runs, maps left out; and
-    what is paused: {pausedAt, pauseReason} of the tenant, {pausedTasks}.
+    """Counts of task runs without maps {pending, running, waiting, completed, failed, dlq, oldestPending} and
+    pauses {pausedAt, pauseReason, pausedTasks}; `pausedAt` and `pauseReason` are of a pause of the tenant.
 
-    `pending` may go (ready, queued) or has a due time; steps whose predecessors are outstanding do not count.
-    `completed` and `failed` are those of runs created in the last 24 hours (`since`), of at most the newest
-    10,000 runs and 100,000 task runs.
+    `pending` counts task runs that are ready, queued or have a due time, not steps with open predecessors.
+    `completed` and `failed` count runs created in the last 24 hours (`since`), of at most the newest 10,000
+    runs and 100,000 task runs.
     """
     since = tx.now - WINDOW
     opened = {row.status: row for row in tx.execute(_COUNT, {"tenant": tenant})}
@@ -109,7 +112,7 @@ t.priority, t.progress, t.progress_message, t.worker, t.created_at, t.due_at, t.
 def queue_items(
     tx: Transaction, tenant: str, page: Page, *, status: str | None = None, task_id: str | None = None
 ) -> Document:
-    """The open task runs in the order in which they go (priority, then age): {items, nextCursor}.
+    """The open task runs in the order in which they start (priority, then age): {items, nextCursor}.
 
     Args:
         status: `pending`, `ready`, `queued`, `running` or `waiting`; None for all of them.
@@ -129,12 +132,12 @@ def queue_items(
         where.append("(t.priority, t.id) > (:priority, CAST(:after AS uuid))")
         parameters |= {"priority": after[0], "after": after[1]}
     branches = " UNION ALL ".join(
-        f"(SELECT {_COLUMNS} FROM task_runs AS t WHERE {which} AND {' AND '.join(where)}"
+        f"(SELECT {_COLUMNS} FROM task_runs AS t WHERE {condition} AND {' AND '.join(where)}"
         f" ORDER BY t.priority, t.id LIMIT :limit)"
-        for each, which in OPEN.items()
+        for each, condition in OPEN.items()
         if status in (None, each)
     )
-    # Not a join: the planner may read all runs for one, and prunes no partition.
+    # A subquery, not a join: for a join the planner may read all runs, without pruning partitions.
     statement = f"""
         SELECT q.*, (SELECT r.pipeline_id FROM runs AS r WHERE r.id = q.run_id) AS pipeline_id
         FROM (SELECT * FROM ({branches}) AS o ORDER BY o.priority, o.id LIMIT :limit) AS q

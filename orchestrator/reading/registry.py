@@ -1,4 +1,4 @@
-"""Read models of what is registered: services, tasks, code history, pipelines. Each asks for its tenant."""
+"""Read models of services, tasks, code history and pipelines of a tenant."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def service(tx: Transaction, tenant: str, service_id: str) -> Document:
 
 
 def _service(row: Any) -> Document:
-    seen = max(filter(None, (row.last_heartbeat, row.heartbeat_at)))
+    last_heartbeat = max(filter(None, (row.last_heartbeat, row.heartbeat_at)))
     return {
         "id": row.id,
         "kind": row.kind,
@@ -57,7 +57,7 @@ def _service(row: Any) -> Document:
         "queue": row.queue,
         "status": row.status,
         "registeredAt": iso(row.registered_at),
-        "lastHeartbeat": iso(seen),
+        "lastHeartbeat": iso(last_heartbeat),
         "taskCount": row.task_count,
         "workerCount": row.worker_count,
     }
@@ -79,7 +79,10 @@ WHERE t.tenant_id = :tenant AND {where} ORDER BY t.id LIMIT :limit
 
 
 def tasks(tx: Transaction, tenant: str, page: Page, *, service_id: str | None = None) -> Document:
-    """The tenant's tasks by id, or those of one service, orphaned ones included: {items, nextCursor}.
+    """The tenant's tasks by id, orphaned tasks included: {items, nextCursor}.
+
+    Args:
+        service_id: only the tasks of this service.
 
     Raises:
         NotFound: the tenant has no such service.

@@ -1,7 +1,7 @@
-"""Read models of runs: the list, one run with its counts, its events.
+"""Read models of runs: the list of runs, one run with its counts, and its events.
 
-A run's id is ordered by time, so `createdAfter` and `createdBefore` are bounds of the id and also say which
-partitions are read.
+A run's id is ordered by time: `createdAfter` and `createdBefore` become bounds of the id, so PostgreSQL reads
+only the partitions in between.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipeweave.orchestrator.reading import outputs, task_runs
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
-# Task runs that come with a run; the others are read page by page.
+# A run comes with this many task runs; further task runs are read page by page.
 TASK_RUNS_SHOWN = 1_000
 
 _COLUMNS = """r.id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority, r.metadata,
@@ -38,7 +38,7 @@ def run_list(
     created_after: datetime | None = None,
     created_before: datetime | None = None,
 ) -> Document:
-    """The tenant's runs, newest first, standalone tasks left out: {items, nextCursor}.
+    """The tenant's runs, newest first, without standalone tasks: {items, nextCursor}.
 
     Args:
         created_after: runs created at this time or later.
@@ -138,11 +138,11 @@ def _counts(tx: Transaction, id: UUID, shown: Document) -> dict[str, int]:
 
 
 def no_run(id: UUID) -> NotFound:
-    """The error for a run that is not there, or another tenant's."""
+    """The error for a run that does not exist or belongs to another tenant."""
     return NotFound(f"there is no run {run_id(id)}", runId=run_id(id))
 
 
-# Finer words than the status, for a run that is under way.
+# Event type -> phase: what a running run does, in more detail than its status.
 PHASES = {
     "task_run.started": "step_executing",
     "task_run.completed": "step_success",
@@ -153,7 +153,7 @@ PHASES = {
 
 
 def phase(status: str, latest_event: str | None) -> str:
-    """What a run is doing: its status, or more finely what its latest event says."""
+    """The phase of a run: for a running run the phase of its latest event if it has one, else the status."""
     if status != RunStatus.RUNNING or latest_event is None:
         return status
     return PHASES.get(latest_event, status)
@@ -194,7 +194,7 @@ WHERE e.run_id = :id AND e.seq > :after AND {where} ORDER BY e.seq LIMIT :limit
 
 
 def run_events(tx: Transaction, tenant: str, id: UUID, page: Page, *, type: str | None = None) -> Document:
-    """What happened in a run, oldest first: {items, nextCursor}.
+    """The events of a run, oldest first: {items, nextCursor}.
 
     Raises:
         NotFound: the tenant has no such run.

@@ -1,4 +1,4 @@
-"""How far each step of a run is: its own task run, and for a map the sum of its items."""
+"""Reads the progress of each step of a run: its own task run, or for a map the sum of its items."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.size_limits import MAX_STEPS
 
-# Steps have the lowest ordinals of a run: the bound keeps a run's items from being looked at.
+# A run's steps have its lowest ordinals: this bound keeps PostgreSQL from reading its map items.
 _STEPS = """
 SELECT t.id, t.step_id, t.task_id, t.kind, t.status, t.map_count, t.error_code, t.started_at, t.finished_at
 FROM task_runs AS t WHERE t.run_id = :id AND t.id <= :last AND t.kind <> 'item' ORDER BY t.id
@@ -30,7 +30,7 @@ def run_steps(tx: Transaction, id: UUID, run: Document) -> list[Document]:
     """The steps of a run in document order: {id, status, done, total, failed, …}; a map counts its items.
 
     Args:
-        run: the run's document, from `queries_runs.run`, which has checked whose it is.
+        run: the run's document from `runs.run`, which has checked that the tenant owns the run.
     """
     if run["taskRunsCursor"] is None:
         return _of_shown(run["taskRuns"])
@@ -43,7 +43,7 @@ def run_steps(tx: Transaction, id: UUID, run: Document) -> list[Document]:
 
 
 def _of_shown(task_runs: list[Document]) -> list[Document]:
-    """The steps of a run all of whose task runs are shown: nothing more needs to be read."""
+    """The steps of a run whose document holds all its task runs: this reads no further row."""
     items = [each for each in task_runs if each["kind"] == "item"]
     done = Counter(each["stepId"] for each in items if each["finishedAt"] is not None)
     failed = Counter(each["stepId"] for each in items if each["status"] in _FAILED)

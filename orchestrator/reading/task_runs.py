@@ -1,4 +1,4 @@
-"""Read models of task runs: those of a run, and one with everything that is known about it."""
+"""Read models of task runs: a run's list of task runs, and one task run in full."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
-# Tracebacks are shown with one task run, not with a thousand.
+# Only `task_run` shows a traceback; lists leave tracebacks out.
 _COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.map_index, t.map_parent, t.map_count, t.status,
 t.attempt, t.max_attempts, t.priority, t.progress, t.progress_message, t.worker, t.code_version, t.code_hash,
 t.output_size, t.error_code, t.created_at, t.due_at, t.queued_at, t.started_at, t.heartbeat_at,
@@ -23,7 +23,7 @@ t.finished_at"""
 def of_run(
     tx: Transaction, run: UUID, page: Page, *, status: str | None = None, step_id: str | None = None
 ) -> Document:
-    """A run's task runs in the order of their ids. The caller has checked whose run it is."""
+    """A run's task runs in the order of their ids. The caller has checked that the tenant owns the run."""
     where = ["t.run_id = :run_id"]
     after = page.after("task-runs", UUID)
     parameters = {"run_id": run, "after": after and after[0], "status": status, "step_id": step_id}
@@ -85,7 +85,7 @@ WHERE t.run_id = :run_id AND t.id = :id AND t.tenant_id = :tenant
 
 
 def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> Document:
-    """One task run: attempts, error with traceback, where its input comes from, output, code now and then.
+    """One task run: attempts, error with traceback, source of its input, output, code version then and now.
 
     Args:
         load: fetch large values from storage; otherwise `inputRef` and `outputRef` say where they are.
@@ -101,7 +101,7 @@ def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> D
         output, where = outputs.of_task_run(tx, row.run_id, row, load=load)
     return {
         **task_run_row(row),
-        # A standalone task is known by its task run alone.
+        # The API shows no run for a standalone task, only its task run.
         "runId": None if row.pipeline_id is None else run_id(row.run_id),
         "pipelineId": row.pipeline_id,
         "pipelineVersion": row.pipeline_version,
@@ -123,7 +123,7 @@ def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> D
 
 
 def _input(tx: Transaction, tenant: str, row: Any, *, load: bool) -> Document:
-    """The run's input, the step's own params with their references (`params`), a map's item."""
+    """The run's input, the step's own `params` with their references, and the item of a map."""
     params = None
     if row.pipeline_id is not None:
         spec = pipelines.get(tx, tenant, row.pipeline_id, row.pipeline_version).spec
@@ -145,17 +145,17 @@ FROM attempts AS a WHERE a.run_id = :run_id AND a.task_run_id = :id ORDER BY a.n
 
 
 def _attempts(tx: Transaction, row: Any) -> list[Document]:
-    """The attempts that ended badly, then the one that runs or ended well, if there is one."""
+    """The attempts recorded in `attempts`, then the present attempt from the task run's own row."""
     ended = tx.execute(_ATTEMPTS, {"run_id": row.run_id, "id": row.id}).all()
     shown = [attempt_row(each, each.number, each.status) for each in ended]
-    is_last_kept = bool(ended) and ended[-1].number == row.attempt
-    if row.started_at is not None and not is_last_kept:
+    is_last_recorded = bool(ended) and ended[-1].number == row.attempt
+    if row.started_at is not None and not is_last_recorded:
         shown.append(attempt_row(row, row.attempt, row.status))
     return shown
 
 
 def attempt_row(row: Any, number: int, status: str) -> Document:
-    """An attempt, from its own row or from that of its task run."""
+    """An attempt as lists show it, from its own row or from its task run's row."""
     return {
         "number": number,
         "status": status,

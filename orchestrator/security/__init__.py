@@ -1,3 +1,4 @@
-"""Who may ask: access tokens, their tenants and scopes.
+"""Access tokens: create, verify, list and revoke them; each has tenants and scopes.
 
-Called by `api` and the command line. It must never decide what a request does."""
+Called by `api`, the command line and `pipeweave up`. This room says what a token allows; it must never decide
+which scope a request needs."""

@@ -1,4 +1,4 @@
-"""Access tokens: who may do what for which tenants. Only a token's SHA-256 is stored."""
+"""Creates, verifies, lists and revokes access tokens. Only a token's SHA-256 is stored."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ IMPLIED: dict[str, frozenset[str]] = {
     WORKER: frozenset({WORKER}),
     TICK: frozenset({TICK}),
 }
-"""Scope -> what it lets one do. A service's scope stands apart: an administrator is not a worker.
+"""Scope -> the scopes it includes. No other scope includes a service's: an administrator is not a worker.
 
-Whatever calls the tick from outside (a cloud's scheduler) holds a token that can do nothing else."""
+A token with the scope TICK alone, for a cloud's scheduler that calls the tick, can do nothing else."""
 
 EVERY_TENANT = "*"
 
@@ -42,7 +42,7 @@ _ID = "tok"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a verified token allows."""
+    """A verified token with its tenants and scopes."""
 
     id: UUID
     name: str
@@ -50,11 +50,11 @@ class Access:
     scopes: tuple[str, ...]
 
     def allows(self, scope: str) -> bool:
-        """Whether one of the token's scopes is, or implies, this one."""
-        return any(scope in IMPLIED.get(held, ()) for held in self.scopes)
+        """Whether one of the token's scopes is this scope or includes it."""
+        return any(scope in IMPLIED.get(own, ()) for own in self.scopes)
 
     def may_enter(self, tenant: str) -> bool:
-        """Whether the token is good for this tenant."""
+        """Whether the token is valid for this tenant."""
         return tenant in self.tenants or EVERY_TENANT in self.tenants
 
 
@@ -75,10 +75,10 @@ def create_token(
     """Make a token `pw_` + 43 characters. It is returned once and cannot be read again.
 
     Args:
-        name: for people; several tokens may share one.
+        name: a label for people; several tokens may have the same name.
         tenants: tenant ids, or `*` for every tenant.
         scopes: of `orchestrator:read`, `:write`, `:admin`, `:worker` and `:tick`.
-        expires_at: aware time after which it is refused; None for never.
+        expires_at: aware time from which the token is refused; None: it never expires.
 
     Raises:
         InvalidInput: naming each wrong field.
@@ -106,7 +106,10 @@ WHERE token_hash = :hash AND revoked_at IS NULL AND (expires_at IS NULL OR expir
 
 
 def verify(tx: Transaction, token: str) -> Access | None:
-    """What the token allows; None when it is unknown, expired or revoked. One look-up by a unique index."""
+    """The tenants and scopes of a token; None when it is unknown, expired or revoked.
+
+    It costs one look-up by a unique index.
+    """
     if not token.startswith(_PREFIX) or not token.isascii():
         return None
     row = tx.execute(_VERIFY, {"hash": _hash(token), "now": tx.now}).one_or_none()
@@ -120,7 +123,7 @@ ORDER BY id DESC LIMIT 1000
 
 
 def list_tokens(tx: Transaction) -> list[Document]:
-    """The newest 1,000 tokens without the tokens themselves, newest first."""
+    """The newest 1,000 tokens, newest first, without their secret text."""
     return [
         {
             "id": ids.show(_ID, row.id),
@@ -136,20 +139,23 @@ def list_tokens(tx: Transaction) -> list[Document]:
     ]
 
 
-_REVOKE = "UPDATE access_tokens SET revoked_at = :now WHERE revoked_at IS NULL AND {which} RETURNING id"
+_REVOKE = "UPDATE access_tokens SET revoked_at = :now WHERE revoked_at IS NULL AND {where} RETURNING id"
 
 
 def revoke(tx: Transaction, name_or_id: str) -> list[str]:
-    """Revoke the token with this id (`tok_…`), or every token of this name. Returns the ids.
+    """Revoke every valid token of this name or, if there is none, the token with this id (`tok_…`).
+
+    Returns:
+        The ids of the revoked tokens.
 
     Raises:
-        NotFound: no token of that id or name is left to revoke.
+        NotFound: no valid token has this name or id.
     """
     parameters = {"now": tx.now, "name": name_or_id.replace("\0", "")}
-    revoked = list(tx.execute(_REVOKE.format(which="name = :name"), parameters).scalars())
+    revoked = list(tx.execute(_REVOKE.format(where="name = :name"), parameters).scalars())
     if not revoked and name_or_id.startswith(f"{_ID}_"):
         parameters["id"] = ids.read(_ID, name_or_id)
-        revoked = list(tx.execute(_REVOKE.format(which="id = :id"), parameters).scalars())
+        revoked = list(tx.execute(_REVOKE.format(where="id = :id"), parameters).scalars())
     if not revoked:
         raise NotFound(f"there is no valid token {name_or_id[:200]!r}", hint="see `pipeweave token list`")
     return [ids.show(_ID, each) for each in revoked]
@@ -166,7 +172,7 @@ def _faults(
     if not 1 <= len(name) <= 200 or "\0" in name:
         faults.append(FieldError("name", "must be a text of 1 to 200 characters"))
     if not tenants:
-        faults.append(FieldError("tenants", "must name a tenant, or * for every one"))
+        faults.append(FieldError("tenants", "must name a tenant, or * for every tenant"))
     for tenant in tenants:
         if tenant != EVERY_TENANT and not _is_name(tenant):
             faults.append(FieldError("tenants", f"{tenant!r} is not a valid tenant id", "invalid_id"))
@@ -177,7 +183,7 @@ def _faults(
             FieldError("scopes", f"{given}use one or more of {', '.join(IMPLIED)}", "invalid_value")
         )
     if expires_at is not None and (expires_at.tzinfo is None or expires_at <= tx.now):
-        faults.append(FieldError("expiresAt", "must be a time in the future with its time zone"))
+        faults.append(FieldError("expiresAt", "must be a time in the future with a time zone"))
     return faults
 
 
