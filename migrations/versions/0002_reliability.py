@@ -1,6 +1,6 @@
 """What a run needs to survive: attempts that are tried again, dead letters, limits, pauses.
 
-All columns have defaults or may be NULL, so that processes of the previous version go on beside this schema.
+Every new column has a default or may be NULL, so processes of the previous version go on beside this schema.
 """
 
 from alembic import op
@@ -57,11 +57,11 @@ ALTER TABLE attempts ADD CONSTRAINT attempts_status_check
 
 KEPT = """
 ALTER TABLE dead_letters
-    ADD COLUMN kind text NOT NULL,
+    ADD COLUMN kind text NOT NULL DEFAULT 'task',
     ADD COLUMN map_index integer,
     ADD COLUMN item jsonb,
-    ADD COLUMN status text NOT NULL CHECK (status IN ('failed', 'timeout')),
-    ADD COLUMN history jsonb NOT NULL,       -- every attempt: a dead letter outlives its run's partition
+    ADD COLUMN status text NOT NULL DEFAULT 'failed' CHECK (status IN ('failed', 'timeout')),
+    ADD COLUMN history jsonb NOT NULL DEFAULT '[]', -- every attempt: it outlives its run's partition
     ADD COLUMN retry_run_id uuid;
 CREATE INDEX dead_letters_of_run ON dead_letters (run_id);
 CREATE INDEX dead_letters_by_age ON dead_letters (failed_at);

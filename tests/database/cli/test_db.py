@@ -19,9 +19,12 @@ def call(url: str, *arguments: str) -> Result:
 def test_the_schema_goes_from_nothing_to_current_and_back(postgres_server: Postgres) -> None:
     with new_database(postgres_server, "empty_for_cli") as url:
         before = call(url, "db", "status")
-        assert (before.exit_code, before.stdout) == (1, "The schema is at nothing; pending: 0001, 0002\n")
-        assert json.loads(call(url, "db", "migrate", "--json").stdout)["ran"] == ["0001", "0002"]
-        assert call(url, "db", "migrate").stdout == "The schema is current: 0002\n"
+        assert (before.exit_code, before.stdout) == (
+            1,
+            "The schema is at nothing; pending: 0001, 0002, 0003\n",
+        )
+        assert json.loads(call(url, "db", "migrate", "--json").stdout)["ran"] == ["0001", "0002", "0003"]
+        assert call(url, "db", "migrate").stdout == "The schema is current: 0003\n"
         assert call(url, "db", "init").exit_code == 0
         after = call(url, "db", "status", "--json")
         assert (after.exit_code, json.loads(after.stdout)["isCurrent"]) == (0, True)
