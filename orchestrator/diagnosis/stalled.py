@@ -21,6 +21,7 @@ from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.recovery import lost_messages, tick_status
 from pipeweave.orchestrator.recovery.tick import LATE as TICK_PATIENCE
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER, WORKER_OF
+from pipeweave.orchestrator.state.pause_sql import is_paused
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.settings import Settings
 
@@ -224,7 +225,7 @@ CROSS JOIN LATERAL (
     ORDER BY t.priority, t.id LIMIT 1) AS f
 WHERE w.oldest < :late AND (k.concurrency = 0 OR live.number < k.concurrency)
   AND (k.rate_at IS NULL OR k.rate_at < :late)
-  AND NOT EXISTS (SELECT 1 FROM pauses AS p WHERE p.tenant_id = w.tenant_id AND p.task_id IN ('', w.task_id))
+  AND NOT {is_paused("w.tenant_id", "w.task_id")}
 ORDER BY w.oldest LIMIT :most
 """
 

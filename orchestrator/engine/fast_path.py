@@ -90,11 +90,9 @@ _STANDING = """standing AS (
 _UNDECIDED = """(SELECT array_agg(b.next) FROM standing AS b
     WHERE b.is_blocked AND NOT b.is_open) AS undecided"""
 
-# Asked once, for the many places below; `task_runs.IS_PAUSED` in other words.
-_PAUSED = """paused AS MATERIALIZED (
-    SELECT ARRAY(SELECT p.task_id FROM pauses AS p WHERE p.tenant_id = :tenant) AS tasks
-)"""
-_HELD = pause_sql.held("('' = ANY(x.tasks) OR t.task_id = ANY(x.tasks))")
+# MATERIALIZED: PostgreSQL reads the pauses once a statement; the places below only look into the array.
+_PAUSED = f"paused AS MATERIALIZED (SELECT {pause_sql.paused_tasks(':tenant')} AS tasks)"
+_HELD = pause_sql.held(pause_sql.is_among("x.tasks", "t.task_id"))
 
 # One of the successors goes on here, unless it is another worker's, or held.
 _HERE = f"t.id = :here AND t.queue = :queue AND NOT {_HELD}"

@@ -19,8 +19,6 @@ from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)
 
-# The task id of a pause of all tasks of a tenant.
-ALL_TASKS = ""
 # One transaction takes back, or lets go, at most so many; so many follow it at once, the tick does the rest.
 BATCH = limits.BATCH
 BATCHES = 20
@@ -50,7 +48,7 @@ def pause(tx: Transaction, tenant: str, task_id: str | None = None, *, reason: s
         NotFound: the tenant has no such task.
     """
     _check(tx, tenant, task_id)
-    parameters = {"tenant": tenant, "task": task_id or ALL_TASKS, "reason": reason, "now": tx.now}
+    parameters = {"tenant": tenant, "task": task_id or pause_sql.ALL_TASKS, "reason": reason, "now": tx.now}
     row = tx.execute(_PAUSE, parameters).one()
     log.info("queue.paused", extra={"tenant": tenant, "task_id": task_id, "reason": row.reason})
     # After the commit: whatever is let go from then on sees the pause.
@@ -76,7 +74,7 @@ def resume(tx: Transaction, tenant: str, task_id: str | None = None) -> None:
         Conflict: it is not paused.
     """
     _check(tx, tenant, task_id)
-    parameters = {"tenant": tenant, "task": task_id or ALL_TASKS}
+    parameters = {"tenant": tenant, "task": task_id or pause_sql.ALL_TASKS}
     if tx.execute(_RESUME, parameters).first() is None:
         what = "the tenant" if task_id is None else f"task {task_id!r}"
         raise Conflict(f"{what} is not paused", hint="`pipeweave queue` shows what is")

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
+from pipeweave.orchestrator.state.pause_sql import ALL_TASKS, paused_tasks
 from pipeweave.orchestrator.store.database import Transaction
 
 REMEMBERED_TENANTS = 1_000
@@ -25,14 +26,14 @@ class Holds:
 
     def is_paused(self, task_id: str) -> bool:
         """Whether a task is paused, itself or with its tenant."""
-        return "" in self.pauses or task_id in self.pauses
+        return ALL_TASKS in self.pauses or task_id in self.pauses
 
     def as_parameters(self) -> dict[str, Any]:
         """The parameters of AS_EXPECTED."""
         return {"pauses": list(self.pauses), "is_limited": self.is_limited}
 
 
-_PAUSES = "ARRAY(SELECT p.task_id FROM pauses AS p WHERE p.tenant_id = :tenant ORDER BY p.task_id)"
+_PAUSES = paused_tasks(":tenant")
 _IS_LIMITED = "EXISTS (SELECT 1 FROM tenants AS n WHERE n.id = :tenant AND n.max_active_runs IS NOT NULL)"
 
 # SQL: whether all is as the writer expects.

@@ -7,6 +7,7 @@ from typing import Any
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.state.pause_sql import from_pauses
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.rates import Rate
@@ -65,16 +66,16 @@ def _service(row: Any) -> Document:
 
 # --- tasks ------------------------------------------------------------------------------------------------
 
-_TASKS = """
+_TASKS = f"""
 SELECT t.id, t.service_id, t.code_hash, t.code_version, t.allowed_next, t.timeout_seconds, t.max_attempts,
        t.retry_backoff, t.retry_delay_ms, t.max_retry_delay_ms, t.retry_multiplier, t.retry_jitter,
        t.retry_on, t.heartbeat_interval_ms, t.concurrency, t.rate_limit, t.rate_seconds, t.priority,
        t.idempotency_ttl_seconds, t.description, t.input_schema IS NOT NULL AS has_input_schema,
        t.orphaned_at, t.registered_at, t.updated_at, p.paused_at, p.reason AS pause_reason
 FROM tasks AS t LEFT JOIN LATERAL (
-    SELECT p.paused_at, p.reason FROM pauses AS p
-    WHERE p.tenant_id = t.tenant_id AND p.task_id IN ('', t.id) ORDER BY p.task_id LIMIT 1) AS p ON true
-WHERE t.tenant_id = :tenant AND {where} ORDER BY t.id LIMIT :limit
+    SELECT p.paused_at, p.reason {from_pauses("t.tenant_id", "t.id")}
+    ORDER BY p.task_id LIMIT 1) AS p ON true
+WHERE t.tenant_id = :tenant AND {{where}} ORDER BY t.id LIMIT :limit
 """
 
 

@@ -1,24 +1,51 @@
-"""SQL that tells whether a task run is paused or limited, and so becomes `ready` instead of `queued`."""
+"""The test whether a task is paused, as SQL; every statement that asks takes it from here.
+
+A pause is a row of `pauses`: of one task, or with the task id ALL_TASKS of all tasks of a tenant. The table
+is nearly always empty.
+"""
 
 from __future__ import annotations
 
+# The task id of a pause of all tasks of a tenant.
+ALL_TASKS = ""
+
+
+def from_pauses(tenant: str, task: str) -> str:
+    """SQL: FROM and WHERE that find the pauses `p` of this task and of its whole tenant."""
+    return f"FROM pauses AS p WHERE p.tenant_id = {tenant} AND p.task_id IN ('{ALL_TASKS}', {task})"
+
 
 def is_paused(tenant: str, task: str) -> str:
-    """SQL: whether someone paused this task, or its whole tenant. The table is nearly always empty, and then
-    the first look is all there is, once a statement.
+    """SQL: whether this task, or its whole tenant, is paused.
+
+    PostgreSQL looks first, once a statement, whether there is any pause at all; nearly always there is none,
+    and no row costs another look.
     """
-    return f"""(EXISTS (SELECT 1 FROM pauses) AND EXISTS (
-        SELECT 1 FROM pauses AS p WHERE p.tenant_id = {tenant} AND p.task_id IN ('', {task})))"""
+    return f"(EXISTS (SELECT 1 FROM pauses) AND EXISTS (SELECT 1 {from_pauses(tenant, task)}))"
 
 
-IS_PAUSED = is_paused("t.tenant_id", "t.task_id")
+def paused_tasks(tenant: str) -> str:
+    """SQL: the task ids that are paused in this tenant, as an array in their order; ALL_TASKS is one of them
+    while the whole tenant is paused.
+
+    For a statement that asks in many places (`is_among` reads the array), or compares all pauses at once.
+    """
+    return f"ARRAY(SELECT p.task_id FROM pauses AS p WHERE p.tenant_id = {tenant} ORDER BY p.task_id)"
+
+
+def is_among(tasks: str, task: str) -> str:
+    """SQL: whether this task is paused, by an array that `paused_tasks` made."""
+    return f"('{ALL_TASKS}' = ANY({tasks}) OR {task} = ANY({tasks}))"
 
 
 def held(is_paused: str) -> str:
-    """SQL: whether the task run `t` is held, where this says whether it is paused."""
+    """SQL: whether the task run `t` is held, by its task's limit or by a pause (SQL that tells it)."""
     return f"(t.is_limited OR {is_paused})"
 
 
-# What is to go becomes `ready` instead of `queued` or `running`: a limit or a person decides when. Each
-# statement that lets task runs go asks for itself, so that nothing slips in behind an earlier look.
+# Whether the task of the task run `t` is paused.
+IS_PAUSED = is_paused("t.tenant_id", "t.task_id")
+# A task run that is held becomes `ready` instead of `queued` or `running`; it goes on when the limit has room
+# and the pause ends. Each statement that releases task runs asks this itself: a pause that began after an
+# earlier look is not missed.
 HELD = held(IS_PAUSED)

@@ -14,7 +14,7 @@ from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 
 STATUSES = {status.value for status in (*RunStatus, *TaskStatus)}
 LIST = re.compile(r"\(\s*'\w+'(?:\s*,\s*'\w+')+\s*\)")
-COMPARED = re.compile(r"\b(?:t|r|o|s|p|h|m)\.status\s*(?:\|\| ''\s*)?(?:=|<>)\s*'(\w+)'")
+COMPARED = re.compile(r"\b[trohpm]\.status\s*(?:=|<>)\s*'(\w+)'")
 
 
 def texts() -> Iterator[tuple[Path, str]]:
