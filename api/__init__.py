@@ -1,4 +1,10 @@
-"""The door: HTTP in, verbs of the orchestrator inside, JSON out."""
+"""Builds the Flask application of the HTTP API.
+
+A request passes `http` (authentication, body, headers, errors), a handler in `routes` calls one verb or query
+of the orchestrator, and the answer has a shape from `contract`. Imports go one way: `contract`, `http`,
+`routes`, this file, `serve`. `create_app` is for WSGI servers, `serve` for the command line. This package
+must never contain SQL or import `pipeweave.workers`.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +16,7 @@ from typing import Any
 from flask import Flask
 from werkzeug.routing import BaseConverter, Map
 
-from pipeweave.api.http import docs_page, errors, headers, openapi
-from pipeweave.api.http.auth import Gate
-from pipeweave.api.http.endpoint import Endpoint
-from pipeweave.api.http.request_pipeline import Door
+from pipeweave.api.http import Authenticator, Endpoint, RequestPipeline, docs_page, errors, headers, openapi
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.settings import Settings
@@ -21,16 +24,16 @@ from pipeweave.size_limits import MAX_BODY_BYTES
 
 
 def create_app(settings: Settings, deployment: Deployment | None = None) -> Flask:
-    """The WSGI application.
+    """Build the WSGI application.
 
     Args:
         settings: where PostgreSQL and the broker are, CORS origins.
-        deployment: an open one to use instead of opening one from the settings.
+        deployment: an open deployment to use; when None, one is opened from the settings.
     """
     deployment = deployment or Deployment.open(settings)
     app = Flask("pipeweave.api", template_folder="templates", static_folder="static")
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
-    # `/api/runs/` and `//` are not other names of a path: they are not there.
+    # `/api/runs/` and `/api//runs` answer 404: a path has one spelling.
     app.url_map.strict_slashes = True
     app.url_map.merge_slashes = False
     app.extensions["pipeweave"] = deployment
@@ -38,22 +41,23 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     app.url_map.converters["other_than"] = OtherThan
     errors.register(app)
     headers.register(app, settings.cors_origins)
-    _add_endpoints(app, Door(deployment, Gate(deployment.database)), ENDPOINTS)
+    requests = RequestPipeline(deployment, Authenticator(deployment.database))
+    _add_endpoints(app, requests, ENDPOINTS)
     docs_page.register(app)
     return app
 
 
 class OtherThan(BaseConverter):
-    """An id in a path that is none of these words: they are paths of their own, with methods of their own."""
+    """Matches an id in a path, but not the given words, which are paths of other endpoints."""
 
     def __init__(self, map: Map, *words: str) -> None:
         super().__init__(map)
-        self.regex = rf"(?!(?:{'|'.join(re.escape(each) for each in words)})\Z)[^/]+"
+        self.regex = rf"(?!(?:{'|'.join(re.escape(word) for word in words)})\Z)[^/]+"
 
 
-def _add_endpoints(app: Flask, door: Door, endpoints: Sequence[Endpoint]) -> None:
+def _add_endpoints(app: Flask, requests: RequestPipeline, endpoints: Sequence[Endpoint]) -> None:
     def view(endpoint: Endpoint, **path_ids: str) -> Any:
-        return door.serve(endpoint, path_ids)
+        return requests.serve(endpoint, path_ids)
 
     for endpoint in endpoints:
         app.add_url_rule(
@@ -65,12 +69,12 @@ def _add_endpoints(app: Flask, door: Door, endpoints: Sequence[Endpoint]) -> Non
 
 
 def _rule(endpoint: Endpoint, endpoints: Sequence[Endpoint]) -> str:
-    """The path as werkzeug writes it: `/api/dlq/<id>`, but for `/api/dlq/purge`."""
+    """The path as werkzeug writes it. `/api/dlq/<id>` does not match `purge`, another endpoint's path."""
     parent, _, last = endpoint.path.rpartition("/")
-    beside = {
-        each.path.removeprefix(f"{parent}/") for each in endpoints if each.path.startswith(f"{parent}/")
+    siblings = {
+        other.path.removeprefix(f"{parent}/") for other in endpoints if other.path.startswith(f"{parent}/")
     }
-    words = sorted(each for each in beside if "/" not in each and "{" not in each)
+    words = sorted(word for word in siblings if "/" not in word and "{" not in word)
     if last.startswith("{") and words:
         last = f"<other_than({', '.join(map(repr, words))}):{last[1:-1]}>"
     return f"{parent}/{last}".replace("{", "<").replace("}", ">")

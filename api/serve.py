@@ -1,4 +1,7 @@
-"""The API as a process: gunicorn with threads, which is what psycopg2 and open streams want."""
+"""Runs the API as a gunicorn server with threads.
+
+Threads, because psycopg2 blocks the calling thread and an open stream occupies one.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +29,15 @@ from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.settings import Settings
 
 THREADS = 8
-# Seconds that requests under way may take after a TERM; open streams end with them.
+# Seconds that running requests may take after TERM; open streams are closed then, too.
 GRACEFUL_TIMEOUT_S = 5
-# Seconds an idle connection is kept for its client's next request.
+# Seconds for which an idle connection is kept open for the client's next request.
 KEEP_ALIVE_S = 30
 # Bytes of method, path and query.
 MAX_REQUEST_LINE = 8_190
-# Seconds without a sign of life after which gunicorn replaces a process.
+# Seconds without a heartbeat of a server process after which gunicorn replaces it.
 WORKER_TIMEOUT_S = 60
-# The path without its query; never a header.
+# The access log has the path without the query, and no headers, because both may hold secrets.
 ACCESS_FORMAT = '%(h)s "%(m)s %(U)s" %(s)s %(B)s %(M)sms %({x-request-id}o)s'
 
 _TOKEN_PATH = re.compile(r"^(/w/[^/]*/)[^/]+")
@@ -43,16 +46,16 @@ _TOKEN_PATH = re.compile(r"^(/w/[^/]*/)[^/]+")
 def serve(
     settings: Settings, host: str | None = None, port: int | None = None, *, processes: int = 1
 ) -> None:
-    """Serve until a signal says stop; returns never.
+    """Serve until a signal stops the process. Never returns.
 
     Args:
-        settings: where PostgreSQL and the broker are, CORS origins, pool size.
-        host: address to listen on; the settings' when None.
-        port: port to listen on; the settings' when None.
-        processes: server processes, each with THREADS threads and its own connections.
+        settings: the URLs of PostgreSQL and the broker, CORS origins, pool size.
+        host: the address to listen on; None: the address in the settings.
+        port: the port to listen on; None: the port in the settings.
+        processes: the number of server processes, each with THREADS threads and its own connections.
 
     Raises:
-        InvalidSetting: a URL is missing; told here, before gunicorn starts processes that end at once.
+        InvalidSetting: a URL is missing. Checked before gunicorn starts processes that would end at once.
     """
     Deployment.open(settings).close()
     json_logs.configure(settings.log_level)
@@ -62,7 +65,7 @@ def serve(
 
 
 def options(settings: Settings, host: str | None, port: int | None, processes: int) -> dict[str, Any]:
-    """What gunicorn is told."""
+    """The configuration of gunicorn."""
     return {
         "bind": f"{_bracketed(host or settings.host)}:{settings.port if port is None else port}",
         "workers": processes,
@@ -87,15 +90,15 @@ def _bracketed(host: str) -> str:
 
 
 class AccessLog(Logger):
-    """Gunicorn's lines among ours, without the tokens that workers carry in their base path
+    """Writes gunicorn's log lines through our logging, and redacts the tokens in worker paths
     (`/w/{tenant}/{token}/`).
     """
 
     def setup(self, cfg: Config) -> None:
         super().setup(cfg)
-        for each in (self.error_log, self.access_log):
-            each.handlers.clear()
-            each.propagate = True
+        for logger in (self.error_log, self.access_log):
+            logger.handlers.clear()
+            logger.propagate = True
         self.access_log.setLevel(max(logging.INFO, logging.getLogger().level))
 
     def atoms(self, resp: Any, req: Any, environ: Mapping[str, Any], request_time: Any) -> dict[str, Any]:
@@ -109,14 +112,14 @@ class AccessLog(Logger):
 
 
 def redacted(path: str) -> str:
-    """The path with `***` where a token stands, and nothing in it that could end the line."""
+    """The path with `***` in place of a token, and with line breaks escaped."""
     return _TOKEN_PATH.sub(
         r"\1***", quote(path, safe="/~:@!$&'()*+,;=", encoding="latin-1", errors="replace")
     )
 
 
 class Worker(ThreadWorker):
-    """Answers what never reaches the app (not HTTP, too long a line) with a problem document too."""
+    """Answers requests that gunicorn itself refuses (not HTTP, line too long) with a problem document."""
 
     def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: Exception) -> None:
         if isinstance(exc, ParseException):
@@ -126,11 +129,11 @@ class Worker(ThreadWorker):
         try:
             client.sendall(unreadable(exc))
         except OSError:
-            self.log.debug("the client is gone")
+            self.log.debug("the client closed the connection")
 
 
 def unreadable(error: Exception) -> bytes:
-    """The whole HTTP answer to a request that could not be read."""
+    """The complete HTTP answer to a request that could not be parsed."""
     status, problem = _refusal(error)
     content = orjson.dumps({**problem.to_problem(), "status": status.value})
     head = (
@@ -153,18 +156,18 @@ def _refusal(error: Exception) -> tuple[HTTPStatus, PipeWeaveError]:
 
 
 class _Server(BaseApplication):
-    def __init__(self, settings: Settings, given: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Settings, gunicorn_options: Mapping[str, Any]) -> None:
         self._settings = settings
-        self._given = given
+        self._options = gunicorn_options
         super().__init__()
 
     def load_config(self) -> None:
         config: Config = self.cfg
-        for name, value in self._given.items():
+        for name, value in self._options.items():
             config.set(name, value)
 
     def load(self) -> Any:
-        # Loaded after the fork: connections are never shared between processes.
+        # Called after the fork, because processes must not share connections.
         pool = min(self._settings.db_pool_max, THREADS)
         app = create_app(replace(self._settings, db_pool_max=pool))
         process_memory.keep_loaded()

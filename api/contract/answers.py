@@ -1,4 +1,4 @@
-"""What is answered: the shapes of the OpenAPI document. Tests hold every real answer against them."""
+"""Models of the answers of the API. Tests check every real answer against them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _type_id(prefix: str) -> Any:
 
 
 def type_id_pattern(prefix: str) -> str:
-    """The pattern of a TypeID: its prefix and 26 letters of Crockford's base 32."""
+    """The pattern of a TypeID: the prefix and 26 characters of Crockford's base 32."""
     return f"^{prefix}_[0-7][0-9abcdefghjkmnpqrstvwxyz]{{25}}$"
 
 
@@ -31,31 +31,33 @@ Source = Literal["decorator", "document", "derived", "api"]
 
 
 class AnswerModel(BaseModel):
-    """camelCase, every field always there."""
+    """Base of all answers: names in camelCase, every field always present."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel)
 
 
 class Paged(AnswerModel):
-    """A page of a list."""
+    """One page of a list."""
 
-    next_cursor: str | None = Field(description="`cursor` of the next page; null on the last.")
+    next_cursor: str | None = Field(
+        description="Send it as `cursor` to get the next page; null on the last page."
+    )
 
 
-# --- problems ---------------------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------------
 
 
 class Fault(AnswerModel):
-    """One thing that is wrong with one field."""
+    """One error in one field."""
 
-    field: str = Field(description="Dotted path into what was sent, e.g. `tasks[0].id`; empty for all of it.")
+    field: str = Field(description="Path into the request, e.g. `tasks[0].id`; empty: the whole request.")
     message: str
     code: str
-    expected: str = Field("", description="What would be right, where that can be said.")
+    expected: str = Field("", description="What the field should be, if known.")
 
 
 class Problem(BaseModel):
-    """A problem document (RFC 9457). Further members say more, e.g. `incident` or what was not found."""
+    """A problem document (RFC 9457). Some problems have further members, e.g. `incident` or `taskId`."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -64,7 +66,7 @@ class Problem(BaseModel):
     status: int
     code: str = Field(description="A stable word for this kind of problem.")
     detail: str
-    error: str = Field(description="The title again, for clients of the worker protocol.")
+    error: str = Field(description="Repeats `title`, for clients of the worker protocol.")
     errors: list[Fault] = Field([], description="One entry for each wrong field.")
     hint: str = ""
 
@@ -73,21 +75,21 @@ class Problem(BaseModel):
 
 
 class Maintenance(AnswerModel):
-    """Whether new work is accepted, and what is still under way in all tenants."""
+    """The maintenance mode, and how much work is open in all tenants."""
 
     mode: Literal["running", "waiting_for_maintenance", "maintenance"]
     can_enter_maintenance: bool
     pending_tasks: int = Field(
-        description="Wait for a worker, a limit, their next attempt or the world outside."
+        description="Task runs that wait for a worker, a limit, their next attempt or something external."
     )
-    running_tasks: int = Field(description="Are with a worker.")
+    running_tasks: int = Field(description="Task runs that a worker has claimed.")
     mode_changed_at: AwareDatetime
     reason: str | None
     message: str
 
 
 class OpenTaskRuns(AnswerModel):
-    """Task runs of an open run that are not final, by status."""
+    """Counts the task runs of an open run that are not final, by status."""
 
     running: int
     queued: int
@@ -97,31 +99,33 @@ class OpenTaskRuns(AnswerModel):
 
 
 class BlockingRun(AnswerModel):
-    """An open run, for which maintenance waits."""
+    """An open run for which maintenance waits."""
 
-    id: RunId | TaskRunId = Field(description="What to cancel: a run, or a standalone task's task run.")
+    id: RunId | TaskRunId = Field(
+        description="The id to cancel: the run, or the task run of a standalone task."
+    )
     tenant: str
-    pipeline_id: str | None = Field(description="null: a standalone task.")
-    task_id: str | None = Field(description="Of a standalone task.")
+    pipeline_id: str | None = Field(description="null for a standalone task.")
+    task_id: str | None = Field(description="The task of a standalone task; null for a run of a pipeline.")
     status: Literal["pending", "running", "paused", "error_handling"]
     created_at: AwareDatetime
-    age: float = Field(description="Seconds.")
+    age: float = Field(description="Seconds since it was created.")
     task_runs: OpenTaskRuns
 
 
 class MaintenanceState(Maintenance):
-    """The mode, and the runs that are open."""
+    """The maintenance mode and the open runs."""
 
-    blocking: list[BlockingRun] = Field(description="The oldest 20, of all tenants.")
+    blocking: list[BlockingRun] = Field(description="The oldest 20 open runs of all tenants.")
     blocking_total: int
 
 
 class TickAnswer(AnswerModel):
-    """What a tick did."""
+    """The work that one tick did."""
 
     status: Literal["ok"]
     processed: int
-    did: dict[str, int] = Field(description="The same by kind.")
+    did: dict[str, int] = Field(description="`processed` by kind of work.")
     message: str
     timestamp: AwareDatetime
 
@@ -149,7 +153,7 @@ class Unhealthy(AnswerModel):
 
 
 class Info(AnswerModel):
-    """What this process is and how it is set up."""
+    """The version and configuration of this API process."""
 
     version: str
     mode: Literal["standalone", "serverless"]
@@ -157,7 +161,7 @@ class Info(AnswerModel):
     poll_interval_ms: int
     storage_backends: list[str]
     default_storage_backend: str
-    uptime: float = Field(description="Seconds.")
+    uptime: float = Field(description="Seconds since this process started.")
     timestamp: AwareDatetime
 
 
@@ -199,34 +203,40 @@ class Task(AnswerModel):
     code_hash: CodeHash
     code_version: int
     allowed_next: list[str]
-    timeout: float = Field(description="Seconds.")
+    timeout: float = Field(description="Seconds that an attempt may take.")
     retries: int
     max_attempts: int
     retry_backoff: Backoff
     retry_delay_ms: int
     max_retry_delay_ms: int
-    retry_multiplier: float = Field(description="What an exponential delay grows by.")
-    retry_jitter: float = Field(description="The part of each delay that is left to chance.")
-    retry_on: list[str] | None = Field(description="Error codes that earn another attempt; null: every one.")
+    retry_multiplier: float = Field(description="The factor by which an exponential delay grows.")
+    retry_jitter: float = Field(description="The random part of each delay, from 0 to 1.")
+    retry_on: list[str] | None = Field(
+        description="Error codes that are retried; null: every retryable error."
+    )
     heartbeat_interval_ms: int
-    concurrency: int = Field(description="At once; 0 is unlimited.")
-    rate_limit: str | None = Field(description="Starts per time over all workers, as `100/m`.")
-    paused_at: AwareDatetime | None = Field(description="Since when nothing of it starts; null: it does.")
+    concurrency: int = Field(description="How many may run at once; 0 is unlimited.")
+    rate_limit: str | None = Field(description="How often it may start over all workers, e.g. `100/m`.")
+    paused_at: AwareDatetime | None = Field(description="When it was paused; null: it is not paused.")
     pause_reason: str | None
     priority: int
-    idempotency_ttl: int = Field(alias="idempotencyTTL", description="Seconds.")
+    idempotency_ttl: int = Field(
+        alias="idempotencyTTL", description="Seconds for which a result is returned for its idempotency key."
+    )
     description: str | None
     has_input_schema: bool
     registered_at: AwareDatetime
     updated_at: AwareDatetime
-    orphaned_at: AwareDatetime | None = Field(description="When its service came without it.")
+    orphaned_at: AwareDatetime | None = Field(
+        description="When its service registered without it; null: it did not."
+    )
 
 
 class PauseState(AnswerModel):
-    """Whether a task, or a whole tenant, is paused."""
+    """Whether a task or a whole tenant is paused."""
 
     task_id: str | None = Field(description="null: all tasks of the tenant.")
-    paused_at: AwareDatetime | None = Field(description="null: it is not.")
+    paused_at: AwareDatetime | None = Field(description="null: it is not paused.")
     reason: str | None
 
 
@@ -243,7 +253,7 @@ class TaskAnswer(AnswerModel):
 
 
 class CodeVersion(AnswerModel):
-    """What a task's code was from then on."""
+    """One version of a task's code."""
 
     code_version: int
     code_hash: CodeHash
@@ -267,14 +277,14 @@ class InputSchemaAnswer(AnswerModel):
 
 
 class ValidationAnswer(AnswerModel):
-    """What an input schema finds wrong with an input."""
+    """The errors that an input schema finds in an input."""
 
     valid: bool
     errors: list[Fault]
 
 
 class CodeChange(AnswerModel):
-    """A task whose code differs from what was registered before."""
+    """A task whose code differs from the code registered before."""
 
     task_id: str
     old_hash: CodeHash
@@ -284,7 +294,7 @@ class CodeChange(AnswerModel):
 
 
 class RegisteredAnswer(AnswerModel):
-    """What a registration changed."""
+    """The changes that a registration made."""
 
     success: Literal[True]
     code_changes: list[CodeChange]

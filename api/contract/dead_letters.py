@@ -1,4 +1,4 @@
-"""What may be sent about dead letters, and what is answered."""
+"""Models of the requests and answers of the dead letter endpoints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Outcome = Literal["failed", "timeout"]
 
 
 def _duration(text: str) -> str:
-    """A pattern would be answered with the pattern; this says what it means."""
+    """Check a duration. Unlike the error of a pattern, this error explains the format."""
     if milliseconds(text) is None:
         raise ValueError(f"Input should be {DURATION_EXPECTED}")
     return text
@@ -37,7 +37,7 @@ Duration = Annotated[
 
 
 def _text(value: Any) -> Any:
-    """Where a query parameter can only be text, JSON also has numbers."""
+    """Refuse a time that is not text. A query parameter is always text, but a JSON body may hold a number."""
     if not isinstance(value, str):
         raise ValueError("Input should be a time such as 2026-11-20T12:00:00Z")
     return value
@@ -46,65 +46,67 @@ def _text(value: Any) -> Any:
 Time = Annotated[Moment, BeforeValidator(_text)]
 
 
-# --- what may be sent -------------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------------
 
 
 class _Filtered(Query):
     pipeline_id: Name | None = None
     task_id: Name | None = None
     error_code: ErrorCode | None = None
-    fingerprint: Fingerprint | None = Field(None, description="Equal for errors that are alike.")
-    since: Moment | None = Field(None, description="Failed then or later.")
-    until: Moment | None = Field(None, description="Failed earlier.")
+    fingerprint: Fingerprint | None = Field(None, description="Similar errors have the same fingerprint.")
+    since: Moment | None = Field(None, description="Failed at this time or later.")
+    until: Moment | None = Field(None, description="Failed before this time.")
 
     def filter(self) -> LetterFilter:
-        """As the verbs and queries take it."""
+        """The filter in the form that the verbs and queries of the orchestrator take."""
         return LetterFilter(**{name: getattr(self, name) for name in _Filtered.model_fields})
 
 
 class DeadLettersQuery(PageQuery, _Filtered):
-    """Which dead letters."""
+    """Parameters of the list of dead letters."""
 
     status: Status = "open"
 
 
 class GroupsQuery(_Filtered):
-    """Which dead letters are grouped, and how many groups are wanted."""
+    """Parameters of the groups of dead letters."""
 
-    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT), DIGITS] = Field(DEFAULT_LIMIT, description="Groups.")
+    limit: Annotated[int, Field(ge=1, le=MAX_LIMIT), DIGITS] = Field(
+        DEFAULT_LIMIT, description="The largest number of groups."
+    )
     status: Status = "open"
 
 
 class _FilteredBody(Request, _Filtered):
-    since: Time | None = Field(None, description="Failed then or later.")
-    until: Time | None = Field(None, description="Failed earlier.")
+    since: Time | None = Field(None, description="Failed at this time or later.")
+    until: Time | None = Field(None, description="Failed before this time.")
 
 
 class RetryAllRequest(_FilteredBody):
-    """Retry every open dead letter for which all that is given holds; `{}` retries every one."""
+    """Retry every open dead letter that matches all given filters; `{}` retries every open one."""
 
 
 class DiscardRequest(Request):
     """Discard one dead letter."""
 
     reason: Annotated[str, Field(max_length=MAX_REASON)] | None = Field(
-        None, description="For those who look at it later."
+        None, description="Shown with the dead letter."
     )
 
 
 class DiscardMatchingRequest(_FilteredBody):
-    """Discard every open dead letter for which all that is given holds; one filter at least."""
+    """Discard every open dead letter that matches all given filters; at least one filter is required."""
 
     reason: Annotated[str, Field(max_length=MAX_REASON)] | None = None
 
 
 class PurgeRequest(Request):
-    """Delete what failed longer ago, whether open, retried or discarded."""
+    """Delete old dead letters, whether open, retried or discarded."""
 
-    older_than: Duration = Field(description="As 30d, 12h or 90s.")
+    older_than: Duration = Field(description="Age since the failure, e.g. 30d, 12h or 90s.")
 
 
-# --- what is answered -------------------------------------------------------------------------------------
+# --- answers ----------------------------------------------------------------------------------------------
 
 
 class DeadLetter(AnswerModel):
@@ -121,12 +123,12 @@ class DeadLetter(AnswerModel):
     map_index: int | None
     status: Literal["open", "retried", "discarded"]
     outcome: Outcome = Field(description="How the last attempt ended.")
-    code_version: int = Field(description="When it failed.")
+    code_version: int = Field(description="The task's code version when it failed.")
     code_hash: CodeHash
     attempts: int
-    input: Any = Field(description="The run's. Large ones are shown by the dead letter itself.")
+    input: Any = Field(description="The run's input. In lists, large inputs are left out.")
     input_path: str | None = Field(description="Where an input over 32 KiB lies.")
-    error: Any = Field(description="Without its traceback; the dead letter itself shows that.")
+    error: Any = Field(description="Without its traceback; `GET /api/dlq/{id}` shows that.")
     error_code: str
     fingerprint: Fingerprint
     failed_at: AwareDatetime
@@ -142,7 +144,7 @@ class DeadLetterList(Paged):
     """Dead letters, newest first."""
 
     items: list[DeadLetter]
-    total: int = Field(description="Up to 10,000.")
+    total: int = Field(description="The number of matching dead letters, counted up to 10,000.")
     total_is_capped: bool = Field(description="Whether there are more than `total`.")
 
 
@@ -162,25 +164,25 @@ class DeadAttempt(AnswerModel):
 class DeadLetterDetail(DeadLetter):
     """A dead letter in full."""
 
-    item: Any = Field(description="Of a map's item.")
+    item: Any = Field(description="The item, if the task run is an item of a map.")
     previous_attempts: list[DeadAttempt] = Field(description="Every attempt, oldest first.")
     current_code_version: int | None
     current_code_hash: CodeHash | None
     code_changed: bool = Field(description="Whether the task's code changed since it failed.")
     task_is_registered: bool
-    run_status: RunStatus | None = Field(description="Null once the run's history was dropped.")
-    task_run_status: TaskStatus | None = Field(description="Null once the run's history was dropped.")
+    run_status: RunStatus | None = Field(description="null once the run's history was dropped.")
+    task_run_status: TaskStatus | None = Field(description="null once the run's history was dropped.")
 
 
 class DeadLetterGroup(AnswerModel):
-    """Dead letters whose errors are alike."""
+    """Dead letters with similar errors."""
 
     fingerprint: Fingerprint
     count: int
     task_id: str
     error_code: str
     error_type: str | None
-    message: str | None = Field(description="Of the newest.")
+    message: str | None = Field(description="The message of the newest error.")
     first_failed_at: AwareDatetime
     last_failed_at: AwareDatetime
     newest: DeadLetterId
@@ -196,11 +198,11 @@ class RetriedAnswer(AnswerModel):
     """A dead letter was retried."""
 
     new_run_id: RunId | TaskRunId = Field(
-        description="The run that goes on; of a standalone task, its new task run."
+        description="The run that goes on, or the new task run of a standalone task."
     )
     task_run_id: TaskRunId
     status: Literal["queued"]
-    code_version: int = Field(description="What it runs now.")
+    code_version: int = Field(description="The code version that the retry runs.")
 
 
 class Redrive(AnswerModel):
@@ -209,9 +211,9 @@ class Redrive(AnswerModel):
     id: RedriveId
     status: Literal["running", "completed", "cancelled"]
     filter: dict[str, Any]
-    total: int = Field(description="Open when it was asked for.")
+    total: int = Field(description="Dead letters that were open when the redrive was created.")
     retried: int
-    skipped: int = Field(description="Could not be retried, and are open still.")
+    skipped: int = Field(description="Dead letters that could not be retried and are still open.")
     created_at: AwareDatetime
     finished_at: AwareDatetime | None
     duration_ms: float | None

@@ -1,4 +1,4 @@
-"""What is answered about pipelines: versions, plans, accepted runs."""
+"""Models of the answers about pipelines: versions, plans and accepted runs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PipelineAnswer(AnswerModel):
 
 
 class StoredAnswer(AnswerModel):
-    """The version that now says what was sent."""
+    """The stored version that equals the sent document."""
 
     pipeline_id: str
     version: int
@@ -75,7 +75,7 @@ class VersionList(Paged):
 
 
 class GraphFault(AnswerModel):
-    """Something about a graph, with the steps it concerns."""
+    """An error or warning about a graph, with the steps it concerns."""
 
     code: str
     message: str
@@ -88,20 +88,20 @@ class PlanEntry(AnswerModel):
     step: int = Field(description="Number of the level, from 0.")
     tasks: list[str] = Field(description="Its steps.")
     type: Literal["entry", "parallel", "join", "end"]
-    waits_for: list[str] = Field([], description="What its joins wait for.")
+    waits_for: list[str] = Field([], description="The steps that its joins wait for.")
     joins: dict[str, list[str]] = Field({}, description="Join -> the steps it waits for.")
-    maps: list[str] = Field([], description="Its steps that run once per item of a list.")
+    maps: list[str] = Field([], description="Its map steps: they run once for each item of a list.")
 
 
 class DryRunAnswer(AnswerModel):
-    """What a run would do."""
+    """The plan of a run, or the errors in the pipeline."""
 
     valid: bool
     errors: list[GraphFault]
     warnings: list[GraphFault]
     execution_plan: list[PlanEntry]
     validation_errors: dict[str, list[Fault]] = Field(
-        {}, description="By entry task, when an input was given."
+        {}, description="Errors of the input by entry task, when an input was given."
     )
 
 
@@ -112,15 +112,17 @@ class TriggerAnswer(AnswerModel):
     pipeline_version: int
     status: RunStatus
     input_path: str | None = Field(
-        description="Where a large input is kept; null for one that is in its row."
+        description="The path of a large input in storage; null: the input is in the run's row."
     )
     entry_tasks: list[str]
     queued_tasks: list[str]
-    created: bool = Field(description="False: the run token had been used with this input before.")
-    validation_warnings: dict[str, list[Fault]] = Field({}, description="By entry task, when there are any.")
+    created: bool = Field(
+        description="false: an earlier trigger with this run token and input created the run."
+    )
+    validation_warnings: dict[str, list[Fault]] = Field({}, description="Errors of the input by entry task.")
 
 
 class TriggerBatchAnswer(AnswerModel):
     """Runs that were accepted."""
 
-    runs: list[TriggerAnswer] = Field(description="One for each of the request, in its order.")
+    runs: list[TriggerAnswer] = Field(description="One entry for each run of the request, in the same order.")

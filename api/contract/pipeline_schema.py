@@ -1,4 +1,7 @@
-"""JSON schemas of pipelines and input schemas, for the OpenAPI document; `pipeweave` itself checks them."""
+"""JSON schemas of pipeline documents and input schemas, for the OpenAPI document only.
+
+Requests are checked by `pipeweave/spec` and `pipeweave/schema`, which give better errors.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +38,11 @@ _STEP: dict[str, Any] = {
         "needs": {
             "type": ["array", "null"],
             "items": _NAME,
-            "description": "Predecessors. Absent: the step before; []: starts at once.",
+            "description": "Predecessors. Absent: the previous step; []: none, it starts at once.",
         },
         "params": {
             "type": ["object", "null"],
-            "description": "The task's parameters, may hold references. Absent: the run's input fills them.",
+            "description": "The task's parameters; may hold references. Absent: filled from the run's input.",
         },
         "map": {
             "description": "Runs the step once for each item of a list.",
@@ -71,11 +74,14 @@ PIPELINE: dict[str, Any] = {
         "description": {"type": ["string", "null"], "maxLength": MAX_DESCRIPTION},
         "failureMode": {"enum": list(FAILURE_MODES), "default": FAILURE_MODES[0]},
         "priority": {"type": ["integer", "null"], "minimum": -(2**31), "maximum": 2**31 - 1},
-        "timeout": {**_DURATION, "description": "A run's time limit: seconds, or a text as 30s, 5m, 2h."},
-        "idleTimeout": {**_DURATION, "description": "How long nothing may happen in a run."},
+        "timeout": {
+            **_DURATION,
+            "description": "A run's time limit: seconds, or a text such as 30s, 5m, 2h.",
+        },
+        "idleTimeout": {**_DURATION, "description": "The longest time in which nothing happens in a run."},
         "timeoutMs": {**_DURATION_MS, "description": "`timeout` in a normalised document."},
         "idleTimeoutMs": {**_DURATION_MS, "description": "`idleTimeout` in a normalised document."},
-        "defaults": {"type": "object", "description": "Values of the run's input that it may leave out."},
+        "defaults": {"type": "object", "description": "Default values of fields of the run's input."},
         "steps": {
             "type": "array",
             "minItems": 1,
@@ -87,7 +93,7 @@ PIPELINE: dict[str, Any] = {
 
 INPUT_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "description": "What the task's input must look like; also draws forms.",
+    "description": "The fields of the task's input; also used to draw forms.",
     "required": ["fields"],
     "additionalProperties": False,
     "properties": {
@@ -99,6 +105,6 @@ INPUT_SCHEMA: dict[str, Any] = {
                 "properties": {"name": _TEXT, "type": {"enum": list(TYPES)}, "label": _TEXT},
             },
         },
-        "strict": {"type": "boolean", "description": "Refuse members that are not among the fields."},
+        "strict": {"type": "boolean", "description": "Refuse input members that are not in `fields`."},
     },
 }

@@ -1,4 +1,4 @@
-"""Query parameters: what a list may be narrowed to, and which part of it."""
+"""Models of query parameters: filters of lists, and paging."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pipeweave.orchestrator.store.keyset import DEFAULT_LIMIT, MAX_LIMIT, Page
 
 
 def _digits(value: Any) -> Any:
-    """A query parameter is text; only plain digits are a whole number."""
+    """Turn plain digits into a whole number, because a query parameter is always text."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 18:
         return int(value)
     return value
 
 
 def _truth(value: Any) -> Any:
-    """Only `true` and `false` are truth values."""
+    """Turn `true` and `false` into truth values; no other word is accepted."""
     return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
 
 
@@ -33,85 +33,85 @@ def _rfc3339(value: Any) -> Any:
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
 
-# After the bounds, as in requests.py.
+# Stands after the bounds, for the same reason as WHOLE in requests.py.
 DIGITS = BeforeValidator(_digits)
-# Not strict: text is all a query parameter can be.
+# Not strict, because a query parameter is always text.
 Moment = Annotated[AwareDatetime, Field(strict=False), BeforeValidator(_rfc3339)]
 OpenStatus = Literal["pending", "ready", "queued", "running", "waiting"]
 
 
 class Query(BaseModel):
-    """Query parameters: known ones only, each at most once."""
+    """Base of all query parameters: unknown parameters are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid", alias_generator=to_camel, frozen=True)
 
 
 class PageQuery(Query):
-    """Part of a list."""
+    """Parameters of every list."""
 
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT), DIGITS] = Field(
-        DEFAULT_LIMIT, description="Rows at most."
+        DEFAULT_LIMIT, description="The largest number of rows on the page."
     )
     cursor: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,400}$")] | None = Field(
-        None, description="`nextCursor` of the page before, with the same filters."
+        None, description="`nextCursor` of the previous page, requested with the same filters."
     )
 
     def page(self) -> Page:
-        """As the queries take it."""
+        """The page in the form that the queries of the orchestrator take."""
         return Page(self.limit, self.cursor)
 
     def named(self, name: str, found: dict[str, Any]) -> dict[str, Any]:
-        """The answer of a list: the rows under their name, and the cursor of the next page."""
+        """The answer of a list: the rows under `name`, and the cursor of the next page."""
         return {name: found["items"], "nextCursor": found["nextCursor"]}
 
 
 class VersionQuery(Query):
-    """Which version."""
+    """The version of a pipeline."""
 
     version: Annotated[int, Field(ge=1, le=MAX_INT32), DIGITS] | None = Field(
-        None, description="Absent: the newest."
+        None, description="Absent: the newest version."
     )
 
 
 class ValuesQuery(Query):
-    """Whether large values are wanted."""
+    """Whether the answer holds large values."""
 
     load: Annotated[bool, BeforeValidator(_truth)] = Field(
-        False, description="`true`: fetch large values from storage instead of saying where they are."
+        False, description="`true`: fetch large values from storage. `false`: show their path, size and hash."
     )
 
 
 class _Filtered(PageQuery):
     def filters(self) -> dict[str, Any]:
-        """The filters that were given, as the queries take them."""
+        """The given filters in the form that the queries of the orchestrator take."""
         given = self.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
         return {name: str(value) if isinstance(value, str) else value for name, value in given.items()}
 
 
 class RunsQuery(_Filtered):
-    """Which runs."""
+    """Filters of the list of runs."""
 
     status: Annotated[RunStatus, Field(strict=False)] | None = None
     pipeline_id: Name | None = None
-    created_after: Moment | None = Field(None, description="Created then or later.")
-    created_before: Moment | None = Field(None, description="Created earlier.")
+    created_after: Moment | None = Field(None, description="Created at this time or later.")
+    created_before: Moment | None = Field(None, description="Created before this time.")
 
 
 class TaskRunsQuery(_Filtered):
-    """Which task runs of a run."""
+    """Filters of the list of a run's task runs."""
 
     status: Annotated[TaskStatus, Field(strict=False)] | None = None
     step_id: Name | None = None
 
 
 class EventsQuery(_Filtered):
-    """Which events of a run."""
+    """Filters of the list of a run's events."""
 
     type: Annotated[str, Field(pattern="^[a-z_]{1,50}[.][a-z_]{1,50}$")] | None = None
 
 
 class QueueItemsQuery(_Filtered):
-    """Which open task runs."""
+    """Filters of the list of open task runs."""
 
     status: OpenStatus | None = None
     task_id: Name | None = None

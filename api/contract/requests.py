@@ -1,4 +1,4 @@
-"""What may be sent: strict models, so that a wrong type is an error and never a guess."""
+"""Models of the request bodies. They are strict: a value of the wrong type is an error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pipeweave.rates import RATE_EXPECTED, RATE_PATTERN, is_rate
 from pipeweave.size_limits import MAX_BATCH, MAX_DESCRIPTION, MAX_KEY_CHARS
 
 NAME_PATTERN = "^[A-Za-z0-9._~:@-]{1,200}$"
-# No user:password, no query, no fragment: task paths are put behind it.
+# No user:password, no query, no fragment, because task paths are appended to it.
 BASE_URL_PATTERN = (
     r"^https?://([A-Za-z0-9._~-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?"
     r"(/[A-Za-z0-9._~%!$&'()*+,;=:@/-]{0,1400})?$"
@@ -37,7 +37,7 @@ BASE_URL_PATTERN = (
 CODE_HASH_PATTERN = "^(sha256:)?[0-9a-f]{16,64}$"
 
 MAX_TOKEN = 200
-# Of an entry's place behind the key of its batch, at most.
+# The longest suffix that makes a batch's idempotency key into the key of an entry: `[1000]`.
 PLACE_CHARS = len(f"[{MAX_BATCH}]")
 MAX_INT32 = 2**31 - 1
 TEN_YEARS_S = 315_360_000
@@ -46,12 +46,12 @@ MAX_REASON = 1_000
 
 
 def _whole(value: Any) -> Any:
-    """JSON has one kind of number: 5.0 is 5."""
+    """Turn 5.0 into 5, because JSON has one kind of number."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _reachable(url: str) -> str:
-    """A pattern cannot count: ports end at 65535, IPv6 has its own rules."""
+    """Check the port (at most 65535) and an IPv6 address, which the pattern cannot."""
     try:
         _ = urlsplit(url).port
     except ValueError:
@@ -60,7 +60,7 @@ def _reachable(url: str) -> str:
 
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-# Stands after the bounds: before them, pydantic would leave them out of the JSON schema.
+# Stands after the bounds, because pydantic leaves bounds that follow it out of the JSON schema.
 WHOLE = BeforeValidator(_whole)
 Priority = Annotated[int, Field(ge=MIN_PRIORITY, le=MAX_PRIORITY, description="Lower runs first."), WHOLE]
 Metadata = Annotated[dict[str, Any], Field(description="Kept as it is, for people and filters.")]
@@ -68,40 +68,45 @@ FailureMode = Literal["fail-fast", "continue", "partial-merge"]
 
 
 class Request(BaseModel):
-    """Strict, camelCase, and nothing unknown."""
+    """Base of all request bodies: strict types, names in camelCase, unknown fields are refused."""
 
     model_config = ConfigDict(strict=True, extra="forbid", alias_generator=to_camel, frozen=True)
 
 
 ValidationMode = Annotated[
     Literal["strict", "warn", "none"],
-    Field(description="What a mismatch with an entry task's input schema does: refuse, warn, nothing."),
+    Field(
+        description="If the input does not fit an entry task's input schema: `strict` refuses the run, "
+        "`warn` starts it with warnings, `none` does not check."
+    ),
 ]
 
 
-class RunWish(Request):
-    """One run: what it gets, and how it goes."""
+class RunRequest(Request):
+    """The input and options of one run."""
 
     input: Any = Field(default_factory=dict, description="Any JSON value; {} when absent.")
-    failure_mode: FailureMode | None = Field(None, description="Absent: the pipeline's own.")
-    priority: Priority | None = Field(None, description="Absent: the pipeline's or each task's own.")
+    failure_mode: FailureMode | None = Field(None, description="Absent: the failure mode of the pipeline.")
+    priority: Priority | None = Field(
+        None, description="Absent: the priority of the pipeline, else of each task."
+    )
     metadata: Metadata | None = None
     run_token: Annotated[str, Field(min_length=1, max_length=MAX_TOKEN)] | None = Field(
         None,
-        description="A second trigger with the same token, pipeline and input gives the first one's run.",
+        description="A second trigger with the same token, pipeline and input returns the run of the first.",
     )
 
 
-class TriggerRequest(RunWish):
+class TriggerRequest(RunRequest):
     """Start a run."""
 
     validation_mode: ValidationMode = "warn"
 
 
 class TriggerBatchRequest(Request):
-    """Start several runs of a pipeline, all or none."""
+    """Start several runs of a pipeline: all of them, or none."""
 
-    runs: Annotated[list[RunWish], Field(min_length=1, max_length=MAX_BATCH)]
+    runs: Annotated[list[RunRequest], Field(min_length=1, max_length=MAX_BATCH)]
     validation_mode: ValidationMode = "warn"
 
 
@@ -109,7 +114,7 @@ class DryRunRequest(Request):
     """Plan a run without starting it."""
 
     input: Any = Field(None, description="Checked against the entry tasks' input schemas, when given.")
-    spec: dict[str, Any] | None = Field(None, description="Plan this document instead of the stored version.")
+    spec: dict[str, Any] | None = Field(None, description="The document to plan. Absent: the stored version.")
 
 
 class CancelRequest(Request):
@@ -119,32 +124,32 @@ class CancelRequest(Request):
 
 
 class PauseRequest(Request):
-    """Let nothing start until it is resumed."""
+    """Pause a task or a tenant: none of its task runs start until it is resumed."""
 
     reason: Annotated[str, Field(max_length=MAX_REASON)] | None = Field(
-        None, description="Shown wherever something waits for this."
+        None, description="Shown with everything that waits for the end of the pause."
     )
 
 
 class ResumeRequest(Request):
-    """Let what waited go."""
+    """Resume a paused task or tenant."""
 
 
 class LimitsRequest(Request):
-    """Limit the runs of a tenant."""
+    """Limit the active runs of a tenant."""
 
     max_active_runs: Annotated[int, Field(ge=1, le=MAX_LIMIT), WHOLE] | None = Field(
-        description="Active at a time; null for no limit."
+        description="Runs that may be active at a time; null: no limit."
     )
 
 
 class MaintenanceRequest(Request):
-    """Move to another mode of maintenance."""
+    """Change the maintenance mode."""
 
     reason: (
         Annotated[
             str,
-            Field(max_length=MAX_REASON, description="Told to everyone who is refused; on exit, logged."),
+            Field(max_length=MAX_REASON, description="Told to each refused caller; on exit, logged only."),
         ]
         | None
     ) = None
@@ -158,17 +163,17 @@ class QueueTaskRequest(Request):
 
     task_id: Name
     input: Any = Field(default_factory=dict, description="Any JSON value; {} when absent.")
-    priority: Priority | None = Field(None, description="Absent: the task's own.")
+    priority: Priority | None = Field(None, description="Absent: the priority of the task.")
     metadata: Metadata | None = None
     idempotency_key: IdempotencyKey | None = Field(
         None,
-        description="While another task run of the task has this key, open or with a result that still "
-        "answers for it, that one is the answer, whatever the input.",
+        description="If another task run of the task has this key and is open, or has a result that has not "
+        "expired, the answer is that task run, whatever the input.",
     )
 
 
 class QueueBatchRequest(Request):
-    """Queue several tasks, all or none."""
+    """Queue several tasks: all of them, or none."""
 
     tasks: Annotated[list[QueueTaskRequest], Field(min_length=1, max_length=MAX_BATCH)]
 
@@ -189,7 +194,7 @@ class PipelineDocument(RootModel[dict[str, Any]]):
 
 
 def _rate(text: str) -> str:
-    """A pattern would be answered with the pattern; this says what it means."""
+    """Check a rate. Unlike the error of a pattern, this error explains the format."""
     if not is_rate(text):
         raise ValueError(f"Input should be {RATE_EXPECTED}")
     return text
@@ -200,31 +205,32 @@ ErrorCode = Annotated[str, Field(min_length=1, max_length=MAX_CODE)]
 
 
 class TaskOptions(Request):
-    """What a task asks for. Defaults are those of the worker protocol."""
+    """The options of a task. Defaults are those of the worker protocol."""
 
     allowed_next: list[Name] = Field(default_factory=list, max_length=MAX_TASKS)
-    timeout: Annotated[float, Field(gt=0, le=TEN_YEARS_S)] = Field(300, description="Seconds.")
+    timeout: Annotated[float, Field(gt=0, le=TEN_YEARS_S)] = Field(
+        300, description="Seconds that an attempt may take."
+    )
     retries: Annotated[int, Field(ge=0, le=MAX_RETRIES), WHOLE] = Field(
-        3, description="Further attempts after the first."
+        3, description="Attempts after the first."
     )
     retry_backoff: Backoff = "exponential"
     retry_delay_ms: Annotated[int, Field(ge=0, le=TEN_YEARS_MS), WHOLE] = 1_000
     max_retry_delay_ms: Annotated[int, Field(ge=0, le=TEN_YEARS_MS), WHOLE] = 86_400_000
     retry_multiplier: Annotated[float, Field(ge=1, le=MAX_MULTIPLIER)] = Field(
-        2, description="What an exponential delay grows by."
+        2, description="The factor by which an exponential delay grows."
     )
-    retry_jitter: Annotated[float, Field(ge=0, le=1)] = Field(
-        0, description="The part of each delay that is left to chance."
-    )
+    retry_jitter: Annotated[float, Field(ge=0, le=1)] = Field(0, description="The random part of each delay.")
     retry_on: Annotated[list[ErrorCode], Field(min_length=1, max_length=MAX_CODES)] | None = Field(
-        None, description="Error codes that earn another attempt; absent: every retryable error."
+        None, description="Error codes that are retried; absent: every retryable error."
     )
     heartbeat_interval_ms: Annotated[int, Field(gt=0, le=TEN_YEARS_MS), WHOLE] = 60_000
     concurrency: Annotated[int, Field(ge=0, le=MAX_INT32), WHOLE] = Field(
-        0, description="At once; 0 is unlimited."
+        0, description="How many may run at once; 0 is unlimited."
     )
     rate_limit: RateLimit | None = Field(
-        None, description="Starts per second, minute, hour or day over all workers, as `100/m`."
+        None,
+        description="How often it may start per second, minute, hour or day over all workers, e.g. `100/m`.",
     )
     priority: Annotated[int, Field(ge=-MAX_INT32, le=MAX_INT32), WHOLE] = Field(
         100, description="Lower runs first."
@@ -232,7 +238,7 @@ class TaskOptions(Request):
     idempotency_ttl: Annotated[int, Field(gt=0, le=TEN_YEARS_S), WHOLE] | None = Field(
         None,
         alias="idempotencyTTL",
-        description="Seconds a result answers for its key; absent: the deployment's default.",
+        description="Seconds for which a result is returned for its idempotency key; absent: the default.",
     )
     description: Annotated[str, Field(max_length=MAX_DESCRIPTION)] | None = None
     input_schema: Annotated[dict[str, Any], WithJsonSchema(pipeline_schema.INPUT_SCHEMA)] | None = None
@@ -242,7 +248,7 @@ CodeHash = Annotated[str, Field(pattern=CODE_HASH_PATTERN)]
 
 
 class FlatTask(TaskOptions):
-    """A task with its options beside its id, as SDKs send it."""
+    """A task with its options next to its id, as SDKs send it."""
 
     id: Name
     code_hash: CodeHash
@@ -266,10 +272,12 @@ RegisteredTask = Annotated[
 
 
 class RegisterRequest(Request):
-    """A worker says who it is, where it is and what it can do."""
+    """Register a service: its id, its address and its tasks."""
 
     service_id: Name
-    kind: Literal["http", "python"] | None = Field(None, description="Absent: http where there is a baseUrl.")
+    kind: Literal["http", "python"] | None = Field(
+        None, description="Absent: http if there is a baseUrl, else python."
+    )
     version: Annotated[str, Field(min_length=1, max_length=MAX_VERSION)] = "0.1.0"
     base_url: Annotated[str, Field(pattern=BASE_URL_PATTERN), AfterValidator(_reachable)] | None = Field(
         None, description="Where an HTTP service listens."

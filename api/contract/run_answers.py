@@ -1,4 +1,4 @@
-"""What is answered about runs, task runs, events and the queue."""
+"""Models of the answers about runs, task runs, events and the queue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Kind = Literal["task", "map", "item"]
 
 
 class Reference(AnswerModel):
-    """Where a large value lies."""
+    """The path of a large value in storage, its size and its hash."""
 
     path: str
     size: int = Field(description="Bytes of JSON.")
@@ -29,7 +29,7 @@ class Reference(AnswerModel):
 
 
 class MapReference(AnswerModel):
-    """A map's output that is too large to show: the items are its task runs of kind item."""
+    """Replaces a map's output that is too large to show; its task runs of kind `item` have the parts."""
 
     items: int
     size: int = Field(description="Bytes of JSON.")
@@ -76,7 +76,7 @@ class _TaskRun(AnswerModel):
     worker: str | None
     code_version: int
     output_size: int | None
-    error: Any = Field(description="Without its traceback; the task run itself shows that.")
+    error: Any = Field(description="Without its traceback; `GET /api/task-runs/{id}` shows that.")
     error_code: str | None
     created_at: AwareDatetime
     due_at: AwareDatetime | None
@@ -93,22 +93,22 @@ class TaskRun(_TaskRun):
 
 
 class TaskRunList(Paged):
-    """Task runs of one run: steps in the order of the pipeline, then the items of maps."""
+    """Task runs of one run: steps in the order of the pipeline, then items of maps."""
 
     task_runs: list[TaskRun]
 
 
 class StepProgress(AnswerModel):
-    """How far one step is. Of a map, its items are counted."""
+    """The progress of one step. For a map, its items are counted."""
 
     id: str
     task_id: str
     task_run_id: TaskRunId
     kind: Literal["task", "map"]
     status: TaskStatus
-    done: int = Field(description="Ended, well or badly.")
+    done: int = Field(description="How many ended, well or badly.")
     failed: int
-    total: int = Field(description="1, or the items of a map; 0 before they are known.")
+    total: int = Field(description="1, or the number of items of a map; 0 until that is known.")
     error_code: str | None
     started_at: AwareDatetime | None
     finished_at: AwareDatetime | None
@@ -118,16 +118,22 @@ class StepProgress(AnswerModel):
 class RunDetail(Run):
     """A run in full."""
 
-    phase: str = Field(description="The status, or more finely what the latest event says.")
+    phase: str = Field(description="The status, or a finer word taken from the latest event.")
     input: Any
     input_ref: Reference | None
     inputs_hash: CodeHash
     counts: dict[str, int] = Field(description="Task runs by status.")
     steps: list[StepProgress] = Field(description="In the order of the pipeline.")
-    task_runs: list[TaskRun] = Field(description="The first 1,000.")
-    task_runs_cursor: str | None = Field(description="`cursor` of `/task-runs` for those that follow.")
-    output: dict[str, Any] | None = Field(description="Of the end steps that completed, by step.")
-    output_refs: dict[str, Reference | MapReference] = Field(description="Those too large to show.")
+    task_runs: list[TaskRun] = Field(description="The first 1,000 task runs.")
+    task_runs_cursor: str | None = Field(
+        description="Send it as `cursor` to `/task-runs` to get the next ones."
+    )
+    output: dict[str, Any] | None = Field(
+        description="Outputs by step, of the completed steps that have no successor."
+    )
+    output_refs: dict[str, Reference | MapReference] = Field(
+        description="References to the outputs that are too large to show."
+    )
 
 
 class Attempt(AnswerModel):
@@ -161,21 +167,21 @@ class TaskRunDetail(_TaskRun):
     code_hash: CodeHash
     current_code_version: int | None
     current_code_hash: CodeHash | None
-    code_changed: bool = Field(description="Whether the task's code changed since this was queued.")
+    code_changed: bool = Field(description="Whether the task's code changed since the task run was queued.")
     heartbeat_at: AwareDatetime | None
     idempotency_key: str | None
     cached_from: TaskRunId | None = Field(
-        description="The task run whose result it took, under the same idempotency key."
+        description="The task run with the same idempotency key whose result this one has."
     )
     awaits: TaskRunId | None = Field(
-        description="The task run that executes under the same idempotency key, while it waits for that."
+        description="The task run with the same idempotency key that this one waits for."
     )
     metadata: dict[str, Any] | None
     attempts: list[Attempt]
 
 
 class RunEvent(AnswerModel):
-    """Something that happened."""
+    """One event of a run."""
 
     seq: int
     at: AwareDatetime
@@ -201,42 +207,42 @@ class Queued(AnswerModel):
     status: TaskStatus
     task_id: str
     input_path: str | None
-    created: bool = Field(description="False: it is the task run that had the idempotency key before.")
+    created: bool = Field(description="false: it is an earlier task run with the same idempotency key.")
 
 
 class QueueBatchAnswer(AnswerModel):
     """Standalone task runs that were accepted."""
 
-    queued: int = Field(description="How many of them are new.")
+    queued: int = Field(description="How many task runs are new.")
     results: list[Queued]
 
 
 class QueueStatus(AnswerModel):
-    """How much is waiting."""
+    """Counts of the task runs of a tenant that wait, run and ended."""
 
     pending: int
     running: int
     waiting: int
-    completed: int = Field(description="Since `since`.")
-    failed: int = Field(description="Since `since`.")
+    completed: int = Field(description="Completed task runs of runs created since `since`.")
+    failed: int = Field(description="Failed and timed-out task runs of runs created since `since`.")
     dlq: int = Field(description="Open dead letters.")
     oldest_pending: AwareDatetime | None
-    paused_at: AwareDatetime | None = Field(description="Since when nothing of the tenant starts.")
+    paused_at: AwareDatetime | None = Field(description="When the tenant was paused; null: it is not paused.")
     pause_reason: str | None
-    paused_tasks: list[str] = Field(description="Tasks that are paused themselves.")
+    paused_tasks: list[str] = Field(description="Tasks that are paused.")
     since: AwareDatetime
 
 
 class QueueLimits(AnswerModel):
-    """How many runs of the tenant may be active, and how many are."""
+    """The limit of active runs of a tenant, and how many are active."""
 
     max_active_runs: int | None = Field(description="null: there is no limit.")
     active_runs: int
-    pending_runs: int = Field(description="Wait for their turn, in the order of their ids.")
+    pending_runs: int = Field(description="Runs that wait for a run slot, in the order of their ids.")
 
 
 class Reason(BaseModel):
-    """Something that has to happen before a task run runs. Further members are the numbers of its text."""
+    """One reason why a task run does not run yet. Further members are the numbers in its text."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -245,12 +251,12 @@ class Reason(BaseModel):
 
 
 class WhyAnswer(AnswerModel):
-    """Why a task run does not run yet. `runId` is null for a standalone task."""
+    """The reasons why a task run does not run yet. `runId` is null for a standalone task."""
 
     task_run_id: TaskRunId
     run_id: RunId | None
     status: TaskStatus
-    reasons: list[Reason] = Field(description="In the order in which they must go away.")
+    reasons: list[Reason] = Field(description="In the order in which they have to be resolved.")
 
 
 class QueueItem(AnswerModel):
@@ -273,10 +279,10 @@ class QueueItem(AnswerModel):
     due_at: AwareDatetime | None
     queued_at: AwareDatetime | None
     started_at: AwareDatetime | None
-    wait_ms: float | None = Field(description="From queued to started, or until now.")
+    wait_ms: float | None = Field(description="Milliseconds from queued to started, or until now.")
 
 
 class QueueItemList(Paged):
-    """Open task runs in the order in which they go."""
+    """Open task runs in the order in which they start."""
 
     items: list[QueueItem]

@@ -1,3 +1,19 @@
-"""What every request passes: authentication, body, headers, idempotency, errors.
+"""Handles what every request needs: authentication, parsing, headers, errors and the OpenAPI document.
 
-Called by `create_app`. It must never know a route."""
+`create_app` puts the parts together; `api/routes` writes its endpoints with the names below. It must never
+import a route or contain a rule of a single endpoint.
+"""
+
+from pipeweave.api.http.auth import Authenticator
+from pipeweave.api.http.endpoint import Answer, Call, Endpoint, PathId, Routes
+from pipeweave.api.http.request_pipeline import RequestPipeline
+
+__all__ = [
+    "Answer",
+    "Authenticator",
+    "Call",
+    "Endpoint",
+    "PathId",
+    "RequestPipeline",
+    "Routes",
+]

@@ -1,7 +1,7 @@
-"""Who asks: the bearer token, the tenant named with it, and whether its scopes reach that far.
+"""Authenticates requests: checks the bearer token, the tenant and the scopes.
 
-A token that was good is believed for `TOKEN_CACHE_S`: a revocation takes effect within two seconds in every
-process, and a busy client costs no query per request.
+A verified token is cached for TOKEN_CACHE_S, so that a busy client costs no query per request. A revocation
+takes effect within two seconds in every process.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ TOKEN_CACHE_S = 2.0
 MAX_CACHED_TOKENS = 10_000
 
 
-class Gate:
-    """Lets requests in, or says why not.
+class Authenticator:
+    """Admits requests or refuses them with an error.
 
     Args:
-        database: where tokens are kept.
-        clock: seconds that only go forward; tests pass their own.
+        database: the database that holds the tokens.
+        clock: a monotonic clock in seconds; tests pass their own.
     """
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
@@ -36,18 +36,19 @@ class Gate:
         self._known: dict[bytes, tuple[float, Access]] = {}
 
     def admit(self, headers: Headers, scopes: tuple[str, ...], *, is_for_all: bool = False) -> str:
-        """The tenant this request may act for.
+        """Check the request and return the tenant for which it may act.
 
         Args:
-            headers: of the request.
-            scopes: the token needs one of them.
-            is_for_all: it acts for every tenant, whichever it names.
+            headers: the headers of the request.
+            scopes: the token needs one of these scopes.
+            is_for_all: the request concerns every tenant, whichever tenant it names.
 
         Raises:
-            Unauthenticated: no token, or one that is unknown, expired or revoked.
-            TenantRequired: no X-Tenant header.
-            NotFound: the tenant is not one of the token's: not yours is not there.
-            Forbidden: the token has none of these scopes, or is not good for every tenant where it must be.
+            Unauthenticated: there is no token, or the token is unknown, expired or revoked.
+            TenantRequired: there is no X-Tenant header.
+            NotFound: the token is not valid for the tenant. The answer does not tell whether the tenant
+                exists.
+            Forbidden: the token has none of the scopes, or must be valid for every tenant and is not.
         """
         caller = self._caller(headers.get("Authorization", ""))
         tenant = headers.get("X-Tenant", "").strip()
@@ -59,10 +60,10 @@ class Gate:
             raise Forbidden(f"the token needs the scope {' or '.join(scopes)}", needed=list(scopes))
         if is_for_all and not caller.may_enter(EVERY_TENANT):
             scope = scopes[0].rpartition(":")[2]
-            how = f"pipeweave token create NAME --tenant '{EVERY_TENANT}' --scope {scope}"
+            command = f"pipeweave token create NAME --tenant '{EVERY_TENANT}' --scope {scope}"
             raise Forbidden(
-                "this concerns every tenant, and the token is not good for all of them",
-                hint=f"use a token that is: `{how}`",
+                "this request concerns every tenant, and the token is not valid for all tenants",
+                hint=f"create a token for every tenant: `{command}`",
                 neededTenants=EVERY_TENANT,
             )
         return tenant

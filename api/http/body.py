@@ -1,7 +1,7 @@
-"""From bytes to a checked request: the body and the query parameters.
+"""Parses and checks the body and the query parameters of a request.
 
-What JSON allows and PostgreSQL or a 64-bit reader does not (NUL characters, endless numbers) is refused here,
-with its place, before anything is stored.
+JSON allows values that PostgreSQL or a 64-bit reader cannot take (NUL characters, numbers of any size). They
+are refused here, with their place in the body, before anything is stored.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from pipeweave.api.http.validation_errors import MAX_FIELD_ERRORS, field_errors
 from pipeweave.errors import FieldError, InvalidInput, MalformedJson, UnsupportedMediaType
 from pipeweave.json_values import json_faults
 
-# Lists and objects inside each other; pydantic's parser stops here on its own.
+# Levels of nested lists and objects. pydantic's own parser has the same limit.
 MAX_DEPTH = 200
 
 Model = TypeVar("Model", bound=BaseModel)
 
-# Most bodies have none of these; only those that do are walked value by value.
+# Most bodies contain none of these. Only a body that does is checked value by value.
 _SUSPICIOUS = re.compile(rb"\\u0000|NaN|Infinity|[0-9]{17}|[eE]\+?[0-9]{3}")
 
 
 def read_body(request: Request, model: type[Model], *, is_optional: bool = False) -> Model:
-    """The request's body as this model.
+    """Parse the body of the request into the model.
 
     Raises:
-        UnsupportedMediaType: it is not declared as application/json.
-        PayloadTooLarge: it is larger than the limit (werkzeug's 413, translated in errors.py).
-        MalformedJson: it is not JSON, not UTF-8 or nested too deep.
-        InvalidInput: it does not fit the model; one FieldError per field.
+        UnsupportedMediaType: the Content-Type is not application/json.
+        PayloadTooLarge: the body is larger than the limit (werkzeug's 413, translated in errors.py).
+        MalformedJson: the body is not JSON, not UTF-8 or nested too deep.
+        InvalidInput: the body does not fit the model; one FieldError per field.
     """
     is_json = request.mimetype == "application/json"
     if not is_json and not (is_optional and not _has_body(request)):
@@ -55,7 +55,7 @@ def read_body(request: Request, model: type[Model], *, is_optional: bool = False
 
 
 def read_query(request: Request, model: type[Model] | None) -> Model | None:
-    """The query parameters as this model; without one, none are allowed.
+    """Parse the query parameters into the model. Without a model, no parameter is allowed.
 
     Raises:
         InvalidInput: a parameter is unknown, wrong, or given more than once.
@@ -64,7 +64,7 @@ def read_query(request: Request, model: type[Model] | None) -> Model | None:
     if model is None:
         if names:
             errors = [FieldError(name[:200], "is unknown", "unknown_field", "nothing") for name in names]
-            raise InvalidInput("this takes no query parameters", errors=errors[:MAX_FIELD_ERRORS])
+            raise InvalidInput("this path takes no query parameters", errors=errors[:MAX_FIELD_ERRORS])
         return None
     given: dict[str, Any] = {}
     errors = []
@@ -84,7 +84,7 @@ def read_query(request: Request, model: type[Model] | None) -> Model | None:
 
 
 def _content(request: Request) -> bytes:
-    """The bytes of the body. Without a Content-Length, werkzeug ends one that is too large at the limit."""
+    """The bytes of the body. Without a Content-Length, werkzeug cuts a large body at the limit."""
     content = request.get_data(cache=False)
     is_at_limit = request.content_length is None and len(content) == request.max_content_length
     if is_at_limit and request.environ["wsgi.input"].read(1):
@@ -101,7 +101,7 @@ def _refusal(error: ValidationError, model: type[BaseModel]) -> InvalidInput:
     if first["type"] == "json_invalid":
         return MalformedJson(first["msg"].replace("Invalid JSON: ", "the body is not JSON: "))
     found = field_errors(error, model)
-    names = ", ".join(dict.fromkeys(each.field or "the body" for each in found[:5]))
+    names = ", ".join(dict.fromkeys(fault.field or "the body" for fault in found[:5]))
     return InvalidInput(f"the body is not valid: {names}", errors=found)
 
 
@@ -114,7 +114,7 @@ def _list_names(model: type[BaseModel]) -> set[str]:
     return {
         info.alias or name
         for name, info in model.model_fields.items()
-        if any(get_origin(each) in (list, tuple) for each in (info.annotation, *_options(info.annotation)))
+        if any(get_origin(kind) in (list, tuple) for kind in (info.annotation, *_options(info.annotation)))
     }
 
 

@@ -1,4 +1,4 @@
-"""The offline page of the OpenAPI document: plain HTML made from it, nothing from elsewhere."""
+"""Renders the OpenAPI document as one HTML page, `/docs`, which loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ METHODS = ("get", "put", "post", "patch", "delete")
 
 
 def register(app: Flask) -> None:
-    """Add `/` and `/docs`."""
+    """Add the pages `/` and `/docs` to the app."""
     app.add_url_rule("/", "pages.home", home, methods=["GET"])
     app.add_url_rule("/docs", "pages.docs", docs, methods=["GET"])
     app.jinja_env.filters["prose"] = prose
@@ -26,12 +26,12 @@ def register(app: Flask) -> None:
 
 
 def home() -> AnyResponse:
-    """The only page there is yet."""
+    """Redirect to `/docs`."""
     return redirect("/docs")
 
 
 def docs() -> Response:
-    """Every operation by tag, then every schema."""
+    """The page: every operation by tag, then every schema."""
     document = current_app.extensions["pipeweave.openapi"]()
     html = render_template(
         "docs.html",
@@ -44,7 +44,7 @@ def docs() -> Response:
 
 
 def operations(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Tag -> its operations, each with its method and path, references resolved one level."""
+    """The operations by tag, each with its method and path. References are resolved one level deep."""
     by_tag: dict[str, list[dict[str, Any]]] = {tag["name"]: [] for tag in document["tags"]}
     shared = document["components"]
     for path, item in document["paths"].items():
@@ -52,8 +52,8 @@ def operations(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
             if method not in item:
                 continue
             operation = item[method]
-            parameters = [_resolved(each, shared) for each in operation.get("parameters", [])]
-            responses = {code: _resolved(each, shared) for code, each in operation["responses"].items()}
+            parameters = [_resolved(part, shared) for part in operation.get("parameters", [])]
+            responses = {code: _resolved(part, shared) for code, part in operation["responses"].items()}
             by_tag[operation["tags"][0]].append(
                 {
                     **operation,
@@ -75,9 +75,9 @@ def _resolved(part: dict[str, Any], components: dict[str, Any]) -> dict[str, Any
 
 
 def prose(text: str) -> Markup:
-    """The document's descriptions as HTML: paragraphs, and code where backticks stand."""
+    """A description as HTML: paragraphs, with text between backticks as code."""
     marked = re.sub(r"`([^`\n]+)`", r"<code>\1</code>", str(escape(text.strip())))
-    return Markup("".join(f"<p>{each}</p>" for each in marked.split("\n\n")))
+    return Markup("".join(f"<p>{paragraph}</p>" for paragraph in marked.split("\n\n")))
 
 
 def type_text(schema: dict[str, Any]) -> str:
@@ -86,7 +86,7 @@ def type_text(schema: dict[str, Any]) -> str:
         return str(schema["$ref"]).rpartition("/")[2]
     for kind in ("anyOf", "oneOf"):
         if kind in schema:
-            return " or ".join(dict.fromkeys(type_text(each) for each in schema[kind]))
+            return " or ".join(dict.fromkeys(type_text(option) for option in schema[kind]))
     if "const" in schema:
         return repr(schema["const"])
     if "enum" in schema:

@@ -1,7 +1,6 @@
-"""The route table: what each endpoint needs, takes, answers and refuses, said once.
+"""Defines the rows of the route table: the path, scopes, parameters, answers and errors of each endpoint.
 
-Flask's routes, the checks at the door and the OpenAPI document are all made from these rows, so they cannot
-disagree.
+Flask's routes, the checks of each request and the OpenAPI document are made from these rows, so they agree.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class PathId:
-    """An id in a path: the prefix of its TypeID, or None for a name."""
+    """An id in a path. `prefix` is the prefix of its TypeID, or None for a name."""
 
     prefix: str | None
     description: str
@@ -32,7 +31,7 @@ class PathId:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a handler gives back when it is not simply 200 and JSON."""
+    """An answer with its own status or headers. A handler that returns a plain value answers 200."""
 
     value: Any
     status: int = 200
@@ -41,10 +40,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One admitted request: for which tenant (empty on open routes), and the way to the orchestrator.
+    """One authenticated request, as a handler receives it.
 
     Args:
-        key: its Idempotency-Key, where the endpoint takes one.
+        deployment: the database, the broker and the settings.
+        tenant: the tenant of the request; empty for endpoints that need no token.
+        key: the Idempotency-Key of the request, if the endpoint takes one.
     """
 
     deployment: Deployment
@@ -52,14 +53,17 @@ class Call:
     key: str | None = None
 
     def change(self, verb: Callable[[Transaction], Result], *, is_one: bool = True) -> Result:
-        """Do a verb in a transaction; again, when PostgreSQL broke a deadlock at its cost.
+        """Run a verb in a transaction; run it again if PostgreSQL aborted it to resolve a deadlock.
 
-        Without `is_one`, the verb holds together itself what must commit together (`Database.statements`).
+        Args:
+            verb: gets the transaction and changes rows.
+            is_one: False: each statement commits by itself, unless the verb holds them together
+                (`Database.statements`).
         """
         return self.deployment.database.run(verb, is_one=is_one)
 
     def reading(self) -> AbstractContextManager[Transaction]:
-        """For lists and pages: a pool of its own and a statement timeout."""
+        """A read-only transaction from the pool of readers, with a statement timeout."""
         return self.deployment.database.reading()
 
 
@@ -68,14 +72,15 @@ class Endpoint:
     """One row of the route table.
 
     Attributes:
-        path: as OpenAPI writes it, `/api/runs/{id}`.
-        scopes: a token needs one of these; empty means open to everyone.
-        answers: status -> (model, when it is given).
-        errors: what it refuses beyond what the door itself refuses.
-        is_for_all: it concerns every tenant, so the token must be good for all of them.
+        path: the path as OpenAPI writes it, e.g. `/api/runs/{id}`.
+        scopes: the token needs one of these scopes; empty: no token is needed.
+        answers: status -> (model, description).
+        errors: errors of the handler, beyond those of the request pipeline.
+        is_for_all: the endpoint concerns every tenant, so the token must be valid for all tenants.
         is_body_optional: an absent body counts as `{}`.
-        longest_key: how many characters its Idempotency-Key may have; 0 where there is none to take.
-        links: operation id -> where the answer has the id that it takes, e.g. `/pipelineRunId`.
+        longest_key: the longest Idempotency-Key in characters; 0: the endpoint takes none.
+        links: operation id -> JSON pointer to the id in the answer that the operation takes, e.g.
+            `/pipelineRunId`.
     """
 
     method: str
@@ -101,9 +106,9 @@ class Endpoint:
 
     @property
     def description(self) -> str:
-        """The handler's docstring as paragraphs."""
+        """The handler's docstring as paragraphs without line breaks."""
         paragraphs = (self.handler.__doc__ or "").strip().split("\n\n")
-        return "\n\n".join(" ".join(each.split()) for each in paragraphs)
+        return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
     @property
     def is_open(self) -> bool:
@@ -128,13 +133,23 @@ class Routes:
         answers: Mapping[int, tuple[type[BaseModel] | None, str]] | None = None,
         **options: Any,
     ) -> Callable[[Handler], Handler]:
-        """Table the function below; `answer` is the model of a plain 200, `options` are Endpoint's"""
+        """Add the decorated function to the table.
 
-        def put(handler: Handler) -> Handler:
+        Args:
+            method: the HTTP method.
+            path: the path as OpenAPI writes it.
+            summary: the summary in the OpenAPI document.
+            scopes: the token needs one of these scopes; empty: no token is needed.
+            answer: the model of the answer of an endpoint that only answers 200.
+            answers: status -> (model, description), for any other endpoint.
+            options: further fields of Endpoint.
+        """
+
+        def append(handler: Handler) -> Handler:
             given = answers or {200: (answer, "OK")}
             self.endpoints.append(
                 Endpoint(method, path, handler, self.tag, summary, scopes, given, **options)
             )
             return handler
 
-        return put
+        return append

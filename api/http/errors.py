@@ -1,4 +1,8 @@
-"""Every error as a problem document (RFC 9457): ours by class, Flask's by status, the rest by incident."""
+"""Turns every error into a problem document (RFC 9457).
+
+Errors from pipeweave/errors.py keep their code and status. HTTP errors of Flask and werkzeug are translated
+by status. Any other exception is logged with an incident number, and the answer holds only that number.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ from pipeweave.errors import (
 log = logging.getLogger(__name__)
 
 PROBLEM_TYPE = "application/problem+json"
-# Seconds after which a client may ask again when something we need is away.
+# Seconds after which a client may try again while PostgreSQL, the broker or storage cannot be reached.
 RETRY_AFTER_S = 1
 
 
@@ -36,7 +40,7 @@ class InternalError(PipeWeaveError):
 
 
 def problem(error: PipeWeaveError) -> Response:
-    """The answer that carries this error."""
+    """The HTTP answer for an error."""
     headers: dict[str, str] = {}
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = 'Bearer realm="pipeweave"'
@@ -47,7 +51,7 @@ def problem(error: PipeWeaveError) -> Response:
 
 
 def register(app: Flask) -> None:
-    """Let the app answer every error this way."""
+    """Make the app answer every error with a problem document."""
     app.register_error_handler(PipeWeaveError, _known)
     app.register_error_handler(HTTPException, _of_http)
     app.register_error_handler(Exception, _unexpected)
@@ -55,16 +59,16 @@ def register(app: Flask) -> None:
 
 def _known(error: PipeWeaveError) -> Response:
     if isinstance(error, Unavailable) and error.__cause__ is not None:
-        # The reason names hosts and ports: for the log, not for whoever asks, who may not even have a token.
+        # The reason names hosts and ports. It goes into the log only, because the caller may have no token.
         log.error("api.unavailable", extra={"reason": error.detail})
-        return problem(Unavailable(hint="try again; the log of the API says more"))
+        return problem(Unavailable(hint="try again; the log of the API has the reason"))
     if error.status < 500 or isinstance(error, Unavailable):
         return problem(error)
     return _unexpected(error)
 
 
 def _of_http(error: HTTPException) -> Response:
-    """Flask's and werkzeug's own errors, in our words."""
+    """Answer an HTTP error of Flask or werkzeug."""
     if error.code is not None and error.code < 400:
         return Response(error.get_body(), error.code, error.get_headers())
     answer = problem(_translated(error))
@@ -96,7 +100,7 @@ def _with_status(status: int) -> type[PipeWeaveError]:
 
 
 def _unexpected(error: Exception) -> Response:
-    """A number the caller can quote; what happened stands next to it in the log and nowhere else."""
+    """Log an unexpected error with an incident number, and answer with the number only."""
     incident = f"inc_{secrets.token_hex(8)}"
     context: dict[str, Any] = {"incident": incident, "method": request.method, "path": request.path}
     log.error("api.failed", extra=context, exc_info=error)

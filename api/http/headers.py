@@ -1,4 +1,4 @@
-"""Headers that every answer carries: the request's id, CORS as configured, and what browsers must not do."""
+"""Adds headers to every answer: the request id, CORS, and instructions for browsers and caches."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ REQUEST_ID = "X-Request-Id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._~:@-]{1,128}\Z")
 
 ALLOWED_HEADERS = "Authorization, Content-Type, Idempotency-Key, X-Request-Id, X-Tenant"
-# Seconds a browser may remember a preflight's answer.
+# Seconds for which a browser may cache the answer to a preflight request.
 PREFLIGHT_MAX_AGE_S = 600
 
 
 def register(app: Flask, cors_origins: tuple[str, ...]) -> None:
-    """Let the app put these headers on every answer, errors included.
+    """Make the app add these headers to every answer, errors included.
 
     Args:
         app: the app.
-        cors_origins: browser origins that may read answers; `*` for any, empty for none.
+        cors_origins: browser origins that may read answers; `*` allows any, empty allows none.
     """
 
     def finish(response: Response) -> Response:
@@ -35,7 +35,7 @@ def register(app: Flask, cors_origins: tuple[str, ...]) -> None:
 
 
 def request_id() -> str:
-    """The caller's own X-Request-Id, when it is a sane one, else a new one."""
+    """The caller's X-Request-Id if it is well-formed, else a new id."""
     if "request_id" not in g:
         given = request.headers.get(REQUEST_ID, "")
         g.request_id = given if _REQUEST_ID.match(given) else f"req_{secrets.token_hex(8)}"
@@ -47,7 +47,8 @@ def _allow_origin(response: Response, cors_origins: tuple[str, ...]) -> None:
     origin = request.headers.get("Origin", "")
     if not origin or (origin not in cors_origins and "*" not in cors_origins):
         return
-    # Tokens travel in a header of their own, never in cookies: credentials are not allowed, so `*` is safe.
+    # `*` is safe: tokens are sent in the Authorization header and never in cookies, and credentials are not
+    # allowed.
     response.headers["Access-Control-Allow-Origin"] = "*" if "*" in cors_origins else origin
     response.headers["Access-Control-Expose-Headers"] = REQUEST_ID
     if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers:

@@ -1,7 +1,7 @@
-"""The Idempotency-Key header: a key for what a request creates, for clients that give every request one.
+"""Reads the Idempotency-Key header, which stands for the body field `runToken` or `idempotencyKey`.
 
-It stands for the field of the body that means the same, `runToken` or `idempotencyKey`. With a batch, it
-stands for one of each entry: the key with the entry's place behind it.
+For a batch, the header gives every entry without a key of its own one: the header's key and the entry's
+index, `key[0]`, `key[1]` and so on.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from pipeweave.errors import FieldError, InvalidInput
 HEADER = "Idempotency-Key"
 
 
-def pattern(most: int) -> str:
-    """What the header may be: printable ASCII, blanks only inside."""
-    return f"^[!-~]([ -~]{{0,{most - 2}}}[!-~])?$"
+def pattern(longest: int) -> str:
+    """The pattern of the header: 1 to `longest` characters of printable ASCII, no blank at either end."""
+    return f"^[!-~]([ -~]{{0,{longest - 2}}}[!-~])?$"
 
 
-def read(headers: Headers, most: int) -> str | None:
-    """The key of a request; None without one. Quotes around it, as structured fields have them, are not part
-    of it.
+def read(headers: Headers, longest: int) -> str | None:
+    """The key of a request, or None. Quotes around the key (RFC 8941, structured fields) are removed.
 
     Args:
-        most: characters it may have.
+        headers: the headers of the request.
+        longest: the longest key in characters.
 
     Raises:
-        InvalidInput: it is empty, too long, or has other characters than those of printable ASCII.
+        InvalidInput: the key is empty, too long, or has characters other than printable ASCII.
     """
     given = headers.get(HEADER)
     if given is None:
@@ -36,8 +36,8 @@ def read(headers: Headers, most: int) -> str | None:
     key = given.strip()
     if len(key) >= 2 and key[0] == key[-1] == '"':
         key = key[1:-1]
-    if not re.match(pattern(most), key):
-        expected = f"1 to {most} characters of printable ASCII"
+    if not re.match(pattern(longest), key):
+        expected = f"1 to {longest} characters of printable ASCII"
         raise InvalidInput(
             f"the header {HEADER} is not {expected}",
             errors=[FieldError(HEADER, f"must be {expected}", "invalid_string", expected)],
@@ -46,20 +46,25 @@ def read(headers: Headers, most: int) -> str | None:
 
 
 def of_body(key: str | None, given: str | None, field: str) -> str | None:
-    """The key of a request that may also name one in its body.
+    """The key of a request: from the header, or from the field of its body.
+
+    Args:
+        key: the key in the header.
+        given: the key in the body.
+        field: the name of the field of the body, for the error.
 
     Raises:
-        InvalidInput: the two differ.
+        InvalidInput: both are given and differ.
     """
     if key is not None and given not in (None, key):
         raise InvalidInput(
             f"{field} and the header {HEADER} differ",
             errors=[FieldError(field, f"differs from the header {HEADER}", "conflict")],
-            hint="send one of them",
+            hint="send only one of the two",
         )
     return key if given is None else given
 
 
-def of_entry(key: str | None, given: str | None, place: int) -> str | None:
-    """The key of an entry of a batch: its own, or one made of the request's."""
-    return f"{key}[{place}]" if given is None and key is not None else given
+def of_entry(key: str | None, given: str | None, index: int) -> str | None:
+    """The key of an entry of a batch: its own key, else the header's key with the entry's index."""
+    return f"{key}[{index}]" if given is None and key is not None else given

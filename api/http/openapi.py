@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the route table and the models: what it says is what is served."""
+"""Builds the OpenAPI 3.1 document from the route table and the models of requests and answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from pipeweave.api.contract.answers import Problem, type_id_pattern
+from pipeweave.api.contract import Problem, type_id_pattern
 from pipeweave.api.http import idempotency_header
 from pipeweave.api.http.endpoint import Endpoint, PathId
 from pipeweave.api.http.errors import PROBLEM_TYPE
@@ -34,27 +34,27 @@ TENANT_PATTERN = NAME_PATTERN
 REF = "#/components/schemas/{model}"
 
 TAGS: Mapping[str, str] = {
-    "system": "Health, version, this document, and the tick.",
-    "services": "Registered workers and the tasks they bring.",
-    "tasks": "Registered units of work: code history and input schemas.",
-    "pipelines": "Versioned DAGs of steps: store, plan, trigger.",
-    "queue": "Single tasks outside any pipeline, and how much is waiting.",
-    "runs": "Executions of pipelines: status, task runs, events, cancelling.",
-    "dead letters": "Task runs that failed for good: look at them, retry them, put them aside.",
-    "maintenance": "Accept nothing new, let what is open end, and be quiet: for administrators.",
+    "system": "Health, version, this document and the tick.",
+    "services": "Registered services and their tasks.",
+    "tasks": "Registered tasks: options, pauses, code history and input schemas.",
+    "pipelines": "Versioned graphs of steps: store, plan and trigger them.",
+    "queue": "Standalone tasks, the queue of a tenant, its pause and its limit of active runs.",
+    "runs": "Runs of pipelines: status, task runs, events, cancelling.",
+    "dead letters": "Task runs that failed for good: list, retry, discard and delete them.",
+    "maintenance": "Maintenance mode of the whole deployment, for administrators.",
 }
 
 ABOUT = f"""Durable pipelines on Celery.
 
 Every request under `/api` names its tenant in `X-Tenant` and carries a bearer token
-(`pipeweave token create`). What is not yours answers 404. A revoked token is refused everywhere within
+(`pipeweave token create`). A resource of another tenant answers 404. A revoked token is refused within
 2 seconds. Errors are problem documents (RFC 9457) with a stable `code`, and one entry in `errors` for each
 wrong field. Bodies are JSON of at most {MAX_BODY_BYTES:,} bytes. Lists are paged: `nextCursor` of one page
 is `cursor` of the next, and null on the last."""
 
 
 def build(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
-    """The document of these endpoints."""
+    """Build the document of the endpoints."""
     rows = tuple(endpoints)
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in rows:
@@ -84,18 +84,18 @@ _TENANT = {
     "name": "X-Tenant",
     "in": "header",
     "required": True,
-    "description": "The tenant in whose name this is asked.",
+    "description": "The tenant of the request.",
     "schema": {"type": "string", "pattern": TENANT_PATTERN},
 }
 _REQUEST_ID_HEADER = {
-    "description": "The request's own X-Request-Id where it had one, else a new one.",
+    "description": "The X-Request-Id of the request if it had one, else a new id.",
     "schema": {"type": "string"},
 }
 
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     scopes = " or ".join(f"`{scope}`" for scope in endpoint.scopes)
-    needs = f"Needs the scope {scopes}." if scopes else "Open to everyone."
+    needs = f"Needs the scope {scopes}." if scopes else "Needs no token."
     operation: dict[str, Any] = {
         "operationId": endpoint.operation_id,
         "tags": [endpoint.tag],
@@ -137,13 +137,13 @@ def _key_parameter(longest: int) -> dict[str, Any]:
         "name": idempotency_header.HEADER,
         "in": "header",
         "required": False,
-        "description": "A request with the same key is answered with what the first one created.",
+        "description": "A second request with the same key creates nothing and gets the answer of the first.",
         "schema": {"type": "string", "pattern": idempotency_header.pattern(longest)},
     }
 
 
 def _without_null(part: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    """A query parameter is absent or it is something; there is no null in a URL."""
+    """Remove null from a schema, because a query parameter in a URL is absent or has a value."""
     kinds = [
         {"type": "string", "enum": known[each["$ref"].rpartition("/")[2]]["enum"]} if "$ref" in each else each
         for each in part.get("anyOf", [])
@@ -171,16 +171,16 @@ def _path_parameter(name: str, kind: PathId) -> dict[str, Any]:
 # --- answers ----------------------------------------------------------------------------------------------
 
 _REFUSALS: dict[int, str] = {
-    400: "What was sent is not valid.",
-    401: "A valid bearer token is needed.",
-    403: "The token lacks the scope for this.",
-    404: "There is no such thing, or it is not yours.",
-    409: "The current state does not allow that.",
+    400: "The request is not valid.",
+    401: "The request has no valid bearer token.",
+    403: "The token lacks the scope, or is not valid for every tenant.",
+    404: "The resource does not exist, or belongs to another tenant.",
+    409: "The current state does not allow the request.",
     413: "The body is too large.",
     414: "The path and its query are too long.",
     415: "The body must be JSON.",
-    500: "Something went wrong inside PipeWeave; `incident` is in its log.",
-    503: "Something PipeWeave needs is away, or nothing new is accepted now.",
+    500: "An internal error; the log has the details under `incident`.",
+    503: "PostgreSQL, the broker or storage cannot be reached, or maintenance refuses new work.",
 }
 
 
@@ -203,7 +203,7 @@ def _answer(status: int, model: type[BaseModel] | None, about: str) -> dict[str,
 
 
 def _links(endpoint: Endpoint) -> dict[str, Any]:
-    """Where to go on with an id of the answer."""
+    """Links from ids in the answer to the operations that take them."""
     links = {
         f"{name.rpartition('.')[2]} by {pointer[1:]}": {
             "operationId": name,
@@ -215,7 +215,7 @@ def _links(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _refused(endpoint: Endpoint) -> set[int]:
-    """The statuses of every error that the door or the handler may answer."""
+    """The statuses of all errors of the request pipeline and of the handler."""
     kinds: set[type[PipeWeaveError]] = {*endpoint.errors, InvalidInput, PipeWeaveError}
     if not endpoint.is_open:
         kinds |= {Unauthenticated, TenantRequired, NotFound, Forbidden, Unavailable}
@@ -236,7 +236,7 @@ def _problem(status: int) -> dict[str, Any]:
 
 
 def _schemas(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
-    """Every model the endpoints use: requests as they are read, answers as they are written."""
+    """The schema of every model the endpoints use: of requests as read, of answers as written."""
     wanted: dict[type[BaseModel], JsonSchemaMode] = {Problem: "serialization"}
     for endpoint in endpoints:
         for model, _ in endpoint.answers.values():

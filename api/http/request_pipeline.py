@@ -1,7 +1,7 @@
-"""The way of one request: who asks, what is asked, the handler's verb, the answer.
+"""Serves one request: authenticates it, parses it, calls the handler and renders the answer.
 
-Authentication comes before anything of the request is read, so that nobody without a token can make the API
-parse ten megabytes.
+Authentication comes first, so that a caller without a token cannot make the API parse a body of ten
+megabytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import orjson
 from flask import Response, request
 
 from pipeweave.api.http import idempotency_header
-from pipeweave.api.http.auth import Gate
+from pipeweave.api.http.auth import Authenticator
 from pipeweave.api.http.body import read_body, read_query
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint
 from pipeweave.ids import check_name
@@ -23,27 +23,27 @@ JSON_TYPE = "application/json"
 _JSON = orjson.OPT_UTC_Z
 
 
-class Door:
-    """Serves endpoints in the name of one deployment."""
+class RequestPipeline:
+    """Serves the endpoints of one deployment."""
 
-    def __init__(self, deployment: Deployment, gate: Gate) -> None:
+    def __init__(self, deployment: Deployment, authenticator: Authenticator) -> None:
         self._deployment = deployment
-        self._gate = gate
+        self._authenticator = authenticator
 
     def serve(self, endpoint: Endpoint, path_ids: Mapping[str, str]) -> Response:
         """Answer the current request.
 
         Raises:
-            PipeWeaveError: whatever refuses it; errors.py makes a problem document of it.
+            PipeWeaveError: the request is refused; errors.py turns the error into a problem document.
         """
-        tenant = "" if endpoint.is_open else self._admitted(endpoint)
+        tenant = "" if endpoint.is_open else self._authenticated(endpoint)
         arguments = _arguments(endpoint, path_ids)
         key = idempotency_header.read(request.headers, endpoint.longest_key) if endpoint.longest_key else None
         result = endpoint.handler(Call(self._deployment, tenant, key), **arguments)
         return _rendered(result)
 
-    def _admitted(self, endpoint: Endpoint) -> str:
-        return self._gate.admit(request.headers, endpoint.scopes, is_for_all=endpoint.is_for_all)
+    def _authenticated(self, endpoint: Endpoint) -> str:
+        return self._authenticator.admit(request.headers, endpoint.scopes, is_for_all=endpoint.is_for_all)
 
 
 def _arguments(endpoint: Endpoint, path_ids: Mapping[str, str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Pydantic's complaints as field errors: where it is wrong, in the caller's words, and what was expected."""
+"""Translates pydantic's validation errors into field errors with path, message and expected value."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pipeweave.errors import FieldError
 
 MAX_FIELD_ERRORS = 100
 
-# Member of a discriminated union: pydantic puts its tag into the path, where a caller cannot know it.
+# Pydantic puts the tag of a discriminated union into the path. Our tags begin with this and are removed.
 TAG_PREFIX = "<"
 
 # "Input should be a valid integer", "List should have at least 1 item".
 _RULE = re.compile(r"\w+ should (be|have|match) (.+)", re.DOTALL)
 
-# Ranges and choices in the words of input schemas: a client reads one language everywhere.
+# The codes of pydantic -> the codes that input schemas use, so that a client meets one set of codes.
 _CODES = {
     "missing": "required",
     "extra_forbidden": "unknown_field",
@@ -39,10 +39,10 @@ _CODES = {
 
 
 def field_errors(error: ValidationError, model: type[BaseModel]) -> list[FieldError]:
-    """One FieldError per complaint, at most MAX_FIELD_ERRORS. Nothing of the input itself is repeated."""
-    # Without these flags pydantic quotes the input, which may be a secret or may not even be UTF-8.
+    """One FieldError per validation error, at most MAX_FIELD_ERRORS. They contain no values of the input."""
+    # Without these flags pydantic quotes the input, which may be secret or not UTF-8.
     details = error.errors(include_input=False, include_url=False, include_context=False)
-    return [_field_error(each, model) for each in details[:MAX_FIELD_ERRORS]]
+    return [_field_error(detail, model) for detail in details[:MAX_FIELD_ERRORS]]
 
 
 def _field_error(detail: ErrorDetails, model: type[BaseModel]) -> FieldError:
@@ -60,30 +60,30 @@ def _field_error(detail: ErrorDetails, model: type[BaseModel]) -> FieldError:
 
 
 def unknown_field(field: str, name: str, known: list[str]) -> FieldError:
-    """The error of a name nobody knows, with the nearest one that is known."""
+    """The error for an unknown name; it suggests the nearest known name."""
     nearest = get_close_matches(name, known, n=1, cutoff=0.6)
     message = f"is unknown; did you mean {nearest[0]!r}?" if nearest else "is unknown"
     return FieldError(field, message, "unknown_field", f"one of {', '.join(known)}" if known else "nothing")
 
 
 def dotted(path: Sequence[int | str]) -> str:
-    """`tasks[0].id`."""
+    """The path as text, e.g. `tasks[0].id`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")[:500]
 
 
 def _names_at(model: type[BaseModel], path: list[int | str]) -> set[str]:
-    """The field names, as callers write them, of the models that may stand at this path."""
+    """The JSON names of the fields of all models that the path may lead to."""
     models = {model}
     for part in (part for part in path if isinstance(part, str)):
         models = {
             inner
-            for each in models
-            for name, info in each.model_fields.items()
+            for outer in models
+            for name, info in outer.model_fields.items()
             if (info.alias or name) == part
             for inner in _models_in(info.annotation)
         }
-    return {info.alias or name for each in models for name, info in each.model_fields.items()}
+    return {info.alias or name for found in models for name, info in found.model_fields.items()}
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -1,6 +1,11 @@
-"""Every endpoint, one file per subject."""
+"""The endpoints of the API: one file of handlers per subject, collected in ENDPOINTS.
 
-from pipeweave.api.http.endpoint import Endpoint
+A handler calls one verb or query of the orchestrator and shapes its result. `create_app` and the OpenAPI
+document use ENDPOINTS. A handler must never authenticate, parse the body itself or contain SQL: `api/http`
+does the first two, the orchestrator the last.
+"""
+
+from pipeweave.api.http import Endpoint
 from pipeweave.api.routes.dead_letters import routes as dead_letters
 from pipeweave.api.routes.maintenance import routes as maintenance
 from pipeweave.api.routes.pipelines import routes as pipelines

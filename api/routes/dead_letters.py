@@ -1,4 +1,4 @@
-"""Task runs that failed for good: look at them, retry them, put them aside."""
+"""Endpoints of dead letters: list, group, show, retry, discard and delete them, one or many."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract.dead_letters import (
+from pipeweave.api.contract import (
     DeadLetterDetail,
     DeadLetterGroups,
     DeadLetterList,
@@ -16,15 +16,16 @@ from pipeweave.api.contract.dead_letters import (
     DiscardMatchingRequest,
     DiscardRequest,
     GroupsQuery,
+    PageQuery,
     PurgedAnswer,
     PurgeRequest,
     Redrive,
     RedriveList,
     RetriedAnswer,
     RetryAllRequest,
+    ValuesQuery,
 )
-from pipeweave.api.contract.query_parameters import PageQuery, ValuesQuery
-from pipeweave.api.http.endpoint import Answer, Call, PathId, Routes
+from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.durations import milliseconds
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
@@ -39,14 +40,16 @@ REDRIVE = {"id": PathId(ids.REDRIVE, "The redrive's id.")}
 
 @routes.add("GET", "/api/dlq", "List the dead letters", query=DeadLettersQuery, answer=DeadLetterList)
 def list_dead_letters(call: Call, query: DeadLettersQuery) -> dict[str, Any]:
-    """Newest first; those that were neither retried nor discarded, unless `status` says otherwise."""
+    """Dead letters, newest first. Without `status`, only those that were neither retried nor discarded."""
     with call.reading() as tx:
         return queries.dead_letter_list(tx, call.tenant, query.page(), query.filter(), status=query.status)
 
 
 @routes.add("GET", "/api/dlq/groups", "Group the dead letters", query=GroupsQuery, answer=DeadLetterGroups)
 def group_dead_letters(call: Call, query: GroupsQuery) -> dict[str, Any]:
-    """Those whose errors are alike (task, code, type and message without its numbers), the most first."""
+    """Dead letters grouped by similar errors: same task, code, type, and message without numbers. Largest
+    first.
+    """
     with call.reading() as tx:
         found = queries.dead_letter_groups(tx, call.tenant, query.limit, query.filter(), status=query.status)
         return {"groups": found}
@@ -62,7 +65,9 @@ def group_dead_letters(call: Call, query: GroupsQuery) -> dict[str, Any]:
     errors=(NotFound,),
 )
 def get_dead_letter(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
-    """With its input and item, every attempt with its traceback, and the task's code then and now."""
+    """One dead letter with its input and item, every attempt with its traceback, and the task's code version
+    when it failed and now.
+    """
     with call.reading() as tx:
         return queries.dead_letter(tx, call.tenant, ids.read(ids.DEAD_LETTER, id), load=query.load)
 
@@ -77,11 +82,11 @@ def get_dead_letter(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     errors=(NotFound, Conflict),
 )
 def retry(call: Call, id: str) -> dict[str, Any]:
-    """With the task's current code and the original input. A pipeline's run goes on from the failed step;
-    what completed is not run again. A standalone task gets a new task run.
+    """Retry with the task's current code and the original input. A run of a pipeline goes on from the failed
+    step; completed steps are not run again. A standalone task gets a new task run.
 
-    409 when it was retried or discarded already, when its run was cancelled, or when the history of its run
-    was dropped.
+    Answers 409 when the dead letter was already retried or discarded, when its run was cancelled, or when the
+    history of its run was dropped.
     """
     letter_id = ids.read(ids.DEAD_LETTER, id)
     retried = call.change(lambda tx: dead_letters.retry(tx, call.tenant, letter_id), is_one=False)
@@ -107,7 +112,7 @@ def retry(call: Call, id: str) -> dict[str, Any]:
     example={"reason": "the customer left"},
 )
 def discard(call: Call, id: str, body: DiscardRequest) -> dict[str, Any]:
-    """Put it aside: it stays readable until it is purged, and is not retried any more."""
+    """Discard a dead letter: it stays readable until it is deleted, and can no longer be retried."""
     letter_id = ids.read(ids.DEAD_LETTER, id)
     call.change(lambda tx: dead_letters.discard(tx, call.tenant, letter_id, body.reason))
     return get_dead_letter(call, id, ValuesQuery(load=False))
@@ -123,13 +128,13 @@ def discard(call: Call, id: str, body: DiscardRequest) -> dict[str, Any]:
     scopes=(WRITE,),
     body=RetryAllRequest,
     is_body_optional=True,
-    answers={202: (Redrive, "It is under way.")},
+    answers={202: (Redrive, "The redrive has started.")},
     links={"dead_letters.get_redrive": "/id"},
     example={"taskId": "send-mail", "errorCode": "SMTP_DOWN"},
 )
 def retry_all(call: Call, body: RetryAllRequest) -> Answer:
-    """Of those that are open now, everyone for which all that is given holds. The tick retries them in
-    batches: follow it at `/api/dlq/redrives/{id}`.
+    """Retry every dead letter that is open now and matches all given filters. The tick retries them in
+    batches: follow the redrive at `/api/dlq/redrives/{id}`.
     """
     redrive_id = call.change(lambda tx: redrives.create(tx, call.tenant, body.filter()))
     with call.reading() as tx:
@@ -138,7 +143,7 @@ def retry_all(call: Call, body: RetryAllRequest) -> Answer:
 
 @routes.add("GET", "/api/dlq/redrives", "List the redrives", query=PageQuery, answer=RedriveList)
 def list_redrives(call: Call, query: PageQuery) -> dict[str, Any]:
-    """Retries of many dead letters, newest first."""
+    """Redrives (retries of many dead letters), newest first."""
     with call.reading() as tx:
         return query.named("redrives", queries.redrive_list(tx, call.tenant, query.page()))
 
@@ -147,7 +152,7 @@ def list_redrives(call: Call, query: PageQuery) -> dict[str, Any]:
     "GET", "/api/dlq/redrives/{id}", "Show a redrive", ids=REDRIVE, answer=Redrive, errors=(NotFound,)
 )
 def get_redrive(call: Call, id: str) -> dict[str, Any]:
-    """How far it is."""
+    """One redrive with its progress."""
     with call.reading() as tx:
         return queries.redrive(tx, call.tenant, ids.read(ids.REDRIVE, id))
 
@@ -162,7 +167,7 @@ def get_redrive(call: Call, id: str) -> dict[str, Any]:
     errors=(NotFound, Conflict),
 )
 def cancel_redrive(call: Call, id: str) -> dict[str, Any]:
-    """What it has retried goes on; the rest stays open."""
+    """Stop a redrive. Dead letters that it has retried go on; the others stay open."""
     redrive_id = ids.read(ids.REDRIVE, id)
     call.change(lambda tx: redrives.cancel(tx, call.tenant, redrive_id))
     return get_redrive(call, id)
@@ -178,14 +183,16 @@ def cancel_redrive(call: Call, id: str) -> dict[str, Any]:
     example={"fingerprint": "0" * 64, "reason": "known, and fixed since"},
 )
 def discard_matching(call: Call, body: DiscardMatchingRequest) -> dict[str, Any]:
-    """Every open one for which all that is given holds. One filter at least must be given."""
-    which = body.filter()
-    if which.is_empty:
+    """Discard every open dead letter that matches all given filters. At least one filter is required."""
+    chosen = body.filter()
+    if chosen.is_empty:
         message = "needs a filter: every open dead letter would be discarded"
-        raise InvalidInput(message, errors=[FieldError("", message, "required")], hint="give since, at least")
+        raise InvalidInput(
+            message, errors=[FieldError("", message, "required")], hint="set at least one filter, e.g. since"
+        )
 
     def discard_some(tx: Transaction) -> int:
-        return dead_letters.discard_matching(tx, call.tenant, which, body.reason)
+        return dead_letters.discard_matching(tx, call.tenant, chosen, body.reason)
 
     return {"discarded": _in_batches(call, discard_some)}
 
@@ -200,13 +207,13 @@ def discard_matching(call: Call, body: DiscardMatchingRequest) -> dict[str, Any]
     example={"olderThan": "30d"},
 )
 def purge(call: Call, body: PurgeRequest) -> dict[str, Any]:
-    """Whatever failed longer ago, whether it is open, retried or discarded. There is no way back."""
+    """Delete old dead letters, whether open, retried or discarded. This cannot be undone."""
     age = timedelta(milliseconds=milliseconds(body.older_than) or 0)
     return {"purged": _in_batches(call, lambda tx: dead_letters.purge(tx, call.tenant, tx.now - age))}
 
 
 def _in_batches(call: Call, verb: Callable[[Transaction], int]) -> int:
-    """Do a verb, each time in a transaction of its own, until it finds less than a batch."""
+    """Run a verb again and again, each time in its own transaction, until it handles less than a batch."""
     count = 0
     while (found := call.change(verb)) == dead_letters.BATCH:
         count += found

@@ -1,4 +1,4 @@
-"""Inputs against the schemas of the tasks that will get them."""
+"""Checks the input of a run against the input schemas of the pipeline's entry tasks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.schema.validation import validate_input
 from pipeweave.spec.pipeline_spec import PipelineSpec
 
-# As many per task as anyone reads; a list of 100,000 wrong entries has as many errors.
+# Errors shown per task. A list of 100,000 wrong entries has 100,000 errors, which nobody reads.
 MAX_SHOWN = 100
 
 Faults = dict[str, list[FieldError]]
 
 
 def entry_faults(spec: PipelineSpec, tasks: Mapping[str, TaskRow], value: Any) -> Faults:
-    """Entry task -> what its input schema finds wrong with a run's input, for steps without `params`."""
+    """Entry task -> the errors that its input schema finds in a run's input.
+
+    Steps with `params` are left out, because their input is not the run's. So are maps.
+    """
     entries = {
         step.task for step in spec.steps if not step.needs and step.params is None and step.map is None
     }
@@ -31,15 +34,15 @@ def entry_faults(spec: PipelineSpec, tasks: Mapping[str, TaskRow], value: Any) -
 
 
 def shown(faults: Faults) -> dict[str, list[dict[str, Any]]]:
-    """The faults as the API shows them."""
+    """The faults as JSON."""
     return {task_id: [fault.to_json() for fault in found] for task_id, found in faults.items()}
 
 
 def refuse(faults: Faults) -> None:
-    """Raise when there are any.
+    """Raise an error if there are faults.
 
     Raises:
-        InputValidationFailed: with `validationErrors` by task and one FieldError each.
+        InputValidationFailed: has `validationErrors` by task, and one FieldError per fault.
     """
     if faults:
         raise InputValidationFailed(
@@ -50,23 +53,25 @@ def refuse(faults: Faults) -> None:
 
 
 def refuse_runs(faults: Sequence[Faults]) -> None:
-    """Raise when one of a batch's inputs has any; a field says which, as in `runs[3].input.to`.
+    """Raise an error if an input of a batch has faults. The fields name the run, e.g. `runs[3].input.to`.
 
     Raises:
-        InputValidationFailed: with one FieldError each.
+        InputValidationFailed: has one FieldError per fault.
     """
-    errors = [error for at, found in enumerate(faults) for error in _field_errors(found, f"runs[{at}].input")]
+    errors = [
+        error for index, found in enumerate(faults) for error in _field_errors(found, f"runs[{index}].input")
+    ]
     if errors:
-        wrong = [at for at, found in enumerate(faults) if found]
+        wrong = [index for index, found in enumerate(faults) if found]
         raise InputValidationFailed(
             f"{len(wrong)} of {len(faults)} inputs do not fit their schema, first that of runs[{wrong[0]}]",
             errors=errors[:MAX_SHOWN],
         )
 
 
-def _field_errors(faults: Faults, under: str) -> list[FieldError]:
+def _field_errors(faults: Faults, prefix: str) -> list[FieldError]:
     return [
-        FieldError(f"{under}.{each.field}" if each.field else under, each.message, each.code)
+        FieldError(f"{prefix}.{fault.field}" if fault.field else prefix, fault.message, fault.code)
         for found in faults.values()
-        for each in found
+        for fault in found
     ][:MAX_SHOWN]

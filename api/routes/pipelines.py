@@ -1,28 +1,27 @@
-"""Pipelines: store versions, look at them, plan them, start runs."""
+"""Endpoints of pipelines: store and show versions, plan runs, start runs."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.contract.pipeline_answers import (
+from pipeweave.api.contract import (
+    MAX_TOKEN,
+    PLACE_CHARS,
     DryRunAnswer,
+    DryRunRequest,
+    PageQuery,
     PipelineAnswer,
+    PipelineDocument,
     PipelineList,
     StoredAnswer,
     TriggerAnswer,
     TriggerBatchAnswer,
-    VersionList,
-)
-from pipeweave.api.contract.query_parameters import PageQuery, VersionQuery
-from pipeweave.api.contract.requests import (
-    MAX_TOKEN,
-    PLACE_CHARS,
-    DryRunRequest,
-    PipelineDocument,
     TriggerBatchRequest,
     TriggerRequest,
+    VersionList,
+    VersionQuery,
 )
-from pipeweave.api.http.endpoint import Answer, Call, PathId, Routes
+from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.api.routes import input_checks, triggering
 from pipeweave.errors import Conflict, InvalidSpec, NotFound
 from pipeweave.orchestrator import reading
@@ -45,7 +44,7 @@ _EXAMPLE = {
 
 @routes.add("GET", "/api/pipelines", "List the pipelines", query=PageQuery, answer=PipelineList)
 def list_pipelines(call: Call, query: PageQuery) -> dict[str, Any]:
-    """Each with its newest version, in the order of their ids."""
+    """Pipelines with their newest version, in the order of their ids."""
     with call.reading() as tx:
         return query.named("pipelines", reading.pipeline_list(tx, call.tenant, query.page()))
 
@@ -60,7 +59,7 @@ def list_pipelines(call: Call, query: PageQuery) -> dict[str, Any]:
     errors=(NotFound,),
 )
 def get_pipeline(call: Call, id: str, query: VersionQuery) -> dict[str, Any]:
-    """Its newest version, or the one asked for, with the spec as it is stored."""
+    """The newest or the given version of a pipeline, with the spec as it is stored."""
     with call.reading() as tx:
         return {"pipeline": reading.pipeline(tx, call.tenant, id, query.version)}
 
@@ -72,15 +71,18 @@ def get_pipeline(call: Call, id: str, query: VersionQuery) -> dict[str, Any]:
     scopes=(WRITE,),
     ids=PIPELINE,
     body=PipelineDocument,
-    answers={200: (StoredAnswer, "The latest version says the same."), 201: (StoredAnswer, "A new version.")},
+    answers={
+        200: (StoredAnswer, "The newest version is the same; nothing was stored."),
+        201: (StoredAnswer, "A new version was stored."),
+    },
     errors=(InvalidSpec,),
     example=_EXAMPLE,
 )
 def put_pipeline(call: Call, id: str, body: PipelineDocument) -> Answer:
     """Store a document as the pipeline's next version. Runs keep the version they started with.
 
-    A document that is wrong stores nothing; `errors` names every wrong field, `graphErrors` the steps of each
-    mistake in the graph.
+    An invalid document is not stored: `errors` names every wrong field, `graphErrors` the steps of each error
+    in the graph.
     """
     spec = parse_spec(body.root, id=id)
     stored = call.change(lambda tx: pipelines.store(tx, call.tenant, spec, source="api"))
@@ -103,7 +105,7 @@ def put_pipeline(call: Call, id: str, body: PipelineDocument) -> Answer:
     errors=(NotFound,),
 )
 def list_versions(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
-    """Newest first."""
+    """The versions of a pipeline, newest first."""
     with call.reading() as tx:
         return query.named("versions", reading.pipeline_versions(tx, call.tenant, id, query.page()))
 
@@ -124,14 +126,15 @@ def list_versions(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
     example={"input": {"folder": "/srv/data"}, "validationMode": "strict"},
 )
 def trigger(call: Call, id: str, body: TriggerRequest) -> dict[str, Any]:
-    """Start a run of the newest version. Answers when the run is durable, not when it is done.
+    """Start a run of the newest version. The answer comes when the run is durable, not when it has ended.
 
-    The input is checked against the input schema of every entry task. With `validationMode` strict a mismatch
-    is refused, with warn (default) it is told in `validationWarnings`, with none it is not looked at.
+    The input is checked against the input schema of every entry task. If it does not fit, `validationMode`
+    `strict` refuses the run and `warn` (default) lists the errors in `validationWarnings`; `none` does not
+    check.
 
-    With a `runToken` (or the header Idempotency-Key) that was used with this pipeline and input before, no
-    run is started: the answer is the first one's as it stands, with `created` false. Another input is another
-    run.
+    With a `runToken` (or the header Idempotency-Key) that was used before with this pipeline and input, no
+    run is started: the answer shows the first run in its present state, with `created` false. With another
+    input, the same token starts another run.
     """
     return triggering.start(call, id, body)
 
@@ -150,12 +153,13 @@ def trigger(call: Call, id: str, body: TriggerRequest) -> dict[str, Any]:
     example={"runs": [{"input": {"folder": "/srv/data"}}, {"input": {"folder": "/home"}, "priority": 50}]},
 )
 def trigger_batch(call: Call, id: str, body: TriggerBatchRequest) -> dict[str, Any]:
-    """All of them or, when one is wrong, none: one transaction, which costs a run a fraction of its own.
+    """Start several runs in one transaction: all of them, or none if one is invalid. Each run costs a
+    fraction of a run that is started alone.
 
-    Each run is answered as if it had been started alone, in the order of the request. `validationMode` counts
-    for all of them; the fields of a refusal say which run is meant, as in `runs[3].input.folder`.
+    The answer has one entry for each run, in the order of the request. `validationMode` applies to all runs.
+    The fields of an error name the run, e.g. `runs[3].input.folder`.
 
-    With the header Idempotency-Key, an entry without a `runToken` has the header's, with its place behind it:
+    With the header Idempotency-Key, an entry without a `runToken` gets the header's key and its own index:
     `key[0]`, `key[1]` and so on.
     """
     return {"runs": triggering.start_all(call, id, body)}
@@ -174,10 +178,11 @@ def trigger_batch(call: Call, id: str, body: TriggerBatchRequest) -> dict[str, A
     example={"input": {"folder": "/srv/data"}},
 )
 def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
-    """Levels, parallel steps, joins and what they wait for, warnings. Nothing is stored or started.
+    """The plan of a run: levels, parallel steps, joins with the steps they wait for, warnings. Nothing is
+    stored or started.
 
-    With `spec` the document in the body is planned; it need not be stored, and its mistakes are the answer.
-    With `input`, `validationErrors` says what the entry tasks' input schemas find wrong with it.
+    With `spec`, the document in the body is planned instead of the stored version, and its errors are in the
+    answer. With `input`, `validationErrors` lists the errors that the entry tasks' input schemas find in it.
     """
     with call.reading() as tx:
         if body.spec is None:
@@ -199,13 +204,13 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
 
 
 def _invalid(error: InvalidSpec) -> dict[str, Any]:
-    """A document that is not even a pipeline, as the answer of a dry run."""
+    """The answer of a dry run for a document that is not a valid pipeline."""
     found = error.context.get("graphErrors") or [
         {
-            "code": each.code.upper(),
-            "message": f"{each.field}: {each.message}" if each.field else each.message,
+            "code": fault.code.upper(),
+            "message": f"{fault.field}: {fault.message}" if fault.field else fault.message,
             "steps": [],
         }
-        for each in error.errors
+        for fault in error.errors
     ]
     return {"valid": False, "errors": found, "warnings": [], "executionPlan": []}

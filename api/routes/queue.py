@@ -1,29 +1,26 @@
-"""Single tasks outside any pipeline, and how much is waiting."""
+"""Endpoints of standalone tasks and of the tenant's queue: its status, pause and limit of active runs."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract.answers import PauseState
-from pipeweave.api.contract.query_parameters import QueueItemsQuery
-from pipeweave.api.contract.requests import (
+from pipeweave.api.contract import (
     PLACE_CHARS,
     LimitsRequest,
     PauseRequest,
+    PauseState,
+    QueueBatchAnswer,
     QueueBatchRequest,
+    Queued,
+    QueueItemList,
+    QueueItemsQuery,
+    QueueLimits,
+    QueueStatus,
     QueueTaskRequest,
     ResumeRequest,
 )
-from pipeweave.api.contract.run_answers import (
-    QueueBatchAnswer,
-    Queued,
-    QueueItemList,
-    QueueLimits,
-    QueueStatus,
-)
-from pipeweave.api.http import idempotency_header
-from pipeweave.api.http.endpoint import Call, Routes
+from pipeweave.api.http import Call, Routes, idempotency_header
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain.json_shapes import iso
@@ -48,12 +45,12 @@ routes = Routes("queue")
     example={"taskId": "send-mail", "input": {"to": "someone@example.com"}},
 )
 def queue_task(call: Call, body: QueueTaskRequest) -> dict[str, Any]:
-    """`runId` of the answer is the task run: follow it at `/api/task-runs/{id}`.
+    """Queue a task outside any pipeline. `runId` in the answer is the task run: follow it at
+    `/api/task-runs/{id}`.
 
-    With an `idempotencyKey` (or the header Idempotency-Key) that another task run of this task has, nothing
-    is queued: the answer is that one as it stands, with `created` false, while it is open or its result
-    answers for the key. What the input is makes no difference. A task run that failed or was cancelled does
-    not keep its key.
+    If another task run of this task has the same `idempotencyKey` (or header Idempotency-Key) and is open, or
+    has a result that has not expired, nothing is queued: the answer shows that task run in its present state,
+    with `created` false, whatever the input. A task run that failed or was cancelled gives up its key.
     """
     return _enqueued(
         call, [body], [idempotency_header.of_body(call.key, body.idempotency_key, "idempotencyKey")]
@@ -72,29 +69,29 @@ def queue_task(call: Call, body: QueueTaskRequest) -> dict[str, Any]:
     example={"tasks": [{"taskId": "send-mail", "input": {"to": "someone@example.com"}}]},
 )
 def queue_batch(call: Call, body: QueueBatchRequest) -> dict[str, Any]:
-    """All of them or, when one is wrong, none. Results are in the order of the request.
+    """Queue several tasks: all of them, or none if one is invalid. Results are in the order of the request.
 
-    With the header Idempotency-Key, an entry without an `idempotencyKey` has the header's, with its place
-    behind it: `key[0]`, `key[1]` and so on.
+    With the header Idempotency-Key, an entry without an `idempotencyKey` gets the header's key and its own
+    index: `key[0]`, `key[1]` and so on.
     """
-    wanted = [
-        idempotency_header.of_entry(call.key, each.idempotency_key, place)
-        for place, each in enumerate(body.tasks)
+    keys = [
+        idempotency_header.of_entry(call.key, task.idempotency_key, index)
+        for index, task in enumerate(body.tasks)
     ]
-    results = _enqueued(call, body.tasks, wanted)
-    return {"queued": sum(each["created"] for each in results), "results": results}
+    results = _enqueued(call, body.tasks, keys)
+    return {"queued": sum(result["created"] for result in results), "results": results}
 
 
-@routes.add("GET", "/api/queue/status", "How much is waiting", answer=QueueStatus)
+@routes.add("GET", "/api/queue/status", "Show the queue's status", answer=QueueStatus)
 def queue_status(call: Call) -> dict[str, Any]:
-    """Open task runs by status; what ended well and badly since `since`; dead letters; what is paused."""
+    """Counts of open, completed and failed task runs and of open dead letters, and the pauses."""
     with call.reading() as tx:
         return reading.queue_status(tx, call.tenant)
 
 
-@routes.add("GET", "/api/queue/items", "List what is waiting", query=QueueItemsQuery, answer=QueueItemList)
+@routes.add("GET", "/api/queue/items", "List the open task runs", query=QueueItemsQuery, answer=QueueItemList)
 def queue_items(call: Call, query: QueueItemsQuery) -> dict[str, Any]:
-    """Open task runs in the order in which they go: priority, then age."""
+    """Open task runs in the order in which they start: priority, then age."""
     with call.reading() as tx:
         return query.named("items", reading.queue_items(tx, call.tenant, query.page(), **query.filters()))
 
@@ -110,7 +107,7 @@ def queue_items(call: Call, query: QueueItemsQuery) -> dict[str, Any]:
     example={"reason": "the printer is out of paper"},
 )
 def pause(call: Call, body: PauseRequest) -> dict[str, Any]:
-    """No task run of the tenant starts any more; what runs goes on to its end. Runs are accepted as ever."""
+    """Let no task run of the tenant start until it is resumed. Running ones finish; runs are accepted."""
     found = call.change(lambda tx: pauses.pause(tx, call.tenant, reason=body.reason))
     return {"taskId": None, "pausedAt": iso(found.paused_at), "reason": found.reason}
 
@@ -126,14 +123,14 @@ def pause(call: Call, body: PauseRequest) -> dict[str, Any]:
     errors=(Conflict,),
 )
 def resume(call: Call, body: ResumeRequest) -> dict[str, Any]:
-    """What waited goes, but for tasks that are paused themselves."""
+    """Let the tenant's task runs start again, except those of paused tasks."""
     call.change(lambda tx: pauses.resume(tx, call.tenant))
     return {"taskId": None, "pausedAt": None, "reason": None}
 
 
 @routes.add("GET", "/api/queue/limits", "Show the limit of active runs", answer=QueueLimits)
 def get_limits(call: Call) -> dict[str, Any]:
-    """How many runs of the tenant may be active, how many are, and how many wait for their turn."""
+    """The limit of active runs of the tenant, and the numbers of active and of waiting runs."""
     with call.reading() as tx:
         found = admission.standing(tx, call.tenant)
     return {"maxActiveRuns": found.most, "activeRuns": found.active, "pendingRuns": found.waiting}
@@ -149,26 +146,26 @@ def get_limits(call: Call) -> dict[str, Any]:
     example={"maxActiveRuns": 10},
 )
 def put_limits(call: Call, body: LimitsRequest) -> dict[str, Any]:
-    """A run that is triggered beyond the limit is `pending` until its turn comes, in the order of the ids.
-    Runs that are active when the limit is lowered go on. Standalone tasks are not counted.
+    """Set the limit. A run triggered beyond it is `pending` until a run slot is free; runs get slots in the
+    order of their ids. A lower limit does not stop active runs. Standalone tasks are not counted.
     """
     call.change(lambda tx: admission.set_limit(tx, call.tenant, body.max_active_runs))
     return get_limits(call)
 
 
-def _enqueued(call: Call, wishes: list[QueueTaskRequest], wanted: list[str | None]) -> list[dict[str, Any]]:
+def _enqueued(call: Call, tasks: list[QueueTaskRequest], keys: list[str | None]) -> list[dict[str, Any]]:
     requests = [
-        standalone_tasks.QueueRequest(each.task_id, each.input, each.priority, each.metadata, key)
-        for each, key in zip(wishes, wanted, strict=True)
+        standalone_tasks.QueueRequest(task.task_id, task.input, task.priority, task.metadata, key)
+        for task, key in zip(tasks, keys, strict=True)
     ]
     accepted = call.change(lambda tx: standalone_tasks.enqueue(tx, call.tenant, requests), is_one=False)
     return [
         {
-            "runId": ids.show(ids.TASK_RUN, each.task_run_id),
-            "status": each.status,
-            "taskId": each.task_id,
-            "inputPath": each.input_path,
-            "created": each.created,
+            "runId": ids.show(ids.TASK_RUN, queued.task_run_id),
+            "status": queued.status,
+            "taskId": queued.task_id,
+            "inputPath": queued.input_path,
+            "created": queued.created,
         }
-        for each in accepted
+        for queued in accepted
     ]

@@ -1,21 +1,24 @@
-"""Runs and their task runs: lists, one in full, events, cancelling."""
+"""Endpoints of runs and task runs: list and show them, their events, cancel them, say why one waits."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract.query_parameters import EventsQuery, RunsQuery, TaskRunsQuery, ValuesQuery
-from pipeweave.api.contract.requests import CancelRequest
-from pipeweave.api.contract.run_answers import (
+from pipeweave.api.contract import (
+    CancelRequest,
     EventList,
+    EventsQuery,
     RunDetail,
     RunList,
+    RunsQuery,
     TaskRunDetail,
     TaskRunList,
+    TaskRunsQuery,
+    ValuesQuery,
     WhyAnswer,
 )
-from pipeweave.api.http.endpoint import Call, PathId, Routes
+from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import why
@@ -29,7 +32,7 @@ TASK_RUN = {"id": PathId(ids.TASK_RUN, "The task run's id.")}
 
 @routes.add("GET", "/api/runs", "List the runs", query=RunsQuery, answer=RunList)
 def list_runs(call: Call, query: RunsQuery) -> dict[str, Any]:
-    """Newest first. Standalone tasks are not among them."""
+    """Runs of pipelines, newest first. Standalone tasks are not in this list."""
     with call.reading() as tx:
         return query.named("runs", reading.run_list(tx, call.tenant, query.page(), **query.filters()))
 
@@ -44,7 +47,7 @@ def list_runs(call: Call, query: RunsQuery) -> dict[str, Any]:
     errors=(NotFound,),
 )
 def get_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
-    """With counts by status, the progress of each step, and the first 1,000 task runs."""
+    """One run with counts by status, the progress of each step, and the first 1,000 task runs."""
     with call.reading() as tx:
         run_id = ids.read(ids.RUN, id)
         found = reading.run(tx, call.tenant, run_id, load=query.load)
@@ -61,7 +64,7 @@ def get_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     errors=(NotFound,),
 )
 def list_task_runs(call: Call, id: str, query: TaskRunsQuery) -> dict[str, Any]:
-    """In the order of the pipeline's steps; the items of a map after all steps, by their index."""
+    """Task runs in the order of the pipeline's steps, then the items of maps by their index."""
     with call.reading() as tx:
         found = reading.run_task_runs(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
         return query.named("taskRuns", found)
@@ -77,7 +80,7 @@ def list_task_runs(call: Call, id: str, query: TaskRunsQuery) -> dict[str, Any]:
     errors=(NotFound,),
 )
 def list_events(call: Call, id: str, query: EventsQuery) -> dict[str, Any]:
-    """The append-only history, oldest first."""
+    """The append-only history of a run, oldest event first."""
     with call.reading() as tx:
         found = reading.run_events(tx, call.tenant, ids.read(ids.RUN, id), query.page(), **query.filters())
         return query.named("events", found)
@@ -96,7 +99,7 @@ def list_events(call: Call, id: str, query: EventsQuery) -> dict[str, Any]:
     example={"reason": "wrong input"},
 )
 def cancel(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
-    """End an open run now. What waits is never started; what attempts still report changes nothing."""
+    """End an open run now. Waiting task runs never start; late reports of running attempts change nothing."""
     run_id = ids.read(ids.RUN, id)
     call.change(lambda tx: triggering.cancel(tx, call.tenant, run_id, reason=body.reason))
     return get_run(call, id, ValuesQuery(load=False))
@@ -112,7 +115,7 @@ def cancel(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
     errors=(NotFound,),
 )
 def get_task_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
-    """With its output, its error, and the attempts that ended badly."""
+    """One task run with its output, its error, and the attempts that ended badly."""
     with call.reading() as tx:
         return reading.task_run(tx, call.tenant, ids.read(ids.TASK_RUN, id), load=query.load)
 
@@ -130,8 +133,8 @@ def get_task_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     example={"reason": "wrong input"},
 )
 def cancel_task_run(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
-    """End an open task run that is no pipeline's now. Of a pipeline, cancel the run: a step is refused with
-    409.
+    """End the open task run of a standalone task now. Answers 409 for a step of a pipeline: cancel its run
+    instead.
     """
     task_run = ids.read(ids.TASK_RUN, id)
     call.change(lambda tx: triggering.cancel_task(tx, call.tenant, task_run, reason=body.reason))
@@ -147,7 +150,7 @@ def cancel_task_run(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
     errors=(NotFound,),
 )
 def why_task_run(call: Call, id: str) -> dict[str, Any]:
-    """What has to happen first, with numbers: predecessors, due times, pauses, limits, the queue, workers."""
+    """The reasons, with numbers: predecessors, due times, pauses, limits, the queue, workers."""
     with call.reading() as tx:
         task_run = ids.read(ids.TASK_RUN, id)
         return why.why(tx, call.tenant, task_run, call.deployment.canvas.oldest)

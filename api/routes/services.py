@@ -1,13 +1,21 @@
-"""Services: registered workers and what they bring."""
+"""Endpoints of services: list and show them with their tasks, and register them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.contract.answers import RegisteredAnswer, ServiceAnswer, ServiceList, TaskList
-from pipeweave.api.contract.query_parameters import PageQuery
-from pipeweave.api.contract.requests import FlatTask, NestedTask, RegisterRequest, TaskOptions
-from pipeweave.api.http.endpoint import Call, PathId, Routes
+from pipeweave.api.contract import (
+    FlatTask,
+    NestedTask,
+    PageQuery,
+    RegisteredAnswer,
+    RegisterRequest,
+    ServiceAnswer,
+    ServiceList,
+    TaskList,
+    TaskOptions,
+)
+from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import NotFound, TaskOwnedElsewhere
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import services
@@ -29,7 +37,7 @@ _EXAMPLE = {
 
 @routes.add("GET", "/api/services", "List the services", query=PageQuery, answer=ServiceList)
 def list_services(call: Call, query: PageQuery) -> dict[str, Any]:
-    """Every service that ever registered, in the order of their ids."""
+    """Every registered service, in the order of their ids."""
     with call.reading() as tx:
         return query.named("services", reading.services(tx, call.tenant, query.page()))
 
@@ -38,7 +46,7 @@ def list_services(call: Call, query: PageQuery) -> dict[str, Any]:
     "GET", "/api/services/{id}", "Show a service", ids=SERVICE, answer=ServiceAnswer, errors=(NotFound,)
 )
 def get_service(call: Call, id: str) -> dict[str, Any]:
-    """With how many tasks and workers it has."""
+    """One service with the numbers of its tasks and workers."""
     with call.reading() as tx:
         return {"service": reading.service(tx, call.tenant, id)}
 
@@ -53,7 +61,7 @@ def get_service(call: Call, id: str) -> dict[str, Any]:
     errors=(NotFound,),
 )
 def list_service_tasks(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
-    """With code hash and code version, in the order of their ids."""
+    """Tasks of a service with code hash and code version, in the order of their ids."""
     with call.reading() as tx:
         return query.named("tasks", reading.tasks(tx, call.tenant, query.page(), service_id=id))
 
@@ -69,17 +77,17 @@ def list_service_tasks(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
     example=_EXAMPLE,
 )
 def register(call: Call, body: RegisterRequest) -> dict[str, Any]:
-    """Store a service and its tasks as they are now.
+    """Store a service and its tasks in their present form.
 
-    A changed code hash raises the task's code version. When the service's version changed, its tasks that are
-    not named any more are orphaned, and what had not started of them is cancelled.
+    A changed code hash raises the task's code version. If the version of the service changed, its tasks that
+    are missing in the request are orphaned, and their task runs that have not started are cancelled.
     """
     registration = Registration(
         service_id=body.service_id,
         version=body.version,
         kind=body.kind or ("python" if body.base_url is None else "http"),
         base_url=body.base_url,
-        tasks=[_task(each, call.deployment.settings.idempotency_ttl_seconds) for each in body.tasks],
+        tasks=[_task(task, call.deployment.settings.idempotency_ttl_seconds) for task in body.tasks],
     )
     return call.change(lambda tx: services.register(tx, call.tenant, registration)).to_json()
 
@@ -95,7 +103,7 @@ def register(call: Call, body: RegisterRequest) -> dict[str, Any]:
     example=_EXAMPLE,
 )
 def register_alias(call: Call, body: RegisterRequest) -> dict[str, Any]:
-    """The same as `POST /api/services`, for workers that know this path."""
+    """The same as `POST /api/services`, for workers that use this older path."""
     return register(call, body)
 
 

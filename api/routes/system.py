@@ -1,4 +1,4 @@
-"""Health, version, the OpenAPI document, and the tick for deployments that no beat drives."""
+"""Endpoints of the deployment: health, version, OpenAPI document, and the tick where no beat runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import orjson
 from flask import current_app
 from pydantic.alias_generators import to_camel
 
-from pipeweave.api.contract.answers import Health, Info, TickAnswer, Unhealthy
-from pipeweave.api.http.endpoint import Answer, Call, Routes
+from pipeweave.api.contract import Health, Info, TickAnswer, Unhealthy
+from pipeweave.api.http import Answer, Call, Routes
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.queueing import maintenance_mode
@@ -60,10 +60,11 @@ def health(call: Call) -> dict[str, Any] | Answer:
 
 @routes.add("POST", "/api/tick", "Run one tick", scopes=(TICK,), answer=TickAnswer)
 def run_tick(call: Call) -> dict[str, Any]:
-    """What beat does each second, once: one bounded pass over all tenants that heals what was lost.
+    """Run one tick, as beat does each second: one bounded pass over all tenants that starts due work and
+    repairs losses.
 
-    With `MODE=serverless` this is what drives a deployment. Ticks at the same moment are harmless: one acts,
-    the others process nothing. During maintenance none does.
+    With `MODE=serverless`, this call replaces beat. Concurrent ticks are harmless: one of them works, the
+    others process nothing. During maintenance, none does.
     """
     done = asdict(tick.run_once(call.deployment))
     is_elsewhere = done.pop("is_elsewhere")
@@ -87,10 +88,10 @@ def run_tick(call: Call) -> dict[str, Any]:
 
 @routes.add("GET", "/api/info", "Version, mode and limits", answer=Info)
 def info(call: Call) -> dict[str, Any]:
-    """What this process is and how it is set up; no secrets."""
+    """The version and configuration of this API process, without secrets."""
     settings = call.deployment.settings
-    backends = [str(each["id"]) for each in settings.storage_backends] or ["local"]
-    marked = [str(each["id"]) for each in settings.storage_backends if each.get("isDefault")]
+    backends = [str(backend["id"]) for backend in settings.storage_backends] or ["local"]
+    marked = [str(backend["id"]) for backend in settings.storage_backends if backend.get("isDefault")]
     return {
         "version": version("pipeweave"),
         "mode": settings.mode,
@@ -103,7 +104,7 @@ def info(call: Call) -> dict[str, Any]:
     }
 
 
-@routes.add("GET", "/api/openapi.json", "This document", scopes=())
+@routes.add("GET", "/api/openapi.json", "Show this document", scopes=())
 def document(call: Call) -> bytes:
     """The OpenAPI 3.1 document of this API."""
     return orjson.dumps(current_app.extensions["pipeweave.openapi"]())

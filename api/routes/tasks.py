@@ -1,20 +1,22 @@
-"""Tasks: what there is, how its code changed, what input it takes."""
+"""Endpoints of tasks: list, show, pause and resume them; their code history and input schema."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.api.contract.answers import (
+from pipeweave.api.contract import (
     HistoryAnswer,
     InputSchemaAnswer,
+    PageQuery,
+    PauseRequest,
     PauseState,
+    ResumeRequest,
     TaskAnswer,
     TaskList,
+    ValidateInputRequest,
     ValidationAnswer,
 )
-from pipeweave.api.contract.query_parameters import PageQuery
-from pipeweave.api.contract.requests import PauseRequest, ResumeRequest, ValidateInputRequest
-from pipeweave.api.http.endpoint import Call, PathId, Routes
+from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain.json_shapes import iso
@@ -30,14 +32,14 @@ TASK = {"id": PathId(None, "The task's id.")}
 
 @routes.add("GET", "/api/tasks", "List the tasks", query=PageQuery, answer=TaskList)
 def list_tasks(call: Call, query: PageQuery) -> dict[str, Any]:
-    """Every task of every service, in the order of their ids."""
+    """The tasks of all services, in the order of their ids."""
     with call.reading() as tx:
         return query.named("tasks", reading.tasks(tx, call.tenant, query.page()))
 
 
 @routes.add("GET", "/api/tasks/{id}", "Show a task", ids=TASK, answer=TaskAnswer, errors=(NotFound,))
 def get_task(call: Call, id: str) -> dict[str, Any]:
-    """With all its options."""
+    """One task with all its options."""
     with call.reading() as tx:
         return {"task": reading.task(tx, call.tenant, id)}
 
@@ -55,8 +57,8 @@ def get_task(call: Call, id: str) -> dict[str, Any]:
     example={"reason": "the printer is out of paper"},
 )
 def pause(call: Call, id: str, body: PauseRequest) -> dict[str, Any]:
-    """Nothing of the task starts any more, in no run; what runs goes on to its end. What is to go meanwhile
-    is `ready`. Pausing it again changes at most the reason.
+    """Let no task run of the task start, in any run, until it is resumed. Running ones finish; the others
+    wait as `ready`. Pausing a paused task changes at most the reason.
     """
     return _paused(call.change(lambda tx: pauses.pause(tx, call.tenant, id, reason=body.reason)))
 
@@ -73,7 +75,7 @@ def pause(call: Call, id: str, body: PauseRequest) -> dict[str, Any]:
     errors=(NotFound, Conflict),
 )
 def resume(call: Call, id: str, body: ResumeRequest) -> dict[str, Any]:
-    """What waited goes, best priority first, then oldest, as far as limits have room."""
+    """Let the task's waiting task runs start, by priority, then age, as far as limits have room."""
     call.change(lambda tx: pauses.resume(tx, call.tenant, id))
     return {"taskId": id, "pausedAt": None, "reason": None}
 
@@ -88,7 +90,7 @@ def resume(call: Call, id: str, body: ResumeRequest) -> dict[str, Any]:
     errors=(NotFound,),
 )
 def history(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
-    """A line for each code version, newest first, version 1 included."""
+    """All code versions of the task, newest first."""
     with call.reading() as tx:
         return {"taskId": id} | query.named(
             "history", reading.task_history(tx, call.tenant, id, query.page())
@@ -104,7 +106,7 @@ def history(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
     errors=(NotFound,),
 )
 def input_schema(call: Call, id: str) -> dict[str, Any]:
-    """What a form or a trigger can check an input against."""
+    """The input schema of the task, for forms and for checking an input before a trigger."""
     schema = _task(call, id).input_schema
     return {"taskId": id, "hasSchema": schema is not None, "schema": schema}
 
@@ -121,7 +123,7 @@ def input_schema(call: Call, id: str) -> dict[str, Any]:
     example={"input": {"to": "someone@example.com"}},
 )
 def validate_input(call: Call, id: str, body: ValidateInputRequest) -> dict[str, Any]:
-    """What the task's input schema finds wrong with an input. A task without a schema takes any."""
+    """The errors that the task's input schema finds in an input. A task without a schema takes any input."""
     schema = _task(call, id).input_schema
     faults = [] if schema is None else faults_of(schema, body.input)
     return {"valid": not faults, "errors": [fault.to_json() for fault in faults]}

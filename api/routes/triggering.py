@@ -1,4 +1,4 @@
-"""Runs by request, one or many: the wish of a body, the checks of its input, the answer."""
+"""Starts the runs that a request asks for: checks their input, calls the trigger verb, shapes the answer."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.api.contract.requests import RunWish, TriggerBatchRequest, TriggerRequest
-from pipeweave.api.http import idempotency_header
-from pipeweave.api.http.endpoint import Call
+from pipeweave.api.contract import RunRequest, TriggerBatchRequest, TriggerRequest
+from pipeweave.api.http import Call, idempotency_header
 from pipeweave.api.routes import input_checks
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.registry import services
@@ -31,23 +30,24 @@ def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
 
     def verb(tx: Transaction) -> triggering.CreatedRun:
         with known_pipeline(tx, call.tenant, pipeline_id):
-            wish = _wish(pipeline_id, body, idempotency_header.of_body(call.key, body.run_token, "runToken"))
+            run_token = idempotency_header.of_body(call.key, body.run_token, "runToken")
+            request = _trigger(pipeline_id, body, run_token)
             is_unchecked = body.validation_mode == "none"
-            return triggering.trigger(tx, call.tenant, wish, check=None if is_unchecked else check)
+            return triggering.trigger(tx, call.tenant, request, check=None if is_unchecked else check)
 
     return _answer(call.change(verb, is_one=False), faults)
 
 
 def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[dict[str, Any]]:
-    """Start every run that the batch asks for, in its order, or none."""
-    wishes = [
-        _wish(pipeline_id, each, idempotency_header.of_entry(call.key, each.run_token, place))
-        for place, each in enumerate(batch.runs)
+    """Start all runs of a batch, or none. The answers are in the order of the batch."""
+    requests = [
+        _trigger(pipeline_id, run, idempotency_header.of_entry(call.key, run.run_token, index))
+        for index, run in enumerate(batch.runs)
     ]
-    faults: list[input_checks.Faults] = [{} for _ in wishes]
+    faults: list[input_checks.Faults] = [{} for _ in requests]
 
     def check(spec: PipelineSpec, tasks: Mapping[str, TaskRow]) -> None:
-        faults[:] = [input_checks.entry_faults(spec, tasks, each.input) for each in wishes]
+        faults[:] = [input_checks.entry_faults(spec, tasks, request.input) for request in requests]
         if batch.validation_mode == "strict":
             input_checks.refuse_runs(faults)
 
@@ -55,7 +55,7 @@ def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[
         with known_pipeline(tx, call.tenant, pipeline_id):
             is_unchecked = batch.validation_mode == "none"
             return triggering.trigger_many(
-                tx, call.tenant, pipeline_id, wishes, check=None if is_unchecked else check
+                tx, call.tenant, pipeline_id, requests, check=None if is_unchecked else check
             )
 
     return [_answer(run, found) for run, found in zip(call.change(verb, is_one=False), faults, strict=True)]
@@ -63,20 +63,20 @@ def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[
 
 @contextmanager
 def known_pipeline(tx: Transaction, tenant: str, pipeline_id: str) -> Iterator[None]:
-    """Where there is no pipeline of that id but a task, the error says what to do with it."""
+    """Improve the error for an unknown pipeline: if a task has the id, the hint says how to run it."""
     try:
         yield
     except NotFound:
         if not services.tasks(tx, tenant, [pipeline_id]):
             raise
         raise NotFound(
-            f"there is no pipeline {pipeline_id!r}, but a task of that id",
-            hint=f"queue it: POST /api/queue/task; or declare a pipeline: PUT /api/pipelines/{pipeline_id}",
+            f"there is no pipeline {pipeline_id!r}, but a task with this id",
+            hint=f"queue it by POST /api/queue/task, or declare a pipeline: PUT /api/pipelines/{pipeline_id}",
             pipelineId=pipeline_id,
         ) from None
 
 
-def _wish(pipeline_id: str, body: RunWish, run_token: str | None) -> triggering.Trigger:
+def _trigger(pipeline_id: str, body: RunRequest, run_token: str | None) -> triggering.Trigger:
     return triggering.Trigger(
         pipeline_id, body.input, body.failure_mode, body.priority, body.metadata, run_token
     )

@@ -49,7 +49,7 @@ def test_every_operation_says_what_it_does_and_needs(document: dict[str, Any]) -
         operation = document["paths"][endpoint.path][endpoint.method.lower()]
         assert operation["summary"]
         assert len(operation["description"]) > 30, endpoint.path
-        assert ("Open to everyone" in operation["description"]) == (operation["security"] == [])
+        assert ("Needs no token" in operation["description"]) == (operation["security"] == [])
         names = {each.get("name") for each in operation["parameters"]}
         assert set(re.findall(r"{(\w+)}", endpoint.path)) <= names
         if endpoint.body is not None:

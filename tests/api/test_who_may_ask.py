@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 from werkzeug.datastructures import Headers
 
-from pipeweave.api.http.auth import TOKEN_CACHE_S, Gate
+from pipeweave.api.http.auth import TOKEN_CACHE_S, Authenticator
 from pipeweave.errors import Unauthenticated
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.security import access_tokens
@@ -131,14 +131,14 @@ def test_a_revoked_token_is_refused_once_the_cache_has_forgotten_it(
     deployment: Deployment, tokens: Tokens
 ) -> None:
     now = 100.0
-    gate = Gate(deployment.database, clock=lambda: now)
+    authenticator = Authenticator(deployment.database, clock=lambda: now)
     with deployment.database.transaction() as tx:
         token = access_tokens.create_token(tx, name="to-revoke", tenants=[TENANT], scopes=[WORKER])
     headers = Headers({"Authorization": f"Bearer {token}", "X-Tenant": TENANT})
-    assert gate.admit(headers, (WORKER,)) == TENANT
+    assert authenticator.admit(headers, (WORKER,)) == TENANT
     with deployment.database.transaction() as tx:
         access_tokens.revoke(tx, "to-revoke")
     now += TOKEN_CACHE_S
     with pytest.raises(Unauthenticated):
-        gate.admit(headers, (WORKER,))
+        authenticator.admit(headers, (WORKER,))
     assert timedelta(seconds=TOKEN_CACHE_S) <= timedelta(seconds=2)
