@@ -26,6 +26,13 @@ MAY_IMPORT: dict[str, set[str]] = {
 LAZY = {"up", "cli"}
 HEAVY = {"flask", "celery", "kombu", "sqlalchemy", "psycopg2", "alembic", "boto3", "redis", "gunicorn"}
 SQL = {"sqlalchemy", "psycopg2", "alembic"}
+# Rooms of the orchestrator that may import a driver (`deployment`: alembic).
+DRIVERS_IN = {"store", "deployment"}
+STATUS_UPDATES_IN = {
+    "pipeweave.orchestrator.state.run_transitions",
+    "pipeweave.orchestrator.state.task_transitions",
+}
+STATUS_UPDATE = re.compile(r"\bUPDATE (?:runs|task_runs)\b(?:(?!\bWHERE\b).)*?\bstatus = ", re.DOTALL)
 CHORDS = {"chord", "on_chord_part_return", "set_chord_size"}
 WORDS_WE_DO_NOT_USE = {
     *("job", "jobs", "node", "nodes", "flow", "flows", "execution", "executions"),
@@ -136,6 +143,40 @@ def test_only_the_orchestrator_and_its_migrations_speak_sql() -> None:
             yield from (name for name in imports(path) if name.split(".")[0] in SQL)
 
     assert not offenders(drivers)
+
+
+def test_only_two_rooms_of_the_orchestrator_import_a_driver() -> None:
+    """The other rooms hold statements as text and hand them to `store`."""
+
+    def drivers(path: Path) -> Iterator[str]:
+        if layer_of(path) == "orchestrator" and path.parent.name not in DRIVERS_IN:
+            yield from (name for name in imports(path) if name.split(".")[0] in SQL)
+
+    assert not offenders(drivers)
+
+
+def test_only_two_modules_change_the_status_of_a_run_or_a_task_run() -> None:
+    """Their UPDATEs take the guard from the state machine; another one could leave a final status."""
+
+    def updates(path: Path) -> Iterator[str]:
+        if module_of(path) not in STATUS_UPDATES_IN:
+            yield from (match[0] for text in _texts(path) for match in STATUS_UPDATE.finditer(text))
+
+    assert not offenders(updates)
+    assert all(any(STATUS_UPDATE.search(text) for text in _texts(path)) for path in _writers_of_a_status())
+
+
+def _writers_of_a_status() -> list[Path]:
+    return [path for path in sources() if module_of(path) in STATUS_UPDATES_IN]
+
+
+def _texts(path: Path) -> Iterator[str]:
+    """Every text of a source file, with `{}` where an f-string puts something in."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def test_only_settings_reads_the_environment() -> None:
