@@ -111,7 +111,7 @@ def _act(deployment: Deployment) -> Ticked:
     brought = task_moves.bring(database)
     filled = limits.fill_waiting(database)
     redriven = redrives.run_once(database)
-    purged = expiry.hourly(database, Policy.of(deployment.settings))
+    purged = expiry.run_hourly(database, Policy.of(deployment.settings))
     with database.transaction() as tx:
         return Ticked(
             republished=lost_messages.republish(tx, deployment.canvas, LATE),
@@ -132,5 +132,5 @@ def _act(deployment: Deployment) -> Ticked:
 def _keep_partitions(database: Database) -> None:
     global _next_partitions
     if time.monotonic() >= _next_partitions:
-        partitions.keep(database, database.now())
+        partitions.ensure_without_waiting(database, database.now())
         _next_partitions = time.monotonic() + _PARTITIONS_EVERY_S

@@ -22,7 +22,7 @@ from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.retention import archive_format, partitions
-from pipeweave.orchestrator.retention.archive_format import KINDS, Line
+from pipeweave.orchestrator.retention.archive_format import HISTORY_TABLES, Line
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.storage import Storage
@@ -48,14 +48,14 @@ class Counts:
 
     @classmethod
     def of_json(cls, document: Mapping[str, int]) -> Counts:
-        return cls(*(document[kind.name] for kind in KINDS))
+        return cls(*(document[kind.name] for kind in HISTORY_TABLES))
 
     def to_json(self) -> dict[str, int]:
-        return dict(zip((kind.name for kind in KINDS), astuple(self), strict=True))
+        return dict(zip((kind.name for kind in HISTORY_TABLES), astuple(self), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ArchivePart:
     """One file of an archive. `sha256` and `size` (bytes) are those of the file as it lies in storage."""
 
     path: str
@@ -71,7 +71,7 @@ class Manifest:
     path: str
     month: Month
     counts: Counts
-    parts: tuple[Part, ...]
+    parts: tuple[ArchivePart, ...]
     first_run: UUID | None
     archived_at: str
 
@@ -93,7 +93,7 @@ class Manifest:
             document["path"],
             Month.parse(document["month"]),
             Counts.of_json(document),
-            tuple(Part(**each) for each in document["parts"]),
+            tuple(ArchivePart(**each) for each in document["parts"]),
             None if first is None else ids.read(ids.RUN, first),
             document["archivedAt"],
         )
@@ -102,33 +102,33 @@ class Manifest:
 _COUNT = "SELECT count(*) FROM {table}"
 
 
-def counted(tx: Transaction, month: Month) -> Counts:
+def count_rows(tx: Transaction, month: Month) -> Counts:
     """How many rows a month's partitions hold, attached or not. It reads all of them."""
-    return Counts(*(_count(tx, month.table(kind.table)) for kind in KINDS))
+    return Counts(*(_count(tx, month.table(kind.table)) for kind in HISTORY_TABLES))
 
 
 def _count(tx: Transaction, name: str) -> int:
     return int(tx.execute(_COUNT.format(table=name)).scalar_one()) if partitions.exists(tx, name) else 0
 
 
-def keep(database: Database, storage: Storage, month: Month) -> Manifest:
+def archive_month(database: Database, storage: Storage, month: Month) -> Manifest:
     """See to it that a month is in storage as it is in the tables now. A complete archive is left as it is.
 
     Raises:
         Unavailable: PostgreSQL or storage cannot be reached.
     """
     with database.transaction() as tx:
-        counts, now = counted(tx, month), tx.now
-        folder, known = _place(tx, storage, month)
+        counts, now = count_rows(tx, month), tx.now
+        folder, known = _choose_folder(tx, storage, month)
     if known is None or known.counts != counts:
         if known is not None:
             storage.delete(known.path)
         known = _write(database, storage, month, folder, now)
-    _list(storage, known)
+    _add_to_index(storage, known)
     return known
 
 
-def listed(storage: Storage) -> list[Manifest]:
+def list_archives(storage: Storage) -> list[Manifest]:
     """Every archive there is, oldest month first, and of a month the first archive first."""
     try:
         found = orjson.loads(storage.get(INDEX))["archives"]
@@ -143,7 +143,7 @@ def listed(storage: Storage) -> list[Manifest]:
 _IS_THERE = "SELECT 1 FROM {table} WHERE id = :id"
 
 
-def _place(tx: Transaction, storage: Storage, month: Month) -> tuple[str, Manifest | None]:
+def _choose_folder(tx: Transaction, storage: Storage, month: Month) -> tuple[str, Manifest | None]:
     """The folder for what the tables hold now, and the archive that lies there already.
 
     Runs of a month that was dropped may turn up later (a wrong clock, a new database): an archive whose runs
@@ -167,7 +167,7 @@ def _read(storage: Storage, path: str) -> Manifest | None:
         return None
 
 
-def _list(storage: Storage, manifest: Manifest) -> None:
+def _add_to_index(storage: Storage, manifest: Manifest) -> None:
     try:
         paths = set(orjson.loads(storage.get(INDEX))["archives"])
     except NotFound:
@@ -182,12 +182,12 @@ def _list(storage: Storage, manifest: Manifest) -> None:
 def _write(database: Database, storage: Storage, month: Month, folder: str, now: datetime) -> Manifest:
     counts: Counter[str] = Counter()
     first: UUID | None = None
-    parts: list[Part] = []
-    part = _Part(f"{folder}/part-00001.ndjson.gz")
+    parts: list[ArchivePart] = []
+    part = _PartWriter(f"{folder}/part-00001.ndjson.gz")
     for line in archive_format.lines(database, month):
         if part.is_full:
             parts.append(part.put(storage))
-            part = _Part(f"{folder}/part-{len(parts) + 1:05}.ndjson.gz")
+            part = _PartWriter(f"{folder}/part-{len(parts) + 1:05}.ndjson.gz")
         part.add(line)
         counts.update(line.counts)
         if first is None and line.counts["runs"]:
@@ -201,7 +201,7 @@ def _write(database: Database, storage: Storage, month: Month, folder: str, now:
 
 
 @dataclass(slots=True)
-class _Part:
+class _PartWriter:
     """A part that is being written, in memory."""
 
     path: str
@@ -217,16 +217,16 @@ class _Part:
         self._content += self._gzip.compress(line.content)
         self.lines += 1
 
-    def put(self, storage: Storage) -> Part:
+    def put(self, storage: Storage) -> ArchivePart:
         content = bytes(self._content + self._gzip.flush())
         storage.put(self.path, content)
-        return Part(self.path, hashlib.sha256(content).hexdigest(), len(content), self.lines)
+        return ArchivePart(self.path, hashlib.sha256(content).hexdigest(), len(content), self.lines)
 
 
 # --- reading it back --------------------------------------------------------------------------------------
 
 
-def read(storage: Storage, manifest: Manifest) -> Iterator[Document]:
+def read_lines(storage: Storage, manifest: Manifest) -> Iterator[Document]:
     """The lines of an archive.
 
     Raises:

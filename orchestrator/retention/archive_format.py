@@ -22,7 +22,7 @@ from pipeweave.orchestrator.domain.json_shapes import iso, reference, run_id, ta
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.reading.runs import event_row, run_row
 from pipeweave.orchestrator.reading.task_runs import attempt_row, task_run_row
-from pipeweave.orchestrator.retention.default_partition import key_of
+from pipeweave.orchestrator.retention.default_partition import key_column
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
@@ -54,22 +54,22 @@ def lines(database: Database, month: Month) -> Iterator[Line]:
             tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             # Between two looks a part may be on its way to storage.
             tx.execute(_LONGEST_WAIT)
-            high = _after(tx, month, low) or end
-            yield from _between(tx, month, low, high)
+            high = _batch_end(tx, month, low) or end
+            yield from _lines_between(tx, month, low, high)
         low = high
 
 
-_AFTER = "SELECT id FROM {table} WHERE id >= :low ORDER BY id OFFSET :runs LIMIT 1"
+_BATCH_END = "SELECT id FROM {table} WHERE id >= :low ORDER BY id OFFSET :runs LIMIT 1"
 
 
-def _after(tx: Transaction, month: Month, low: UUID) -> UUID | None:
-    statement = _AFTER.format(table=month.table("runs"))
+def _batch_end(tx: Transaction, month: Month, low: UUID) -> UUID | None:
+    statement = _BATCH_END.format(table=month.table("runs"))
     found: UUID | None = tx.execute(statement, {"low": low, "runs": RUNS_AT_ONCE}).scalar_one_or_none()
     return found
 
 
-def _between(tx: Transaction, month: Month, low: UUID, high: UUID) -> Iterator[Line]:
-    streams = [_Stream(tx, kind, month, low, high) for kind in KINDS]
+def _lines_between(tx: Transaction, month: Month, low: UUID, high: UUID) -> Iterator[Line]:
+    streams = [_RowStream(tx, kind, month, low, high) for kind in HISTORY_TABLES]
     while heads := [each.head_id for each in streams if each.head_id is not None]:
         yield from _lines_of(min(heads), streams)
 
@@ -78,7 +78,7 @@ def _between(tx: Transaction, month: Month, low: UUID, high: UUID) -> Iterator[L
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class HistoryTable:
     """What a history table holds: its name in JSON, its order within a run, and its shape."""
 
     name: str
@@ -117,11 +117,11 @@ def _attempt(row: Any) -> Document:
     return {"taskRunId": task_run_id(row.task_run_id), **attempt_row(row, row.number, row.status)}
 
 
-KINDS = (
-    Kind("runs", "runs", "id", _run),
-    Kind("taskRuns", "task_runs", "run_id, id", _task_run),
-    Kind("attempts", "attempts", "run_id, task_run_id, number", _attempt),
-    Kind("events", "events", "run_id, seq", event_row),
+HISTORY_TABLES = (
+    HistoryTable("runs", "runs", "id", _run),
+    HistoryTable("taskRuns", "task_runs", "run_id, id", _task_run),
+    HistoryTable("attempts", "attempts", "run_id, task_run_id, number", _attempt),
+    HistoryTable("events", "events", "run_id, seq", event_row),
 )
 
 _DECLARE = """
@@ -130,12 +130,12 @@ SELECT t.* FROM {partition} AS t WHERE t.{key} >= :low AND t.{key} < :high ORDER
 """
 
 
-class _Stream:
+class _RowStream:
     """The rows of one table between two runs, fetched a few at a time."""
 
-    def __init__(self, tx: Transaction, kind: Kind, month: Month, low: UUID, high: UUID) -> None:
+    def __init__(self, tx: Transaction, kind: HistoryTable, month: Month, low: UUID, high: UUID) -> None:
         self.kind = kind
-        self.key = key_of(kind.table)
+        self.key = key_column(kind.table)
         names = {"table": kind.table, "partition": month.table(kind.table), "key": self.key}
         tx.execute(_DECLARE.format(**names, order=kind.order), {"low": low, "high": high})
         self._rows = self._fetched(tx)
@@ -160,20 +160,20 @@ class _Stream:
 # --- the lines --------------------------------------------------------------------------------------------
 
 
-def _lines_of(run: UUID, streams: list[_Stream]) -> Iterator[Line]:
+def _lines_of(run: UUID, streams: list[_RowStream]) -> Iterator[Line]:
     runs, *others = streams
     head = list(runs.of(run))
-    line = _Unfinished(run, 1, head)
+    line = _LineWriter(run, 1, head)
     for stream in others:
         for each in stream.of(run):
             if line.is_full:
                 yield line.finish(is_last=False)
-                line = _Unfinished(run, line.number + 1, [])
+                line = _LineWriter(run, line.number + 1, [])
             line.add(stream.kind.name, each)
     yield line.finish(is_last=True)
 
 
-class _Unfinished:
+class _LineWriter:
     """A line that may still take more."""
 
     def __init__(self, run: UUID, number: int, head: list[bytes]) -> None:
@@ -195,9 +195,10 @@ class _Unfinished:
     def finish(self, *, is_last: bool) -> Line:
         members = {"runId": run_id(self.run), "line": self.number, "isLast": is_last}
         lists = b"".join(
-            b',"%s":[%s]' % (kind.name.encode(), b",".join(self._kept[kind.name])) for kind in KINDS[1:]
+            b',"%s":[%s]' % (kind.name.encode(), b",".join(self._kept[kind.name]))
+            for kind in HISTORY_TABLES[1:]
         )
         run = self.head[0] if self.head else b"null"
         content = orjson.dumps(members)[:-1] + b',"run":' + run + lists + b"}\n"
-        counts = {kind.name: len(self._kept[kind.name]) for kind in KINDS[1:]}
+        counts = {kind.name: len(self._kept[kind.name]) for kind in HISTORY_TABLES[1:]}
         return Line(content, {"runs": len(self.head), **counts}, self.run)

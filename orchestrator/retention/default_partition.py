@@ -21,7 +21,7 @@ _MOST_MONTHS = 240
 
 
 @dataclass(frozen=True, slots=True)
-class Stray:
+class MisplacedRows:
     """What a default partition holds of one month."""
 
     month: Month
@@ -29,7 +29,7 @@ class Stray:
     rows: int
 
 
-def key_of(parent: str) -> str:
+def key_column(parent: str) -> str:
     """The column that a history table is partitioned by."""
     return "id" if parent == "runs" else "run_id"
 
@@ -37,14 +37,14 @@ def key_of(parent: str) -> str:
 _FIRST = "SELECT {key} FROM {parent}_default WHERE {key} >= :low ORDER BY {key} LIMIT 1"
 
 
-def months_of(tx: Transaction, parents: Iterable[str]) -> list[Month]:
+def misplaced_months(tx: Transaction, parents: Iterable[str]) -> list[Month]:
     """The months that the default partitions hold rows of: one look into an index for each."""
     return sorted({month for parent in parents for month in _months(tx, parent)})
 
 
 def _months(tx: Transaction, parent: str) -> list[Month]:
     found: list[Month] = []
-    statement = _FIRST.format(key=key_of(parent), parent=parent)
+    statement = _FIRST.format(key=key_column(parent), parent=parent)
     low = UUID(int=0)
     while len(found) < _MOST_MONTHS:
         first = tx.execute(statement, {"low": low}).scalar_one_or_none()
@@ -61,18 +61,18 @@ SELECT count(*) FROM (SELECT 1 FROM {parent}_default WHERE {key} >= :low AND {ke
 """
 
 
-def counted(tx: Transaction, parents: Sequence[str], most: int = 1_000_000) -> list[Stray]:
+def count_misplaced(tx: Transaction, parents: Sequence[str], most: int = 1_000_000) -> list[MisplacedRows]:
     """How many rows of each month each default partition holds, up to `most`."""
     found = [
-        Stray(month, parent, _count(tx, parent, month, most))
-        for month in months_of(tx, parents)
+        MisplacedRows(month, parent, _count(tx, parent, month, most))
+        for month in misplaced_months(tx, parents)
         for parent in parents
     ]
     return [each for each in found if each.rows]
 
 
 def _count(tx: Transaction, parent: str, month: Month, most: int) -> int:
-    statement = _COUNT.format(key=key_of(parent), parent=parent)
+    statement = _COUNT.format(key=key_column(parent), parent=parent)
     return int(tx.execute(statement, {**_span(month), "most": most}).scalar_one())
 
 
@@ -83,7 +83,7 @@ def _span(month: Month) -> dict[str, UUID]:
 # --- moving them ------------------------------------------------------------------------------------------
 
 
-def lock(tx: Transaction, parents: Sequence[str]) -> None:
+def lock_tables(tx: Transaction, parents: Sequence[str]) -> None:
     """Keep everyone else out of these tables until the transaction ends."""
     tx.execute(f"LOCK TABLE {', '.join(f'ONLY {each}' for each in parents)} IN ACCESS EXCLUSIVE MODE")
 
@@ -91,8 +91,8 @@ def lock(tx: Transaction, parents: Sequence[str]) -> None:
 _ACTIVE = "SELECT 1 FROM runs WHERE id >= :low AND id < :high AND finished_at IS NULL LIMIT 1"
 
 
-def why_not(tx: Transaction, month: Month, parents: Sequence[str], most: int | None) -> str | None:
-    """Why a month's rows cannot be moved now; None when they can. Called under `lock`.
+def reason_not_to_move(tx: Transaction, month: Month, parents: Sequence[str], most: int | None) -> str | None:
+    """Why a month's rows cannot be moved now; None when they can. Called under `lock_tables`.
 
     A statement that waited for the lock may still see the tables as they were before: it would find a moved
     row in neither place, and take a run that goes on for one that is over.
@@ -111,9 +111,9 @@ INSERT INTO {name} SELECT * FROM moved
 """
 
 
-def move(tx: Transaction, parent: str, month: Month, bounds: str, storage: str) -> None:
+def move_rows(tx: Transaction, parent: str, month: Month, bounds: str, storage: str) -> None:
     """Make a month's partition of a table from what its default partition holds of it."""
     name = month.table(parent)
     tx.execute(f"CREATE TABLE {name} (LIKE {parent} INCLUDING ALL) {storage}")
-    tx.execute(_MOVE.format(parent=parent, key=key_of(parent), name=name), _span(month))
+    tx.execute(_MOVE.format(parent=parent, key=key_column(parent), name=name), _span(month))
     tx.execute(f"ALTER TABLE {parent} ATTACH PARTITION {name} {bounds}")

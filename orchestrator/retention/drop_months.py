@@ -27,7 +27,7 @@ from pipeweave.errors import Conflict
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.retention import archive, default_partition, partitions
 from pipeweave.orchestrator.retention.archive import Counts
-from pipeweave.orchestrator.retention.month_status import Held, active, held
+from pipeweave.orchestrator.retention.month_status import MonthOnDisk, active_runs, months_on_disk
 from pipeweave.orchestrator.retention.partitions import PARTITIONED
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -47,7 +47,7 @@ PAUSE_S = 1.0
 CLOCKS_MAY_DIFFER = timedelta(hours=1)
 
 
-class Outcome(StrEnum):
+class MonthOutcome(StrEnum):
     """What became of a month that is due."""
 
     DROPPED = "dropped"
@@ -57,7 +57,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Retired:
+class MonthResult:
     """A month that was due.
 
     Args:
@@ -67,7 +67,7 @@ class Retired:
     """
 
     month: Month
-    outcome: Outcome
+    outcome: MonthOutcome
     counts: Counts | None = None
     archive: str | None = None
     active_runs: tuple[UUID, ...] = ()
@@ -80,7 +80,7 @@ def run_once(
     *,
     is_rehearsal: bool = False,
     tries: int = TRIES,
-) -> list[Retired]:
+) -> list[MonthResult]:
     """Archive and drop every month that is due, oldest first, and say what became of each.
 
     Args:
@@ -92,17 +92,17 @@ def run_once(
         Unavailable: PostgreSQL or storage cannot be reached; months before that one are done.
     """
     with database.transaction() as tx:
-        due = [each.month for each in held(tx) if is_due(each, policy, tx.now)]
+        due = [each.month for each in months_on_disk(tx) if is_due(each, policy, tx.now)]
         if is_rehearsal:
             return [_rehearse(tx, each) for each in due]
-        _report_strays(tx, policy)
+        _report_misplaced_rows(tx, policy)
     if not due:
         return []
     with alone(database):
-        return [_retire(database, storage, policy, each, tries) for each in due]
+        return [_drop_month(database, storage, policy, each, tries) for each in due]
 
 
-def is_due(each: Held, policy: Policy, now: datetime) -> bool:
+def is_due(each: MonthOnDisk, policy: Policy, now: datetime) -> bool:
     """Whether a month may go now; one that is on its way out goes on, unless all is to be kept."""
     return policy.is_due(each.month, now) or (each.is_leaving and policy.runs is not None)
 
@@ -138,38 +138,40 @@ def check_clock(database: Database) -> None:
         )
 
 
-def _rehearse(tx: Transaction, month: Month) -> Retired:
-    found = active(tx, month)
-    outcome = Outcome.ACTIVE if found else Outcome.DUE
-    return Retired(month, outcome, archive.counted(tx, month), active_runs=tuple(found))
+def _rehearse(tx: Transaction, month: Month) -> MonthResult:
+    found = active_runs(tx, month)
+    outcome = MonthOutcome.ACTIVE if found else MonthOutcome.DUE
+    return MonthResult(month, outcome, archive.count_rows(tx, month), active_runs=tuple(found))
 
 
-def _retire(database: Database, storage: Storage, policy: Policy, month: Month, tries: int) -> Retired:
+def _drop_month(
+    database: Database, storage: Storage, policy: Policy, month: Month, tries: int
+) -> MonthResult:
     with database.transaction() as tx:
-        found = active(tx, month)
+        found = active_runs(tx, month)
     if found:
-        return _stays(month, Outcome.ACTIVE, found)
+        return _not_dropped(month, MonthOutcome.ACTIVE, found)
     try:
-        _patiently(tries, partial(partitions.complete, database, month))
+        _retry_while_in_use(tries, partial(partitions.ensure_month, database, month))
         if policy.is_archived:
-            archive.keep(database, storage, month)
+            archive.archive_month(database, storage, month)
         found = _detach(database, month, tries)
         if found:
-            return _stays(month, Outcome.ACTIVE, found)
+            return _not_dropped(month, MonthOutcome.ACTIVE, found)
         with database.transaction() as tx:
-            counts = archive.counted(tx, month)
-        manifest = archive.keep(database, storage, month) if policy.is_archived else None
-        _patiently(tries, partial(_drop, database, month))
+            counts = archive.count_rows(tx, month)
+        manifest = archive.archive_month(database, storage, month) if policy.is_archived else None
+        _retry_while_in_use(tries, partial(_drop, database, month))
     except InUse:
-        return _stays(month, Outcome.IN_USE)
+        return _not_dropped(month, MonthOutcome.IN_USE)
     path = None if manifest is None else manifest.path
     log.info("month.dropped", extra={"month": str(month), "archive": path, **counts.to_json()})
-    return Retired(month, Outcome.DROPPED, counts, path)
+    return MonthResult(month, MonthOutcome.DROPPED, counts, path)
 
 
-def _stays(month: Month, outcome: Outcome, found: list[UUID] | None = None) -> Retired:
+def _not_dropped(month: Month, outcome: MonthOutcome, found: list[UUID] | None = None) -> MonthResult:
     log.info("month.kept", extra={"month": str(month), "reason": str(outcome)})
-    return Retired(month, outcome, active_runs=tuple(found or ()))
+    return MonthResult(month, outcome, active_runs=tuple(found or ()))
 
 
 def _detach(database: Database, month: Month, tries: int) -> list[UUID]:
@@ -177,7 +179,7 @@ def _detach(database: Database, month: Month, tries: int) -> list[UUID]:
     # PostgreSQL prepares statements for all partitions at once, so whoever keeps a lock on an old one keeps
     # everyone from today's; hence a transaction for each table, with as good as nothing in it.
     for parent in PARTITIONED:
-        found = _patiently(tries, partial(_detach_from, database, parent, month))
+        found = _retry_while_in_use(tries, partial(_detach_from, database, parent, month))
         if found:
             return found
     return []
@@ -188,8 +190,8 @@ def _detach_from(database: Database, parent: str, month: Month) -> list[UUID]:
     with at_once(database) as tx:
         if not partitions.is_attached(tx, name):
             return []
-        default_partition.lock(tx, [parent])
-        if parent == "runs" and (found := active(tx, month)):
+        default_partition.lock_tables(tx, [parent])
+        if parent == "runs" and (found := active_runs(tx, month)):
             return found
         if partitions.is_attached(tx, name):
             tx.execute(f"ALTER TABLE {parent} DETACH PARTITION {name}")
@@ -205,7 +207,7 @@ def _drop(database: Database, month: Month) -> None:
         tx.execute(f"DROP TABLE IF EXISTS {', '.join(month.table(each) for each in PARTITIONED)}")
 
 
-def _patiently(tries: int, work: Callable[[], R]) -> R:
+def _retry_while_in_use(tries: int, work: Callable[[], R]) -> R:
     for _ in range(tries - 1):
         try:
             return work()
@@ -214,9 +216,9 @@ def _patiently(tries: int, work: Callable[[], R]) -> R:
     return work()
 
 
-def _report_strays(tx: Transaction, policy: Policy) -> None:
+def _report_misplaced_rows(tx: Transaction, policy: Policy) -> None:
     """Rows in the default partitions are not dropped, however old: whoever expects that should know."""
-    for each in default_partition.counted(tx, PARTITIONED):
+    for each in default_partition.count_misplaced(tx, PARTITIONED):
         if policy.is_due(each.month, tx.now):
             log.warning(
                 "month.astray", extra={"month": str(each.month), "table": each.parent, "rows": each.rows}

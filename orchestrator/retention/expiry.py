@@ -17,7 +17,7 @@ EVERY_S = 3_600
 # Long enough to look into what a worker did last week.
 WORKERS_KEPT = timedelta(days=7)
 
-_next = 0.0
+_next_run = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ def _delete(tx: Transaction, table: str, column: str, before: datetime, batch: i
 _COUNT = "SELECT count(*) FROM {table} WHERE {column} < :before"
 
 
-def rehearse(database: Database, policy: Policy) -> Purged:
-    """What `all_of` would delete."""
+def count_expired(database: Database, policy: Policy) -> Purged:
+    """What `purge_all` would delete."""
     with database.transaction() as tx:
         letters, claims, workers, redrives = (
             int(tx.execute(_COUNT.format(table=table, column=column), {"before": before}).scalar_one())
@@ -87,19 +87,19 @@ def rehearse(database: Database, policy: Policy) -> Purged:
     return Purged(letters, claims, workers, redrives)
 
 
-def hourly(database: Database, policy: Policy) -> int:
+def run_hourly(database: Database, policy: Policy) -> int:
     """`run_once`, an hour after the last time or while there is more. How many rows went."""
-    global _next
-    if time.monotonic() < _next:
+    global _next_run
+    if time.monotonic() < _next_run:
         return 0
     with database.transaction() as tx:
         purged = run_once(tx, policy)
     if not purged.is_full:
-        _next = time.monotonic() + EVERY_S
+        _next_run = time.monotonic() + EVERY_S
     return purged.total
 
 
-def all_of(database: Database, policy: Policy) -> Purged:
+def purge_all(database: Database, policy: Policy) -> Purged:
     """`run_once` until nothing is left, each batch in a transaction of its own."""
     purged = Purged(is_full=True)
     while purged.is_full:

@@ -15,7 +15,7 @@ ACTIVE_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class MonthOnDisk:
     """A month as the catalogue has it: rows as estimated, bytes on disk, and whether it is on its way out."""
 
     month: Month
@@ -24,14 +24,14 @@ class Held:
     is_leaving: bool = False
 
 
-def held(tx: Transaction) -> list[Held]:
+def months_on_disk(tx: Transaction) -> list[MonthOnDisk]:
     """The months that have partitions, oldest first."""
     found: dict[Month, list[partitions.Partition]] = {}
-    for each in partitions.listed(tx):
+    for each in partitions.list_partitions(tx):
         if each.month is not None:
             found.setdefault(each.month, []).append(each)
     return [
-        Held(
+        MonthOnDisk(
             month,
             {each.parent: each.rows for each in parts},
             sum(each.size for each in parts),
@@ -52,7 +52,7 @@ LIMIT :most
 """
 
 
-def active(tx: Transaction, month: Month, most: int = ACTIVE_SHOWN) -> list[UUID]:
+def active_runs(tx: Transaction, month: Month, most: int = ACTIVE_SHOWN) -> list[UUID]:
     """Runs of a month that are not final, up to `most`; none of a month without a partition."""
     if not partitions.exists(tx, month.table("runs")):
         return []

@@ -56,7 +56,7 @@ ORDER BY c.relname
 """
 
 
-def listed(tx: Transaction) -> list[Partition]:
+def list_partitions(tx: Transaction) -> list[Partition]:
     """Every partition there is, those that were detached included."""
     return [
         Partition(row.name, parent, _month(tail), row.is_attached, row.rows, row.size)
@@ -78,16 +78,16 @@ def _month(tail: str) -> Month | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingPartitions:
     """Partitions that should be there and are not.
 
     Args:
-        has_strays: the default partitions hold rows that belong there.
+        has_misplaced_rows: the default partitions hold rows that belong there.
     """
 
     month: Month | None
     parents: tuple[str, ...]
-    has_strays: bool = False
+    has_misplaced_rows: bool = False
 
 
 def ensure(tx: Transaction, now: datetime, months_ahead: int = MONTHS_AHEAD) -> list[str]:
@@ -99,7 +99,7 @@ def ensure(tx: Transaction, now: datetime, months_ahead: int = MONTHS_AHEAD) -> 
     return [name for each in missing(tx, now, months_ahead) for name in _make(tx, each, None)]
 
 
-def keep(database: Database, now: datetime) -> list[str]:
+def ensure_without_waiting(database: Database, now: datetime) -> list[str]:
     """`ensure` for a deployment at work: a partition at a time, and only if its lock is to be had at once.
 
     What cannot be made now is left to the next call, which has two months' time.
@@ -119,62 +119,67 @@ def keep(database: Database, now: datetime) -> list[str]:
     return made
 
 
-def complete(database: Database, month: Month) -> None:
+def ensure_month(database: Database, month: Month) -> None:
     """Make what a month lacks of its partitions, as `keep` does.
 
     Raises:
         InUse: that is not possible now.
     """
     with at_once(database) as tx:
-        known = {each.name for each in listed(tx)}
-        has_strays = month in default_partition.months_of(tx, PARTITIONED)
-        for each in _lacking(known, [month], [month] if has_strays else []):
+        known = {each.name for each in list_partitions(tx)}
+        has_misplaced_rows = month in default_partition.misplaced_months(tx, PARTITIONED)
+        for each in _lacking(known, [month], [month] if has_misplaced_rows else []):
             if not _make(tx, each, default_partition.MOVED_AT_ONCE):
                 raise InUse
 
 
-def missing(tx: Transaction, now: datetime, months_ahead: int = MONTHS_AHEAD) -> list[Missing]:
+def missing(tx: Transaction, now: datetime, months_ahead: int = MONTHS_AHEAD) -> list[MissingPartitions]:
     """What `ensure` would make. The default partition comes first, the months in their order."""
-    known = {each.name for each in listed(tx)}
+    known = {each.name for each in list_partitions(tx)}
     defaults = [each for each in PARTITIONED if f"{each}_default" not in known]
     if defaults:
-        return [Missing(None, tuple(defaults)), *_lacking(known, months.ahead(now, months_ahead), ())]
+        return [
+            MissingPartitions(None, tuple(defaults)),
+            *_lacking(known, months.ahead(now, months_ahead), ()),
+        ]
     due = months.ahead(now, months_ahead)
-    astray = [each for each in default_partition.months_of(tx, PARTITIONED) if each <= due[-1]]
-    return list(_lacking(known, sorted({*due, *astray}), astray))
+    misplaced = [each for each in default_partition.misplaced_months(tx, PARTITIONED) if each <= due[-1]]
+    return list(_lacking(known, sorted({*due, *misplaced}), misplaced))
 
 
-def _lacking(known: set[str], wanted: Iterable[Month], astray: Iterable[Month]) -> Iterator[Missing]:
+def _lacking(
+    known: set[str], wanted: Iterable[Month], misplaced: Iterable[Month]
+) -> Iterator[MissingPartitions]:
     for month in wanted:
         parents = tuple(each for each in PARTITIONED if month.table(each) not in known)
         if parents:
-            yield Missing(month, parents, month in astray)
+            yield MissingPartitions(month, parents, month in misplaced)
 
 
-def _one_by_one(wanted: Iterable[Missing]) -> Iterator[Missing]:
+def _one_by_one(wanted: Iterable[MissingPartitions]) -> Iterator[MissingPartitions]:
     """Who holds a lock on one table and waits for another invites a deadlock: only moving rows needs all."""
     for each in wanted:
-        if each.has_strays:
+        if each.has_misplaced_rows:
             yield each
         else:
-            yield from (Missing(each.month, (parent,)) for parent in each.parents)
+            yield from (MissingPartitions(each.month, (parent,)) for parent in each.parents)
 
 
-def _make(tx: Transaction, wanted: Missing, most_moved: int | None) -> list[str]:
+def _make(tx: Transaction, wanted: MissingPartitions, most_moved: int | None) -> list[str]:
     if wanted.month is None:
         made = [_create(tx, each, f"{each}_default", "DEFAULT") for each in wanted.parents]
         return [name for name in made if name]
     bounds = bounds_of(wanted.month)
-    if not wanted.has_strays:
+    if not wanted.has_misplaced_rows:
         made = [_create(tx, each, wanted.month.table(each), bounds) for each in wanted.parents]
         return [name for name in made if name]
-    default_partition.lock(tx, PARTITIONED)
-    reason = default_partition.why_not(tx, wanted.month, wanted.parents, most_moved)
+    default_partition.lock_tables(tx, PARTITIONED)
+    reason = default_partition.reason_not_to_move(tx, wanted.month, wanted.parents, most_moved)
     if reason:
         log.warning("partition.not_made", extra={"month": str(wanted.month), "reason": reason})
         return []
     for parent in wanted.parents:
-        default_partition.move(tx, parent, wanted.month, bounds, _STORAGE.get(parent, ""))
+        default_partition.move_rows(tx, parent, wanted.month, bounds, _STORAGE.get(parent, ""))
     return [wanted.month.table(each) for each in wanted.parents]
 
 
@@ -184,7 +189,7 @@ def bounds_of(month: Month) -> str:
 
 
 def _create(tx: Transaction, parent: str, name: str, bounds: str) -> str | None:
-    default_partition.lock(tx, [parent])
+    default_partition.lock_tables(tx, [parent])
     # Behind the lock another process may have been first.
     if exists(tx, name):
         return None

@@ -17,7 +17,7 @@ from pipeweave.errors import InvalidInput
 from pipeweave.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.retention.drop_months import Retired
+    from pipeweave.orchestrator.retention.drop_months import MonthResult
     from pipeweave.orchestrator.retention.expiry import Purged
     from pipeweave.orchestrator.retention.policy import Policy
 
@@ -51,13 +51,13 @@ def cleanup(
     """
     from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import drop_months, expiry
-    from pipeweave.orchestrator.retention.drop_months import Outcome
+    from pipeweave.orchestrator.retention.drop_months import MonthOutcome
 
     policy = _policy(place.settings, older_than, dlq_retention_days, is_archived=not no_archive)
     with opened(place.database_url, pool_size=CONNECTIONS) as database:
         drop_months.check_clock(database)
         done = drop_months.run_once(database, place.storage, policy, is_rehearsal=dry_run)
-        purged = expiry.rehearse(database, policy) if dry_run else expiry.all_of(database, policy)
+        purged = expiry.count_expired(database, policy) if dry_run else expiry.purge_all(database, policy)
     if as_json:
         show_json(
             {
@@ -78,7 +78,7 @@ def cleanup(
         if policy.runs is None:
             click.echo("Runs are kept for ever: set RUN_RETENTION_DAYS or give --older-than.")
         click.echo(_deleted(purged, dry_run=dry_run))
-    ctx.exit(1 if any(each.outcome is Outcome.IN_USE for each in done) else 0)
+    ctx.exit(1 if any(each.outcome is MonthOutcome.IN_USE for each in done) else 0)
 
 
 def _policy(
@@ -99,7 +99,7 @@ def _policy(
     )
 
 
-def _retired(each: Retired) -> dict[str, Any]:
+def _retired(each: MonthResult) -> dict[str, Any]:
     return {
         "month": str(each.month),
         "outcome": each.outcome.value,
@@ -109,28 +109,28 @@ def _retired(each: Retired) -> dict[str, Any]:
     }
 
 
-def _line(each: Retired, storage: str) -> str:
-    from pipeweave.orchestrator.retention.drop_months import Outcome
+def _line(each: MonthResult, storage: str) -> str:
+    from pipeweave.orchestrator.retention.drop_months import MonthOutcome
 
     match each.outcome:
-        case Outcome.DROPPED:
+        case MonthOutcome.DROPPED:
             where = f"; {each.archive} in {storage}" if each.archive else ", not archived"
             return f"{each.month}  dropped: {_counts(each)}{where}"
-        case Outcome.DUE:
+        case MonthOutcome.DUE:
             return f"{each.month}  would be dropped: {_counts(each)}"
-        case Outcome.ACTIVE:
+        case MonthOutcome.ACTIVE:
             return f"{each.month}  stays: active are {_named(each)}"
-        case Outcome.IN_USE:
+        case MonthOutcome.IN_USE:
             return f"{each.month}  stays: its tables are in use; try again"
 
 
-def _counts(each: Retired) -> str:
+def _counts(each: MonthResult) -> str:
     counts = each.counts.to_json() if each.counts else {}
     words = {"runs": "runs", "taskRuns": "task runs", "attempts": "attempts", "events": "events"}
     return ", ".join(f"{counts.get(name, 0):,} {word}" for name, word in words.items())
 
 
-def _named(each: Retired) -> str:
+def _named(each: MonthResult) -> str:
     return ", ".join(ids.show(ids.RUN, run) for run in each.active_runs)
 
 

@@ -20,8 +20,8 @@ from pipeweave.storage import LocalStorage, S3Storage, Storage, open_storage
 if TYPE_CHECKING:
     from pipeweave.orchestrator.domain.months import Month
     from pipeweave.orchestrator.retention.archive import Manifest
-    from pipeweave.orchestrator.retention.default_partition import Stray
-    from pipeweave.orchestrator.retention.month_status import Held
+    from pipeweave.orchestrator.retention.default_partition import MisplacedRows
+    from pipeweave.orchestrator.retention.month_status import MonthOnDisk
     from pipeweave.orchestrator.retention.policy import Policy
     from pipeweave.orchestrator.store.database import Database, Transaction
 
@@ -77,28 +77,28 @@ def partitions(place: Place, as_json: bool) -> None:
     """List the months of history: rows as PostgreSQL estimates them, size, active runs, and when they go."""
     from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import default_partition
-    from pipeweave.orchestrator.retention.month_status import held
+    from pipeweave.orchestrator.retention.month_status import months_on_disk
     from pipeweave.orchestrator.retention.partitions import PARTITIONED
     from pipeweave.orchestrator.retention.policy import Policy
 
     policy = Policy.of(place.settings)
     with opened(place.database_url) as database, database.transaction() as tx:
-        months = [_month(tx, each, policy) for each in held(tx)]
-        astray = [_stray(each) for each in default_partition.counted(tx, PARTITIONED)]
+        months = [_month(tx, each, policy) for each in months_on_disk(tx)]
+        misplaced = [_misplaced(each) for each in default_partition.count_misplaced(tx, PARTITIONED)]
     if as_json:
         days = place.settings.run_retention_days
-        show_json({"months": months, "default": astray, "retentionDays": days})
+        show_json({"months": months, "default": misplaced, "retentionDays": days})
         return
     columns = ("month", "runs", "task runs", "attempts", "events", "size", "active", "policy")
     show_table(columns, [_cells(each) for each in months])
-    _warn_of_strays(astray)
+    _warn_of_misplaced_rows(misplaced)
 
 
-def _month(tx: Transaction, each: Held, policy: Policy) -> dict[str, Any]:
+def _month(tx: Transaction, each: MonthOnDisk, policy: Policy) -> dict[str, Any]:
     from pipeweave.orchestrator.domain.json_shapes import iso
-    from pipeweave.orchestrator.retention.month_status import active
+    from pipeweave.orchestrator.retention.month_status import active_runs
 
-    found = len(active(tx, each.month, MOST_COUNTED))
+    found = len(active_runs(tx, each.month, MOST_COUNTED))
     due_at = policy.due_at(each.month)
     return {
         "month": str(each.month),
@@ -113,7 +113,7 @@ def _month(tx: Transaction, each: Held, policy: Policy) -> dict[str, Any]:
     }
 
 
-def _word(each: Held, active: int, *, is_due: bool) -> str:
+def _word(each: MonthOnDisk, active: int, *, is_due: bool) -> str:
     if each.is_leaving:
         return "leaving"
     if not is_due:
@@ -137,12 +137,12 @@ def _size(number: int) -> str:
     return f"{number:,} GiB"
 
 
-def _stray(each: Stray) -> dict[str, Any]:
+def _misplaced(each: MisplacedRows) -> dict[str, Any]:
     return {"month": str(each.month), "table": each.parent, "rows": each.rows}
 
 
-def _warn_of_strays(astray: list[dict[str, Any]]) -> None:
-    for each in astray:
+def _warn_of_misplaced_rows(misplaced: list[dict[str, Any]]) -> None:
+    for each in misplaced:
         click.echo(
             f"{each['table']}_default holds {each['rows']:,} rows of {each['month']}, which never go;"
             " `pipeweave db migrate` moves them once no run of that month is active",
@@ -166,7 +166,7 @@ def archive(place: Place, month: str | None, is_list: bool, as_json: bool) -> No
     if (month is None) != is_list:
         raise click.UsageError("name a month, or give --list")
     if month is None:
-        _show_archives(archives.listed(place.storage), as_json)
+        _show_archives(archives.list_archives(place.storage), as_json)
         return
     manifest = _archive(place, Month.parse(month))
     if as_json:
@@ -184,15 +184,15 @@ def _archive(place: Place, month: Month) -> Manifest:
     with opened(place.database_url, pool_size=CONNECTIONS) as database:
         _check(database, month)
         with drop_months.alone(database):
-            return archives.keep(database, place.storage, month)
+            return archives.archive_month(database, place.storage, month)
 
 
 def _check(database: Database, month: Month) -> None:
-    from pipeweave.orchestrator.retention.month_status import active, held
+    from pipeweave.orchestrator.retention.month_status import active_runs, months_on_disk
 
     with database.transaction() as tx:
-        known = [each.month for each in held(tx)]
-        now, found = tx.now, active(tx, month)
+        known = [each.month for each in months_on_disk(tx)]
+        now, found = tx.now, active_runs(tx, month)
     if month not in known:
         there = ", ".join(map(str, known)) or "none"
         raise NotFound(f"there is no history of {month}", hint=f"months: {there}", month=str(month))

@@ -13,7 +13,7 @@ import time
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.retention import drop_months
-from pipeweave.orchestrator.retention.drop_months import Outcome
+from pipeweave.orchestrator.retention.drop_months import MonthOutcome
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
@@ -67,4 +67,4 @@ def apply(database: Database, storage: Storage, policy: Policy) -> float:
     except Exception:
         log.exception("retention.failed")
         return EVERY_S
-    return AGAIN_AFTER_S if any(each.outcome is Outcome.IN_USE for each in done) else EVERY_S
+    return AGAIN_AFTER_S if any(each.outcome is MonthOutcome.IN_USE for each in done) else EVERY_S

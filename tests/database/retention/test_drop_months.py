@@ -27,8 +27,8 @@ from pipeweave.orchestrator.retention import (
     partitions,
 )
 from pipeweave.orchestrator.retention.archive import Counts
-from pipeweave.orchestrator.retention.drop_months import Outcome, Retired
-from pipeweave.orchestrator.retention.month_status import Held
+from pipeweave.orchestrator.retention.drop_months import MonthOutcome, MonthResult
+from pipeweave.orchestrator.retention.month_status import MonthOnDisk
 from pipeweave.orchestrator.retention.partitions import PARTITIONED
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import triggering
@@ -65,7 +65,7 @@ def database(fresh_database: Database, clock: Clock) -> Iterator[Database]:
     opened = Database(fresh_database.url, values=fresh_database.values, now=clock)
     with opened.transaction() as tx:
         # The months in which this test runs are long past there.
-        for each in partitions.listed(tx):
+        for each in partitions.list_partitions(tx):
             if each.month is not None:
                 tx.execute(f"DROP TABLE {each.name}")
         partitions.ensure(tx, IN_MARCH, months_ahead=4)
@@ -91,13 +91,13 @@ def fill(database: Database, *moments: datetime, **how: Any) -> list[UUID]:
         return [past_run(tx, moment, **how) for moment in moments]
 
 
-def retire(database: Database, policy: Policy = THIRTY_DAYS, **how: Any) -> list[Retired]:
+def retire(database: Database, policy: Policy = THIRTY_DAYS, **how: Any) -> list[MonthResult]:
     return drop_months.run_once(database, database.values_or_raise.storage, policy, **{"tries": 1, **how})
 
 
 def tables(database: Database, month: Month) -> set[str]:
     with database.transaction() as tx:
-        return {each.parent for each in partitions.listed(tx) if each.month == month}
+        return {each.parent for each in partitions.list_partitions(tx) if each.month == month}
 
 
 def rows(database: Database) -> list[int]:
@@ -128,7 +128,9 @@ def test_a_month_that_is_due_is_archived_and_dropped_and_the_next_one_stays(
     fill(database, IN_MARCH, IN_MARCH, steps=3)
     fill(database, IN_APRIL)
     (march,) = retire(database)
-    assert march == Retired(MARCH, Outcome.DROPPED, Counts(2, 6, 6, 6), "archive/runs/2031-03/manifest.json")
+    assert march == MonthResult(
+        MARCH, MonthOutcome.DROPPED, Counts(2, 6, 6, 6), "archive/runs/2031-03/manifest.json"
+    )
     assert rows(database) == [1, 2, 2, 2]
     assert (tables(database, MARCH), tables(database, APRIL)) == (set(), set(PARTITIONED))
     assert retire(database) == []
@@ -143,7 +145,9 @@ def test_without_a_retention_nothing_is_ever_due(database: Database, clock: Cloc
 
 def test_without_an_archive_a_month_is_only_dropped(database: Database, storage: LocalStorage) -> None:
     fill(database, IN_MARCH)
-    assert retire(database, NO_ARCHIVE) == [Retired(MARCH, Outcome.DROPPED, Counts(1, 2, 2, 2), None)]
+    assert retire(database, NO_ARCHIVE) == [
+        MonthResult(MARCH, MonthOutcome.DROPPED, Counts(1, 2, 2, 2), None)
+    ]
     assert not (storage.root / "archive").exists()
 
 
@@ -151,7 +155,7 @@ def test_a_rehearsal_says_what_would_go_and_changes_nothing(
     database: Database, storage: LocalStorage
 ) -> None:
     fill(database, IN_MARCH)
-    assert retire(database, is_rehearsal=True) == [Retired(MARCH, Outcome.DUE, Counts(1, 2, 2, 2))]
+    assert retire(database, is_rehearsal=True) == [MonthResult(MARCH, MonthOutcome.DUE, Counts(1, 2, 2, 2))]
     assert rows(database) == [1, 2, 2, 2]
     assert not (storage.root / "archive").exists()
 
@@ -160,7 +164,7 @@ def test_a_rehearsal_says_what_would_go_and_changes_nothing(
 def test_a_month_with_an_active_run_stays(database: Database, storage: LocalStorage, status: str) -> None:
     fill(database, IN_MARCH)
     (going_on,) = fill(database, IN_MARCH, status=status)
-    assert retire(database) == [Retired(MARCH, Outcome.ACTIVE, active_runs=(going_on,))]
+    assert retire(database) == [MonthResult(MARCH, MonthOutcome.ACTIVE, active_runs=(going_on,))]
     assert rows(database) == [2, 4, 4, 4]
     assert not (storage.root / "archive").exists()
     with database.transaction() as tx:
@@ -171,7 +175,7 @@ def test_a_month_with_an_active_run_stays(database: Database, storage: LocalStor
 
 
 def test_an_empty_month_is_dropped_too(database: Database) -> None:
-    assert [each.outcome for each in retire(database)] == [Outcome.DROPPED]
+    assert [each.outcome for each in retire(database)] == [MonthOutcome.DROPPED]
     assert tables(database, MARCH) == set()
 
 
@@ -227,7 +231,7 @@ def test_run_tokens_of_an_older_month_that_stays_stay_too(database: Database) ->
 
 
 def test_a_month_on_its_way_out_stays_where_all_is_to_be_kept() -> None:
-    leaving = Held(APRIL, is_leaving=True)
+    leaving = MonthOnDisk(APRIL, is_leaving=True)
     assert drop_months.is_due(leaving, THIRTY_DAYS, NOW)
     assert not drop_months.is_due(leaving, Policy(None), NOW)
 
@@ -342,8 +346,8 @@ def test_the_manifest_names_parts_counts_and_hashes(
         content = storage.get(part["path"])
         assert (hashlib.sha256(content).hexdigest(), len(content)) == (part["sha256"], part["size"])
         assert len(gzip.decompress(content).splitlines()) == part["lines"]
-    (known,) = archive.listed(storage)
-    assert list(archive.read(storage, known)) == lines_of(storage)
+    (known,) = archive.list_archives(storage)
+    assert list(archive.read_lines(storage, known)) == lines_of(storage)
 
 
 def test_what_has_lost_its_run_is_archived_all_the_same(database: Database, storage: LocalStorage) -> None:
@@ -385,7 +389,7 @@ def test_a_crash_between_archive_and_drop_is_made_good_by_the_next_pass(
     assert rows(database) == [2, 4, 4, 4]
     assert retire(database)[0].counts == Counts(2, 4, 4, 4)
     assert contents(storage.root) == before
-    assert len(archive.listed(storage)) == 1
+    assert len(archive.list_archives(storage)) == 1
 
 
 def test_a_crash_while_the_archive_is_written_leaves_no_manifest(
@@ -406,7 +410,7 @@ def test_a_crash_while_the_archive_is_written_leaves_no_manifest(
             retire(database)
     assert not storage.exists("archive/runs/2031-03/manifest.json")
     assert rows(database)[0] == 40
-    assert retire(database)[0].outcome is Outcome.DROPPED
+    assert retire(database)[0].outcome is MonthOutcome.DROPPED
     assert len(lines_of(storage)) == 40
 
 
@@ -414,15 +418,15 @@ def test_a_crash_while_an_archive_is_written_again_leaves_none_that_names_parts_
     database: Database, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(database, IN_MARCH)
-    archive.keep(database, storage, MARCH)
+    archive.archive_month(database, storage, MARCH)
     fill(database, IN_MARCH)
     with monkeypatch.context() as patch:
         patch.setattr(archive_format, "lines", crash)
         with pytest.raises(Crash):
-            archive.keep(database, storage, MARCH)
+            archive.archive_month(database, storage, MARCH)
     assert not storage.exists("archive/runs/2031-03/manifest.json")
-    assert archive.listed(storage) == []
-    archive.keep(database, storage, MARCH)
+    assert archive.list_archives(storage) == []
+    archive.archive_month(database, storage, MARCH)
     assert len(lines_of(storage)) == 2
 
 
@@ -430,14 +434,14 @@ def test_a_table_that_another_process_has_just_detached_is_left_so(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(database, IN_MARCH)
-    lock = default_partition.lock
+    lock = default_partition.lock_tables
 
     def lock_after_another(tx: Transaction, parents: Sequence[str]) -> None:
         with database.transaction() as other:
             other.execute(f"ALTER TABLE {parents[0]} DETACH PARTITION {MARCH.table(parents[0])}")
         lock(tx, parents)
 
-    monkeypatch.setattr(default_partition, "lock", lock_after_another)
+    monkeypatch.setattr(default_partition, "lock_tables", lock_after_another)
     assert drop_months._detach_from(database, "events", MARCH) == []
     assert drop_months._detach_from(database, "runs", MARCH) == []
 
@@ -474,7 +478,7 @@ def test_a_month_that_was_detached_and_not_dropped_is_dropped_by_the_next_pass(
             retire(database)
     assert rows(database) == [0, 0, 0, 0]
     assert tables(database, MARCH) == set(PARTITIONED)
-    assert [each.outcome for each in retire(database)] == [Outcome.DROPPED]
+    assert [each.outcome for each in retire(database)] == [MonthOutcome.DROPPED]
     assert tables(database, MARCH) == set()
 
 
@@ -514,7 +518,7 @@ def test_a_run_that_was_opened_again_after_the_archive_keeps_its_month(
         return detach(database, month, tries)
 
     monkeypatch.setattr(drop_months, "_detach", reopen_and_detach)
-    assert retire(database) == [Retired(MARCH, Outcome.ACTIVE, active_runs=(run_id,))]
+    assert retire(database) == [MonthResult(MARCH, MonthOutcome.ACTIVE, active_runs=(run_id,))]
     assert rows(database) == [1, 2, 2, 2]
 
 
@@ -529,7 +533,7 @@ def test_runs_that_turn_up_in_a_month_that_was_dropped_do_not_write_over_its_arc
         partitions.ensure(tx, NOW)
     assert retire(database)[0].archive == "archive/runs/2031-03.2/manifest.json"
     assert [len(lines_of(storage, tail=each)) for each in ("", ".2")] == [1, 2]
-    assert [each.counts.runs for each in archive.listed(storage)] == [1, 2]
+    assert [each.counts.runs for each in archive.list_archives(storage)] == [1, 2]
 
 
 def test_of_two_at_once_one_does_it(database: Database, storage: LocalStorage) -> None:
@@ -565,16 +569,16 @@ def test_a_table_in_use_is_left_for_later_and_nobody_waits_for_it(database: Data
     fill(database, IN_MARCH)
     with database.transaction() as reader:
         reader.execute("SELECT count(*) FROM runs")
-        assert retire(database) == [Retired(MARCH, Outcome.IN_USE)]
+        assert retire(database) == [MonthResult(MARCH, MonthOutcome.IN_USE)]
         assert rows(database) == [1, 2, 2, 2]
-    assert retire(database)[0].outcome is Outcome.DROPPED
+    assert retire(database)[0].outcome is MonthOutcome.DROPPED
 
 
 def test_a_month_of_which_one_table_is_in_use_shows_no_run_of_it_any_more(database: Database) -> None:
     (run_id,) = fill(database, IN_MARCH)
     with database.transaction() as reader:
         reader.execute("SELECT count(*) FROM attempts")
-        assert retire(database)[0].outcome is Outcome.IN_USE
+        assert retire(database)[0].outcome is MonthOutcome.IN_USE
         with database.transaction() as tx:
             gone_politely(tx, run_id)
     assert retire(database)[0].counts == Counts(1, 2, 2, 2)

@@ -99,7 +99,7 @@ def test_a_letter_that_somebody_holds_is_left_for_later(fresh_database: Database
         holder.execute("SELECT id FROM dead_letters FOR UPDATE")
         with fresh_database.transaction() as tx:
             assert expiry.run_once(tx, MONTH) == Purged()
-    assert expiry.all_of(fresh_database, MONTH) == Purged(dead_letters=1)
+    assert expiry.purge_all(fresh_database, MONTH) == Purged(dead_letters=1)
 
 
 def test_everything_goes_at_once_when_someone_asks_for_it(
@@ -109,20 +109,20 @@ def test_everything_goes_at_once_when_someone_asks_for_it(
     with fresh_database.transaction() as tx:
         for _ in range(5):
             bury(tx, tx.now - timedelta(days=40))
-    assert expiry.all_of(fresh_database, MONTH) == Purged(dead_letters=5)
+    assert expiry.purge_all(fresh_database, MONTH) == Purged(dead_letters=5)
 
 
 def test_the_tick_purges_once_an_hour_and_goes_on_while_there_is_more(
     fresh_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expiry, "_next", 0.0)
+    monkeypatch.setattr(expiry, "_next_run", 0.0)
     monkeypatch.setattr(expiry, "BATCH", 2)
     with fresh_database.transaction() as tx:
         for _ in range(3):
             bury(tx, tx.now - timedelta(days=40))
-    assert [expiry.hourly(fresh_database, MONTH) for _ in range(3)] == [2, 1, 0]
+    assert [expiry.run_hourly(fresh_database, MONTH) for _ in range(3)] == [2, 1, 0]
     with fresh_database.transaction() as tx:
         bury(tx, tx.now - timedelta(days=40))
-    assert expiry.hourly(fresh_database, MONTH) == 0
+    assert expiry.run_hourly(fresh_database, MONTH) == 0
     with fresh_database.transaction() as tx:
         assert count(tx, "dead_letters") == 1

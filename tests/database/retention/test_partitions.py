@@ -10,7 +10,7 @@ from support.run_driver import at_once as together
 
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.retention import default_partition, partitions
-from pipeweave.orchestrator.retention.default_partition import Stray
+from pipeweave.orchestrator.retention.default_partition import MisplacedRows
 from pipeweave.orchestrator.retention.partitions import PARTITIONED
 from pipeweave.orchestrator.store.database import Database
 
@@ -19,7 +19,7 @@ MAY = at("2031-05-20")
 
 def names(database: Database) -> set[str]:
     with database.transaction() as tx:
-        return {each.name for each in partitions.listed(tx)}
+        return {each.name for each in partitions.list_partitions(tx)}
 
 
 def made(database: Database, now: datetime) -> list[str]:
@@ -60,7 +60,7 @@ def test_a_clock_that_jumps_gets_its_months_and_leaves_the_others(fresh_database
 
 
 def test_a_tick_makes_them_too_and_only_once_when_two_are_at_it(fresh_database: Database) -> None:
-    both = together(*[lambda: partitions.keep(fresh_database, MAY)] * 2)
+    both = together(*[lambda: partitions.ensure_without_waiting(fresh_database, MAY)] * 2)
     assert sorted(name for each in both for name in each.result) == sorted(
         of("2031_05", "2031_06", "2031_07")
     )
@@ -69,7 +69,7 @@ def test_a_tick_makes_them_too_and_only_once_when_two_are_at_it(fresh_database: 
 def test_a_month_whose_rows_lie_astray_gets_them(fresh_database: Database) -> None:
     put_astray(fresh_database, MAY, MAY + timedelta(days=30))
     assert astray(fresh_database) == 2 * 7
-    assert set(partitions.keep(fresh_database, MAY)) == of("2031_05", "2031_06", "2031_07")
+    assert set(partitions.ensure_without_waiting(fresh_database, MAY)) == of("2031_05", "2031_06", "2031_07")
     assert astray(fresh_database) == 0
     with fresh_database.transaction() as tx:
         assert [count(tx, Month(2031, 5).table(each)) for each in PARTITIONED] == [1, 2, 2, 2]
@@ -103,12 +103,12 @@ def test_rows_of_a_run_that_goes_on_stay_where_they_are_and_hold_up_nothing_else
     fresh_database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     put_astray(fresh_database, MAY, status="running")
-    assert set(partitions.keep(fresh_database, MAY)) == of("2031_06", "2031_07")
+    assert set(partitions.ensure_without_waiting(fresh_database, MAY)) == of("2031_06", "2031_07")
     assert "partition.not_made" in caplog.text
     assert astray(fresh_database) == 7
     with fresh_database.transaction() as tx:
         tx.execute("UPDATE runs SET status = 'completed', finished_at = started_at")
-    assert set(partitions.keep(fresh_database, MAY)) == of("2031_05")
+    assert set(partitions.ensure_without_waiting(fresh_database, MAY)) == of("2031_05")
 
 
 def test_many_rows_are_moved_by_a_migration_and_not_by_the_tick(
@@ -116,7 +116,7 @@ def test_many_rows_are_moved_by_a_migration_and_not_by_the_tick(
 ) -> None:
     monkeypatch.setattr(default_partition, "MOVED_AT_ONCE", 6)
     put_astray(fresh_database, MAY)
-    assert set(partitions.keep(fresh_database, MAY)) == of("2031_06", "2031_07")
+    assert set(partitions.ensure_without_waiting(fresh_database, MAY)) == of("2031_06", "2031_07")
     assert set(made(fresh_database, MAY)) == of("2031_05")
 
 
@@ -125,14 +125,14 @@ def test_ids_of_a_future_that_has_no_partition_yet_stay_astray(fresh_database: D
     made(fresh_database, MAY)
     assert astray(fresh_database) == 2 * 7
     with fresh_database.transaction() as tx:
-        found = default_partition.counted(tx, PARTITIONED)
-    assert Stray(Month(2044, 4), "task_runs", 2) in found
+        found = default_partition.count_misplaced(tx, PARTITIONED)
+    assert MisplacedRows(Month(2044, 4), "task_runs", 2) in found
 
 
 def test_a_table_in_use_is_left_for_later(fresh_database: Database) -> None:
     with fresh_database.transaction() as reader:
         reader.execute("SELECT count(*) FROM attempts")
-        first = partitions.keep(fresh_database, MAY)
+        first = partitions.ensure_without_waiting(fresh_database, MAY)
         assert set(first) == {each for each in of("2031_05", "2031_06", "2031_07") if "attempts" not in each}
-    later = partitions.keep(fresh_database, MAY)
+    later = partitions.ensure_without_waiting(fresh_database, MAY)
     assert set(first) | set(later) == of("2031_05", "2031_06", "2031_07")

@@ -36,7 +36,7 @@ def database(fresh_database: Database, monkeypatch: pytest.MonkeyPatch) -> Datab
 
 def is_there(database: Database) -> bool:
     with database.transaction() as tx:
-        return MONTH in [each.month for each in month_status.held(tx)]
+        return MONTH in [each.month for each in month_status.months_on_disk(tx)]
 
 
 def storage_of(database: Database) -> LocalStorage:
