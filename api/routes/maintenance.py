@@ -9,6 +9,7 @@ from pipeweave.api.contract import MaintenanceRequest, MaintenanceState
 from pipeweave.api.http import Call, Routes
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.reading import maintenance
 from pipeweave.orchestrator.security.access_tokens import ADMIN
 
 routes = Routes("maintenance")
@@ -26,7 +27,7 @@ _VERB: dict[str, Any] = _ALL | {
 def get_maintenance(call: Call) -> dict[str, Any]:
     """The mode of the whole deployment, and the oldest 20 open runs of all tenants."""
     with call.reading() as tx:
-        return maintenance_mode.detailed_state(tx)
+        return maintenance.detailed_state(tx)
 
 
 @routes.add("POST", "/api/maintenance/request", "Accept nothing new", **_VERB)
@@ -56,4 +57,4 @@ def exit_maintenance(call: Call, body: MaintenanceRequest) -> dict[str, Any]:
 def _moved(call: Call, verb: Callable[..., None], body: MaintenanceRequest) -> dict[str, Any]:
     call.change(lambda tx: verb(tx, body.reason))
     with call.reading() as tx:
-        return maintenance_mode.detailed_state(tx)
+        return maintenance.detailed_state(tx)

@@ -25,7 +25,7 @@ from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.api.routes import input_checks, triggering
 from pipeweave.errors import Conflict, InvalidSpec, NotFound
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.registry import pipelines, services
+from pipeweave.orchestrator.registry import pipelines, task_rows
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE
 from pipeweave.spec.document import parse_spec
 from pipeweave.spec.graph import dry_run as plan_of
@@ -193,7 +193,7 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
                 spec = parse_spec(body.spec, id=id)
             except InvalidSpec as error:
                 return _invalid(error)
-        tasks = services.tasks(tx, call.tenant, {step.task for step in spec.steps})
+        tasks = task_rows.tasks(tx, call.tenant, {step.task for step in spec.steps})
         known = {name: row for name, row in tasks.items() if row.orphaned_at is None}
         answer = plan_of(spec, known).to_json()
         if "input" in body.model_fields_set:

@@ -24,7 +24,7 @@ from pipeweave.api.http import Call, Routes, idempotency_header
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain.json_shapes import iso
-from pipeweave.orchestrator.queueing import pauses
+from pipeweave.orchestrator.queueing import pauses, run_slots
 from pipeweave.orchestrator.runs import admission, standalone_tasks
 from pipeweave.orchestrator.security.access_tokens import ADMIN, WRITE
 from pipeweave.size_limits import MAX_KEY_CHARS
@@ -132,7 +132,7 @@ def resume(call: Call, body: ResumeRequest) -> dict[str, Any]:
 def get_limits(call: Call) -> dict[str, Any]:
     """The limit of active runs of the tenant, and the numbers of active and of waiting runs."""
     with call.reading() as tx:
-        found = admission.standing(tx, call.tenant)
+        found = run_slots.standing(tx, call.tenant)
     return {"maxActiveRuns": found.most, "activeRuns": found.active, "pendingRuns": found.waiting}
 
 

@@ -18,8 +18,8 @@ from pipeweave.api.contract import (
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import NotFound, TaskOwnedElsewhere
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
+from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.security.access_tokens import WORKER, WRITE
 
 routes = Routes("services")
@@ -89,7 +89,7 @@ def register(call: Call, body: RegisterRequest) -> dict[str, Any]:
         base_url=body.base_url,
         tasks=[_task(task, call.deployment.settings.idempotency_ttl_seconds) for task in body.tasks],
     )
-    return call.change(lambda tx: services.register(tx, call.tenant, registration)).to_json()
+    return call.change(lambda tx: service_registration.register(tx, call.tenant, registration)).to_json()
 
 
 @routes.add(

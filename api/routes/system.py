@@ -16,9 +16,10 @@ from pipeweave.api.contract import Health, Info, TickAnswer, Unhealthy
 from pipeweave.api.http import Answer, Call, Routes
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain.json_shapes import iso
-from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.reading import maintenance
 from pipeweave.orchestrator.recovery import tick, tick_status
 from pipeweave.orchestrator.security.access_tokens import TICK
+from pipeweave.orchestrator.state import deployment_mode
 
 routes = Routes("system")
 
@@ -39,7 +40,7 @@ def health(call: Call) -> dict[str, Any] | Answer:
     """
     try:
         with call.reading() as tx:
-            found, last = maintenance_mode.state(tx), tick_status.find(tx)
+            found, last = maintenance.state(tx), tick_status.find(tx)
     except PipeWeaveError as error:
         # The reason names hosts and ports; that is for the log, not for whoever passes by.
         return Answer({"status": "error", "error": error.title, "timestamp": _now()}, 503)
@@ -51,7 +52,7 @@ def health(call: Call) -> dict[str, Any] | Answer:
         "lastTickAt": iso(last.at),
         "database": "connected",
         "maintenance": found,
-        "canAcceptTasks": found["mode"] == maintenance_mode.RUNNING,
+        "canAcceptTasks": found["mode"] == deployment_mode.RUNNING,
         "maintenanceMode": found["mode"],
         "runningTasks": found["runningTasks"],
         "timestamp": _now(),
@@ -70,10 +71,10 @@ def run_tick(call: Call) -> dict[str, Any]:
     is_elsewhere = done.pop("is_elsewhere")
     processed = sum(done.values())
     with call.reading() as tx:
-        mode = maintenance_mode.mode(tx)
+        mode = deployment_mode.mode(tx)
     if is_elsewhere:
         message = "Another tick is under way."
-    elif mode == maintenance_mode.MAINTENANCE:
+    elif mode == deployment_mode.MAINTENANCE:
         message = "Nothing is done during maintenance."
     else:
         message = "Something was due or lost." if processed else "Nothing was due or lost."

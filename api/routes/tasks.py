@@ -21,8 +21,8 @@ from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.queueing import pauses
-from pipeweave.orchestrator.registry import services
-from pipeweave.orchestrator.registry.services import TaskRow
+from pipeweave.orchestrator.registry import task_rows
+from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE
 from pipeweave.schema.validation import validate_input as faults_of
 
@@ -135,7 +135,7 @@ def _paused(found: pauses.Pause) -> dict[str, Any]:
 
 def _task(call: Call, task_id: str) -> TaskRow:
     with call.reading() as tx:
-        row = services.tasks(tx, call.tenant, [task_id]).get(task_id)
+        row = task_rows.tasks(tx, call.tenant, [task_id]).get(task_id)
     if row is None:
         raise NotFound(f"there is no task {task_id!r}", taskId=task_id)
     return row

@@ -11,8 +11,8 @@ from pipeweave.api.contract import RunRequest, TriggerBatchRequest, TriggerReque
 from pipeweave.api.http import Call, idempotency_header
 from pipeweave.api.routes import input_checks
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator.registry import services
-from pipeweave.orchestrator.registry.services import TaskRow
+from pipeweave.orchestrator.registry import task_rows
+from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec.pipeline_spec import PipelineSpec
@@ -67,7 +67,7 @@ def known_pipeline(tx: Transaction, tenant: str, pipeline_id: str) -> Iterator[N
     try:
         yield
     except NotFound:
-        if not services.tasks(tx, tenant, [pipeline_id]):
+        if not task_rows.tasks(tx, tenant, [pipeline_id]):
             raise
         raise NotFound(
             f"there is no pipeline {pipeline_id!r}, but a task with this id",

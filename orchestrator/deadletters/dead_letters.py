@@ -17,7 +17,7 @@ from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator.deadletters import reopening
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
 from pipeweave.orchestrator.queueing import maintenance_mode
-from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import run_headers
@@ -154,7 +154,7 @@ def _queue_again(tx: Transaction, letter: Letter) -> list[Retried]:
     kept = (None, None, None) if wishes is None else (wishes.priority, wishes.metadata, wishes.key)
     # Should another one execute under its key by now, or have its result, then that one is the retry.
     queued = standalone_tasks.enqueue(tx, letter.tenant, [QueueRequest(letter.task_id, value, *kept)])[0]
-    version = services.tasks(tx, letter.tenant, [letter.task_id])[letter.task_id].code_version
+    version = task_rows.tasks(tx, letter.tenant, [letter.task_id])[letter.task_id].code_version
     run_id = ids.run_id_of(queued.task_run_id)
     _mark(tx, letter.id, run_id, queued.task_run_id)
     return [Retried(letter.id, run_id, queued.task_run_id, version, is_standalone=True)]

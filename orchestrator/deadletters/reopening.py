@@ -33,7 +33,7 @@ from pipeweave.orchestrator.domain.states import (
 )
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.advance import RUN_FAILED, Advance
-from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.runs import deadlines, triggering
 from pipeweave.orchestrator.state import run_transitions
 from pipeweave.orchestrator.state.cancelling import PREDECESSOR_FAILED
@@ -88,7 +88,7 @@ def reopen(tx: Transaction, run: RunHeader, status: RunStatus, letters: Mapping[
     places = [each.ordinal if each.map_parent is None else each.map_parent for each in failed]
     found = what_stopped(run.plan, _steps(tx, run), places)
     runs_again = {run.plan[each].step.task for each in (*places, *found.steps, *found.maps)}
-    triggering.runnable(services.tasks(tx, run.tenant, runs_again), runs_again)
+    triggering.runnable(task_rows.tasks(tx, run.tenant, runs_again), runs_again)
 
     run_transitions.reopen(tx, run.id, status)
     targets = _reopen_failed(tx, run, letters)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
+from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
@@ -49,6 +50,7 @@ class Deployment:
             pool_size=size,
             values=values,
             sender=canvas.publish,
+            react=reactions_to,
             max_retry_delay_ms=settings.max_retry_delay_ms,
         )
         return cls(settings, database, values, canvas)

@@ -10,9 +10,9 @@ from pipeweave.orchestrator.diagnosis.check_database import looking
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
-from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.recovery import tick_status
 from pipeweave.orchestrator.registry import worker_processes
+from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.settings import Settings
 
 MOST_COUNTED = 10_000
@@ -79,8 +79,8 @@ def tick(settings: Settings) -> Verdict:
 def mode(settings: Settings) -> Verdict:
     """New work is accepted."""
     with looking(settings) as tx:
-        found = maintenance_mode.mode(tx)
-    if found == maintenance_mode.RUNNING:
+        found = deployment_mode.mode(tx)
+    if found == deployment_mode.RUNNING:
         return fine("new work is accepted")
     return warning(f"the mode is {found}: new work is refused", "`pipeweave maintenance exit` ends it")
 

@@ -17,10 +17,10 @@ from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.diagnosis import stalled_runs
 from pipeweave.orchestrator.domain.states import LIVE_TASK, sql_in
 from pipeweave.orchestrator.messaging.publisher import Canvas, level
-from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.recovery import lost_messages, tick_status
 from pipeweave.orchestrator.recovery.tick import LATE as TICK_PATIENCE
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER, WORKER_OF
+from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.state.pause_sql import is_paused
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.settings import Settings
@@ -111,7 +111,7 @@ _MODE = "SELECT mode, mode_changed_at FROM orchestrator_state"
 def _maintenance(tx: Transaction) -> Iterator[Stale]:
     """Why nothing heals what was found."""
     row = tx.execute(_MODE).one()
-    if row.mode == maintenance_mode.MAINTENANCE:
+    if row.mode == deployment_mode.MAINTENANCE:
         why = "during maintenance the tick leaves everything as it is"
         yield Stale(Kind.MAINTENANCE, why, row.mode_changed_at)
 

@@ -17,7 +17,7 @@ from pipeweave.orchestrator.diagnosis.why_held import Oldest
 from pipeweave.orchestrator.diagnosis.why_reasons import Reason, reason, seconds
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
 from pipeweave.orchestrator.domain.states import FINAL_TASK, TaskStatus
-from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
@@ -55,7 +55,7 @@ def _reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
     if status in FINAL_TASK:
         yield _finished(row)
         return
-    if maintenance_mode.mode(tx) == maintenance_mode.MAINTENANCE:
+    if deployment_mode.mode(tx) == deployment_mode.MAINTENANCE:
         yield reason("maintenance", "maintenance is on: nothing moves until `pipeweave maintenance exit`")
     match status:
         case T.RUNNING:

@@ -9,7 +9,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.diagnosis.why_reasons import Reason, reason, seconds
 from pipeweave.orchestrator.domain.json_shapes import iso, task_run_id
 from pipeweave.orchestrator.domain.states import RunStatus
-from pipeweave.orchestrator.runs import admission
+from pipeweave.orchestrator.queueing import run_slots
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -34,8 +34,8 @@ def before(tx: Transaction, row: Any) -> Iterator[Reason]:
 
 
 def _not_its_turn(tx: Transaction, row: Any) -> Reason:
-    found = admission.standing(tx, row.tenant_id)
-    position = admission.position(tx, row.tenant_id, row.run_id)
+    found = run_slots.standing(tx, row.tenant_id)
+    position = run_slots.position(tx, row.tenant_id, row.run_id)
     most = "no limit any more" if found.most is None else f"{found.active:,} of {found.most:,} are active"
     text = f"its run waits for its turn: number {position:,} of {found.waiting:,} in line, {most}"
     numbers = {"position": position, "waiting": found.waiting, "active": found.active}

@@ -180,7 +180,7 @@ def _complete_last(tx: Transaction, run: RunHeader, completion: Completion, goin
         # Whether it is over takes a look at all of its task runs.
         tx.send(JoinCheck(run.id, END, going.queue))
     if row:
-        run_transitions.tell(tx, row)
+        run_transitions.announce_end(tx, run.id, row)
 
 
 def _other_edges(run: RunHeader, done: int, successors: Sequence[int]) -> list[tuple[int, int]]:

@@ -27,15 +27,12 @@ from pipeweave.rates import Rate
 BATCH = 1_000
 # One tick fills at most the limits of so many tasks; the next one goes on.
 TASKS_PER_TICK = 100
-
 # SQL: the task runs of the task `k` that hold a slot.
 LIVE = f"""FROM task_runs AS t WHERE t.tenant_id = k.tenant_id AND t.task_id = k.id AND t.is_limited
     AND t.kind <> 'map' AND t.status IN {sql_in(LIVE_TASK)}"""
 # And of those, the ones that no worker has started.
 _UNSTARTED = f"{LIVE} AND {status_is(TaskStatus.QUEUED)}"
-
 _LOCK = "SELECT 1 FROM tasks WHERE tenant_id = :tenant AND id = :task FOR NO KEY UPDATE"
-
 # A statement of its own after the lock: it must see what the lock's last holder committed. The clock is the
 # database's, as it is then; this transaction may have begun long before.
 _STANDING = f"""

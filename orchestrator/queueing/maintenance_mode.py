@@ -23,43 +23,26 @@ from __future__ import annotations
 
 import logging
 
-from pipeweave import ids
 from pipeweave.errors import Conflict, Unavailable
-from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
 from pipeweave.orchestrator.domain.states import ACTIVE_RUN, sql_in
+from pipeweave.orchestrator.state.deployment_mode import (
+    ACCEPTING,
+    IS_AWAITED,
+    MAINTENANCE,
+    RUNNING,
+    WAITING,
+    mode,
+)
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document
 
 log = logging.getLogger(__name__)
-
-RUNNING, WAITING, MAINTENANCE = "running", "waiting_for_maintenance", "maintenance"
-
-# The blocking runs that are shown, oldest first.
-SHOWN = 20
-
-# SQL for a statement that writes runs: no row while nothing new is accepted.
-ACCEPTING = f"SELECT 1 FROM orchestrator_state WHERE mode = '{RUNNING}' FOR KEY SHARE"
-# SQL for a statement that ends a run.
-IS_AWAITED = f"EXISTS (SELECT 1 FROM orchestrator_state WHERE mode = '{WAITING}')"
-
 # Paused runs have no index over all tenants: they are looked for tenant by tenant.
-_ACTIVE = f"FROM runs AS r WHERE r.status IN {sql_in(ACTIVE_RUN)}"
-_PAUSED = "FROM runs AS r WHERE r.tenant_id = t.id AND r.status = 'paused'"
+ACTIVE_RUNS = f"FROM runs AS r WHERE r.status IN {sql_in(ACTIVE_RUN)}"
+PAUSED_RUNS = "FROM runs AS r WHERE r.tenant_id = t.id AND r.status = 'paused'"
 
 # While many runs end, each asks whether it was the last one: that must not cost what counting does.
-_IS_DRAINED = f"""NOT EXISTS (SELECT 1 {_ACTIVE})
-    AND NOT EXISTS (SELECT 1 FROM tenants AS t CROSS JOIN LATERAL (SELECT 1 {_PAUSED} LIMIT 1) AS p)"""
-_OPEN_RUNS = f"""(SELECT count(*) {_ACTIVE})
-    + (SELECT coalesce(sum(p.number), 0)
-       FROM tenants AS t CROSS JOIN LATERAL (SELECT count(*) AS number {_PAUSED} LIMIT 1) AS p)"""
-
-
-# --- what others ask --------------------------------------------------------------------------------------
-
-
-def mode(tx: Transaction) -> str:
-    """`running`, `waiting_for_maintenance` or `maintenance`."""
-    return str(tx.execute("SELECT mode FROM orchestrator_state").scalar_one())
+_IS_DRAINED = f"""NOT EXISTS (SELECT 1 {ACTIVE_RUNS})
+    AND NOT EXISTS (SELECT 1 FROM tenants AS t CROSS JOIN LATERAL (SELECT 1 {PAUSED_RUNS} LIMIT 1) AS p)"""
 
 
 def admit(tx: Transaction) -> None:
@@ -84,103 +67,6 @@ def refused(tx: Transaction) -> Unavailable:
         maintenanceMode=row.mode,
     )
 
-
-# --- the state --------------------------------------------------------------------------------------------
-
-# Each count reads a partial index: what is over costs nothing.
-_STATE = f"""
-SELECT s.mode, s.mode_changed_at, s.reason,
-       (SELECT count(*) FROM task_runs WHERE status = 'queued')
-           + (SELECT count(*) FROM task_runs WHERE status = 'ready')
-           + (SELECT count(*) FROM task_runs WHERE status = 'pending' AND due_at IS NOT NULL)
-           + (SELECT count(*) FROM task_runs WHERE status = 'waiting' AND kind <> 'map') AS pending,
-       (SELECT count(*) FROM task_runs WHERE status = 'running') AS running,
-       CASE WHEN s.mode = '{WAITING}' THEN {_OPEN_RUNS} END AS open_runs
-FROM orchestrator_state AS s
-"""
-
-
-def state(tx: Transaction) -> Document:
-    """{mode, canEnterMaintenance, pendingTasks, runningTasks, modeChangedAt, reason, message} over all
-    tenants.
-
-    `pendingTasks` wait for a worker, a limit, their next attempt or the world outside; `runningTasks` are
-    with a worker. Maintenance can be entered once no run is open, whatever it waits for.
-    """
-    row = tx.execute(_STATE).one()
-    return {
-        "mode": row.mode,
-        "canEnterMaintenance": row.open_runs == 0,
-        "pendingTasks": row.pending,
-        "runningTasks": row.running,
-        "modeChangedAt": iso(row.mode_changed_at),
-        "reason": row.reason,
-        "message": _message(row.mode, row.open_runs),
-    }
-
-
-def _message(mode: str, open_runs: int | None) -> str:
-    if mode == RUNNING:
-        return "Everything is accepted."
-    if mode == MAINTENANCE:
-        return "Nothing is pending or running, nothing is accepted."
-    if not open_runs:
-        return "Nothing new is accepted and nothing is left: maintenance can be entered."
-    runs = f"{open_runs:,} open run{'s' if open_runs > 1 else ''}"
-    return f"Nothing new is accepted; maintenance begins when {runs} ended."
-
-
-_SHOWN = "r.id, r.tenant_id, r.pipeline_id, r.status, r.created_at"
-_OLDEST = f"ORDER BY r.id LIMIT {SHOWN}"
-_BLOCKING = f"""
-WITH blocking AS (
-    SELECT o.* FROM (
-        (SELECT {_SHOWN} {_ACTIVE} {_OLDEST})
-        UNION ALL
-        (SELECT p.* FROM tenants AS t CROSS JOIN LATERAL (SELECT {_SHOWN} {_PAUSED} {_OLDEST}) AS p)) AS o
-    ORDER BY o.id LIMIT {SHOWN}
-)
-SELECT b.*, c.*, greatest(extract(epoch FROM now() - b.created_at), 0) AS age,
-       CASE WHEN b.pipeline_id IS NULL
-            THEN (SELECT s.task_id FROM task_runs AS s WHERE s.run_id = b.id LIMIT 1) END AS task_id
-FROM blocking AS b CROSS JOIN LATERAL (
-    SELECT count(*) FILTER (WHERE t.status = 'running') AS running,
-           count(*) FILTER (WHERE t.status = 'queued') AS queued,
-           count(*) FILTER (WHERE t.status = 'ready') AS ready,
-           count(*) FILTER (WHERE t.status = 'waiting') AS waiting,
-           count(*) FILTER (WHERE t.status = 'pending') AS pending
-    FROM task_runs AS t WHERE t.run_id = b.id AND t.kind <> 'map' AND t.finished_at IS NULL) AS c
-ORDER BY b.id
-"""
-
-
-def detailed_state(tx: Transaction) -> Document:
-    """`state` with `blocking`, the oldest SHOWN open runs of all tenants, and `blockingTotal`.
-
-    For administrators: the runs of every tenant are shown with their ids. Ages are in seconds.
-    """
-    total = tx.execute(f"SELECT {_OPEN_RUNS}").scalar_one()
-    blocking = [
-        {
-            # What to cancel: a standalone task is known by its task run alone.
-            "id": run_id(row.id) if row.task_id is None else task_run_id(ids.task_run_id(row.id, 1)),
-            "tenant": row.tenant_id,
-            "pipelineId": row.pipeline_id,
-            "taskId": row.task_id,
-            "status": row.status,
-            "createdAt": iso(row.created_at),
-            "age": round(float(row.age), 1),
-            "taskRuns": {each: getattr(row, each) for each in _COUNTED},
-        }
-        for row in tx.execute(_BLOCKING)
-    ]
-    return {**state(tx), "blocking": blocking, "blockingTotal": int(total)}
-
-
-_COUNTED = ("running", "queued", "ready", "waiting", "pending")
-
-
-# --- verbs ------------------------------------------------------------------------------------------------
 
 _MOVE = """
 UPDATE orchestrator_state SET mode = :to, mode_changed_at = :now, reason = {reason}
@@ -248,8 +134,3 @@ def _not_requested() -> Conflict:
         hint="`pipeweave maintenance request` comes first",
         maintenanceMode=RUNNING,
     )
-
-
-def run_ended(tx: Transaction) -> None:
-    """A run ended, and IS_AWAITED held: after the commit, see whether it was the last one."""
-    tx.afterwards(enter_if_drained)

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator.queueing import limits
-from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.registry import task_rows, tenants
 from pipeweave.orchestrator.state import pause_sql, releasing
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -91,8 +91,8 @@ def _let_go(tx: Transaction, tenant: str, tasks: list[str], batches: int) -> Non
 
 def _check(tx: Transaction, tenant: str, task_id: str | None) -> None:
     if task_id is None:
-        services.ensure_tenant(tx, tenant)
-    elif not services.tasks(tx, tenant, [task_id]):
+        tenants.ensure_tenant(tx, tenant)
+    elif not task_rows.tasks(tx, tenant, [task_id]):
         raise NotFound(f"there is no task {task_id[:200]!r}", taskId=task_id)
 
 

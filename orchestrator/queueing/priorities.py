@@ -22,7 +22,6 @@ from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Transaction
 
 _QUEUED = "FROM task_runs AS t WHERE t.status = 'queued' AND t.queue = :queue"
-
 # Two looks into the index, however long the queue is.
 _IS_MIXED = f"""
 SELECT (SELECT t.priority {_QUEUED} ORDER BY t.priority LIMIT 1)

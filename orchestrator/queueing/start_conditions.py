@@ -35,12 +35,9 @@ class Holds:
 
 _PAUSES = paused_tasks(":tenant")
 _IS_LIMITED = "EXISTS (SELECT 1 FROM tenants AS n WHERE n.id = :tenant AND n.max_active_runs IS NOT NULL)"
-
 # SQL: whether all is as the writer expects.
 AS_EXPECTED = f"{_PAUSES} = CAST(:pauses AS text[]) AND {_IS_LIMITED} = :is_limited"
-
 _LOOK = f"SELECT {_PAUSES} AS pauses, {_IS_LIMITED} AS is_limited"
-
 _seen: OrderedDict[tuple[str, str], Holds] = OrderedDict()
 
 

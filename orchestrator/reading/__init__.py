@@ -16,7 +16,7 @@ from pipeweave.orchestrator.reading.registry import (
 from pipeweave.orchestrator.reading.runs import run, run_events, run_list, run_task_runs
 from pipeweave.orchestrator.reading.steps import run_steps
 from pipeweave.orchestrator.reading.task_runs import task_run
-from pipeweave.orchestrator.registry.pipelines import versions as pipeline_versions
+from pipeweave.orchestrator.reading.version_list import pipeline_versions
 from pipeweave.orchestrator.store.keyset import Document as Document
 from pipeweave.orchestrator.store.keyset import Page as Page
 

@@ -9,7 +9,6 @@ sends again, as it does with every lost message.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from pipeweave.orchestrator.domain.states import OPEN_RUN, sql_in
@@ -19,9 +18,6 @@ from pipeweave.orchestrator.store.database import Database, Transaction
 BATCH = 10_000
 # Tasks that one tick looks at.
 TASKS_PER_TICK = 20
-
-# A statement that began before the change may commit what it read then; none takes as long as this.
-SETTLED_AFTER = timedelta(seconds=15)
 
 _MARKED = """
 SELECT k.tenant_id, k.id FROM tasks AS k WHERE k.follow_at <= now() ORDER BY k.follow_at LIMIT :most

@@ -21,6 +21,7 @@ from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.retention import expiry, partitions
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import admission, deadlines
+from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store.database import Database
 
 _LOCK = 0x7469636B
@@ -67,10 +68,10 @@ def run_once(deployment: Deployment) -> Ticked:
         if not is_alone:
             return Ticked(is_elsewhere=True)
         with deployment.database.statements() as tx:
-            is_quiet = maintenance_mode.mode(tx) == maintenance_mode.MAINTENANCE
+            is_quiet = deployment_mode.mode(tx) == deployment_mode.MAINTENANCE
         ticked = _watch(deployment.database) if is_quiet else _act(deployment)
         with deployment.database.statements() as tx:
-            if tick_status.note(tx) == maintenance_mode.WAITING:
+            if tick_status.note(tx) == deployment_mode.WAITING:
                 tx.afterwards(maintenance_mode.enter_if_drained)
         return ticked
 

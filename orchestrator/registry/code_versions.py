@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from pipeweave.orchestrator.recovery.task_moves import SETTLED_AFTER
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.rates import parse_rate
+
+# A statement that began before a task changed may commit what it read before; none takes as long as this.
+SETTLED_AFTER = timedelta(seconds=15)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,9 @@ from datetime import datetime
 from typing import Any
 
 from pipeweave.errors import FieldError, InvalidSpec, NotFound
-from pipeweave.orchestrator.domain.json_shapes import iso
-from pipeweave.orchestrator.registry.services import ensure_tenant
+from pipeweave.orchestrator.registry.tenants import ensure_tenant
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.spec.document import parse_spec
 from pipeweave.spec.pipeline_spec import PipelineSpec
 
@@ -51,8 +50,6 @@ def forget() -> None:
     """Empty this process's cache of versions: for tests that store a pipeline's version 1 anew."""
     _versions.clear()
 
-
-# --- storing ----------------------------------------------------------------------------------------------
 
 _INSERT = """
 INSERT INTO pipelines (tenant_id, id, description, latest_version, created_at, updated_at)
@@ -147,9 +144,7 @@ def unknown_tasks(tx: Transaction, tenant: str, spec: PipelineSpec) -> list[Fiel
     ][:100]
 
 
-# --- reading ----------------------------------------------------------------------------------------------
-
-_LATEST = "SELECT latest_version FROM pipelines WHERE tenant_id = :tenant AND id = :id"
+LATEST_VERSION = "SELECT latest_version FROM pipelines WHERE tenant_id = :tenant AND id = :id"
 
 _GET = """
 SELECT pipeline_id, version, spec, spec_hash, source, created_at FROM pipeline_versions
@@ -165,7 +160,7 @@ def get(tx: Transaction, tenant: str, pipeline_id: str, version: int | None = No
     """
     parameters: dict[str, Any] = {"tenant": tenant, "id": pipeline_id, "version": version}
     if version is None:
-        parameters["version"] = tx.execute(_LATEST, parameters).scalar_one_or_none()
+        parameters["version"] = tx.execute(LATEST_VERSION, parameters).scalar_one_or_none()
     key = (tx.database, tenant, pipeline_id, parameters["version"])
     if (found := _kept(key)) is not None:
         return found
@@ -195,34 +190,5 @@ def _keep(key: Key, stored: StoredPipeline) -> None:
             _versions.popitem(last=False)
 
 
-_VERSIONS = """
-SELECT version, spec_hash, source, created_at FROM pipeline_versions
-WHERE tenant_id = :tenant AND pipeline_id = :id AND version < :before ORDER BY version DESC LIMIT :limit
-"""
-
-
-def versions(tx: Transaction, tenant: str, pipeline_id: str, page: Page) -> Document:
-    """The versions of a pipeline, newest first: {items, nextCursor}.
-
-    Raises:
-        NotFound: the tenant has no such pipeline.
-    """
-    after = page.after("versions", int)
-    parameters = {"tenant": tenant, "id": pipeline_id, "before": after[0] if after else NO_VERSION}
-    rows = tx.execute(_VERSIONS, {**parameters, "limit": page.limit + 1}).all()
-    if not rows and tx.execute(_LATEST, parameters).first() is None:
-        raise NotFound(f"there is no pipeline {pipeline_id!r}", pipelineId=pipeline_id)
-    return page.cut(rows, "versions", lambda row: (row.version,), _version)
-
-
 # Above every version there can be.
 NO_VERSION = 2**31 - 1
-
-
-def _version(row: Any) -> Document:
-    return {
-        "version": row.version,
-        "specHash": row.spec_hash,
-        "source": row.source,
-        "createdAt": iso(row.created_at),
-    }

@@ -174,7 +174,6 @@ RULES: dict[str, _Rule] = {
 """Every field of a task on the wire."""
 
 REQUIRED = ("id", "codeHash")
-
 # What a task may say in addition, for people; it is not kept.
 IGNORED = frozenset({"name"})
 

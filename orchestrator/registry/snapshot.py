@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.registry import pipelines, services
+from pipeweave.orchestrator.registry import pipelines, task_rows
 from pipeweave.orchestrator.registry.pipelines import StoredPipeline
-from pipeweave.orchestrator.registry.services import TaskRow
+from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.store.database import Transaction
 
 REMEMBERED_PIPELINES = 256
@@ -62,7 +62,7 @@ ARRAY(SELECT concat_ws(' ', p.xmin, p.ctid) FROM pipelines AS p
 AS_EXPECTED = f"(CAST(:marks AS text[]) IS NULL OR {_MARKS} = CAST(:marks AS text[]))"
 
 _LOOK = f"""
-SELECT {_MARKS} AS marks, p.latest_version, {services.TASK_COLUMNS}
+SELECT {_MARKS} AS marks, p.latest_version, {task_rows.TASK_COLUMNS}
 FROM pipelines AS p
 LEFT JOIN (tasks AS t JOIN services AS s ON s.tenant_id = t.tenant_id AND s.id = t.service_id)
     ON t.tenant_id = p.tenant_id AND t.id = ANY(CAST(:catalog_tasks AS text[]))
@@ -93,7 +93,7 @@ def look(tx: Transaction, tenant: str, pipeline_id: str) -> Seen:
         version = rows[0].latest_version if rows else None
         latest = pipelines.get(tx, tenant, pipeline_id, version)
         if latest.version == pipeline.version and rows:
-            tasks = {row.id: services.task_row(row[2:]) for row in rows if row.id is not None}
+            tasks = {row.id: task_rows.task_row(row[2:]) for row in rows if row.id is not None}
             return _remember(tx, tenant, Seen(latest, tasks, task_ids, rows[0].marks))
         pipeline = latest
 

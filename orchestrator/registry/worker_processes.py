@@ -61,7 +61,6 @@ UPDATE services SET status = 'active', last_heartbeat = coalesce(CAST(:now AS ti
 WHERE tenant_id = :tenant AND id = :service_id
 """
 
-
 _AGAIN = """
 ON CONFLICT (id) DO UPDATE SET stopped_at = NULL, heartbeat_at = EXCLUDED.heartbeat_at
 """
@@ -183,6 +182,7 @@ def _leave(tx: Transaction, tenant: str, service_id: str, status: str) -> None:
 
 _IS_ALIVE = f"w.stopped_at IS NULL AND w.heartbeat_at >= {_NOW} - CAST(:after AS interval)"
 _ALIVE = f"SELECT count(*) FROM workers AS w WHERE {_IS_ALIVE}"
+
 _ALIVE_OF_QUEUE = f"""
 SELECT count(*), coalesce(sum(w.concurrency), 0) FROM workers AS w
     JOIN services AS s ON s.tenant_id = w.tenant_id AND s.id = w.service_id

@@ -13,82 +13,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.states import ADMITTED_RUN, sql_in
 from pipeweave.orchestrator.engine.advance import Advance
-from pipeweave.orchestrator.registry import pipelines, services
+from pipeweave.orchestrator.queueing.run_slots import ACTIVE, lock_tenant
+from pipeweave.orchestrator.registry import pipelines, task_rows, tenants
 from pipeweave.orchestrator.runs.orphans import CODE as TASK_REMOVED
 from pipeweave.orchestrator.state import cancelling, run_headers, run_transitions
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 log = logging.getLogger(__name__)
-
 # One transaction admits at most so many; one tick, over all tenants.
 BATCH = 50
 PER_TICK = 200
 # Behind a change of the limit follow so many batches at once, the rest with the tick.
 BATCHES = 20
-
 MAX_LIMIT = 1_000_000
-
-# SQL about the tenant `n`.
-ACTIVE = f"""(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.pipeline_id IS NOT NULL
-    AND r.status IN {sql_in(ADMITTED_RUN)})"""
-WAITING = "(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.status = 'pending')"
-
-_LOCK = "SELECT 1 FROM tenants AS n WHERE n.id = :tenant FOR NO KEY UPDATE"
-# A statement of its own after the lock: it must see what the lock's last holder committed.
-_PLACES = f"""
-SELECT n.max_active_runs AS most, {ACTIVE} AS active, {WAITING} AS waiting
-FROM tenants AS n WHERE n.id = :tenant
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How the runs of a tenant stand: `most` may be active, None for no limit."""
-
-    most: int | None
-    active: int
-    waiting: int
-
-
-def standing(tx: Transaction, tenant: str) -> Standing:
-    """How the runs of a tenant stand now."""
-    row: Any = tx.execute(_PLACES, {"tenant": tenant}).one_or_none()
-    return Standing(None, 0, 0) if row is None else Standing(row.most, row.active, row.waiting)
-
-
-_POSITION = """
-SELECT count(*) FROM runs AS r WHERE r.tenant_id = :tenant AND r.status = 'pending' AND r.id <= :id
-"""
-
-
-def position(tx: Transaction, tenant: str, run_id: UUID) -> int:
-    """The place in line, from 1, of a run that is pending."""
-    return int(tx.execute(_POSITION, {"tenant": tenant, "id": run_id}).scalar_one())
-
-
-def places(tx: Transaction, tenant: str) -> int | None:
-    """How many new runs may start at once, as long as this transaction goes on; None without a limit. Those
-    that wait already come first.
-    """
-    found = _locked(tx, tenant)
-    return None if found.most is None else max(0, found.most - found.active - found.waiting)
-
-
-def _locked(tx: Transaction, tenant: str) -> Standing:
-    tx.hold()
-    tx.execute(_LOCK, {"tenant": tenant})
-    return standing(tx, tenant)
-
-
-# --- the next ones ----------------------------------------------------------------------------------------
 
 _NEXT = """
 SELECT r.id FROM runs AS r WHERE r.tenant_id = :tenant AND r.status = 'pending'
@@ -98,7 +40,7 @@ ORDER BY r.id LIMIT :free FOR UPDATE
 
 def admit(tx: Transaction, tenant: str, most: int = BATCH) -> int:
     """Let the oldest pending runs start, as far as there are places. How many did."""
-    found = _locked(tx, tenant)
+    found = lock_tenant(tx, tenant)
     free = most if found.most is None else min(most, found.most - found.active)
     if free <= 0 or not found.waiting:
         return 0
@@ -128,13 +70,8 @@ def _begin(tx: Transaction, run: RunHeader, advance: Advance) -> None:
 
 
 def _removed(tx: Transaction, run: RunHeader) -> Sequence[str]:
-    tasks = services.tasks(tx, run.tenant, {each.step.task for each in run.plan.steps})
+    tasks = task_rows.tasks(tx, run.tenant, {each.step.task for each in run.plan.steps})
     return [each.id for each in tasks.values() if each.orphaned_at is not None]
-
-
-def run_ended(tx: Transaction, tenant: str) -> None:
-    """A run ended whose tenant has a limit: after the commit, its place is given to the next one."""
-    tx.afterwards(lambda after: admit(after, tenant))
 
 
 # Tenants whose pending runs find a place, by a look into the index for each; then their runs, in turns.
@@ -168,8 +105,6 @@ def admit_waiting(database: Database) -> int:
     return sum(database.run(lambda tx, row=row: admit(tx, row.tenant_id, row.number)) for row in found)  # type: ignore[misc]
 
 
-# --- the limit itself -------------------------------------------------------------------------------------
-
 _SET = """
 INSERT INTO tenants AS n (id, created_at, max_active_runs) VALUES (:tenant, :now, :most)
 ON CONFLICT (id) DO UPDATE SET max_active_runs = EXCLUDED.max_active_runs
@@ -188,7 +123,7 @@ def set_limit(tx: Transaction, tenant: str, most: int | None) -> None:
             f"maxActiveRuns {most} is out of range",
             errors=[FieldError("maxActiveRuns", "is out of range", "out_of_range", expected)],
         )
-    services.ensure_tenant(tx, tenant)
+    tenants.ensure_tenant(tx, tenant)
     tx.execute(_SET, {"tenant": tenant, "most": most, "now": tx.now})
     log.info("runs.limited", extra={"tenant": tenant, "max_active_runs": most})
     tx.afterwards(lambda after: _admit_all(after, tenant, BATCHES))

@@ -17,11 +17,12 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import Kept, TaskRun
 from pipeweave.orchestrator.engine.advance import Advance
-from pipeweave.orchestrator.queueing import maintenance_mode, start_conditions
+from pipeweave.orchestrator.queueing import maintenance_mode, run_slots, start_conditions
 from pipeweave.orchestrator.queueing.start_conditions import Holds
 from pipeweave.orchestrator.registry import snapshot
-from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.orchestrator.registry.snapshot import CatalogChanged, Seen
+from pipeweave.orchestrator.registry.task_rows import TaskRow
+from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store.database import Transaction
 
 
@@ -52,7 +53,7 @@ class WrittenRun:
 # The guards are in the statement: nothing slips in between a look and the write.
 _WRITE = f"""
 WITH accepting AS MATERIALIZED (
-    SELECT 1 FROM ({maintenance_mode.ACCEPTING}) AS a
+    SELECT 1 FROM ({deployment_mode.ACCEPTING}) AS a
     WHERE {start_conditions.AS_EXPECTED} AND {snapshot.AS_EXPECTED}
 ), new_runs AS (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
@@ -112,7 +113,7 @@ def _refused(tx: Transaction, seen: Seen | None) -> PipeWeaveError:
     """Why nothing was written, though nothing holds the runs back. A maintenance that has ended meanwhile is
     none.
     """
-    if seen is not None and maintenance_mode.mode(tx) == maintenance_mode.RUNNING:
+    if seen is not None and deployment_mode.mode(tx) == deployment_mode.RUNNING:
         return CatalogChanged()
     return maintenance_mode.refused(tx)
 
@@ -147,10 +148,7 @@ def _places(tx: Transaction, new_runs: Sequence[NewRun], expected: Holds) -> int
     """How many of the runs start at once. Standalone tasks take no place."""
     if not expected.is_limited or new_runs[0].header.pipeline_id is None:
         return len(new_runs)
-    # Here, because letting a run start needs all of this.
-    from pipeweave.orchestrator.runs import admission
-
-    places = admission.places(tx, new_runs[0].header.tenant)
+    places = run_slots.places(tx, new_runs[0].header.tenant)
     return len(new_runs) if places is None else places
 
 

@@ -14,7 +14,6 @@ from pipeweave.orchestrator.store.database import Database, Transaction
 
 # One look ends at most this many; the next one goes on.
 BATCH = 100
-
 RUN_TIMEOUT, RUN_IDLE = "RUN_TIMEOUT", "RUN_IDLE_TIMEOUT"
 
 _ACTIVE = f"r.status IN {sql_in(ACTIVE_RUN)}"

@@ -10,7 +10,6 @@ from pipeweave.orchestrator.state import cancelling, run_headers
 from pipeweave.orchestrator.store.database import Transaction
 
 CODE = "TASK_REMOVED"
-
 # Through the active runs, which are few, not through history. Those that wait for their turn see it then.
 _RUNS = f"""
 SELECT DISTINCT r.id FROM runs AS r JOIN task_runs AS t ON t.run_id = r.id

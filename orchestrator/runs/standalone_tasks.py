@@ -12,8 +12,8 @@ from pipeweave.authoring.idempotency_keys import KEY_EXPECTED, is_key
 from pipeweave.errors import FieldError, InvalidInput, LimitExceeded, NotFound
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.engine import idempotency
-from pipeweave.orchestrator.registry import services
-from pipeweave.orchestrator.registry.services import TaskRow
+from pipeweave.orchestrator.registry import task_rows
+from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.runs import creation, triggering
 from pipeweave.orchestrator.runs.creation import NewRun
 from pipeweave.orchestrator.state import run_headers
@@ -67,7 +67,7 @@ def enqueue(tx: Transaction, tenant: str, requests: Sequence[QueueRequest]) -> l
             f"{len(requests):,} tasks at once, at most {MAX_BATCH:,} are taken",
             errors=[FieldError("tasks", "has too many entries", "too_big", f"at most {MAX_BATCH}")],
         )
-    known = services.tasks(tx, tenant, sorted({each.task_id for each in requests}))
+    known = task_rows.tasks(tx, tenant, sorted({each.task_id for each in requests}))
     unknown = [number for number, each in enumerate(requests) if each.task_id not in known]
     if unknown:
         name = requests[unknown[0]].task_id

@@ -15,8 +15,8 @@ from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.pipelines import StoredPipeline
-from pipeweave.orchestrator.registry.services import TaskRow
 from pipeweave.orchestrator.registry.snapshot import CatalogChanged, Seen
+from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.runs import creation
 from pipeweave.orchestrator.runs.creation import NewRun
 from pipeweave.orchestrator.state import cancelling, run_headers, run_transitions
@@ -260,7 +260,6 @@ VALUES (:tenant, :token, :pipeline_id, :hash, :run_id, :now)
 ON CONFLICT (tenant_id, run_token, pipeline_id, inputs_hash) DO UPDATE SET run_token = EXCLUDED.run_token
 RETURNING run_id
 """
-
 
 _Token = tuple[str | None, str]
 

@@ -11,9 +11,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidId, InvalidInput, NotFound
-from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document
 
 READ, WRITE, ADMIN, WORKER, TICK = (
     "orchestrator:read",
@@ -22,6 +20,7 @@ READ, WRITE, ADMIN, WORKER, TICK = (
     "orchestrator:worker",
     "orchestrator:tick",
 )
+
 
 IMPLIED: dict[str, frozenset[str]] = {
     READ: frozenset({READ}),
@@ -34,10 +33,14 @@ IMPLIED: dict[str, frozenset[str]] = {
 
 A token with the scope TICK alone, for a cloud's scheduler that calls the tick, can do nothing else."""
 
+
 EVERY_TENANT = "*"
 
+
 _PREFIX = "pw_"
-_ID = "tok"
+
+
+TOKEN_ID = "tok"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,29 +119,6 @@ def verify(tx: Transaction, token: str) -> Access | None:
     return None if row is None else Access(row.id, row.name, tuple(row.tenants), tuple(row.scopes))
 
 
-_LIST = """
-SELECT id, name, tenants, scopes, created_at, expires_at, revoked_at FROM access_tokens
-ORDER BY id DESC LIMIT 1000
-"""
-
-
-def list_tokens(tx: Transaction) -> list[Document]:
-    """The newest 1,000 tokens, newest first, without their secret text."""
-    return [
-        {
-            "id": ids.show(_ID, row.id),
-            "name": row.name,
-            "tenants": list(row.tenants),
-            "scopes": list(row.scopes),
-            "createdAt": iso(row.created_at),
-            "expiresAt": iso(row.expires_at),
-            "revokedAt": iso(row.revoked_at),
-            "isValid": row.revoked_at is None and (row.expires_at is None or row.expires_at > tx.now),
-        }
-        for row in tx.execute(_LIST)
-    ]
-
-
 _REVOKE = "UPDATE access_tokens SET revoked_at = :now WHERE revoked_at IS NULL AND {where} RETURNING id"
 
 
@@ -153,12 +133,12 @@ def revoke(tx: Transaction, name_or_id: str) -> list[str]:
     """
     parameters = {"now": tx.now, "name": name_or_id.replace("\0", "")}
     revoked = list(tx.execute(_REVOKE.format(where="name = :name"), parameters).scalars())
-    if not revoked and name_or_id.startswith(f"{_ID}_"):
-        parameters["id"] = ids.read(_ID, name_or_id)
+    if not revoked and name_or_id.startswith(f"{TOKEN_ID}_"):
+        parameters["id"] = ids.read(TOKEN_ID, name_or_id)
         revoked = list(tx.execute(_REVOKE.format(where="id = :id"), parameters).scalars())
     if not revoked:
         raise NotFound(f"there is no valid token {name_or_id[:200]!r}", hint="see `pipeweave token list`")
-    return [ids.show(_ID, each) for each in revoked]
+    return [ids.show(TOKEN_ID, each) for each in revoked]
 
 
 def _hash(token: str) -> str:

@@ -21,7 +21,7 @@ from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.state import keys_released
 from pipeweave.orchestrator.state.rows import read
 from pipeweave.orchestrator.state.task_transitions import move_sql
@@ -77,7 +77,7 @@ def end(
     retried = _write(tx, run.id, _RETRY, retries)
     due = [UUID(each["id"]) for each in retries if each["delay_ms"] == 0]
     final = _write(tx, run.id, _FINAL, finals)
-    keys_released.note(tx, final)
+    keys_released.announce(tx, final)
     return Ended(final, retried, due)
 
 
@@ -106,7 +106,7 @@ def _next_delay(row: Any, failure: Failure, cap_ms: int | None, chance: Callable
         return None
     if failure.outcome is Outcome.LOST:
         return AT_ONCE_MS
-    policy = services.policy_of(row, cap_ms)
+    policy = task_rows.policy_of(row, cap_ms)
     if not policy.may_retry(failure.code, is_retryable=failure.retryable):
         return None
     return policy.delay_ms(row.attempt, chance())

@@ -64,5 +64,5 @@ def _cancel(
         error_code = :code"""
     cancelled = move(tx, run_id, T.CANCELLED, changes, where, {"error": error, "code": code} | which)
     append(tx, together("task_runs.cancelled", cancelled, errorCode=code))
-    keys_released.note(tx, cancelled)
+    keys_released.announce(tx, cancelled)
     return cancelled

@@ -1,28 +1,20 @@
-"""Task runs that end badly and had an idempotency key: somebody may wait for that."""
+"""Announces the idempotency keys of task runs that ended badly: other task runs may wait for them."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from uuid import UUID
 
-from pipeweave.orchestrator.domain.facts import Name
+from pipeweave.orchestrator.domain.facts import KeysReleased
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.store.database import Transaction
 
 
-def note(tx: Transaction, ended: Sequence[TaskRun]) -> None:
-    """Free the keys of task runs that this transaction ended badly, when it is durable.
+def announce(tx: Transaction, ended: Sequence[TaskRun]) -> None:
+    """Announce the keys of task runs of one run that this transaction ended badly.
 
-    Not in it: their rows are locked by now, and keys are locked first.
+    The keys are freed after the commit, because keys must be locked before task runs (store/lock_order.py),
+    and the rows of these task runs are locked by now.
     """
     names = {(each.task_id, each.idempotency_key) for each in ended if each.idempotency_key is not None}
     if names:
-        tx.afterwards(functools.partial(_free, run_id=ended[0].run_id, names=sorted(names)))
-
-
-def _free(tx: Transaction, *, run_id: UUID, names: Sequence[Name]) -> None:
-    # Waking goes through the very verbs that note who ended.
-    from pipeweave.orchestrator.engine import key_waiters
-
-    key_waiters.free(tx, run_id, names)
+        tx.announce(KeysReleased(ended[0].run_id, tuple(sorted(names))))

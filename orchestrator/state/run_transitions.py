@@ -9,10 +9,11 @@ import orjson
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain import states
+from pipeweave.orchestrator.domain.facts import RunEnded
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import rules
 
@@ -28,19 +29,13 @@ def _move(
     moving = _move_sql(to, has_error=error is not None, where=where)
     row = tx.execute(f"WITH {moving} {MOVED}", parameters).one()
     if to.is_final and row.has_moved:
-        tell(tx, row)
+        announce_end(tx, run_id, row)
     return bool(row.has_moved)
 
 
-def tell(tx: Transaction, row: Any) -> None:
-    """Tell those who wait for the end of a run, as the statement that ended it found them."""
-    if row.is_awaited:
-        maintenance_mode.run_ended(tx)
-    if row.limited_tenant is not None:
-        # Here, because letting the next run start needs all of this.
-        from pipeweave.orchestrator.runs import admission
-
-        admission.run_ended(tx, row.limited_tenant)
+def announce_end(tx: Transaction, run_id: UUID, row: Any) -> None:
+    """Announce that a run ended. The row is one of the statement that ended it, with AWAITED."""
+    tx.announce(RunEnded(run_id, row.is_awaited, row.limited_tenant))
 
 
 def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at: str = ":now") -> str:
@@ -62,7 +57,7 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at
 
 
 # Who waits for the end of the run: an administrator; the next run of its tenant, where that has a limit.
-AWAITED = f"""{maintenance_mode.IS_AWAITED} AS is_awaited,
+AWAITED = f"""{deployment_mode.IS_AWAITED} AS is_awaited,
     (SELECT n.id FROM run JOIN tenants AS n ON n.id = run.tenant_id
      WHERE n.max_active_runs IS NOT NULL AND run.pipeline_id IS NOT NULL) AS limited_tenant"""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 from sqlalchemy.pool import PoolProxiedConnection
 
 from pipeweave.errors import Deadlocked, Unavailable
+from pipeweave.orchestrator.domain.facts import Fact
 from pipeweave.orchestrator.domain.outbox import Outgoing
 from pipeweave.orchestrator.store.connections import Connections
 from pipeweave.orchestrator.store.rows import Result
@@ -153,7 +154,14 @@ class Transaction:
         """
         self._after.append(action)
 
-    def afterwards(self, verb: Callable[[Transaction], object]) -> None:
+    def announce(self, fact: Fact) -> None:
+        """Announce that something happened: after the commit, the verbs that follow from it run, each in a
+        transaction of its own (`Database(react=...)`). As `after_commit`, where one of them fails.
+        """
+        for verb in self._database.react(fact):
+            self.afterwards(verb)
+
+    def afterwards(self, verb: Verb) -> None:
         """Do a verb in a transaction of its own after the commit; as `after_commit`, where it fails."""
 
         def follow() -> None:
@@ -176,6 +184,7 @@ class Database:
         pool_size: connections kept open; 0 opens one per transaction (for processes that fork).
         values: where inputs and outputs go; verbs that touch none do without.
         sender: takes the outbox of every committed transaction; without one, messages are left to the tick.
+        react: gives the verbs that follow from a fact; without it, they are left to the tick.
         now: a clock for tests; the process's own by default.
         max_retry_delay_ms: no retry waits for longer (ms); None for no such limit.
 
@@ -190,6 +199,7 @@ class Database:
         pool_size: int = 5,
         values: Values | None = None,
         sender: Callable[[list[Outgoing]], None] | None = None,
+        react: Callable[[Fact], Iterable[Verb]] | None = None,
         now: Callable[[], datetime] | None = None,
         max_retry_delay_ms: int | None = None,
     ) -> None:
@@ -197,6 +207,7 @@ class Database:
         self.max_retry_delay_ms = max_retry_delay_ms
         self.values = values
         self.sender = sender
+        self.react = react or (lambda fact: ())
         self.now = now or (lambda: datetime.now(UTC))
         options = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS} {_BY_KEY}"
         self.connections = Connections(url, pool_size, options)
@@ -277,6 +288,10 @@ def _attempt(action: Callable[[], object]) -> None:
         action()
     except Exception:
         log.exception("after_commit.failed")
+
+
+# What is done in a transaction of its own.
+Verb = Callable[[Transaction], object]
 
 
 def to_json(value: Any) -> str | None:

@@ -101,10 +101,10 @@ def create(
 def list_(database_url: str, as_json: bool) -> None:
     """List the tokens, newest first, without their secrets."""
     from pipeweave.cli.support.rendering import field, show_list, when
-    from pipeweave.orchestrator.security import access_tokens
+    from pipeweave.orchestrator.reading import tokens
 
     with _transaction(database_url) as tx:
-        found = access_tokens.list_tokens(tx)
+        found = tokens.list_tokens(tx)
     cells = {
         "id": field("id"),
         "name": field("name"),

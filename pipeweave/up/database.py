@@ -19,7 +19,7 @@ def admit(url: str, tenant: str, known: str | None) -> str:
     """The token of an earlier `up` while it is good, else a new one: for every tenant, since whoever runs the
     deployment may also bring it to rest.
     """
-    from pipeweave.orchestrator.registry.services import ensure_tenant
+    from pipeweave.orchestrator.registry.tenants import ensure_tenant
     from pipeweave.orchestrator.security import access_tokens
     from pipeweave.orchestrator.store.database import Database
 

@@ -16,7 +16,8 @@ from werkzeug.test import TestResponse
 
 from pipeweave.api import create_app
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.registry import tenants
+from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.security import access_tokens
 from pipeweave.orchestrator.security.access_tokens import READ, WORKER, WRITE
 from pipeweave.settings import Settings
@@ -31,8 +32,8 @@ def deployment(
         Settings(database_url=database_url, broker_url=broker_url, data_dir=data_dir)
     )
     with deployment.database.transaction() as tx:
-        services.ensure_tenant(tx, OTHER_TENANT)
-        services.register(tx, TENANT, SERVICE)
+        tenants.ensure_tenant(tx, OTHER_TENANT)
+        service_registration.register(tx, TENANT, SERVICE)
     yield deployment
     deployment.close()
 

@@ -12,7 +12,8 @@ from support.api_server import running_api
 from support.pages import ROOT
 
 from pipeweave.api.routes import ENDPOINTS
-from pipeweave.orchestrator.registry import pipelines, services
+from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.security import access_tokens
 from pipeweave.orchestrator.security.access_tokens import ADMIN
 from pipeweave.orchestrator.store.database import Database
@@ -49,7 +50,7 @@ def test_schemathesis_finds_nothing(fresh_database_url: str, fresh_broker_url: s
 def furnished(database_url: str) -> str:
     """Store a service and a pipeline; gives an administrator's token."""
     with Database(database_url, pool_size=0).transaction() as tx:
-        services.register(tx, TENANT, SERVICE)
+        service_registration.register(tx, TENANT, SERVICE)
         pipelines.store(tx, TENANT, parse_spec(SPEC, id="files"), source="api")
         return access_tokens.create_token(
             tx, name="contract", tenants=[access_tokens.EVERY_TENANT], scopes=[ADMIN]

@@ -11,7 +11,8 @@ from flask import Flask
 from support.api_samples import SERVICE, SPEC
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.registry import pipelines, services
+from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.security.access_tokens import ADMIN, READ, WRITE
 from pipeweave.spec.document import parse_spec
 
@@ -26,7 +27,7 @@ def tenant(deployment: Deployment) -> str:
     """A tenant of this test alone: pauses and limits hold for all of it."""
     name = f"controlled-{next(_numbers)}"
     with deployment.database.transaction() as tx:
-        services.register(tx, name, SERVICE)
+        service_registration.register(tx, name, SERVICE)
         pipelines.store(tx, name, parse_spec(SPEC, id="files"), source="api")
     return name
 

@@ -12,6 +12,7 @@ from support.run_driver import Clock, Driver
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
@@ -21,7 +22,7 @@ from pipeweave.storage.local import LocalStorage
 @pytest.fixture
 def database(database_url: str, tmp_path: Path) -> Iterator[Database]:
     """The shared database: what is committed there needs names of its own."""
-    opened = Database(database_url, values=Values(LocalStorage(tmp_path / "storage")))
+    opened = Database(database_url, values=Values(LocalStorage(tmp_path / "storage")), react=reactions_to)
     yield opened
     opened.dispose()
 
@@ -29,7 +30,9 @@ def database(database_url: str, tmp_path: Path) -> Iterator[Database]:
 @pytest.fixture
 def fresh_database(fresh_database_url: str, tmp_path: Path) -> Iterator[Database]:
     """An empty database for this test alone."""
-    opened = Database(fresh_database_url, values=Values(LocalStorage(tmp_path / "storage")))
+    opened = Database(
+        fresh_database_url, values=Values(LocalStorage(tmp_path / "storage")), react=reactions_to
+    )
     yield opened
     opened.dispose()
 
@@ -75,6 +78,6 @@ def clock() -> Clock:
 @pytest.fixture
 def lone(fresh_database: Database, clock: Clock) -> Iterator[Driver]:
     """Alone in its database: for what looks at all tenants."""
-    database = Database(fresh_database.url, values=fresh_database.values, now=clock)
+    database = Database(fresh_database.url, values=fresh_database.values, react=reactions_to, now=clock)
     yield Driver(database)
     database.dispose()

@@ -12,8 +12,8 @@ from support.live_stack import Stage
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.queueing import maintenance_mode
-from pipeweave.orchestrator.queueing.maintenance_mode import MAINTENANCE, RUNNING, WAITING
 from pipeweave.orchestrator.recovery import tick_status
+from pipeweave.orchestrator.state.deployment_mode import MAINTENANCE, RUNNING, WAITING
 from pipeweave.settings import environment
 
 pytestmark = pytest.mark.timeout(180)

@@ -10,7 +10,7 @@ import pytest
 from support.live_stack import Stage
 
 from pipeweave.orchestrator.queueing import limits, pauses
-from pipeweave.orchestrator.registry.services import queue_name
+from pipeweave.orchestrator.registry.task_rows import queue_name
 from pipeweave.orchestrator.runs import admission
 
 pytestmark = pytest.mark.timeout(120)

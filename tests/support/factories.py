@@ -9,9 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.registry import pipelines, services
+from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
-from pipeweave.orchestrator.registry.services import Registered
+from pipeweave.orchestrator.runs import service_registration
+from pipeweave.orchestrator.runs.service_registration import Registered
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.spec.document import parse_spec
@@ -31,7 +32,7 @@ def a_service(*tasks: TaskRegistration | str, id: str = "python", version: str =
 
 def register(tx: Transaction, tenant: str, *tasks: TaskRegistration | str, **service: Any) -> Registered:
     """Register a Python service with these tasks."""
-    return services.register(tx, tenant, a_service(*tasks, **service))
+    return service_registration.register(tx, tenant, a_service(*tasks, **service))
 
 
 def a_chain(*tasks: str, id: str = "chain", **options: Any) -> PipelineSpec:

@@ -26,8 +26,9 @@ from pipeweave.orchestrator.domain.outbox import Outgoing
 from pipeweave.orchestrator.domain.states import FINAL_RUN
 from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.registry import pipelines
-from pipeweave.orchestrator.registry.services import queue_name
+from pipeweave.orchestrator.registry.task_rows import queue_name
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
+from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
 from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
 from pipeweave.orchestrator.store.database import Database
@@ -195,6 +196,7 @@ class Stage:
             pool_size=0,
             values=self.deployment.values,
             sender=self.deployment.canvas.publish,
+            react=reactions_to,
             now=lambda: datetime.now(UTC) + ahead,
         )
         return tick.run_once(replace(self.deployment, database=later))

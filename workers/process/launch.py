@@ -20,9 +20,10 @@ from pipeweave.orchestrator.deployment import json_logs, process_memory
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
-from pipeweave.orchestrator.registry import pipelines, services, worker_processes
+from pipeweave.orchestrator.registry import pipelines, task_rows, worker_processes
 from pipeweave.orchestrator.registry.registration import parse
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
+from pipeweave.orchestrator.runs import service_registration
 from pipeweave.settings import Settings
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.celery_tasks import define
@@ -77,7 +78,7 @@ def run_worker(
     deployment = Deployment.open(settings, pool_size=1)
     start = WorkerStart(service, node, socket.gethostname(), concurrency, len(loaded.tasks))
     worker_id = register(deployment, service, loaded, start)
-    queue = services.queue_name(settings.tenant, service)
+    queue = task_rows.queue_name(settings.tenant, service)
     app = make_celery(settings, queues=(queue,), is_worker=True)
     app.set_current()
     slots = Slots(concurrency)
@@ -164,7 +165,7 @@ def register(deployment: Deployment, service: str, loaded: Loaded, start: Worker
         "tasks": [each.spec.to_registration() for each in loaded.tasks.values()],
     }
     with deployment.database.transaction() as tx:
-        services.register(tx, tenant, parse(shown, kind="python", idempotency_ttl=ttl))
+        service_registration.register(tx, tenant, parse(shown, kind="python", idempotency_ttl=ttl))
         for spec, source in loaded.pipelines:
             stored = pipelines.store(tx, tenant, spec, source=source)
             if stored.is_new:

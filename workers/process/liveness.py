@@ -12,7 +12,7 @@ from types import TracebackType
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.queueing import priorities
-from pipeweave.orchestrator.registry import services, worker_processes
+from pipeweave.orchestrator.registry import task_rows, worker_processes
 from pipeweave.orchestrator.registry.worker_processes import BEAT_EVERY, WorkerStart
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers.consumer.child_slots import Slots
@@ -49,7 +49,7 @@ class Alive:
         self.start = start
         self.worker_id = worker_id
         self.slots = slots
-        self.queue = services.queue_name(tenant, start.service_id)
+        self.queue = task_rows.queue_name(tenant, start.service_id)
         self.grace_s = grace_s
         self.is_cut_short = is_cut_short
         self.log_every_s = log_every_s

@@ -15,10 +15,11 @@ from pipeweave import ids
 from pipeweave.errors import NotFound, Unavailable
 from pipeweave.orchestrator.diagnosis import why
 from pipeweave.orchestrator.messaging.celery_app import LEVELS
-from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses
+from pipeweave.orchestrator.queueing import limits, pauses
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.runs import admission
+from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store.database import Database
 
 EMPTY: Mapping[int, float | None] = dict.fromkeys(LEVELS)
@@ -262,7 +263,7 @@ def test_during_maintenance_nothing_moves(fresh_database: Database) -> None:
     run_id = driver.begin({"a": []})
     with fresh_database.transaction() as tx:
         tx.execute("UPDATE orchestrator_state SET mode = 'maintenance', mode_changed_at = now()")
-        assert maintenance_mode.mode(tx) == maintenance_mode.MAINTENANCE
+        assert deployment_mode.mode(tx) == deployment_mode.MAINTENANCE
     assert codes(driver, run_id)[0] == "maintenance"
 
 

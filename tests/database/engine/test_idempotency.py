@@ -27,6 +27,7 @@ from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.retention import expiry
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
+from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
 from pipeweave.orchestrator.state import claiming, completing
 from pipeweave.orchestrator.store.database import Database
@@ -515,7 +516,9 @@ def test_who_looks_while_the_holder_is_ending_takes_its_result(driver: Keyed) ->
 
 def test_a_result_answers_for_as_long_as_its_task_says(database: Database) -> None:
     ahead = timedelta()
-    moved = Database(database.url, values=database.values, now=lambda: datetime.now(UTC) + ahead)
+    moved = Database(
+        database.url, values=database.values, react=reactions_to, now=lambda: datetime.now(UTC) + ahead
+    )
     driver = Keyed(moved)
     driver.turn(driver.done(driver.holder(task="brief")))
     ahead = timedelta(seconds=TTL_S - 10)

@@ -18,6 +18,7 @@ from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.idempotency import Outcome
 from pipeweave.orchestrator.queueing import limits
+from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.state import attempts, claiming, completing, run_headers
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
@@ -41,7 +42,7 @@ def driver(
     """Alone in its database, over one connection, so that no other has counters to give."""
     with new_database(postgres_server, "width", database_template) as url:
         values = Values(LocalStorage(tmp_path_factory.mktemp("width")))
-        database = Database(url, pool_size=1, values=values)
+        database = Database(url, pool_size=1, values=values, react=reactions_to)
         yield Driver(database)
         database.dispose()
 

@@ -20,14 +20,15 @@ from pipeweave.orchestrator.engine.advance import Going
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.queueing import maintenance_mode
-from pipeweave.orchestrator.queueing.maintenance_mode import MAINTENANCE, RUNNING, WAITING
+from pipeweave.orchestrator.reading import maintenance
 from pipeweave.orchestrator.recovery import tick, tick_status
 from pipeweave.orchestrator.recovery.tick_status import LastTick, complaint
-from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.registry import tenants
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.runs.triggering import Trigger
-from pipeweave.orchestrator.state import run_headers
+from pipeweave.orchestrator.state import deployment_mode, run_headers
+from pipeweave.orchestrator.state.deployment_mode import MAINTENANCE, RUNNING, WAITING
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.settings import Settings
@@ -63,12 +64,12 @@ def do(driver: Driver, verb: Callable[..., object], **more: Any) -> None:
 
 def state(driver: Driver) -> Document:
     with driver.database.reading() as tx:
-        return maintenance_mode.detailed_state(tx)
+        return maintenance.detailed_state(tx)
 
 
 def mode(driver: Driver) -> str:
     with driver.database.transaction() as tx:
-        return maintenance_mode.mode(tx)
+        return deployment_mode.mode(tx)
 
 
 def put(driver: Driver, wanted: str) -> None:
@@ -388,18 +389,18 @@ def test_the_oldest_open_runs_of_all_tenants_are_shown_with_what_they_wait_for(d
     first = driver.trigger(input={"list": [1, 2]})
     with driver.database.transaction() as tx:
         claim(tx, first, 1)
-        services.ensure_tenant(tx, "neighbour")
+        tenants.ensure_tenant(tx, "neighbour")
         register(tx, "neighbour", "noop")
         standalone = standalone_tasks.enqueue(tx, "neighbour", [QueueRequest("noop")])[0].task_run_id
-    others = [driver.trigger(input={"list": []}) for _ in range(maintenance_mode.SHOWN + 5)]
+    others = [driver.trigger(input={"list": []}) for _ in range(maintenance.SHOWN + 5)]
     found = state(driver)
     assert found["blockingTotal"] == 2 + len(others)
-    assert len(found["blocking"]) == maintenance_mode.SHOWN
+    assert len(found["blocking"]) == maintenance.SHOWN
     shown = [ids.show(ids.RUN, each) for each in [first, *others]]
     assert [each["id"] for each in found["blocking"]] == [
         shown[0],
         ids.show(ids.TASK_RUN, standalone),
-        *shown[1 : maintenance_mode.SHOWN - 1],
+        *shown[1 : maintenance.SHOWN - 1],
     ]
     oldest, second = found["blocking"][:2]
     assert (oldest["pipelineId"], oldest["taskId"], oldest["tenant"]) == ("driven", None, driver.tenant)
@@ -412,7 +413,7 @@ def test_health_counts_what_waits_and_what_runs(driver: Driver) -> None:
     run_id = driver.begin({"a": [], "b": [], "c": ["a"]})
     with driver.database.transaction() as tx:
         claim(tx, run_id, 1)
-        found = maintenance_mode.state(tx)
+        found = maintenance.state(tx)
     assert (found["mode"], found["pendingTasks"], found["runningTasks"]) == (RUNNING, 1, 1)
     assert found["canEnterMaintenance"] is False
 

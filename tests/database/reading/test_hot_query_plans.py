@@ -28,8 +28,10 @@ from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, priorities
+from pipeweave.orchestrator.reading import maintenance
 from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
+from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import completing
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -119,7 +121,9 @@ def stand(
     with new_database(postgres_server, "hot-plans", database_template) as url:
         history.fill(url, RUNS, "diamond")
         clock = Clock()
-        database = Database(url, pool_size=2, values=Values(LocalStorage(folder)), now=clock)
+        database = Database(
+            url, pool_size=2, values=Values(LocalStorage(folder)), react=reactions_to, now=clock
+        )
         driver = Driver(database, TENANT)
         driver.store(DIAMOND, id="diamond")
         driver.store({"a": []}, id="limited", tasks={"a": "limited"})
@@ -309,7 +313,7 @@ def give_way(stand: Stand) -> None:
 
 def say_the_mode(stand: Stand) -> None:
     with stand.driver.database.reading() as tx:
-        maintenance_mode.state(tx)
+        maintenance.state(tx)
 
 
 def drain(stand: Stand) -> None:
@@ -319,7 +323,7 @@ def drain(stand: Stand) -> None:
     database.run(maintenance_mode.request)
     database.run(maintenance_mode.enter)
     with database.reading() as tx:
-        assert maintenance_mode.detailed_state(tx)["blockingTotal"] == 1
+        assert maintenance.detailed_state(tx)["blockingTotal"] == 1
     with database.transaction() as tx:
         triggering.cancel(tx, TENANT, run_id)
     database.run(maintenance_mode.leave)

@@ -8,7 +8,7 @@ from support.run_driver import Beside, Driver, claim, header, settle
 
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.recovery import lost_messages, task_moves
-from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.registry import task_rows
 
 TASKS = ("noop", "limited", "single")
 
@@ -24,7 +24,7 @@ def take_over(driver: Driver, *tasks: str) -> str:
     driver.rows(gone, id=driver.tenant)
     with driver.database.transaction() as tx:
         register(tx, driver.tenant, *(tasks or TASKS), id="renamed")
-    return services.queue_name(driver.tenant, "renamed")
+    return task_rows.queue_name(driver.tenant, "renamed")
 
 
 def queues(driver: Driver, run_id: object) -> list[str]:

@@ -14,9 +14,9 @@ from pipeweave.authoring.retry import Retry, RetryPolicy
 from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.errors import InvalidId, InvalidTask, TaskOwnedElsewhere
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.registry import services, worker_processes
+from pipeweave.orchestrator.registry import task_rows, tenants, worker_processes
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration, parse
-from pipeweave.orchestrator.runs import standalone_tasks, triggering
+from pipeweave.orchestrator.runs import service_registration, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -31,7 +31,7 @@ def history(tx: Transaction, task_id: str) -> list[tuple[int, str]]:
 
 
 def version_of(tx: Transaction, task_id: str) -> int:
-    return services.tasks(tx, TENANT, [task_id])[task_id].code_version
+    return task_rows.tasks(tx, TENANT, [task_id])[task_id].code_version
 
 
 # --- what is stored ---------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def test_a_task_is_stored_with_all_its_options(tx: Transaction) -> None:
         "input_schema": {"fields": [{"name": "n", "type": "number", "label": "N"}]},
     }
     register(tx, TENANT, a_task("count", **options))
-    row = services.tasks(tx, TENANT, ["count"])["count"]
+    row = task_rows.tasks(tx, TENANT, ["count"])["count"]
     assert row.max_attempts == 5, "four retries are five attempts"
     assert row.queue == f"pipeweave.{TENANT}.python"
     assert (row.timeout_seconds, row.retry_backoff, row.retry_delay_ms) == (1.5, "fixed", 7)
@@ -77,11 +77,11 @@ def test_a_task_is_stored_with_all_its_options(tx: Transaction) -> None:
 
 def test_a_tasks_retry_policy_is_capped_by_the_operator(tx: Transaction) -> None:
     register(tx, TENANT, a_task("count", retry_delay_ms=100, retry_on=["BUSY"]), a_task("plain"))
-    rows = services.tasks(tx, TENANT, ["count", "plain"])
-    policy = services.policy_of(rows["count"], 300)
+    rows = task_rows.tasks(tx, TENANT, ["count", "plain"])
+    policy = task_rows.policy_of(rows["count"], 300)
     assert [policy.delay_ms(attempt, 0) for attempt in (1, 2, 3)] == [100, 200, 300]
     assert not policy.may_retry("OTHER", is_retryable=True)
-    assert services.policy_of(rows["plain"]) == RetryPolicy("exponential", 1_000, 86_400_000)
+    assert task_rows.policy_of(rows["plain"]) == RetryPolicy("exponential", 1_000, 86_400_000)
 
 
 def test_the_order_of_retry_codes_makes_no_difference(tx: Transaction) -> None:
@@ -104,20 +104,20 @@ def test_a_changed_rate_begins_afresh_and_the_same_one_goes_on(tx: Transaction) 
 
 def test_tasks_that_are_not_registered_are_left_out(tx: Transaction) -> None:
     register(tx, TENANT, "count")
-    assert set(services.tasks(tx, TENANT, ["count", "nothing"])) == {"count"}
-    assert services.tasks(tx, "another-tenant", ["count"]) == {}
+    assert set(task_rows.tasks(tx, TENANT, ["count", "nothing"])) == {"count"}
+    assert task_rows.tasks(tx, "another-tenant", ["count"]) == {}
 
 
 def test_a_tenant_is_made_when_it_is_first_named(tx: Transaction) -> None:
-    services.ensure_tenant(tx, "never-seen")
-    services.ensure_tenant(tx, "never-seen")
+    tenants.ensure_tenant(tx, "never-seen")
+    tenants.ensure_tenant(tx, "never-seen")
     assert tx.execute("SELECT count(*) FROM tenants WHERE id = 'never-seen'").scalar_one() == 1
 
 
 @pytest.mark.parametrize("tenant", ["", "a b", "ä", "x" * 201, "a/b"])
 def test_a_tenant_that_is_no_id_is_refused(tx: Transaction, tenant: str) -> None:
     with pytest.raises(InvalidId):
-        services.ensure_tenant(tx, tenant)
+        tenants.ensure_tenant(tx, tenant)
 
 
 # --- code versions ----------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def test_going_back_to_old_code_counts_up_too(tx: Transaction) -> None:
 def test_changed_options_keep_the_code_version(tx: Transaction) -> None:
     register(tx, TENANT, a_task("count", timeout=10))
     done = register(tx, TENANT, a_task("count", timeout=20))
-    row = services.tasks(tx, TENANT, ["count"])["count"]
+    row = task_rows.tasks(tx, TENANT, ["count"])["count"]
     assert (row.code_version, row.timeout_seconds, done.code_changes) == (1, 20, [])
 
 
@@ -184,16 +184,16 @@ def test_a_service_with_live_workers_cannot_become_an_http_service(tx: Transacti
     register(tx, TENANT, "count", id="one")
     http = Registration("one", "2", kind="http", base_url="http://localhost:9")
     with pytest.raises(TaskOwnedElsewhere, match="Celery workers") as refused:
-        services.register(tx, TENANT, http)
+        service_registration.register(tx, TENANT, http)
     assert [error.field for error in refused.value.errors] == ["serviceId"]
     tx.execute("UPDATE services SET status = 'inactive' WHERE tenant_id = :t", {"t": TENANT})
-    assert services.register(tx, TENANT, http).orphaned_tasks == ["count"]
+    assert service_registration.register(tx, TENANT, http).orphaned_tasks == ["count"]
 
 
 def test_the_same_task_id_in_another_tenant_is_another_task(tx: Transaction) -> None:
     register(tx, TENANT, "count", id="one")
     register(tx, f"{TENANT}-2", "count", id="two")
-    assert services.tasks(tx, f"{TENANT}-2", ["count"])["count"].service_id == "two"
+    assert task_rows.tasks(tx, f"{TENANT}-2", ["count"])["count"].service_id == "two"
 
 
 @pytest.mark.parametrize("status", ["inactive", "disconnected"])
@@ -204,7 +204,7 @@ def test_a_task_of_a_service_that_is_gone_may_be_taken(
     tx.execute("UPDATE services SET status = :status WHERE tenant_id = :t", {"status": status, "t": TENANT})
     with caplog.at_level(logging.WARNING):
         register(tx, TENANT, "count", id="two")
-    assert services.tasks(tx, TENANT, ["count"])["count"].service_id == "two"
+    assert task_rows.tasks(tx, TENANT, ["count"])["count"].service_id == "two"
     assert "task.taken_over" in caplog.messages
 
 
@@ -212,7 +212,7 @@ def test_a_task_that_its_service_dropped_may_be_taken(tx: Transaction) -> None:
     register(tx, TENANT, "count", "report", id="one", version="1")
     register(tx, TENANT, "report", id="one", version="2")
     register(tx, TENANT, "count", id="two")
-    row = services.tasks(tx, TENANT, ["count"])["count"]
+    row = task_rows.tasks(tx, TENANT, ["count"])["count"]
     assert (row.service_id, row.orphaned_at) == ("two", None)
 
 
@@ -231,20 +231,20 @@ def test_a_python_service_without_workers_is_inactive_and_active_again_with_one(
 def test_with_the_same_version_a_missing_task_is_kept(tx: Transaction) -> None:
     register(tx, TENANT, "count", "report", version="1")
     assert register(tx, TENANT, "report", version="1").orphaned_tasks == []
-    assert services.tasks(tx, TENANT, ["count"])["count"].orphaned_at is None
+    assert task_rows.tasks(tx, TENANT, ["count"])["count"].orphaned_at is None
 
 
 def test_with_another_version_a_missing_task_is_orphaned(tx: Transaction) -> None:
     register(tx, TENANT, "count", "report", version="1")
     assert register(tx, TENANT, "report", version="2").orphaned_tasks == ["count"]
-    assert services.tasks(tx, TENANT, ["count"])["count"].orphaned_at is not None
+    assert task_rows.tasks(tx, TENANT, ["count"])["count"].orphaned_at is not None
 
 
 def test_an_orphan_that_comes_back_is_no_orphan_and_keeps_its_version(tx: Transaction) -> None:
     register(tx, TENANT, "count", "report", version="1")
     register(tx, TENANT, "report", version="2")
     register(tx, TENANT, "count", "report", version="3")
-    row = services.tasks(tx, TENANT, ["count"])["count"]
+    row = task_rows.tasks(tx, TENANT, ["count"])["count"]
     assert (row.orphaned_at, row.code_version) == (None, 1)
 
 
@@ -282,11 +282,15 @@ def test_processes_that_start_together_agree_on_one_version(database: Database) 
         barrier.wait(10)
         with own.transaction() as tx:
             found.append(
-                len(services.register(tx, tenant, a_service(a_task("count", "second"))).code_changes)
+                len(
+                    service_registration.register(
+                        tx, tenant, a_service(a_task("count", "second"))
+                    ).code_changes
+                )
             )
 
     with database.transaction() as tx:
-        services.register(tx, tenant, a_service(a_task("count", "first")))
+        service_registration.register(tx, tenant, a_service(a_task("count", "first")))
     threads = [threading.Thread(target=start) for _ in range(4)]
     for each in threads:
         each.start()
@@ -294,7 +298,7 @@ def test_processes_that_start_together_agree_on_one_version(database: Database) 
         each.join(30)
     assert sorted(found) == [0, 0, 0, 1], "one of them saw the change"
     with database.transaction() as tx:
-        assert services.tasks(tx, tenant, ["count"])["count"].code_version == 2
+        assert task_rows.tasks(tx, tenant, ["count"])["count"].code_version == 2
 
 
 def test_a_second_registration_waits_for_the_first_and_is_refused_a_task_it_took(database: Database) -> None:
@@ -305,12 +309,12 @@ def test_a_second_registration_waits_for_the_first_and_is_refused_a_task_it_took
         own = Database(database.url, pool_size=0)
         try:
             with own.transaction() as tx:
-                services.register(tx, tenant, a_service("count", id="two"))
+                service_registration.register(tx, tenant, a_service("count", id="two"))
         except TaskOwnedElsewhere as error:
             refused.append(error)
 
     with database.transaction() as tx:
-        services.register(tx, tenant, a_service("count", id="one"))
+        service_registration.register(tx, tenant, a_service("count", id="one"))
         thread = threading.Thread(target=second)
         thread.start()
         thread.join(0.2)
@@ -461,9 +465,9 @@ def test_what_the_decorator_says_is_taken_as_it_is_said() -> None:
 def test_nothing_is_stored_of_a_registration_that_is_refused(tx: Transaction) -> None:
     wrong = Registration("s", tasks=[a_task("fine"), a_task("wrong", timeout=0)])
     with pytest.raises(InvalidTask):
-        services.register(tx, TENANT, wrong)
+        service_registration.register(tx, TENANT, wrong)
     assert tx.execute("SELECT count(*) FROM services WHERE tenant_id = :t", {"t": TENANT}).scalar_one() == 0
 
 
 def test_two_services_never_share_a_queue() -> None:
-    assert services.queue_name("a", "b.c") != services.queue_name("a.b", "c")
+    assert task_rows.queue_name("a", "b.c") != task_rows.queue_name("a.b", "c")

@@ -11,7 +11,8 @@ from support.factories import a_service, register
 from support.run_driver import Beside, wait_for_lock
 
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.registry import services, worker_processes
+from pipeweave.orchestrator.registry import worker_processes
+from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.workers.consumer.child_slots import Slots
 from pipeweave.workers.process.liveness import Alive
@@ -116,7 +117,7 @@ def test_a_worker_that_was_taken_for_lost_comes_back_under_its_own_id(tx: Transa
 
 def test_of_two_workers_that_stop_at_once_the_later_one_leaves_the_service(database: Database) -> None:
     with database.transaction() as tx:
-        services.register(tx, TENANT, a_service("a"))
+        service_registration.register(tx, TENANT, a_service("a"))
         ids = [start(tx), start(tx)]
     barrier = threading.Barrier(2)
 
@@ -137,7 +138,7 @@ def test_of_two_workers_that_stop_at_once_the_later_one_leaves_the_service(datab
 def test_a_worker_that_stops_waits_for_another_that_is_stopping(database: Database) -> None:
     """Otherwise each of them would take the other one for alive, and the service would stay active."""
     with database.transaction() as tx:
-        services.register(tx, TENANT, a_service("a"))
+        service_registration.register(tx, TENANT, a_service("a"))
         first, last = start(tx), start(tx)
 
     def stop() -> None:
@@ -157,7 +158,7 @@ def test_a_worker_that_stops_waits_for_another_that_is_stopping(database: Databa
 
 def test_a_worker_that_was_taken_for_lost_says_with_its_next_beat_that_it_lives(database: Database) -> None:
     with database.transaction() as tx:
-        services.register(tx, TENANT, a_service("a"))
+        service_registration.register(tx, TENANT, a_service("a"))
         wish = worker_processes.WorkerStart("python", "w@host", "host", concurrency=2, task_count=1)
         worker = worker_processes.register(tx, TENANT, wish)
         worker_processes.stop(tx, worker)

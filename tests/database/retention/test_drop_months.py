@@ -32,6 +32,7 @@ from pipeweave.orchestrator.retention.month_status import MonthOnDisk
 from pipeweave.orchestrator.retention.partitions import PARTITIONED
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.storage.local import LocalStorage
@@ -62,7 +63,7 @@ def clock() -> Clock:
 @pytest.fixture
 def database(fresh_database: Database, clock: Clock) -> Iterator[Database]:
     """Partitions from March on, in May."""
-    opened = Database(fresh_database.url, values=fresh_database.values, now=clock)
+    opened = Database(fresh_database.url, values=fresh_database.values, react=reactions_to, now=clock)
     with opened.transaction() as tx:
         # The months in which this test runs are long past there.
         for each in partitions.list_partitions(tx):

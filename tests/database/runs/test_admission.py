@@ -17,10 +17,11 @@ from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Going
-from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.queueing import maintenance_mode, run_slots
 from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.runs.triggering import Trigger
+from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store.database import Database
 
 
@@ -170,7 +171,7 @@ def test_who_counts_places_keeps_others_waiting_until_the_run_is_written(driver:
     """Also where each statement commits by itself, as the API triggers."""
     limit(driver, 1)
     with driver.database.statements() as tx:
-        assert admission.places(tx, driver.tenant) == 1
+        assert run_slots.places(tx, driver.tenant) == 1
         beside = Beside(lambda: driver.trigger("one"))
         beside.__enter__()
         wait_for_lock(driver.database)
@@ -302,10 +303,10 @@ def test_maintenance_waits_for_those_that_wait(fresh_database: Database) -> None
     driver.finish(first, "a")
     assert statuses(driver, [second]) == ["running"]
     with fresh_database.reading() as tx:
-        assert maintenance_mode.mode(tx) == maintenance_mode.WAITING
+        assert deployment_mode.mode(tx) == deployment_mode.WAITING
     driver.finish(second, "a")
     with fresh_database.reading() as tx:
-        assert maintenance_mode.mode(tx) == maintenance_mode.MAINTENANCE
+        assert deployment_mode.mode(tx) == deployment_mode.MAINTENANCE
 
 
 def test_maps_limits_and_wide_joins_begin_with_its_turn(driver: Driver) -> None:

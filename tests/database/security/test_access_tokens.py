@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pipeweave.errors import InvalidInput, NotFound
+from pipeweave.orchestrator.reading import tokens
 from pipeweave.orchestrator.security import access_tokens
 from pipeweave.orchestrator.security.access_tokens import ADMIN, READ, WORKER, WRITE
 from pipeweave.orchestrator.store.database import Transaction
@@ -39,7 +40,7 @@ def test_only_the_hash_of_a_token_is_stored(tx: Transaction) -> None:
     stored = tx.execute("SELECT CAST(t AS text) AS row, token_hash FROM access_tokens AS t").all()
     assert all(token not in each.row and token[3:] not in each.row for each in stored)
     assert hashlib.sha256(token.encode()).hexdigest() in {each.token_hash for each in stored}
-    assert token not in str(access_tokens.list_tokens(tx))
+    assert token not in str(tokens.list_tokens(tx))
 
 
 def test_a_token_is_good_for_what_it_was_made_for(tx: Transaction) -> None:
@@ -73,20 +74,20 @@ def test_an_expired_token_is_nothing(tx: Transaction) -> None:
     assert access_tokens.verify(tx, token)
     tx.now += timedelta(seconds=10)
     assert access_tokens.verify(tx, token) is None
-    assert access_tokens.list_tokens(tx)[0]["isValid"] is False
+    assert tokens.list_tokens(tx)[0]["isValid"] is False
 
 
 def test_a_revoked_token_is_nothing_and_stays_in_the_list(tx: Transaction) -> None:
     token, other = make(tx, name="one"), make(tx, name="two")
     (revoked,) = access_tokens.revoke(tx, "one")
     assert access_tokens.verify(tx, token) is None and access_tokens.verify(tx, other)
-    listed = {each["id"]: each for each in access_tokens.list_tokens(tx)}
+    listed = {each["id"]: each for each in tokens.list_tokens(tx)}
     assert listed[revoked]["isValid"] is False and listed[revoked]["revokedAt"].endswith("Z")
 
 
 def test_a_token_is_revoked_by_its_id_too(tx: Transaction) -> None:
     token = make(tx)
-    made = access_tokens.list_tokens(tx)[0]
+    made = tokens.list_tokens(tx)[0]
     assert made["id"].startswith("tok_")
     assert access_tokens.revoke(tx, made["id"]) == [made["id"]]
     assert access_tokens.verify(tx, token) is None

@@ -1,0 +1,110 @@
+"""Reads the state of maintenance: counts over all tenants, and the runs that block it."""
+
+from __future__ import annotations
+
+from pipeweave import ids
+from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
+from pipeweave.orchestrator.queueing.maintenance_mode import ACTIVE_RUNS, PAUSED_RUNS
+from pipeweave.orchestrator.state.deployment_mode import MAINTENANCE, RUNNING, WAITING
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
+
+# The blocking runs that are shown, oldest first.
+SHOWN = 20
+
+_OPEN_RUNS = f"""(SELECT count(*) {ACTIVE_RUNS})
+    + (SELECT coalesce(sum(p.number), 0)
+       FROM tenants AS t CROSS JOIN LATERAL (SELECT count(*) AS number {PAUSED_RUNS} LIMIT 1) AS p)"""
+
+# Each count reads a partial index: what is over costs nothing.
+_STATE = f"""
+SELECT s.mode, s.mode_changed_at, s.reason,
+       (SELECT count(*) FROM task_runs WHERE status = 'queued')
+           + (SELECT count(*) FROM task_runs WHERE status = 'ready')
+           + (SELECT count(*) FROM task_runs WHERE status = 'pending' AND due_at IS NOT NULL)
+           + (SELECT count(*) FROM task_runs WHERE status = 'waiting' AND kind <> 'map') AS pending,
+       (SELECT count(*) FROM task_runs WHERE status = 'running') AS running,
+       CASE WHEN s.mode = '{WAITING}' THEN {_OPEN_RUNS} END AS open_runs
+FROM orchestrator_state AS s
+"""
+
+
+def state(tx: Transaction) -> Document:
+    """{mode, canEnterMaintenance, pendingTasks, runningTasks, modeChangedAt, reason, message} over all
+    tenants.
+
+    `pendingTasks` wait for a worker, a limit, their next attempt or the world outside; `runningTasks` are
+    with a worker. Maintenance can be entered once no run is open, whatever it waits for.
+    """
+    row = tx.execute(_STATE).one()
+    return {
+        "mode": row.mode,
+        "canEnterMaintenance": row.open_runs == 0,
+        "pendingTasks": row.pending,
+        "runningTasks": row.running,
+        "modeChangedAt": iso(row.mode_changed_at),
+        "reason": row.reason,
+        "message": _message(row.mode, row.open_runs),
+    }
+
+
+def _message(mode: str, open_runs: int | None) -> str:
+    if mode == RUNNING:
+        return "Everything is accepted."
+    if mode == MAINTENANCE:
+        return "Nothing is pending or running, nothing is accepted."
+    if not open_runs:
+        return "Nothing new is accepted and nothing is left: maintenance can be entered."
+    runs = f"{open_runs:,} open run{'s' if open_runs > 1 else ''}"
+    return f"Nothing new is accepted; maintenance begins when {runs} ended."
+
+
+_SHOWN = "r.id, r.tenant_id, r.pipeline_id, r.status, r.created_at"
+_OLDEST = f"ORDER BY r.id LIMIT {SHOWN}"
+
+_BLOCKING = f"""
+WITH blocking AS (
+    SELECT o.* FROM (
+        (SELECT {_SHOWN} {ACTIVE_RUNS} {_OLDEST})
+        UNION ALL
+        (SELECT p.* FROM tenants AS t CROSS JOIN LATERAL (SELECT {_SHOWN} {PAUSED_RUNS} {_OLDEST}) AS p)) AS o
+    ORDER BY o.id LIMIT {SHOWN}
+)
+SELECT b.*, c.*, greatest(extract(epoch FROM now() - b.created_at), 0) AS age,
+       CASE WHEN b.pipeline_id IS NULL
+            THEN (SELECT s.task_id FROM task_runs AS s WHERE s.run_id = b.id LIMIT 1) END AS task_id
+FROM blocking AS b CROSS JOIN LATERAL (
+    SELECT count(*) FILTER (WHERE t.status = 'running') AS running,
+           count(*) FILTER (WHERE t.status = 'queued') AS queued,
+           count(*) FILTER (WHERE t.status = 'ready') AS ready,
+           count(*) FILTER (WHERE t.status = 'waiting') AS waiting,
+           count(*) FILTER (WHERE t.status = 'pending') AS pending
+    FROM task_runs AS t WHERE t.run_id = b.id AND t.kind <> 'map' AND t.finished_at IS NULL) AS c
+ORDER BY b.id
+"""
+
+
+def detailed_state(tx: Transaction) -> Document:
+    """`state` with `blocking`, the oldest SHOWN open runs of all tenants, and `blockingTotal`.
+
+    For administrators: the runs of every tenant are shown with their ids. Ages are in seconds.
+    """
+    total = tx.execute(f"SELECT {_OPEN_RUNS}").scalar_one()
+    blocking = [
+        {
+            # What to cancel: a standalone task is known by its task run alone.
+            "id": run_id(row.id) if row.task_id is None else task_run_id(ids.task_run_id(row.id, 1)),
+            "tenant": row.tenant_id,
+            "pipelineId": row.pipeline_id,
+            "taskId": row.task_id,
+            "status": row.status,
+            "createdAt": iso(row.created_at),
+            "age": round(float(row.age), 1),
+            "taskRuns": {each: getattr(row, each) for each in _COUNTED},
+        }
+        for row in tx.execute(_BLOCKING)
+    ]
+    return {**state(tx), "blocking": blocking, "blockingTotal": int(total)}
+
+
+_COUNTED = ("running", "queued", "ready", "waiting", "pending")

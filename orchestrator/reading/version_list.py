@@ -1,0 +1,39 @@
+"""Reads the versions of a pipeline."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeweave.errors import NotFound
+from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.registry.pipelines import LATEST_VERSION, NO_VERSION
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document, Page
+
+_VERSIONS = """
+SELECT version, spec_hash, source, created_at FROM pipeline_versions
+WHERE tenant_id = :tenant AND pipeline_id = :id AND version < :before ORDER BY version DESC LIMIT :limit
+"""
+
+
+def pipeline_versions(tx: Transaction, tenant: str, pipeline_id: str, page: Page) -> Document:
+    """The versions of a pipeline, newest first: {items, nextCursor}.
+
+    Raises:
+        NotFound: the tenant has no such pipeline.
+    """
+    after = page.after("versions", int)
+    parameters = {"tenant": tenant, "id": pipeline_id, "before": after[0] if after else NO_VERSION}
+    rows = tx.execute(_VERSIONS, {**parameters, "limit": page.limit + 1}).all()
+    if not rows and tx.execute(LATEST_VERSION, parameters).first() is None:
+        raise NotFound(f"there is no pipeline {pipeline_id!r}", pipelineId=pipeline_id)
+    return page.cut(rows, "versions", lambda row: (row.version,), _shape)
+
+
+def _shape(row: Any) -> Document:
+    return {
+        "version": row.version,
+        "specHash": row.spec_hash,
+        "source": row.source,
+        "createdAt": iso(row.created_at),
+    }

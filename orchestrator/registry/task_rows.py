@@ -1,0 +1,107 @@
+"""Reads registered tasks with their services: what creating and dispatching task runs needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from pipeweave.authoring.retry import RetryPolicy
+from pipeweave.orchestrator.registry.code_versions import CodeChange as CodeChange
+from pipeweave.orchestrator.store.database import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """A registered task with its service: what creating and dispatching its task runs needs."""
+
+    id: str
+    service_id: str
+    service_kind: str
+    base_url: str | None
+    queue: str
+    code_hash: str
+    code_version: int
+    allowed_next: list[str]
+    timeout_seconds: float
+    max_attempts: int
+    retry_backoff: str
+    retry_delay_ms: int
+    max_retry_delay_ms: int
+    retry_multiplier: float
+    retry_jitter: float
+    retry_on: list[str] | None
+    heartbeat_interval_ms: int
+    concurrency: int
+    rate_limit: int | None
+    rate_seconds: float | None
+    priority: int
+    idempotency_ttl_seconds: int
+    description: str | None
+    input_schema: dict[str, Any] | None
+    orphaned_at: datetime | None
+
+
+class RetryColumns(Protocol):
+    """The columns of a task that say how its attempts follow each other: of a TaskRow, or of any row."""
+
+    @property
+    def retry_backoff(self) -> Any: ...
+    @property
+    def retry_delay_ms(self) -> int: ...
+    @property
+    def max_retry_delay_ms(self) -> int: ...
+    @property
+    def retry_multiplier(self) -> float: ...
+    @property
+    def retry_jitter(self) -> float: ...
+    @property
+    def retry_on(self) -> list[str] | None: ...
+
+
+def policy_of(row: RetryColumns, cap_ms: int | None = None) -> RetryPolicy:
+    """How the attempts of a task follow each other; no delay is longer than `cap_ms` (MAX_RETRY_DELAY_MS)."""
+    return RetryPolicy(
+        row.retry_backoff,
+        row.retry_delay_ms,
+        row.max_retry_delay_ms,
+        row.retry_multiplier,
+        row.retry_jitter,
+        None if row.retry_on is None else frozenset(row.retry_on),
+        cap_ms,
+    )
+
+
+def queue_name(tenant: str, service_id: str) -> str:
+    """The Celery queue of a service's tasks."""
+    # `a` with `b.c` and `a.b` with `c` must not share a queue: a slash can be in neither name.
+    return f"pipeweave.{tenant.replace('.', '/')}.{service_id}"
+
+
+# The columns of a TaskRow, in its order.
+TASK_COLUMNS = """t.id, t.service_id, s.kind AS service_kind, s.base_url, s.queue, t.code_hash,
+    t.code_version, t.allowed_next, t.timeout_seconds, t.max_attempts, t.retry_backoff, t.retry_delay_ms,
+    t.max_retry_delay_ms, t.retry_multiplier, t.retry_jitter, t.retry_on, t.heartbeat_interval_ms,
+    t.concurrency, t.rate_limit, t.rate_seconds, t.priority, t.idempotency_ttl_seconds, t.description,
+    t.input_schema, t.orphaned_at"""
+
+_TASKS = f"""
+SELECT {TASK_COLUMNS}
+FROM tasks AS t JOIN services AS s ON s.tenant_id = t.tenant_id AND s.id = t.service_id
+WHERE t.tenant_id = :tenant AND t.id = ANY(CAST(:ids AS text[]))
+"""
+
+
+def tasks(tx: Transaction, tenant: str, task_ids: Iterable[str]) -> dict[str, TaskRow]:
+    """The registered ones of these tasks by id, orphaned ones included."""
+    wanted = sorted(set(task_ids))
+    if not wanted:
+        return {}
+    rows = tx.execute(_TASKS, {"tenant": tenant, "ids": wanted})
+    return {row.id: task_row(row) for row in rows}
+
+
+def task_row(row: Iterable[Any]) -> TaskRow:
+    """The TaskRow of a row of TASK_COLUMNS."""
+    return TaskRow(*row)

@@ -1,0 +1,21 @@
+"""Makes a tenant the first time that somebody names it."""
+
+from __future__ import annotations
+
+from pipeweave import ids
+from pipeweave.orchestrator.store.database import Transaction
+
+
+def ensure_tenant(tx: Transaction, tenant: str) -> None:
+    """Make the tenant, if it is not there yet.
+
+    Raises:
+        InvalidId: it cannot be a tenant's id.
+    """
+    ids.check_name(tenant, "tenant")
+    parameters = {"id": tenant, "now": tx.now}
+    # Looked up first: most tenants exist, and a refused INSERT still costs a write.
+    if tx.execute("SELECT 1 FROM tenants WHERE id = :id", parameters).first() is None:
+        tx.execute(
+            "INSERT INTO tenants (id, created_at) VALUES (:id, :now) ON CONFLICT DO NOTHING", parameters
+        )

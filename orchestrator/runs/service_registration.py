@@ -1,0 +1,91 @@
+"""Registers a service and its tasks, and orphans the tasks that its new version does not have.
+
+Registrations of one tenant go one after the other (an advisory lock, held to the end of the transaction), so
+that eight worker processes that start at once agree on owners and code versions. Rows that did not change
+are not written: seven of the eight processes write a heartbeat and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.registry.code_versions import CodeChange, store_tasks
+from pipeweave.orchestrator.registry.registration import Registration, check
+from pipeweave.orchestrator.registry.tenants import ensure_tenant
+from pipeweave.orchestrator.runs import orphans
+from pipeweave.orchestrator.store.database import Transaction
+
+log = logging.getLogger(__name__)
+_LOCK_CLASS = 0x72656769
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """What a registration changed."""
+
+    code_changes: list[CodeChange]
+    orphaned_tasks: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "success": True,
+            "codeChanges": [change.to_json() for change in self.code_changes],
+            "orphanedTasks": self.orphaned_tasks,
+        }
+
+
+def register(tx: Transaction, tenant: str, registration: Registration) -> Registered:
+    """Store a service and its tasks as they are now.
+
+    A changed code hash raises the task's code version by one, also when it goes back to an old hash. When
+    the version of the service changed, the tasks that it does not name any more are orphaned, and their task
+    runs that have not started are cancelled.
+
+    Raises:
+        InvalidTask: a field is wrong; nothing is stored.
+        TaskOwnedElsewhere: a task belongs to another active service, or the id to one of another kind.
+    """
+    check(registration)
+    ensure_tenant(tx, tenant)
+    tx.execute(
+        "SELECT pg_advisory_xact_lock(:class, hashtext(:tenant))", {"class": _LOCK_CLASS, "tenant": tenant}
+    )
+    previous_version = services.store(tx, tenant, registration)
+    stored = services.stored_tasks(tx, tenant, registration)
+    services.check_owners(registration, stored)
+    orphaned: list[str] = []
+    if previous_version not in (None, registration.version):
+        orphaned = _orphan(tx, tenant, registration)
+    changes = store_tasks(tx, tenant, registration, stored)
+    for change in changes:
+        log.warning(
+            "task.code_changed",
+            extra={"tenant": tenant, "service_id": registration.service_id, **_logged(change)},
+        )
+    return Registered(changes, orphaned)
+
+
+def _logged(change: CodeChange) -> dict[str, Any]:
+    return {
+        "task_id": change.task_id,
+        "old_hash": change.old_hash,
+        "new_hash": change.new_hash,
+        "old_version": change.old_version,
+        "new_version": change.new_version,
+    }
+
+
+def _orphan(tx: Transaction, tenant: str, registration: Registration) -> list[str]:
+    """Orphan the service's tasks that the new version does not name. Returns their ids."""
+    orphaned = services.tasks_not_named(tx, tenant, registration)
+    if orphaned:
+        # Task runs first, tasks last: the lock order of everything that fills concurrency limits.
+        orphans.cancel(tx, tenant, orphaned, f"Task type removed in version {registration.version}")
+        services.mark_orphaned(tx, tenant, orphaned)
+        log.warning(
+            "task.orphaned", extra={"tenant": tenant, "task_ids": orphaned, "version": registration.version}
+        )
+    return orphaned
