@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.run_driver import Clock, Driver
+from support.run_driver import Clock, RunDriver
 
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
@@ -71,13 +71,13 @@ def _nothing_remembered() -> None:
 
 @pytest.fixture
 def clock() -> Clock:
-    """The clock of `lone`'s database."""
+    """The clock of `isolated_driver`'s database."""
     return Clock()
 
 
 @pytest.fixture
-def lone(fresh_database: Database, clock: Clock) -> Iterator[Driver]:
+def isolated_driver(fresh_database: Database, clock: Clock) -> Iterator[RunDriver]:
     """Alone in its database: for what looks at all tenants."""
     database = Database(fresh_database.url, values=fresh_database.values, react=reactions_to, now=clock)
-    yield Driver(database)
+    yield RunDriver(database)
     database.dispose()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.live_stack import Stage, new_stage
+from support.live_stack import LiveStack, new_live_stack
 
 from pipeweave.up.postgres import Postgres
 from pipeweave.up.valkey import Valkey
@@ -22,33 +22,33 @@ def _interrupts_are_heard() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def empty_stage(
+def empty_stack(
     postgres_server: Postgres,
     database_template: str,
     valkey_server: Valkey,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Stage]:
+) -> Iterator[LiveStack]:
     """A database and a broker without workers."""
-    folder = tmp_path_factory.mktemp("stage")
-    with new_stage(postgres_server, database_template, valkey_server, folder) as stage:
-        yield stage
+    folder = tmp_path_factory.mktemp("stack")
+    with new_live_stack(postgres_server, database_template, valkey_server, folder) as stack:
+        yield stack
 
 
 @pytest.fixture(scope="module")
-def stage(empty_stage: Stage) -> Stage:
-    """A stage with one worker of two children that has loaded `apps/steps.py`."""
-    empty_stage.start_worker("steps.py", concurrency=2)
-    return empty_stage
+def stack(empty_stack: LiveStack) -> LiveStack:
+    """A stack with one worker of two children that has loaded `apps/steps.py`."""
+    empty_stack.start_worker("steps.py", concurrency=2)
+    return empty_stack
 
 
 @pytest.fixture
-def fragile(
+def stack_with_beat(
     postgres_server: Postgres, database_template: str, valkey_server: Valkey, tmp_path: Path
-) -> Iterator[Stage]:
-    """A stage of its own for each test, with a beat: its workers are killed."""
-    with new_stage(postgres_server, database_template, valkey_server, tmp_path) as stage:
-        stage.start_beat()
-        yield stage
+) -> Iterator[LiveStack]:
+    """A stack of its own for each test, with a beat: its workers are killed."""
+    with new_live_stack(postgres_server, database_template, valkey_server, tmp_path) as stack:
+        stack.start_beat()
+        yield stack
 
 
 @pytest.fixture

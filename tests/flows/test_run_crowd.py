@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.live_stack import Stage
+from support.live_stack import LiveStack
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -22,35 +22,35 @@ DIAMOND = {
 
 
 @pytest.fixture
-def stage(fragile: Stage) -> Stage:
+def stack(stack_with_beat: LiveStack) -> LiveStack:
     """With two beats."""
-    fragile.start_beat()
-    return fragile
+    stack_with_beat.start_beat()
+    return stack_with_beat
 
 
-def test_a_hundred_runs_at_once_on_three_workers_run_every_step_once(stage: Stage) -> None:
+def test_a_hundred_runs_at_once_on_three_workers_run_every_step_once(stack: LiveStack) -> None:
     for _ in range(3):
-        stage.start_worker("faulty.py", concurrency=2)
-    stage.store(DIAMOND)
+        stack.start_worker("faulty.py", concurrency=2)
+    stack.store(DIAMOND)
     with ThreadPoolExecutor(2) as clients:
-        runs = list(clients.map(lambda _: stage.trigger("diamond"), range(100)))
+        runs = list(clients.map(lambda _: stack.trigger("diamond"), range(100)))
     # Every message once more, so that there is something to run twice.
-    stage.double_messages()
+    stack.double_messages()
     for run_id in runs:
-        assert stage.finished(run_id).status == "completed"
-        assert stage.called(run_id) == {"a": 1, "b": 1, "c": 1, "d": 1}
-        assert stage.attempts(run_id) == []
+        assert stack.finished(run_id).status == "completed"
+        assert stack.called(run_id) == {"a": 1, "b": 1, "c": 1, "d": 1}
+        assert stack.attempts(run_id) == []
 
 
-def test_what_a_killed_worker_ran_is_called_again_elsewhere_once(stage: Stage, tmp_path: Path) -> None:
+def test_what_a_killed_worker_ran_is_called_again_elsewhere_once(stack: LiveStack, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     Path(f"{gate}.name").write_text("only")
-    doomed = stage.start_worker("faulty.py", concurrency=1)
-    stage.store({"id": "one", "steps": [{"id": "only", "task": "held_step"}]})
-    run_id = stage.trigger("one", {"gate": str(gate)})
-    stage.until(Path(f"{gate}.held").exists, "the step is not held")
-    stage.start_worker("faulty.py", concurrency=1)
-    stage.kill(doomed)
-    assert stage.finished(run_id).status == "completed"
-    assert [call.seen for call in stage.calls(run_id)] == [1, 2]
-    assert len({call.pid for call in stage.calls(run_id)}) == 2
+    doomed = stack.start_worker("faulty.py", concurrency=1)
+    stack.store({"id": "one", "steps": [{"id": "only", "task": "held_step"}]})
+    run_id = stack.trigger("one", {"gate": str(gate)})
+    stack.until(Path(f"{gate}.held").exists, "the step is not held")
+    stack.start_worker("faulty.py", concurrency=1)
+    stack.kill(doomed)
+    assert stack.finished(run_id).status == "completed"
+    assert [call.seen for call in stack.calls(run_id)] == [1, 2]
+    assert len({call.pid for call in stack.calls(run_id)}) == 2

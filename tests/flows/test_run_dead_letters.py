@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from support.live_stack import Stage
+from support.live_stack import LiveStack
 
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
@@ -33,10 +33,10 @@ IRREGULAR = {
 
 
 @pytest.fixture(scope="module")
-def stage(empty_stage: Stage) -> Stage:
-    """A stage with one worker of two children that has loaded `apps/mending.py`."""
-    empty_stage.start_worker("mending.py", concurrency=2)
-    return empty_stage
+def stack(empty_stack: LiveStack) -> LiveStack:
+    """A stack with one worker of two children that has loaded `apps/mending.py`."""
+    empty_stack.start_worker("mending.py", concurrency=2)
+    return empty_stack
 
 
 def graph(
@@ -50,113 +50,113 @@ def graph(
     return {"id": "mending", "failureMode": mode, "steps": steps}
 
 
-def still_open(stage: Stage, run_id: UUID) -> list[Any]:
-    return stage.rows(
+def still_open(stack: LiveStack, run_id: UUID) -> list[Any]:
+    return stack.rows(
         "SELECT * FROM dead_letters WHERE run_id = :id AND retried_at IS NULL ORDER BY id", id=run_id
     )
 
 
-def retry(stage: Stage, letter: Any) -> dead_letters.Retried:
-    return stage.deployment.database.run(
-        lambda tx: dead_letters.retry(tx, stage.settings.tenant, letter.id), is_one=False
+def retry(stack: LiveStack, letter: Any) -> dead_letters.Retried:
+    return stack.deployment.database.run(
+        lambda tx: dead_letters.retry(tx, stack.settings.tenant, letter.id), is_one=False
     )
 
 
-def agrees(stage: Stage, run_id: UUID) -> bool:
-    with verify.snapshot(stage.deployment.database) as tx:
+def agrees(stack: LiveStack, run_id: UUID) -> bool:
+    with verify.snapshot(stack.deployment.database) as tx:
         return not verify.run(tx, run_id)
 
 
-def test_a_run_goes_on_after_its_cause_was_mended(stage: Stage, tmp_path: Path) -> None:
+def test_a_run_goes_on_after_its_cause_was_mended(stack: LiveStack, tmp_path: Path) -> None:
     (tmp_path / "b").touch()
-    run = stage.ran(graph(CHAIN, "fail-fast", {}), {"broken": str(tmp_path)})
-    assert (run.status, stage.statuses(run.id)["c"]) == ("failed", "cancelled")
-    (letter,) = still_open(stage, run.id)
+    run = stack.ran(graph(CHAIN, "fail-fast", {}), {"broken": str(tmp_path)})
+    assert (run.status, stack.statuses(run.id)["c"]) == ("failed", "cancelled")
+    (letter,) = still_open(stack, run.id)
     assert "b is broken" in letter.history[0]["error"]["traceback"]
 
-    retry(stage, letter)
-    assert stage.finished(run.id).status == "failed", "it was not mended yet"
+    retry(stack, letter)
+    assert stack.finished(run.id).status == "failed", "it was not mended yet"
     (tmp_path / "b").unlink()
-    retry(stage, still_open(stage, run.id)[0])
-    assert stage.finished(run.id).status == "completed"
-    assert stage.called(run.id) == {"a": 1, "b": 3, "c": 1, "d": 1}
-    assert [call.seen for call in stage.calls(run.id) if call.step_id == "b"] == [[1, 0], [2, 1], [3, 2]]
-    assert agrees(stage, run.id)
+    retry(stack, still_open(stack, run.id)[0])
+    assert stack.finished(run.id).status == "completed"
+    assert stack.called(run.id) == {"a": 1, "b": 3, "c": 1, "d": 1}
+    assert [call.seen for call in stack.calls(run.id) if call.step_id == "b"] == [[1, 0], [2, 1], [3, 2]]
+    assert agrees(stack, run.id)
 
 
 @pytest.mark.parametrize("mode", FAILURE_MODES)
 @pytest.mark.parametrize("tasks", [{}, dict.fromkeys(WIDE, "mend_limited")], ids=["plain", "limited"])
 @pytest.mark.parametrize("needs", [GATHERED, IRREGULAR], ids=["gathered", "irregular"])
 def test_wide_joins_close_without_a_tick(
-    stage: Stage, tmp_path: Path, mode: str, tasks: dict[str, str], needs: dict[str, list[str]]
+    stack: LiveStack, tmp_path: Path, mode: str, tasks: dict[str, str], needs: dict[str, list[str]]
 ) -> None:
     broken = [tmp_path / each for each in ("b3", "b7", "b0")]
     for each in broken:
         each.touch()
-    run = stage.ran(graph(needs, mode, tasks), {"broken": str(tmp_path)})
+    run = stack.ran(graph(needs, mode, tasks), {"broken": str(tmp_path)})
     for each in broken:
         each.unlink()
-        for letter in still_open(stage, run.id)[:1]:
-            retry(stage, letter)
-            stage.finished(run.id)
-    while letters := still_open(stage, run.id):
+        for letter in still_open(stack, run.id)[:1]:
+            retry(stack, letter)
+            stack.finished(run.id)
+    while letters := still_open(stack, run.id):
         for letter in letters:
-            retry(stage, letter)
-        stage.finished(run.id)
-    assert stage.run(run.id).status == "completed"
-    assert set(stage.statuses(run.id).values()) == {"completed"}
-    called = stage.called(run.id)
+            retry(stack, letter)
+        stack.finished(run.id)
+    assert stack.run(run.id).status == "completed"
+    assert set(stack.statuses(run.id).values()) == {"completed"}
+    called = stack.called(run.id)
     assert (called["a"], called["join"], called["last"]) == (1, 1, 1)
-    assert agrees(stage, run.id)
+    assert agrees(stack, run.id)
 
 
 @pytest.mark.parametrize("mode", FAILURE_MODES)
 @pytest.mark.parametrize("task", ["mend", "mend_limited"])
-def test_items_of_a_wide_map_go_on(stage: Stage, tmp_path: Path, mode: str, task: str) -> None:
+def test_items_of_a_wide_map_go_on(stack: LiveStack, tmp_path: Path, mode: str, task: str) -> None:
     needs: dict[str, list[str]] = {"m": [], "after": ["m"]}
     for index in range(0, 60, 7):
         (tmp_path / f"m.{index}").touch()
     document = graph(needs, mode, {"m": task}, m="${input.items}")
-    run = stage.ran(document, {"broken": str(tmp_path), "items": list(range(60))})
+    run = stack.ran(document, {"broken": str(tmp_path), "items": list(range(60))})
     for each in tmp_path.iterdir():
         each.unlink()
-    stage.forget_chords(run.id)
-    while letters := still_open(stage, run.id):
+    stack.forget_chords(run.id)
+    while letters := still_open(stack, run.id):
         for letter in letters:
-            retry(stage, letter)
-        stage.finished(run.id)
-    assert stage.run(run.id).status == "completed"
-    assert {row.status for row in stage.task_runs(run.id)} == {"completed"}
-    assert stage.called(run.id)["after"] == 1
-    assert agrees(stage, run.id)
+            retry(stack, letter)
+        stack.finished(run.id)
+    assert stack.run(run.id).status == "completed"
+    assert {row.status for row in stack.task_runs(run.id)} == {"completed"}
+    assert stack.called(run.id)["after"] == 1
+    assert agrees(stack, run.id)
 
 
-def test_the_tick_retries_many(stage: Stage, tmp_path: Path) -> None:
+def test_the_tick_retries_many(stack: LiveStack, tmp_path: Path) -> None:
     for each in WIDE:
         (tmp_path / each).touch()
-    run = stage.ran(graph(GATHERED, "continue", {}), {"broken": str(tmp_path)})
-    assert len(still_open(stage, run.id)) == len(WIDE)
+    run = stack.ran(graph(GATHERED, "continue", {}), {"broken": str(tmp_path)})
+    assert len(still_open(stack, run.id)) == len(WIDE)
     for each in WIDE:
         (tmp_path / each).unlink()
-    redrive_id = stage.deployment.database.run(
-        lambda tx: redrives.create(tx, stage.settings.tenant, LetterFilter(pipeline_id="mending"))
+    redrive_id = stack.deployment.database.run(
+        lambda tx: redrives.create(tx, stack.settings.tenant, LetterFilter(pipeline_id="mending"))
     )
-    assert stage.tick().redriven >= len(WIDE)
-    (row,) = stage.rows("SELECT * FROM redrives WHERE id = :id", id=redrive_id)
+    assert stack.tick().redriven >= len(WIDE)
+    (row,) = stack.rows("SELECT * FROM redrives WHERE id = :id", id=redrive_id)
     assert (row.status, row.skipped) == ("completed", 0)
-    assert stage.finished(run.id).status == "completed"
-    assert stage.called(run.id) == {"a": 1, **dict.fromkeys(WIDE, 2), "join": 1, "last": 1}
+    assert stack.finished(run.id).status == "completed"
+    assert stack.called(run.id) == {"a": 1, **dict.fromkeys(WIDE, 2), "join": 1, "last": 1}
 
 
-def test_a_standalone_task_runs_anew(stage: Stage, tmp_path: Path) -> None:
+def test_a_standalone_task_runs_anew(stack: LiveStack, tmp_path: Path) -> None:
     (tmp_path / "alone").touch()
     request = QueueRequest("mend", {"broken": str(tmp_path)})
-    (queued,) = stage.deployment.database.run(
-        lambda tx: standalone_tasks.enqueue(tx, stage.settings.tenant, [request]), is_one=False
+    (queued,) = stack.deployment.database.run(
+        lambda tx: standalone_tasks.enqueue(tx, stack.settings.tenant, [request]), is_one=False
     )
     first = UUID(int=queued.task_run_id.int & ~0xFFFFFF)
-    assert stage.finished(first).status == "failed"
+    assert stack.finished(first).status == "failed"
     (tmp_path / "alone").unlink()
-    retried = retry(stage, still_open(stage, first)[0])
-    assert stage.finished(retried.run_id).status == "completed"
-    assert stage.run(first).status == "failed"
+    retried = retry(stack, still_open(stack, first)[0])
+    assert stack.finished(retried.run_id).status == "completed"
+    assert stack.run(first).status == "failed"

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from support.live_stack import Stage
+from support.live_stack import LiveStack
 
 from pipeweave.size_limits import INLINE_BYTES
 
@@ -17,21 +17,21 @@ def one_step(task: str) -> dict[str, Any]:
     return {"id": f"one-{task}", "steps": [{"id": "only", "task": task}]}
 
 
-def misbehaved(stage: Stage, how: str) -> tuple[Any, Any]:
+def misbehaved(stack: LiveStack, how: str) -> tuple[Any, Any]:
     """The task run and its attempt after the handler misbehaved."""
-    run = stage.ran(one_step("misbehave"), {"how": how})
+    run = stack.ran(one_step("misbehave"), {"how": how})
     assert run.status == "failed"
-    (attempt,) = stage.attempts(run.id)
-    return stage.steps(run.id)["only"], attempt
+    (attempt,) = stack.attempts(run.id)
+    return stack.steps(run.id)["only"], attempt
 
 
-def children(stage: Stage) -> set[int]:
+def children(stack: LiveStack) -> set[int]:
     """The processes that call handlers now."""
-    stage.store(one_step("noop"))
-    runs: list[UUID] = [stage.trigger("one-noop") for _ in range(10)]
+    stack.store(one_step("noop"))
+    runs: list[UUID] = [stack.trigger("one-noop") for _ in range(10)]
     for run_id in runs:
-        stage.finished(run_id)
-    return {call.pid for run_id in runs for call in stage.calls(run_id)}
+        stack.finished(run_id)
+    return {call.pid for run_id in runs for call in stack.calls(run_id)}
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,10 @@ def children(stage: Stage) -> set[int]:
     ],
 )
 def test_an_exception_is_stored_with_type_message_and_traceback(
-    stage: Stage, how: str, type_: str, message: str
+    stack: LiveStack, how: str, type_: str, message: str
 ) -> None:
-    before = children(stage)
-    row, attempt = misbehaved(stage, how)
+    before = children(stack)
+    row, attempt = misbehaved(stack, how)
 
     assert (row.status, row.error_code, row.error["type"]) == ("failed", type_, type_)
     assert row.error["message"] == message
@@ -58,23 +58,23 @@ def test_an_exception_is_stored_with_type_message_and_traceback(
     assert attempt.started_at == row.started_at
     assert attempt.finished_at == row.finished_at
     assert attempt.worker == row.worker
-    assert children(stage) & before, "no process of the worker survived"
+    assert children(stack) & before, "no process of the worker survived"
 
 
-def test_the_cause_of_an_exception_stands_in_its_traceback(stage: Stage) -> None:
-    row, _ = misbehaved(stage, "chained")
+def test_the_cause_of_an_exception_stands_in_its_traceback(stack: LiveStack) -> None:
+    row, _ = misbehaved(stack, "chained")
     assert "KeyError: 'cause'" in row.error["traceback"]
 
 
-def test_a_task_error_keeps_its_code_and_details(stage: Stage) -> None:
-    row, attempt = misbehaved(stage, "task-error")
+def test_a_task_error_keeps_its_code_and_details(stack: LiveStack) -> None:
+    row, attempt = misbehaved(stack, "task-error")
     assert (row.error_code, attempt.error_code) == ("CARD_DECLINED", "CARD_DECLINED")
     assert row.error["details"] == {"card": 4242}
     assert row.error["retryable"] is False
 
 
-def test_texts_that_postgresql_refuses_are_made_printable(stage: Stage) -> None:
-    row, _ = misbehaved(stage, "odd-texts")
+def test_texts_that_postgresql_refuses_are_made_printable(stack: LiveStack) -> None:
+    row, _ = misbehaved(stack, "odd-texts")
     assert row.error["message"] == "nul \\0 and a lone surrogate ?"
 
 
@@ -89,28 +89,28 @@ def test_texts_that_postgresql_refuses_are_made_printable(stage: Stage) -> None:
     ],
 )
 def test_a_result_that_cannot_be_kept_fails_the_attempt_with_a_clear_code(
-    stage: Stage, how: str, code: str
+    stack: LiveStack, how: str, code: str
 ) -> None:
-    row, attempt = misbehaved(stage, how)
+    row, attempt = misbehaved(stack, how)
     assert (row.status, row.error_code, attempt.error_code) == ("failed", code, code)
     assert row.error["retryable"] is False
     assert row.output is None
     assert row.output_path is None
 
 
-def test_an_item_whose_failure_is_hard_to_store_fails_alone(stage: Stage) -> None:
+def test_an_item_whose_failure_is_hard_to_store_fails_alone(stack: LiveStack) -> None:
     each = {"id": "each", "task": "listing", "map": {"over": "${input.list}", "as": "number"}}
     document = {"id": "listings", "failureMode": "partial-merge", "steps": [each]}
-    run = stage.ran(document, {"list": list(range(5))})
-    statuses = {row.map_index: (row.status, row.error_code) for row in stage.items(run.id, "each")}
+    run = stack.ran(document, {"list": list(range(5))})
+    statuses = {row.map_index: (row.status, row.error_code) for row in stack.items(run.id, "each")}
     assert statuses.pop(2) == ("failed", "INVALID_RESULT")
     assert set(statuses.values()) == {("completed", None)}
-    assert stage.called(run.id) == {"each": 5}
-    [letter] = stage.dead_letters(run.id)
+    assert stack.called(run.id) == {"each": 5}
+    [letter] = stack.dead_letters(run.id)
     assert "output.caf?.txt" in [fault["field"] for fault in letter.error["details"]]
 
 
-def test_a_huge_result_goes_to_storage_and_comes_back(stage: Stage) -> None:
+def test_a_huge_result_goes_to_storage_and_comes_back(stack: LiveStack) -> None:
     document = {
         "id": "huge",
         "steps": [
@@ -118,9 +118,9 @@ def test_a_huge_result_goes_to_storage_and_comes_back(stage: Stage) -> None:
             {"id": "measure", "task": "measure", "params": {"text": "${steps.make}"}},
         ],
     }
-    run = stage.ran(document)
+    run = stack.ran(document)
     assert run.status == "completed"
-    steps = stage.steps(run.id)
+    steps = stack.steps(run.id)
     assert steps["make"].output is None
     assert steps["make"].output_path.startswith("artifacts/sha256/")
     assert steps["make"].output_size == 3_000_002
@@ -128,20 +128,20 @@ def test_a_huge_result_goes_to_storage_and_comes_back(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("size", [INLINE_BYTES - 2, INLINE_BYTES - 1])
-def test_results_and_inputs_up_to_the_limit_stay_in_their_rows(stage: Stage, size: int) -> None:
+def test_results_and_inputs_up_to_the_limit_stay_in_their_rows(stack: LiveStack, size: int) -> None:
     text = "x" * size
-    run = stage.ran(one_step("give"), {"value": text})
-    row = stage.steps(run.id)["only"]
-    assert stage.output(row) == text
+    run = stack.ran(one_step("give"), {"value": text})
+    row = stack.steps(run.id)["only"]
+    assert stack.output(row) == text
     assert (row.output_path is None) == (size + 2 <= INLINE_BYTES)
 
 
-def test_a_huge_input_reaches_the_task(stage: Stage) -> None:
-    run = stage.ran(one_step("measure"), {"text": "y" * 200_000})
+def test_a_huge_input_reaches_the_task(stack: LiveStack) -> None:
+    run = stack.ran(one_step("measure"), {"text": "y" * 200_000})
     assert run.status == "completed"
     assert run.input is None
     assert run.input_path is not None
-    assert stage.steps(run.id)["only"].output == 200_000
+    assert stack.steps(run.id)["only"].output == 200_000
 
 
 @pytest.mark.parametrize(
@@ -156,16 +156,16 @@ def test_a_huge_input_reaches_the_task(stage: Stage) -> None:
     ],
 )
 def test_parameters_of_wrong_types_fail_the_attempt_naming_each_field(
-    stage: Stage, input: Any, fields: set[str]
+    stack: LiveStack, input: Any, fields: set[str]
 ) -> None:
-    run = stage.ran(one_step("typed"), input)
-    row = stage.steps(run.id)["only"]
+    run = stack.ran(one_step("typed"), input)
+    row = stack.steps(run.id)["only"]
     assert (row.status, row.error_code) == ("failed", "INVALID_PARAMS")
     assert {each["field"] for each in row.error["details"]} == fields
     assert row.error["retryable"] is False
 
 
-def test_params_that_lead_nowhere_fail_the_attempt(stage: Stage) -> None:
+def test_params_that_lead_nowhere_fail_the_attempt(stack: LiveStack) -> None:
     document = {
         "id": "nowhere",
         "steps": [
@@ -173,13 +173,13 @@ def test_params_that_lead_nowhere_fail_the_attempt(stage: Stage) -> None:
             {"id": "take", "task": "give", "params": {"value": "${steps.make.there.further}"}},
         ],
     }
-    run = stage.ran(document)
-    row = stage.steps(run.id)["take"]
+    run = stack.ran(document)
+    row = stack.steps(run.id)["take"]
     assert (run.status, row.status, row.error_code) == ("failed", "failed", "INVALID_REFERENCE")
     assert "there" in row.error["message"]
 
 
-def test_references_give_values_with_their_types(stage: Stage) -> None:
+def test_references_give_values_with_their_types(stack: LiveStack) -> None:
     value = {
         "list": "${steps.make.rows}",
         "number": "${steps.make.rows[1]}",
@@ -194,8 +194,8 @@ def test_references_give_values_with_their_types(stage: Stage) -> None:
             {"id": "take", "task": "give", "params": {"value": value}},
         ],
     }
-    run = stage.ran(document, {"who": "Ada"})
-    assert stage.steps(run.id)["take"].output == {
+    run = stack.ran(document, {"who": "Ada"})
+    assert stack.steps(run.id)["take"].output == {
         "list": [1, 2.5, None],
         "number": 2.5,
         "text": "Ada has [1,2.5,null]",
@@ -205,9 +205,9 @@ def test_references_give_values_with_their_types(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("output", [None, 0, False, "", [], {}])
-def test_every_small_json_value_is_a_result(stage: Stage, output: Any) -> None:
-    run = stage.ran(one_step("give"), {"value": output})
-    row = stage.steps(run.id)["only"]
+def test_every_small_json_value_is_a_result(stack: LiveStack, output: Any) -> None:
+    run = stack.ran(one_step("give"), {"value": output})
+    row = stack.steps(run.id)["only"]
     assert row.status == "completed"
-    assert stage.output(row) == output
-    assert type(stage.output(row)) is type(output)
+    assert stack.output(row) == output
+    assert type(stack.output(row)) is type(output)

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from support.live_stack import Call, Stage
+from support.live_stack import Call, LiveStack
 
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 
@@ -18,11 +18,11 @@ LIMIT = 2
 
 
 @pytest.fixture(scope="module")
-def stage(empty_stage: Stage) -> Stage:
+def stack(empty_stack: LiveStack) -> LiveStack:
     """Two workers of two children each: twice as many as the limit lets run."""
-    empty_stage.start_worker("steps.py", concurrency=2)
-    empty_stage.start_worker("steps.py", concurrency=2)
-    return empty_stage
+    empty_stack.start_worker("steps.py", concurrency=2)
+    empty_stack.start_worker("steps.py", concurrency=2)
+    return empty_stack
 
 
 def most_at_once(calls: Sequence[Call]) -> int:
@@ -35,21 +35,21 @@ def most_at_once(calls: Sequence[Call]) -> int:
     return most
 
 
-def calls_of(stage: Stage, runs: Sequence[UUID]) -> list[Call]:
-    return [call for run_id in runs for call in stage.calls(run_id)]
+def calls_of(stack: LiveStack, runs: Sequence[UUID]) -> list[Call]:
+    return [call for run_id in runs for call in stack.calls(run_id)]
 
 
-def test_a_limit_holds_across_the_workers_for_runs(stage: Stage) -> None:
-    stage.store({"id": "limited", "steps": [{"id": "only", "task": "limited"}]})
-    runs = [stage.trigger("limited") for _ in range(20)]
-    assert {stage.finished(run_id).status for run_id in runs} == {"completed"}
-    calls = calls_of(stage, runs)
+def test_a_limit_holds_across_the_workers_for_runs(stack: LiveStack) -> None:
+    stack.store({"id": "limited", "steps": [{"id": "only", "task": "limited"}]})
+    runs = [stack.trigger("limited") for _ in range(20)]
+    assert {stack.finished(run_id).status for run_id in runs} == {"completed"}
+    calls = calls_of(stack, runs)
     assert len(calls) == 20
     assert most_at_once(calls) == LIMIT
     assert len({call.pid for call in calls}) > 1
 
 
-def test_a_limit_holds_inside_a_map_and_its_join_runs(stage: Stage) -> None:
+def test_a_limit_holds_inside_a_map_and_its_join_runs(stack: LiveStack) -> None:
     document = {
         "id": "limited-map",
         "steps": [
@@ -57,15 +57,15 @@ def test_a_limit_holds_inside_a_map_and_its_join_runs(stage: Stage) -> None:
             {"id": "after", "task": "noop"},
         ],
     }
-    run = stage.ran(document, {"list": list(range(20))})
+    run = stack.ran(document, {"list": list(range(20))})
     assert run.status == "completed"
-    calls = [call for call in stage.calls(run.id) if call.step_id == "each"]
+    calls = [call for call in stack.calls(run.id) if call.step_id == "each"]
     assert sorted(str(call.map_index) for call in calls) == sorted(map(str, range(20)))
     assert most_at_once(calls) == LIMIT
 
 
 @pytest.mark.parametrize("is_gathered", [True, False], ids=["gathered", "irregular"])
-def test_limited_steps_feed_a_wide_join(stage: Stage, is_gathered: bool) -> None:
+def test_limited_steps_feed_a_wide_join(stack: LiveStack, is_gathered: bool) -> None:
     wide = [f"w{number}" for number in range(10)]
     mixed = [
         {"id": each, "task": "limited" if n % 2 else "noop", "needs": ["a"]} for n, each in enumerate(wide)
@@ -81,73 +81,73 @@ def test_limited_steps_feed_a_wide_join(stage: Stage, is_gathered: bool) -> None
             {"id": "z", "task": "noop", "needs": wide},
         ],
     }
-    run = stage.ran(document)
+    run = stack.ran(document)
     assert run.status == "completed"
-    calls = stage.calls(run.id)
+    calls = stack.calls(run.id)
     assert sorted(str(call.step_id) for call in calls) == sorted(["a", "z", *wide])
     assert most_at_once([call for call in calls if call.step_id in wide]) <= 4
     last = max(call.ended for call in calls if call.step_id in wide)
     assert last <= next(call.began for call in calls if call.step_id == "z")
 
 
-def test_a_limit_is_free_again_after_failures(stage: Stage) -> None:
+def test_a_limit_is_free_again_after_failures(stack: LiveStack) -> None:
     document = {
         "id": "limited-failures",
         "failureMode": "continue",
         "steps": [{"id": f"s{number}", "task": "act_limited", "needs": []} for number in range(9)],
     }
-    run = stage.ran(document, {"fail": {f"s{number}": [] for number in range(0, 9, 2)}})
+    run = stack.ran(document, {"fail": {f"s{number}": [] for number in range(0, 9, 2)}})
     assert run.status == "failed"
-    statuses = list(stage.statuses(run.id).values())
+    statuses = list(stack.statuses(run.id).values())
     assert (statuses.count("failed"), statuses.count("completed")) == (5, 4)
 
 
-def test_a_cancelled_run_gives_its_slot_to_those_that_wait(stage: Stage, tmp_path: Path) -> None:
-    stage.store({"id": "hold-single", "steps": [{"id": "only", "task": "hold_single"}]})
+def test_a_cancelled_run_gives_its_slot_to_those_that_wait(stack: LiveStack, tmp_path: Path) -> None:
+    stack.store({"id": "hold-single", "steps": [{"id": "only", "task": "hold_single"}]})
     stop, go = tmp_path / "stop", tmp_path / "go"
-    holding = stage.trigger("hold-single", {"path": str(stop)})
-    stage.until((tmp_path / "stop.held").exists, "the first run does not hold its slot")
+    holding = stack.trigger("hold-single", {"path": str(stop)})
+    stack.until((tmp_path / "stop.held").exists, "the first run does not hold its slot")
     go.touch()
-    waiting = stage.trigger("hold-single", {"path": str(go)})
-    assert stage.statuses(waiting) == {"only": "ready"}
+    waiting = stack.trigger("hold-single", {"path": str(go)})
+    assert stack.statuses(waiting) == {"only": "ready"}
 
-    stage.cancel(holding)
+    stack.cancel(holding)
 
-    assert stage.finished(waiting).status == "completed"
+    assert stack.finished(waiting).status == "completed"
     stop.touch()
 
 
 def test_of_those_that_wait_for_a_slot_the_best_priority_goes_first_then_the_oldest(
-    stage: Stage, tmp_path: Path
+    stack: LiveStack, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
-    stage.enqueue(QueueRequest("hold_single_first", {"path": str(go)}))
-    stage.until((tmp_path / "go.held").exists, "nothing holds the slot")
+    stack.enqueue(QueueRequest("hold_single_first", {"path": str(go)}))
+    stack.until((tmp_path / "go.held").exists, "nothing holds the slot")
     wishes: list[tuple[str, int | None]] = [("d", None), ("a", 10), ("c", 50), ("e", 100), ("b", 10)]
-    stage.store({"id": "single", "steps": [{"id": "only", "task": "hold_single_first"}]})
+    stack.store({"id": "single", "steps": [{"id": "only", "task": "hold_single_first"}]})
     free = tmp_path / "free"
     free.touch()
-    runs = {name: stage.trigger("single", {"path": str(free)}, priority=level) for name, level in wishes}
-    assert {stage.statuses(run_id)["only"] for run_id in runs.values()} == {"ready"}
+    runs = {name: stack.trigger("single", {"path": str(free)}, priority=level) for name, level in wishes}
+    assert {stack.statuses(run_id)["only"] for run_id in runs.values()} == {"ready"}
     go.touch()
     for run_id in runs.values():
-        assert stage.finished(run_id).status == "completed"
-    began = {name: stage.calls(run_id)[0].began for name, run_id in runs.items()}
+        assert stack.finished(run_id).status == "completed"
+    began = {name: stack.calls(run_id)[0].began for name, run_id in runs.items()}
     assert sorted(began, key=lambda name: began[name]) == ["a", "b", "c", "d", "e"]
 
 
-def test_a_better_priority_overtakes_what_waits_in_the_queue(stage: Stage, tmp_path: Path) -> None:
+def test_a_better_priority_overtakes_what_waits_in_the_queue(stack: LiveStack, tmp_path: Path) -> None:
     go = tmp_path / "go"
     holding = [QueueRequest("hold", {"path": str(go)}) for _ in range(4)]
-    held: list[Any] = [each.task_run_id for each in stage.enqueue(*holding)]
+    held: list[Any] = [each.task_run_id for each in stack.enqueue(*holding)]
     running = "SELECT 1 FROM task_runs WHERE id = ANY(CAST(:ids AS uuid[])) AND status = 'running'"
-    stage.until(lambda: len(stage.rows(running, ids=held)) == 4, "the workers are not busy")
-    stage.store({"id": "quick", "steps": [{"id": "only", "task": "noop"}]})
+    stack.until(lambda: len(stack.rows(running, ids=held)) == 4, "the workers are not busy")
+    stack.store({"id": "quick", "steps": [{"id": "only", "task": "noop"}]})
     # Each child may have taken one more message before it became busy; those do not count.
-    late = [stage.trigger("quick", priority=140) for _ in range(12)]
-    soon = stage.trigger("quick", priority=10)
+    late = [stack.trigger("quick", priority=140) for _ in range(12)]
+    soon = stack.trigger("quick", priority=10)
     go.touch()
     for run_id in [*late, soon]:
-        assert stage.finished(run_id).status == "completed"
-    began = sorted(stage.calls(run_id)[0].began for run_id in late)
-    assert stage.calls(soon)[0].began < began[6]
+        assert stack.finished(run_id).status == "completed"
+    began = sorted(stack.calls(run_id)[0].began for run_id in late)
+    assert stack.calls(soon)[0].began < began[6]

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from support.live_stack import Stage
+from support.live_stack import LiveStack
 from support.servers import away
 
 from pipeweave.up.postgres import Postgres
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
-def stage(fragile: Stage) -> Stage:
-    return fragile
+def stack(stack_with_beat: LiveStack) -> LiveStack:
+    return stack_with_beat
 
 
 def mapped(task: str, **params: Any) -> dict[str, Any]:
@@ -34,130 +34,130 @@ def mapped(task: str, **params: Any) -> dict[str, Any]:
     }
 
 
-def begun(stage: Stage, run_id: UUID) -> Counter[tuple[Any, Any]]:
+def begun(stack: LiveStack, run_id: UUID) -> Counter[tuple[Any, Any]]:
     """How often each attempt of each item was begun."""
-    return Counter((call.map_index, call.seen) for call in stage.calls(run_id) if call.step_id == "each")
+    return Counter((call.map_index, call.seen) for call in stack.calls(run_id) if call.step_id == "each")
 
 
-def assert_each_once(stage: Stage, run_id: UUID, count: int) -> None:
+def assert_each_once(stack: LiveStack, run_id: UUID, count: int) -> None:
     """Every item completed, and none was begun again without a record of the attempt before."""
-    items = stage.items(run_id, "each")
+    items = stack.items(run_id, "each")
     assert [row.status for row in items] == ["completed"] * count
-    known = {(row.task_run_id, row.number): row.status for row in stage.attempts(run_id)}
+    known = {(row.task_run_id, row.number): row.status for row in stack.attempts(run_id)}
     assert set(known.values()) <= {"lost"}
-    for (index, attempt), times in begun(stage, run_id).items():
+    for (index, attempt), times in begun(stack, run_id).items():
         assert times == 1, f"attempt {attempt} of item {index} was begun {times} times"
         assert attempt == 1 or (items[index].id, attempt - 1) in known
-    assert stage.called(run_id)["after"] == 1
+    assert stack.called(run_id)["after"] == 1
 
 
-def test_a_child_that_dies_takes_one_attempt_with_it(stage: Stage) -> None:
-    stage.start_worker("faulty.py", concurrency=2)
-    run = stage.ran({"id": "dies", "steps": [{"id": "only", "task": "suicidal"}]}, {"times": 2})
+def test_a_child_that_dies_takes_one_attempt_with_it(stack: LiveStack) -> None:
+    stack.start_worker("faulty.py", concurrency=2)
+    run = stack.ran({"id": "dies", "steps": [{"id": "only", "task": "suicidal"}]}, {"times": 2})
     assert run.status == "completed"
-    assert stage.steps(run.id)["only"].output == 3
-    kept = [(row.number, row.status, row.error_code) for row in stage.attempts(run.id)]
+    assert stack.steps(run.id)["only"].output == 3
+    kept = [(row.number, row.status, row.error_code) for row in stack.attempts(run.id)]
     assert kept == [(1, "lost", "WORKER_LOST"), (2, "lost", "WORKER_LOST")]
 
 
-def test_a_task_that_always_kills_its_process_becomes_a_dead_letter(stage: Stage) -> None:
-    stage.start_worker("faulty.py", concurrency=2)
-    run = stage.ran({"id": "poison", "steps": [{"id": "only", "task": "suicidal"}]}, {"times": 99})
-    assert (run.status, stage.steps(run.id)["only"].error_code) == ("failed", "WORKER_LOST")
-    [letter] = stage.dead_letters(run.id)
+def test_a_task_that_always_kills_its_process_becomes_a_dead_letter(stack: LiveStack) -> None:
+    stack.start_worker("faulty.py", concurrency=2)
+    run = stack.ran({"id": "poison", "steps": [{"id": "only", "task": "suicidal"}]}, {"times": 99})
+    assert (run.status, stack.steps(run.id)["only"].error_code) == ("failed", "WORKER_LOST")
+    [letter] = stack.dead_letters(run.id)
     assert [each["status"] for each in letter.history] == ["lost"] * 3
 
 
-def test_a_child_that_dies_in_a_chunk_loses_that_item_alone(stage: Stage) -> None:
-    stage.start_worker("faulty.py", concurrency=2)
-    run = stage.ran(mapped("deadly_item"), {"list": list(range(300)), "deadly": 137})
+def test_a_child_that_dies_in_a_chunk_loses_that_item_alone(stack: LiveStack) -> None:
+    stack.start_worker("faulty.py", concurrency=2)
+    run = stack.ran(mapped("deadly_item"), {"list": list(range(300)), "deadly": 137})
     assert run.status == "completed"
-    assert_each_once(stage, run.id, 300)
-    lost = {row.task_run_id for row in stage.attempts(run.id)}
+    assert_each_once(stack, run.id, 300)
+    lost = {row.task_run_id for row in stack.attempts(run.id)}
     # Those of its turn whose results it had not stored yet are lost with it, what it had not begun is not.
-    assert stage.items(run.id, "each")[137].id in lost
-    again = {index for (index, attempt) in begun(stage, run.id) if attempt > 1}
+    assert stack.items(run.id, "each")[137].id in lost
+    again = {index for (index, attempt) in begun(stack, run.id) if attempt > 1}
     assert len(again) == len(lost)
 
 
 def test_a_worker_that_is_killed_in_a_chunk_repeats_nothing_that_was_completed(
-    stage: Stage, tmp_path: Path
+    stack: LiveStack, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    doomed = stage.start_worker("faulty.py", concurrency=1)
-    stage.store(mapped("held_item"))
-    run_id = stage.trigger("map-held_item", {"list": list(range(300)), "held": 150, "gate": str(gate)})
-    stage.until(Path(f"{gate}.held").exists, "no item is held")
-    done = {row.id for row in stage.items(run_id, "each") if row.status == "completed"}
-    stage.kill(doomed)
-    stage.start_worker("faulty.py", concurrency=2)
-    assert stage.finished(run_id).status == "completed"
-    assert_each_once(stage, run_id, 300)
-    assert done.isdisjoint(row.task_run_id for row in stage.attempts(run_id))
+    doomed = stack.start_worker("faulty.py", concurrency=1)
+    stack.store(mapped("held_item"))
+    run_id = stack.trigger("map-held_item", {"list": list(range(300)), "held": 150, "gate": str(gate)})
+    stack.until(Path(f"{gate}.held").exists, "no item is held")
+    done = {row.id for row in stack.items(run_id, "each") if row.status == "completed"}
+    stack.kill(doomed)
+    stack.start_worker("faulty.py", concurrency=2)
+    assert stack.finished(run_id).status == "completed"
+    assert_each_once(stack, run_id, 300)
+    assert done.isdisjoint(row.task_run_id for row in stack.attempts(run_id))
 
 
-def test_a_worker_that_is_killed_in_a_chain_goes_on_elsewhere(stage: Stage, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_in_a_chain_goes_on_elsewhere(stack: LiveStack, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     Path(f"{gate}.name").write_text("s7")
     steps = [{"id": f"s{n}", "task": "held_step", "needs": [f"s{n - 1}"] if n else []} for n in range(15)]
-    doomed = stage.start_worker("faulty.py", concurrency=1)
-    stage.store({"id": "chain", "steps": steps})
-    run_id = stage.trigger("chain", {"gate": str(gate)})
-    stage.until(Path(f"{gate}.held").exists, "no step is held")
-    stage.start_worker("faulty.py", concurrency=1)
-    stage.kill(doomed)
-    assert stage.finished(run_id).status == "completed"
-    assert stage.called(run_id) == {f"s{n}": 2 if n == 7 else 1 for n in range(15)}
-    [attempt] = stage.attempts(run_id)
+    doomed = stack.start_worker("faulty.py", concurrency=1)
+    stack.store({"id": "chain", "steps": steps})
+    run_id = stack.trigger("chain", {"gate": str(gate)})
+    stack.until(Path(f"{gate}.held").exists, "no step is held")
+    stack.start_worker("faulty.py", concurrency=1)
+    stack.kill(doomed)
+    assert stack.finished(run_id).status == "completed"
+    assert stack.called(run_id) == {f"s{n}": 2 if n == 7 else 1 for n in range(15)}
+    [attempt] = stack.attempts(run_id)
     assert (attempt.number, attempt.status) == (1, "lost")
 
 
-def test_while_an_item_takes_long_others_do_the_rest_of_its_chunk(stage: Stage, tmp_path: Path) -> None:
+def test_while_an_item_takes_long_others_do_the_rest_of_its_chunk(stack: LiveStack, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    stage.start_worker("faulty.py", concurrency=2)
-    stage.store(mapped("held_item"))
-    run_id = stage.trigger("map-held_item", {"list": list(range(300)), "held": 150, "gate": str(gate)})
-    stage.until(
-        lambda: [row.map_index for row in stage.items(run_id, "each") if row.status != "completed"] == [150],
+    stack.start_worker("faulty.py", concurrency=2)
+    stack.store(mapped("held_item"))
+    run_id = stack.trigger("map-held_item", {"list": list(range(300)), "held": 150, "gate": str(gate)})
+    stack.until(
+        lambda: [row.map_index for row in stack.items(run_id, "each") if row.status != "completed"] == [150],
         "the rest was not done",
     )
     gate.touch()
-    assert stage.finished(run_id).status == "completed"
-    assert_each_once(stage, run_id, 300)
-    assert stage.attempts(run_id) == []
+    assert stack.finished(run_id).status == "completed"
+    assert_each_once(stack, run_id, 300)
+    assert stack.attempts(run_id) == []
 
 
-def test_an_item_of_a_chunk_that_raises_fails_alone(stage: Stage) -> None:
-    stage.start_worker("faulty.py", concurrency=2)
+def test_an_item_of_a_chunk_that_raises_fails_alone(stack: LiveStack) -> None:
+    stack.start_worker("faulty.py", concurrency=2)
     document = mapped("third_fails") | {"failureMode": "partial-merge"}
-    run = stage.ran(document, {"list": list(range(200))})
+    run = stack.ran(document, {"list": list(range(200))})
     assert run.status == "partial"
-    failed = [row.map_index for row in stage.items(run.id, "each") if row.status != "completed"]
-    assert (failed, len(stage.dead_letters(run.id))) == ([2], 1)
+    failed = [row.map_index for row in stack.items(run.id, "each") if row.status != "completed"]
+    assert (failed, len(stack.dead_letters(run.id))) == ([2], 1)
 
 
-def test_a_cancel_arrives_within_one_step_of_a_chain(stage: Stage, tmp_path: Path) -> None:
+def test_a_cancel_arrives_within_one_step_of_a_chain(stack: LiveStack, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     Path(f"{gate}.name").write_text("s3")
     steps = [{"id": f"s{n}", "task": "held_step", "needs": [f"s{n - 1}"] if n else []} for n in range(10)]
-    stage.start_worker("faulty.py", concurrency=1)
-    stage.store({"id": "chain", "steps": steps})
-    run_id = stage.trigger("chain", {"gate": str(gate)})
-    stage.until(Path(f"{gate}.held").exists, "no step is held")
-    stage.cancel(run_id)
+    stack.start_worker("faulty.py", concurrency=1)
+    stack.store({"id": "chain", "steps": steps})
+    run_id = stack.trigger("chain", {"gate": str(gate)})
+    stack.until(Path(f"{gate}.held").exists, "no step is held")
+    stack.cancel(run_id)
     gate.touch()
-    stage.settle()
-    assert stage.called(run_id) == {f"s{n}": 1 for n in range(4)}
+    stack.settle()
+    assert stack.called(run_id) == {f"s{n}": 1 for n in range(4)}
 
 
 def test_a_function_that_takes_over_the_alarm_costs_the_next_run_no_process(
-    stage: Stage, tmp_path: Path
+    stack: LiveStack, tmp_path: Path
 ) -> None:
-    stage.start_worker("faulty.py", concurrency=1)
-    stage.ran({"id": "careless", "steps": [{"id": "a", "task": "careless"}]})
+    stack.start_worker("faulty.py", concurrency=1)
+    stack.ran({"id": "careless", "steps": [{"id": "a", "task": "careless"}]})
     late = {"id": "late", "steps": [{"id": "a", "task": "slow"}]}
-    run = stage.ran(late, {"seconds": 60, "note": str(tmp_path / "note")})
-    assert stage.steps(run.id)["a"].error_code == "TIMEOUT"
+    run = stack.ran(late, {"seconds": 60, "note": str(tmp_path / "note")})
+    assert stack.steps(run.id)["a"].error_code == "TIMEOUT"
     assert (tmp_path / "note").read_text() == "cleaned up"
 
 
@@ -165,130 +165,134 @@ def test_a_function_that_takes_over_the_alarm_costs_the_next_run_no_process(
 
 
 def test_a_function_that_asks_for_outputs_while_postgresql_is_away_waits_for_them(
-    stage: Stage, postgres_server: Postgres, tmp_path: Path
+    stack: LiveStack, postgres_server: Postgres, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    stage.start_worker("faulty.py", concurrency=1)
+    stack.start_worker("faulty.py", concurrency=1)
     first, asks = {"id": "first", "task": "noop"}, {"id": "asks", "task": "curious", "needs": ["first"]}
-    stage.store({"id": "asking", "steps": [first, asks]})
-    run_id = stage.trigger("asking", {"gate": str(gate)})
-    stage.until(Path(f"{gate}.held").exists, "the step is not held")
-    with away(postgres_server, stage.deployment.database.url):
+    stack.store({"id": "asking", "steps": [first, asks]})
+    run_id = stack.trigger("asking", {"gate": str(gate)})
+    stack.until(Path(f"{gate}.held").exists, "the step is not held")
+    with away(postgres_server, stack.deployment.database.url):
         gate.touch()
-        stage.until(Path(f"{gate}.said").exists, "its word about its progress failed it")
-        stage.until(lambda: "outputs.delayed" in stage.logs(), "it did not ask")
-    stage.deployment.database.dispose()
-    assert stage.finished(run_id).status == "completed"
-    assert stage.steps(run_id)["asks"].output == {"first": "first"}
-    assert stage.attempts(run_id) == []
+        stack.until(Path(f"{gate}.said").exists, "its word about its progress failed it")
+        stack.until(lambda: "outputs.delayed" in stack.logs(), "it did not ask")
+    stack.deployment.database.dispose()
+    assert stack.finished(run_id).status == "completed"
+    assert stack.steps(run_id)["asks"].output == {"first": "first"}
+    assert stack.attempts(run_id) == []
 
 
 # --- stopping ---------------------------------------------------------------------------------------------
 
 
-def test_a_worker_that_is_told_to_stop_finishes_what_it_runs(stage: Stage, tmp_path: Path) -> None:
+def test_a_worker_that_is_told_to_stop_finishes_what_it_runs(stack: LiveStack, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-    pid = stage.start_worker("faulty.py", concurrency=1)
-    stage.store(mapped("held_item"))
-    run_id = stage.trigger("map-held_item", {"list": list(range(100)), "held": 10, "gate": str(gate)})
-    stage.until(Path(f"{gate}.held").exists, "no item is held")
+    pid = stack.start_worker("faulty.py", concurrency=1)
+    stack.store(mapped("held_item"))
+    run_id = stack.trigger("map-held_item", {"list": list(range(100)), "held": 10, "gate": str(gate)})
+    stack.until(Path(f"{gate}.held").exists, "no item is held")
     os.kill(pid, signal.SIGTERM)
     # What it had claimed and not begun goes to others while it finishes.
-    stage.start_worker("faulty.py", concurrency=1)
-    stage.until(
-        lambda: [row.map_index for row in stage.items(run_id, "each") if row.status != "completed"] == [10],
+    stack.start_worker("faulty.py", concurrency=1)
+    stack.until(
+        lambda: [row.map_index for row in stack.items(run_id, "each") if row.status != "completed"] == [10],
         "the rest was not done",
     )
     gate.touch()
-    assert stage.ended(pid) == 0
-    assert stage.finished(run_id).status == "completed"
-    assert_each_once(stage, run_id, 100)
-    assert stage.attempts(run_id) == []
+    assert stack.ended(pid) == 0
+    assert stack.finished(run_id).status == "completed"
+    assert_each_once(stack, run_id, 100)
+    assert stack.attempts(run_id) == []
 
 
-def test_a_worker_that_cannot_wait_gives_back_what_it_runs(stage: Stage, tmp_path: Path) -> None:
+def test_a_worker_that_cannot_wait_gives_back_what_it_runs(stack: LiveStack, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     Path(f"{gate}.name").write_text("only")
-    pid = stage.start_worker("faulty.py", "--grace", "1", concurrency=1)
-    stage.store({"id": "one", "steps": [{"id": "only", "task": "held_step"}]})
-    run_id = stage.trigger("one", {"gate": str(gate)})
-    stage.until(Path(f"{gate}.held").exists, "the step is not held")
-    stage.start_worker("faulty.py", concurrency=1)
+    pid = stack.start_worker("faulty.py", "--grace", "1", concurrency=1)
+    stack.store({"id": "one", "steps": [{"id": "only", "task": "held_step"}]})
+    run_id = stack.trigger("one", {"gate": str(gate)})
+    stack.until(Path(f"{gate}.held").exists, "the step is not held")
+    stack.start_worker("faulty.py", concurrency=1)
     os.kill(pid, signal.SIGTERM)
-    assert stage.ended(pid) == 0
-    assert stage.finished(run_id).status == "completed"
-    row = stage.steps(run_id)["only"]
-    [attempt] = stage.attempts(run_id)
+    assert stack.ended(pid) == 0
+    assert stack.finished(run_id).status == "completed"
+    row = stack.steps(run_id)["only"]
+    [attempt] = stack.attempts(run_id)
     assert (attempt.status, attempt.error_code, row.attempt) == ("interrupted", "WORKER_STOPPED", 2)
     assert row.max_attempts == 4, "it was not used up"
 
 
-def held(stage: Stage, tmp_path: Path, *names: str) -> dict[str, UUID]:
+def held(stack: LiveStack, tmp_path: Path, *names: str) -> dict[str, UUID]:
     """Runs of one step, each held at a gate of its name."""
-    stage.store({"id": "one", "steps": [{"id": "only", "task": "held_step"}]})
+    stack.store({"id": "one", "steps": [{"id": "only", "task": "held_step"}]})
     runs: dict[str, UUID] = {}
     for name in names:
         (tmp_path / f"{name}.name").write_text("only")
-        runs[name] = stage.trigger("one", {"gate": str(tmp_path / name)})
-        stage.until((tmp_path / f"{name}.held").exists, f"{name} is not held")
+        runs[name] = stack.trigger("one", {"gate": str(tmp_path / name)})
+        stack.until((tmp_path / f"{name}.held").exists, f"{name} is not held")
     return runs
 
 
-def test_a_term_to_all_processes_of_a_worker_leaves_what_runs_its_grace(stage: Stage, tmp_path: Path) -> None:
-    pid = stage.start_worker("faulty.py", "--grace", "3", concurrency=3)
-    runs = held(stage, tmp_path, "quick", "slow")
-    stage.start_worker("faulty.py", concurrency=1)
+def test_a_term_to_all_processes_of_a_worker_leaves_what_runs_its_grace(
+    stack: LiveStack, tmp_path: Path
+) -> None:
+    pid = stack.start_worker("faulty.py", "--grace", "3", concurrency=3)
+    runs = held(stack, tmp_path, "quick", "slow")
+    stack.start_worker("faulty.py", concurrency=1)
     os.killpg(pid, signal.SIGTERM)
     (tmp_path / "quick").touch()
-    assert stage.ended(pid) == 0
-    assert stage.finished(runs["quick"]).status == "completed"
-    assert stage.attempts(runs["quick"]) == []
-    assert stage.finished(runs["slow"]).status == "completed"
-    [attempt] = stage.attempts(runs["slow"])
+    assert stack.ended(pid) == 0
+    assert stack.finished(runs["quick"]).status == "completed"
+    assert stack.attempts(runs["quick"]) == []
+    assert stack.finished(runs["slow"]).status == "completed"
+    [attempt] = stack.attempts(runs["slow"])
     assert (attempt.status, attempt.error_code) == ("interrupted", "WORKER_STOPPED")
-    row = stage.steps(runs["slow"])["only"]
+    row = stack.steps(runs["slow"])["only"]
     assert (row.attempt, row.max_attempts) == (2, 4), "it was not used up"
 
 
-def test_a_worker_that_is_told_to_quit_gives_back_at_once_what_it_runs(stage: Stage, tmp_path: Path) -> None:
-    pid = stage.start_worker("faulty.py", concurrency=2)
-    [run_id] = held(stage, tmp_path, "gate").values()
+def test_a_worker_that_is_told_to_quit_gives_back_at_once_what_it_runs(
+    stack: LiveStack, tmp_path: Path
+) -> None:
+    pid = stack.start_worker("faulty.py", concurrency=2)
+    [run_id] = held(stack, tmp_path, "gate").values()
     os.kill(pid, signal.SIGQUIT)
-    assert stage.ended(pid) == 0
-    [attempt] = stage.attempts(run_id)
+    assert stack.ended(pid) == 0
+    [attempt] = stack.attempts(run_id)
     assert (attempt.status, attempt.error_code) == ("interrupted", "WORKER_STOPPED")
 
 
-def test_a_child_that_is_told_to_end_finishes_what_it_runs(stage: Stage, tmp_path: Path) -> None:
-    stage.start_worker("faulty.py", concurrency=1)
-    runs = held(stage, tmp_path, "gate")
-    [call] = stage.calls(runs["gate"])
+def test_a_child_that_is_told_to_end_finishes_what_it_runs(stack: LiveStack, tmp_path: Path) -> None:
+    stack.start_worker("faulty.py", concurrency=1)
+    runs = held(stack, tmp_path, "gate")
+    [call] = stack.calls(runs["gate"])
     os.kill(call.pid, signal.SIGTERM)
     (tmp_path / "gate").touch()
-    assert stage.finished(runs["gate"]).status == "completed"
-    assert stage.attempts(runs["gate"]) == []
-    stage.until(lambda: not Path(f"/proc/{call.pid}").exists(), "it is still there")
-    assert stage.ran({"id": "other", "steps": [{"id": "a", "task": "noop"}]}).status == "completed"
+    assert stack.finished(runs["gate"]).status == "completed"
+    assert stack.attempts(runs["gate"]) == []
+    stack.until(lambda: not Path(f"/proc/{call.pid}").exists(), "it is still there")
+    assert stack.ran({"id": "other", "steps": [{"id": "a", "task": "noop"}]}).status == "completed"
 
 
-def test_a_process_that_a_function_forked_ends_on_term(stage: Stage) -> None:
-    stage.start_worker("faulty.py", concurrency=1)
-    run = stage.ran({"id": "forks", "steps": [{"id": "a", "task": "forking"}]})
-    assert stage.steps(run.id)["a"].output == signal.SIGTERM
+def test_a_process_that_a_function_forked_ends_on_term(stack: LiveStack) -> None:
+    stack.start_worker("faulty.py", concurrency=1)
+    run = stack.ran({"id": "forks", "steps": [{"id": "a", "task": "forking"}]})
+    assert stack.steps(run.id)["a"].output == signal.SIGTERM
 
 
-def test_the_children_of_a_worker_that_was_killed_go_with_it(stage: Stage, tmp_path: Path) -> None:
-    pid = stage.start_worker("faulty.py", concurrency=2)
-    [run_id] = held(stage, tmp_path, "gate").values()
-    [call] = stage.calls(run_id)
+def test_the_children_of_a_worker_that_was_killed_go_with_it(stack: LiveStack, tmp_path: Path) -> None:
+    pid = stack.start_worker("faulty.py", concurrency=2)
+    [run_id] = held(stack, tmp_path, "gate").values()
+    [call] = stack.calls(run_id)
     os.kill(pid, signal.SIGKILL)
-    stage.until(lambda: not Path(f"/proc/{call.pid}").exists(), "it is still there")
-    assert stage.ended(pid) == -signal.SIGKILL
+    stack.until(lambda: not Path(f"/proc/{call.pid}").exists(), "it is still there")
+    assert stack.ended(pid) == -signal.SIGKILL
 
 
-def test_a_rolling_restart_under_load_loses_and_repeats_nothing(stage: Stage) -> None:
-    workers = [stage.start_worker("faulty.py", concurrency=2) for _ in range(2)]
-    stage.store(
+def test_a_rolling_restart_under_load_loses_and_repeats_nothing(stack: LiveStack) -> None:
+    workers = [stack.start_worker("faulty.py", concurrency=2) for _ in range(2)]
+    stack.store(
         {
             "id": "load",
             "steps": [
@@ -301,60 +305,60 @@ def test_a_rolling_restart_under_load_loses_and_repeats_nothing(stage: Stage) ->
     runs: list[UUID] = []
     for _ in range(2):
         for pid in list(workers):
-            fresh = [stage.trigger("load", {"list": list(range(20))}) for _ in range(4)]
+            fresh = [stack.trigger("load", {"list": list(range(20))}) for _ in range(4)]
             runs += fresh
-            stage.until(lambda run_id=fresh[0]: stage.called(run_id) != {}, "nothing runs")  # type: ignore[misc]
+            stack.until(lambda run_id=fresh[0]: stack.called(run_id) != {}, "nothing runs")  # type: ignore[misc]
             os.kill(pid, signal.SIGTERM)
-            workers.append(stage.start_worker("faulty.py", concurrency=2))
-            assert stage.ended(pid) == 0, stage.logs()
+            workers.append(stack.start_worker("faulty.py", concurrency=2))
+            assert stack.ended(pid) == 0, stack.logs()
             workers.remove(pid)
     for run_id in runs:
-        assert stage.finished(run_id).status == "completed"
-        assert stage.called(run_id) == {"each": 20, "then": 1, "last": 1}
-        assert stage.attempts(run_id) == []
+        assert stack.finished(run_id).status == "completed"
+        assert stack.called(run_id) == {"each": 20, "then": 1, "last": 1}
+        assert stack.attempts(run_id) == []
 
 
-def test_a_child_whose_result_nobody_counted_does_not_hold_up_the_end(stage: Stage) -> None:
-    worker = stage.start_worker("uncounted.py", concurrency=2)
-    assert stage.ran({"id": "one", "steps": [{"id": "a", "task": "noop"}]}).status == "completed"
+def test_a_child_whose_result_nobody_counted_does_not_hold_up_the_end(stack: LiveStack) -> None:
+    worker = stack.start_worker("uncounted.py", concurrency=2)
+    assert stack.ran({"id": "one", "steps": [{"id": "a", "task": "noop"}]}).status == "completed"
     os.kill(worker, signal.SIGTERM)
-    assert stage.ended(worker) == 0
+    assert stack.ended(worker) == 0
 
 
-def test_a_beat_that_is_told_to_stop_ends_well_and_another_takes_over(stage: Stage) -> None:
-    first = stage.processes[0].pid
-    stage.until(lambda: stage.rows("SELECT last_tick_at FROM orchestrator_state")[0][0], "no tick")
-    stage.start_beat()
+def test_a_beat_that_is_told_to_stop_ends_well_and_another_takes_over(stack: LiveStack) -> None:
+    first = stack.processes[0].pid
+    stack.until(lambda: stack.rows("SELECT last_tick_at FROM orchestrator_state")[0][0], "no tick")
+    stack.start_beat()
     os.kill(first, signal.SIGTERM)
-    assert stage.ended(first) == 0
-    stage.start_worker("faulty.py", concurrency=1)
-    run = stage.ran({"id": "again", "steps": [{"id": "a", "task": "flaky"}]}, {"fails": 1})
+    assert stack.ended(first) == 0
+    stack.start_worker("faulty.py", concurrency=1)
+    run = stack.ran({"id": "again", "steps": [{"id": "a", "task": "flaky"}]}, {"fails": 1})
     assert run.status == "completed"
 
 
-def test_a_cancel_stops_a_function_that_runs(stage: Stage, tmp_path: Path) -> None:
+def test_a_cancel_stops_a_function_that_runs(stack: LiveStack, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     Path(f"{gate}.name").write_text("only")
-    stage.start_worker("faulty.py", concurrency=1)
-    stage.store({"id": "one", "steps": [{"id": "only", "task": "held_step"}]})
-    run_id = stage.trigger("one", {"gate": str(gate)})
-    stage.until(Path(f"{gate}.held").exists, "the step is not held")
-    stage.cancel(run_id)
+    stack.start_worker("faulty.py", concurrency=1)
+    stack.store({"id": "one", "steps": [{"id": "only", "task": "held_step"}]})
+    run_id = stack.trigger("one", {"gate": str(gate)})
+    stack.until(Path(f"{gate}.held").exists, "the step is not held")
+    stack.cancel(run_id)
     # Its only process is free again, though nobody opened the gate.
-    assert stage.ran({"id": "other", "steps": [{"id": "a", "task": "noop"}]}).status == "completed"
-    assert stage.steps(run_id)["only"].status == "cancelled"
+    assert stack.ran({"id": "other", "steps": [{"id": "a", "task": "noop"}]}).status == "completed"
+    assert stack.steps(run_id)["only"].status == "cancelled"
 
 
 def test_a_function_that_goes_on_after_a_cancel_is_ended_with_its_process(
-    stage: Stage, tmp_path: Path
+    stack: LiveStack, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    stage.start_worker("faulty.py", concurrency=1)
-    stage.store({"id": "one", "steps": [{"id": "only", "task": "tenacious"}]})
-    run_id = stage.trigger("one", {"gate": str(gate)})
-    stage.until(Path(f"{gate}.held").exists, "it does not run")
-    stage.cancel(run_id)
-    stage.until(Path(f"{gate}.told").exists, "it was not told to stop")
-    assert stage.ran({"id": "other", "steps": [{"id": "a", "task": "noop"}]}).status == "completed"
-    assert (stage.steps(run_id)["only"].status, stage.attempts(run_id)) == ("cancelled", [])
-    assert "fenced" in stage.logs()
+    stack.start_worker("faulty.py", concurrency=1)
+    stack.store({"id": "one", "steps": [{"id": "only", "task": "tenacious"}]})
+    run_id = stack.trigger("one", {"gate": str(gate)})
+    stack.until(Path(f"{gate}.held").exists, "it does not run")
+    stack.cancel(run_id)
+    stack.until(Path(f"{gate}.told").exists, "it was not told to stop")
+    assert stack.ran({"id": "other", "steps": [{"id": "a", "task": "noop"}]}).status == "completed"
+    assert (stack.steps(run_id)["only"].status, stack.attempts(run_id)) == ("cancelled", [])
+    assert "fenced" in stack.logs()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.cli_stack import TASKS, StackFolder
-from support.live_stack import Stage
+from support.live_stack import LiveStack
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.queueing import maintenance_mode
@@ -28,53 +28,53 @@ STEPS = {
 }
 
 
-def do(stage: Stage, verb: Callable[..., object]) -> None:
-    stage.deployment.database.run(verb)
+def do(stack: LiveStack, verb: Callable[..., object]) -> None:
+    stack.deployment.database.run(verb)
 
 
-def mode(stage: Stage) -> str:
-    return str(stage.rows("SELECT mode FROM orchestrator_state")[0].mode)
+def mode(stack: LiveStack) -> str:
+    return str(stack.rows("SELECT mode FROM orchestrator_state")[0].mode)
 
 
 @pytest.fixture(autouse=True)
-def _accepts_again(stage: Stage) -> Iterator[None]:
+def _accepts_again(stack: LiveStack) -> Iterator[None]:
     yield
-    stage.deployment.database.run(lambda tx: tx.execute("UPDATE orchestrator_state SET mode = 'running'"))
+    stack.deployment.database.run(lambda tx: tx.execute("UPDATE orchestrator_state SET mode = 'running'"))
 
 
-def test_a_worker_drains_what_is_open_and_maintenance_begins_by_itself(stage: Stage, gate: Path) -> None:
+def test_a_worker_drains_what_is_open_and_maintenance_begins_by_itself(stack: LiveStack, gate: Path) -> None:
     """No beat runs here: the worker that ends the last run brings maintenance about."""
-    stage.store(STEPS)
+    stack.store(STEPS)
     wish: dict[str, Any] = {"path": str(gate), "list": list(range(20))}
-    runs = [stage.trigger("drained", wish) for _ in range(3)]
-    stage.until(Path(f"{gate}.held").exists, "no step runs")
-    do(stage, maintenance_mode.request)
+    runs = [stack.trigger("drained", wish) for _ in range(3)]
+    stack.until(Path(f"{gate}.held").exists, "no step runs")
+    do(stack, maintenance_mode.request)
     with pytest.raises(Unavailable, match="nothing new is accepted"):
-        stage.trigger("drained", wish)
-    assert mode(stage) == WAITING
+        stack.trigger("drained", wish)
+    assert mode(stack) == WAITING
 
     gate.touch()
-    stage.until(lambda: mode(stage) == MAINTENANCE, "maintenance does not begin")
+    stack.until(lambda: mode(stack) == MAINTENANCE, "maintenance does not begin")
     # Following steps and items ran while nothing new was accepted.
-    assert {stage.run(run_id).status for run_id in runs} == {"completed"}
-    assert all(stage.called(run_id) == {"first": 1, "each": 20, "last": 1} for run_id in runs)
+    assert {stack.run(run_id).status for run_id in runs} == {"completed"}
+    assert all(stack.called(run_id) == {"first": 1, "each": 20, "last": 1} for run_id in runs)
     with pytest.raises(Unavailable, match="nothing new is accepted"):
-        stage.trigger("drained", wish)
+        stack.trigger("drained", wish)
 
-    do(stage, maintenance_mode.leave)
-    assert mode(stage) == RUNNING
-    assert stage.finished(stage.trigger("drained", wish)).status == "completed"
-    assert mode(stage) == RUNNING
+    do(stack, maintenance_mode.leave)
+    assert mode(stack) == RUNNING
+    assert stack.finished(stack.trigger("drained", wish)).status == "completed"
+    assert mode(stack) == RUNNING
 
 
-def test_beat_brings_maintenance_when_nothing_is_open_and_goes_on_ticking(stage: Stage) -> None:
-    beat = stage.start_beat()
-    stage.until(lambda: tick_status.at(stage.deployment.database.url) is not None, "no tick")
-    do(stage, maintenance_mode.request)
-    stage.until(lambda: mode(stage) == MAINTENANCE, "maintenance does not begin")
-    before = tick_status.at(stage.deployment.database.url)
-    stage.until(lambda: tick_status.at(stage.deployment.database.url) != before, "no tick")
-    stage.stop(beat)
+def test_beat_brings_maintenance_when_nothing_is_open_and_goes_on_ticking(stack: LiveStack) -> None:
+    beat = stack.start_beat()
+    stack.until(lambda: tick_status.at(stack.deployment.database.url) is not None, "no tick")
+    do(stack, maintenance_mode.request)
+    stack.until(lambda: mode(stack) == MAINTENANCE, "maintenance does not begin")
+    before = tick_status.at(stack.deployment.database.url)
+    stack.until(lambda: tick_status.at(stack.deployment.database.url) != before, "no tick")
+    stack.stop(beat)
 
 
 def test_a_serverless_stack_has_no_beat_and_is_driven_by_requests(tmp_path: Path) -> None:

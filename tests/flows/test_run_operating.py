@@ -7,7 +7,7 @@ import random
 
 import pytest
 from click.testing import CliRunner, Result
-from support.live_stack import Stage
+from support.live_stack import LiveStack
 from support.oracle import random_graph
 
 from pipeweave import ids
@@ -27,61 +27,61 @@ WIDE = {
 }
 
 
-def call(stage: Stage, *arguments: str) -> Result:
+def call(stack: LiveStack, *arguments: str) -> Result:
     variables = {
-        "DATABASE_URL": stage.settings.database_url or "",
-        "BROKER_URL": stage.settings.broker_url or "",
-        "PIPEWEAVE_TENANT": stage.settings.tenant,
-        "PIPEWEAVE_DATA_DIR": stage.settings.data_dir,
+        "DATABASE_URL": stack.settings.database_url or "",
+        "BROKER_URL": stack.settings.broker_url or "",
+        "PIPEWEAVE_TENANT": stack.settings.tenant,
+        "PIPEWEAVE_DATA_DIR": stack.settings.data_dir,
     }
     return CliRunner().invoke(main, list(arguments), env=variables)
 
 
-def make_late(stage: Stage) -> None:
+def make_late(stack: LiveStack) -> None:
     """As if what is open had been so for long."""
-    with stage.deployment.database.transaction() as tx:
+    with stack.deployment.database.transaction() as tx:
         ago = "- interval '1 minute'"
         tx.execute(f"UPDATE task_runs SET queued_at = queued_at {ago} WHERE status = 'queued'")
         tx.execute(f"UPDATE runs SET created_at = created_at {ago} WHERE finished_at IS NULL")
 
 
-def test_the_events_of_real_workers_agree_with_their_rows(stage: Stage) -> None:
+def test_the_events_of_real_workers_agree_with_their_rows(stack: LiveStack) -> None:
     chance = random.Random(7)
     for number in range(6):
         document, wishes = random_graph(chance, f"verified-{number}")
-        stage.ran(document, wishes, failure_mode=FAILURE_MODES[number % 3])
-    with verify.snapshot(stage.deployment.database) as tx:
+        stack.ran(document, wishes, failure_mode=FAILURE_MODES[number % 3])
+    with verify.snapshot(stack.deployment.database) as tx:
         assert list(verify.all(tx)) == []
-    result = call(stage, "verify", "--all", "--json")
+    result = call(stack, "verify", "--all", "--json")
     assert (result.exit_code, json.loads(result.stdout)["differing"]) == (0, 0)
     assert json.loads(result.stdout)["verified"] >= 6
 
 
-def test_a_lost_message_is_shown_and_sent_again(stage: Stage) -> None:
-    stage.store({"id": "one", "steps": [{"id": "a", "task": "act"}]})
-    run_id = stage.trigger_unsent("one", {})
-    make_late(stage)
-    shown = call(stage, "recover", "--json")
+def test_a_lost_message_is_shown_and_sent_again(stack: LiveStack) -> None:
+    stack.store({"id": "one", "steps": [{"id": "a", "task": "act"}]})
+    run_id = stack.trigger_unsent("one", {})
+    make_late(stack)
+    shown = call(stack, "recover", "--json")
     assert shown.exit_code == 1
     kinds = {each["kind"]: each["run"] for each in json.loads(shown.stdout)["stale"]}
-    # There is no beat on this stage either.
+    # There is no beat on this stack either.
     assert kinds == {"message_lost": ids.show(ids.RUN, run_id), "tick_silent": None}
-    healed = call(stage, "recover", "--auto-resume")
+    healed = call(stack, "recover", "--auto-resume")
     assert healed.exit_code == 0, healed.output
     assert "1 messages sent again" in healed.stdout
     assert "pipeweave beat" in healed.stderr
-    assert stage.finished(run_id).status == "completed"
+    assert stack.finished(run_id).status == "completed"
 
 
-def test_a_deployment_at_work_is_as_it_should_be_once_beat_runs(stage: Stage) -> None:
-    with stage.deployment.database.transaction() as tx:
+def test_a_deployment_at_work_is_as_it_should_be_once_beat_runs(stack: LiveStack) -> None:
+    with stack.deployment.database.transaction() as tx:
         tx.execute("UPDATE orchestrator_state SET last_tick_at = NULL")
-    missed = call(stage, "doctor")
+    missed = call(stack, "doctor")
     assert missed.exit_code == 1
     assert "there was no tick yet" in missed.stdout
-    beat = stage.start_beat()
-    stage.until(lambda: "error" not in call(stage, "doctor").stdout, "beat does not tick")
-    levels = {line[9:28].strip(): line.split()[0] for line in call(stage, "doctor").stdout.splitlines()}
-    stage.stop(beat)
+    beat = stack.start_beat()
+    stack.until(lambda: "error" not in call(stack, "doctor").stdout, "beat does not tick")
+    levels = {line[9:28].strip(): line.split()[0] for line in call(stack, "doctor").stdout.splitlines()}
+    stack.stop(beat)
     assert levels.pop("dead letters") in ("ok", "warning")
     assert set(levels.values()) == {"ok"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.live_stack import Stage
+from support.live_stack import LiveStack
 
 from pipeweave import ids
 from pipeweave.errors import LimitExceeded, NotFound
@@ -15,69 +15,69 @@ from pipeweave.size_limits import MAX_BATCH
 pytestmark = pytest.mark.timeout(120)
 
 
-def ended(stage: Stage, queued: Queued) -> Any:
+def ended(stack: LiveStack, queued: Queued) -> Any:
     """The task run of a queued task once it is final."""
-    run = stage.finished(ids.run_id_of(queued.task_run_id))
+    run = stack.finished(ids.run_id_of(queued.task_run_id))
     assert run.pipeline_id is None
-    (row,) = stage.task_runs(run.id)
+    (row,) = stack.task_runs(run.id)
     return row
 
 
-def test_a_standalone_task_runs_with_its_input(stage: Stage) -> None:
-    (queued,) = stage.enqueue(QueueRequest("numbers", {"count": 3}))
-    row = ended(stage, queued)
+def test_a_standalone_task_runs_with_its_input(stack: LiveStack) -> None:
+    (queued,) = stack.enqueue(QueueRequest("numbers", {"count": 3}))
+    row = ended(stack, queued)
     assert row.id == queued.task_run_id
     assert (row.status, row.output, row.task_id) == ("completed", [0, 1, 2], "numbers")
-    assert stage.run(row.run_id).status == "completed"
+    assert stack.run(row.run_id).status == "completed"
 
 
-def test_a_standalone_task_has_no_step(stage: Stage) -> None:
-    (queued,) = stage.enqueue(QueueRequest("noop"))
-    row = ended(stage, queued)
+def test_a_standalone_task_has_no_step(stack: LiveStack) -> None:
+    (queued,) = stack.enqueue(QueueRequest("noop"))
+    row = ended(stack, queued)
     assert row.output is None
-    assert [call.step_id for call in stage.calls(row.run_id)] == [None]
+    assert [call.step_id for call in stack.calls(row.run_id)] == [None]
 
 
-def test_a_batch_runs_every_task_once(stage: Stage) -> None:
+def test_a_batch_runs_every_task_once(stack: LiveStack) -> None:
     requests = [QueueRequest("numbers", {"count": n}) if n % 2 else QueueRequest("noop") for n in range(200)]
-    queued = stage.enqueue(*requests)
+    queued = stack.enqueue(*requests)
     assert len({each.task_run_id for each in queued}) == 200
     assert [each.task_id for each in queued] == [each.task_id for each in requests]
     for number, each in enumerate(queued):
-        row = ended(stage, each)
+        row = ended(stack, each)
         assert row.status == "completed"
         assert row.output == (list(range(number)) if number % 2 else None)
-    assert sum(len(stage.calls(ids.run_id_of(each.task_run_id))) for each in queued[::2]) == 100
+    assert sum(len(stack.calls(ids.run_id_of(each.task_run_id))) for each in queued[::2]) == 100
 
 
-def test_a_batch_with_an_unknown_task_queues_nothing(stage: Stage) -> None:
-    before = stage.rows("SELECT count(*) FROM runs")
+def test_a_batch_with_an_unknown_task_queues_nothing(stack: LiveStack) -> None:
+    before = stack.rows("SELECT count(*) FROM runs")
     with pytest.raises(NotFound, match="there is no task 'nothing'") as caught:
-        stage.enqueue(QueueRequest("noop"), QueueRequest("nothing"), QueueRequest("noop"))
+        stack.enqueue(QueueRequest("noop"), QueueRequest("nothing"), QueueRequest("noop"))
     assert [error.field for error in caught.value.errors] == ["tasks[1].taskId"]
-    assert stage.rows("SELECT count(*) FROM runs") == before
+    assert stack.rows("SELECT count(*) FROM runs") == before
 
 
-def test_a_batch_beyond_the_cap_queues_nothing(stage: Stage) -> None:
-    before = stage.rows("SELECT count(*) FROM runs")
+def test_a_batch_beyond_the_cap_queues_nothing(stack: LiveStack) -> None:
+    before = stack.rows("SELECT count(*) FROM runs")
     with pytest.raises(LimitExceeded, match="1,001 tasks at once"):
-        stage.enqueue(*[QueueRequest("noop")] * (MAX_BATCH + 1))
-    assert stage.rows("SELECT count(*) FROM runs") == before
+        stack.enqueue(*[QueueRequest("noop")] * (MAX_BATCH + 1))
+    assert stack.rows("SELECT count(*) FROM runs") == before
 
 
-def test_a_standalone_task_that_fails_stores_its_attempt(stage: Stage) -> None:
-    (queued,) = stage.enqueue(QueueRequest("misbehave", {"how": "value-error"}))
-    row = ended(stage, queued)
+def test_a_standalone_task_that_fails_stores_its_attempt(stack: LiveStack) -> None:
+    (queued,) = stack.enqueue(QueueRequest("misbehave", {"how": "value-error"}))
+    row = ended(stack, queued)
     assert (row.status, row.error_code) == ("failed", "ValueError")
-    assert [each.error_code for each in stage.attempts(row.run_id)] == ["ValueError"]
-    assert stage.run(row.run_id).status == "failed"
+    assert [each.error_code for each in stack.attempts(row.run_id)] == ["ValueError"]
+    assert stack.run(row.run_id).status == "failed"
 
 
-def test_a_standalone_task_has_nobody_to_choose(stage: Stage) -> None:
-    (queued,) = stage.enqueue(QueueRequest("misbehave", {"how": "unknown-next"}))
-    assert ended(stage, queued).error_code == "INVALID_NEXT_TASKS"
+def test_a_standalone_task_has_nobody_to_choose(stack: LiveStack) -> None:
+    (queued,) = stack.enqueue(QueueRequest("misbehave", {"how": "unknown-next"}))
+    assert ended(stack, queued).error_code == "INVALID_NEXT_TASKS"
 
 
-def test_limited_standalone_tasks_all_end(stage: Stage) -> None:
-    queued = stage.enqueue(*[QueueRequest("limited")] * 12)
-    assert {ended(stage, each).status for each in queued} == {"completed"}
+def test_limited_standalone_tasks_all_end(stack: LiveStack) -> None:
+    queued = stack.enqueue(*[QueueRequest("limited")] * 12)
+    assert {ended(stack, each).status for each in queued} == {"completed"}

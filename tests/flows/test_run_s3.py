@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.live_stack import Stage, new_stage
+from support.live_stack import LiveStack, new_live_stack
 from support.s3_server import a_backend, running_s3
 
 from pipeweave.storage import S3Storage, open_storage
@@ -29,18 +29,18 @@ def s3_stage(
     database_template: str,
     valkey_server: Valkey,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Stage]:
-    """A stage whose storage is a bucket that does not exist yet, with a worker of two children."""
-    folder = tmp_path_factory.mktemp("s3-stage")
+) -> Iterator[LiveStack]:
+    """A stack whose storage is a bucket that does not exist yet, with a worker of two children."""
+    folder = tmp_path_factory.mktemp("s3-stack")
     with (
         running_s3(folder) as url,
-        new_stage(postgres_server, database_template, valkey_server, folder, (a_backend(url),)) as stage,
+        new_live_stack(postgres_server, database_template, valkey_server, folder, (a_backend(url),)) as stack,
     ):
-        stage.start_worker("steps.py", concurrency=2)
-        yield stage
+        stack.start_worker("steps.py", concurrency=2)
+        yield stack
 
 
-def test_a_huge_result_goes_through_the_bucket_once_there_is_one(s3_stage: Stage) -> None:
+def test_a_huge_result_goes_through_the_bucket_once_there_is_one(s3_stage: LiveStack) -> None:
     run = s3_stage.ran(HUGE)
     failed = s3_stage.steps(run.id)["make"]
     assert (run.status, failed.error_code) == ("failed", "INVALID_SETTING")

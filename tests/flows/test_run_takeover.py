@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.live_stack import Stage
+from support.live_stack import LiveStack
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -13,14 +13,23 @@ DOCUMENT = {
 }
 
 
-def test_what_waits_for_a_service_that_is_gone_is_done_by_the_one_that_took_over(fragile: Stage) -> None:
-    old = fragile.start_worker("steps.py", concurrency=1)
-    assert fragile.ran(DOCUMENT).status == "completed"
-    fragile.stop(old)
+def test_what_waits_for_a_service_that_is_gone_is_done_by_the_one_that_took_over(
+    stack_with_beat: LiveStack,
+) -> None:
+    old = stack_with_beat.start_worker("steps.py", concurrency=1)
+    assert stack_with_beat.ran(DOCUMENT).status == "completed"
+    stack_with_beat.stop(old)
     # Two are queued and hold the slots of the limit, the others wait for those.
-    runs = [fragile.trigger("taken") for _ in range(4)]
-    assert [fragile.statuses(each)["first"] for each in runs] == ["queued", "queued", "ready", "ready"]
-    fragile.start_worker("steps.py", "--service", "renamed", concurrency=2)
-    assert {fragile.finished(each).status for each in runs} == {"completed"}
-    assert {row.queue for each in runs for row in fragile.task_runs(each)} == {fragile.queue("renamed")}
-    assert [len(fragile.calls(each)) for each in runs] == [2] * len(runs)
+    runs = [stack_with_beat.trigger("taken") for _ in range(4)]
+    assert [stack_with_beat.statuses(each)["first"] for each in runs] == [
+        "queued",
+        "queued",
+        "ready",
+        "ready",
+    ]
+    stack_with_beat.start_worker("steps.py", "--service", "renamed", concurrency=2)
+    assert {stack_with_beat.finished(each).status for each in runs} == {"completed"}
+    assert {row.queue for each in runs for row in stack_with_beat.task_runs(each)} == {
+        stack_with_beat.queue("renamed")
+    }
+    assert [len(stack_with_beat.calls(each)) for each in runs] == [2] * len(runs)

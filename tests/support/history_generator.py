@@ -17,16 +17,22 @@ from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Advance, Going
 from pipeweave.orchestrator.runs import deadlines, orphans, triggering
-from pipeweave.orchestrator.state import claiming, completing
+from pipeweave.orchestrator.state import claiming, completing, rows
 from pipeweave.orchestrator.state.rows import COLUMNS
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec.rules import FAIL_FAST, FAILURE_MODES
 from support.oracle import random_graph
-from support.run_driver import BOOM, WEAK, Driver, header
+from support.run_driver import PERMANENT, TRANSIENT, RunDriver, header
 
-# The tasks of the model, as a Driver registers them.
+# The tasks of the model, as a RunDriver registers them.
 _TASKS = {"act": "noop", "act_limited": "limited"}
-_ENDINGS = (BOOM, WEAK, WEAK, failure.silent(1000), failure.lost("its worker is gone", is_certain=False))
+_ENDINGS = (
+    PERMANENT,
+    TRANSIENT,
+    TRANSIENT,
+    failure.silent(1000),
+    failure.lost("its worker is gone", is_certain=False),
+)
 
 
 class RandomHistory:
@@ -37,7 +43,7 @@ class RandomHistory:
         seed: the same one leads to the same history.
     """
 
-    def __init__(self, driver: Driver, seed: int) -> None:
+    def __init__(self, driver: RunDriver, seed: int) -> None:
         self.driver = driver
         self.chance = random.Random(seed)
         document, self.wishes = random_graph(self.chance, f"random-{seed}")
@@ -152,13 +158,13 @@ class RandomHistory:
     # --- ticks and people ---------------------------------------------------------------------------------
 
     def _release_due(self, tx: Transaction) -> None:
-        rows = tx.execute(
+        waiting = tx.execute(
             "SELECT t.id FROM task_runs AS t WHERE t.run_id = :run_id AND t.due_at IS NOT NULL"
             " AND t.status = 'pending'",
             {"run_id": self.run_id},
         )
         advance = Advance(tx, header(tx, self.run_id))
-        advance.again([row.id for row in rows])
+        advance.again([row.id for row in waiting])
         advance.close()
 
     def _check(self, tx: Transaction) -> None:
@@ -202,12 +208,12 @@ class RandomHistory:
         )
 
     def _some(self, tx: Transaction, status: str, most: int) -> list[TaskRun]:
-        rows = tx.execute(
+        result = tx.execute(
             f"SELECT {COLUMNS} FROM task_runs AS t WHERE t.run_id = :run_id AND t.status = :status"
             " ORDER BY t.id",
             {"run_id": self.run_id, "status": status},
         )
-        found = rows.read(rows)
+        found = rows.read(result)
         return self.chance.sample(found, min(most, len(found)))
 
     def _queue(self, tx: Transaction) -> str:

@@ -20,13 +20,13 @@ from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Advance, Going
 from pipeweave.orchestrator.messaging.batching import RunMessage, group_into_messages
 from pipeweave.orchestrator.state import claiming, completing
-from support.run_driver import BOOM, Driver, header
+from support.run_driver import PERMANENT, RunDriver, header
 
 Call = tuple[str, int | None]
 
 
 @dataclass(slots=True)
-class Player:
+class InlineWorker:
     """A broker and a worker for one tenant, in the test's own thread.
 
     Args:
@@ -35,7 +35,7 @@ class Player:
         chance: in which order messages are taken; without it, as they came.
     """
 
-    driver: Driver
+    driver: RunDriver
     fails: dict[Any, Failure] = field(default_factory=dict)
     chooses: dict[str, Sequence[str]] = field(default_factory=dict)
     chance: random.Random | None = None
@@ -76,13 +76,13 @@ class Player:
 
     # --- the worker ---------------------------------------------------------------------------------------
 
-    def play(self, most: int = 100_000) -> None:
+    def consume_all(self, most: int = 100_000) -> None:
         """Take messages until none is left, or for so many."""
         while self.waiting and most:
-            self.take()
+            self.consume_one()
             most -= 1
 
-    def take(self) -> None:
+    def consume_one(self) -> None:
         """Take one message."""
         place = 0 if self.chance is None else self.chance.randrange(len(self.waiting))
         message = self.waiting.pop(place)
@@ -126,4 +126,4 @@ class Player:
 
 def failing(*which: Any) -> dict[Any, Failure]:
     """Steps, or items as (step, index), that fail for good at once."""
-    return dict.fromkeys(which, BOOM)
+    return dict.fromkeys(which, PERMANENT)

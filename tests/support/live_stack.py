@@ -65,7 +65,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Stage:
+class LiveStack:
     """One database and one broker with what runs on them."""
 
     settings: Settings
@@ -317,21 +317,21 @@ _ALIVE = "SELECT name FROM workers WHERE stopped_at IS NULL"
 
 
 @contextmanager
-def new_stage(
+def new_live_stack(
     postgres: Postgres, template: str, valkey: Valkey, folder: Path, backends: tuple[dict[str, Any], ...] = ()
-) -> Iterator[Stage]:
-    """A stage with an empty database and an empty broker, without any worker yet."""
+) -> Iterator[LiveStack]:
+    """A stack with an empty database and an empty broker, without any worker yet."""
     number = next(_numbers)
-    with new_database(postgres, f"stage_{number}", template) as database_url:
+    with new_database(postgres, f"stack_{number}", template) as database_url:
         settings = Settings(
             database_url=database_url,
             broker_url=valkey.url_of(_FIRST_BROKER_DATABASE + number % 100),
-            tenant=f"stage-{number}",
+            tenant=f"stack-{number}",
             data_dir=str(folder / "data"),
             storage_backends=backends,
         )
-        stage = Stage(settings, Deployment.open(settings, pool_size=2), folder)
+        stack = LiveStack(settings, Deployment.open(settings, pool_size=2), folder)
         try:
-            yield stage
+            yield stack
         finally:
-            stage.close()
+            stack.close()

@@ -5,11 +5,10 @@ holds.
 from __future__ import annotations
 
 import itertools
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
@@ -25,15 +24,12 @@ from pipeweave.orchestrator.state import claiming, completing, run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.spec.document import parse_spec
 from support.factories import a_task, register
-from support.servers import wait_until
-
-R = TypeVar("R")
 
 _tenants = itertools.count(1)
 
-# No other attempt follows it; one follows WEAK, if one is left.
-BOOM = Failure("BOOM", "it broke", "ValueError", False, "Traceback …")
-WEAK = Failure("WEAK", "it broke for now", "OSError", True, "Traceback …")
+# A failure that is final at once.
+PERMANENT = Failure("BOOM", "it broke", "ValueError", False, "Traceback …")
+TRANSIENT = Failure("WEAK", "it broke for now", "OSError", True, "Traceback …")
 
 # The tasks of every driven tenant; `limited` runs twice at a time.
 TASKS = ("noop", a_task("limited", concurrency=2), a_task("single", concurrency=1))
@@ -50,7 +46,7 @@ class Clock:
 
 
 @dataclass(slots=True)
-class Driver:
+class RunDriver:
     """One tenant with its tasks, and the messages its transactions sent."""
 
     database: Database
@@ -179,76 +175,3 @@ def settle(
 def ordinals(run_id: UUID, rows: Sequence[Any]) -> list[int]:
     """The ordinals of rows of a run."""
     return [ids.ordinal_of(row.id) for row in rows]
-
-
-# --- two at once ------------------------------------------------------------------------------------------
-
-
-class Beside(Generic[R]):
-    """A function called in a thread beside the test; leaving the block waits for it."""
-
-    def __init__(self, work: Callable[[], R]) -> None:
-        self._work = work
-        self._result: list[R] = []
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._call, daemon=True)
-
-    def _call(self) -> None:
-        try:
-            self._result.append(self._work())
-        except BaseException as error:
-            self.error = error
-
-    def __enter__(self) -> Beside[R]:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.wait()
-
-    def wait(self) -> None:
-        self._thread.join(30)
-        assert not self._thread.is_alive(), "it still waits"
-
-    @property
-    def is_done(self) -> bool:
-        return not self._thread.is_alive()
-
-    @property
-    def result(self) -> R:
-        """What it returned; raises what it raised."""
-        self.wait()
-        if self.error is not None:
-            raise self.error
-        return self._result[0]
-
-
-_WAITING = """
-SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
-"""
-
-
-def wait_for_lock(database: Database, waiting: int = 1) -> None:
-    """Wait until so many transactions wait for a lock."""
-
-    def is_waiting() -> bool:
-        with database.transaction() as tx:
-            return int(tx.execute(_WAITING).scalar_one()) >= waiting
-
-    wait_until(is_waiting, what="nobody waits for a lock")
-
-
-def at_once(*works: Callable[[], R]) -> list[Beside[R]]:
-    """Call functions in threads that start together; returns when all ended."""
-    gate = threading.Barrier(len(works))
-
-    def begin(work: Callable[[], R]) -> R:
-        gate.wait(30)
-        return work()
-
-    threads = [Beside(lambda work=work: begin(work)) for work in works]  # type: ignore[misc]
-    for each in threads:
-        each.__enter__()
-    for each in threads:
-        each.wait()
-    return threads

@@ -11,10 +11,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.factories import a_task, all_pages, register
-from support.inline_worker import Player, failing
+from support.inline_worker import InlineWorker, failing
 from support.oracle import random_graph, reference
-from support.run_driver import BOOM, WEAK, Beside, Driver, at_once, finish_step, header, wait_for_lock
+from support.run_driver import PERMANENT, TRANSIENT, RunDriver, finish_step, header
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, Unavailable
@@ -45,16 +46,16 @@ IRREGULAR = {"a": [], "x": [], **{each: ["a"] for each in WIDE[:-1]}, WIDE[-1]: 
 
 
 @pytest.fixture
-def player(fresh_driver: Driver) -> Player:
-    return Player(fresh_driver)
+def worker(isolated_driver: RunDriver) -> InlineWorker:
+    return InlineWorker(isolated_driver)
 
 
 @pytest.fixture
-def fresh_driver(database: Database) -> Driver:
-    return Driver(database)
+def isolated_driver(database: Database) -> RunDriver:
+    return RunDriver(database)
 
 
-def letters(driver: Driver, run_id: UUID | None = None) -> list[Any]:
+def letters(driver: RunDriver, run_id: UUID | None = None) -> list[Any]:
     """The dead letters of the tenant, or of one of its runs, oldest first."""
     which = "" if run_id is None else " AND run_id = :run_id"
     return driver.rows(
@@ -64,34 +65,34 @@ def letters(driver: Driver, run_id: UUID | None = None) -> list[Any]:
     )
 
 
-def still_open(driver: Driver, run_id: UUID) -> list[Any]:
+def still_open(driver: RunDriver, run_id: UUID) -> list[Any]:
     rows = letters(driver, run_id)
     return [each for each in rows if each.retried_at is None and each.discarded_at is None]
 
 
-def retry(driver: Driver, letter: Any) -> Retried:
+def retry(driver: RunDriver, letter: Any) -> Retried:
     return driver.database.run(lambda tx: dead_letters.retry(tx, driver.tenant, letter.id))
 
 
-def failed_run(player: Player, needs: Mapping[str, Sequence[str]], *which: Any, **members: Any) -> UUID:
+def failed_run(worker: InlineWorker, needs: Mapping[str, Sequence[str]], *which: Any, **members: Any) -> UUID:
     """A run that was played until nothing went on, with these steps or items failing."""
-    player.fails = failing(*which)
+    worker.fails = failing(*which)
     input = members.pop("input", None)
-    player.driver.store(needs, **members)
-    run_id = player.driver.trigger(members.get("id", "driven"), input)
-    player.play()
+    worker.driver.store(needs, **members)
+    run_id = worker.driver.trigger(members.get("id", "driven"), input)
+    worker.consume_all()
     return run_id
 
 
-def differences(driver: Driver, run_id: UUID) -> list[Any]:
+def differences(driver: RunDriver, run_id: UUID) -> list[Any]:
     with verify.snapshot(driver.database) as tx:
         return verify.run(tx, run_id)
 
 
-def called(player: Player) -> dict[str, int]:
+def called(worker: InlineWorker) -> dict[str, int]:
     """How often each step, or all items of it together, was called."""
     sums: dict[str, int] = {}
-    for (step, _), number in player.calls.items():
+    for (step, _), number in worker.calls.items():
         sums[step] = sums.get(step, 0) + number
     return sums
 
@@ -100,10 +101,10 @@ def called(player: Player) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("mode", FAILURE_MODES)
-def test_a_step_that_fails_for_good_leaves_one_dead_letter(player: Player, mode: str) -> None:
-    run_id = failed_run(player, DIAMOND, "b", failureMode=mode, input={"n": 1})
-    (letter,) = letters(player.driver, run_id)
-    row = player.driver.task_runs(run_id)[1]
+def test_a_step_that_fails_for_good_leaves_one_dead_letter(worker: InlineWorker, mode: str) -> None:
+    run_id = failed_run(worker, DIAMOND, "b", failureMode=mode, input={"n": 1})
+    (letter,) = letters(worker.driver, run_id)
+    row = worker.driver.task_runs(run_id)[1]
     assert (letter.task_run_id, letter.step_id, letter.task_id) == (row.id, "b", "noop")
     assert (letter.status, letter.error_code, letter.attempts) == ("failed", "BOOM", 1)
     assert (letter.kind, letter.input, letter.pipeline_id) == ("task", {"n": 1}, "driven")
@@ -111,25 +112,25 @@ def test_a_step_that_fails_for_good_leaves_one_dead_letter(player: Player, mode:
 
 
 @pytest.mark.parametrize("mode", FAILURE_MODES)
-def test_each_item_that_fails_leaves_its_own_and_their_map_none(player: Player, mode: str) -> None:
+def test_each_item_that_fails_leaves_its_own_and_their_map_none(worker: InlineWorker, mode: str) -> None:
     run_id = failed_run(
-        player, MAP, ("m", 0), ("m", 2), maps={"m": "${input}"}, input=["x", "y", "z"], failureMode=mode
+        worker, MAP, ("m", 0), ("m", 2), maps={"m": "${input}"}, input=["x", "y", "z"], failureMode=mode
     )
-    found = [(each.kind, each.map_index, each.item) for each in letters(player.driver, run_id)]
+    found = [(each.kind, each.map_index, each.item) for each in letters(worker.driver, run_id)]
     both = [("item", 0, "x"), ("item", 2, "z")]
     assert found == (both[:1] if mode == FAIL_FAST else both)
 
 
-def test_its_history_has_every_attempt(player: Player) -> None:
-    player.fails = {"a": WEAK}
-    run_id = player.driver.begin({"a": []}, tasks={"a": "limited"})
+def test_its_history_has_every_attempt(worker: InlineWorker) -> None:
+    worker.fails = {"a": TRANSIENT}
+    run_id = worker.driver.begin({"a": []}, tasks={"a": "limited"})
     for _ in range(4):
-        player.play()
-        with player.driver.database.transaction() as tx:
+        worker.consume_all()
+        with worker.driver.database.transaction() as tx:
             advance = Advance(tx, header(tx, run_id))
-            advance.again([player.driver.task_runs(run_id)[0].id])
+            advance.again([worker.driver.task_runs(run_id)[0].id])
             advance.close()
-    (letter,) = letters(player.driver, run_id)
+    (letter,) = letters(worker.driver, run_id)
     assert [each["attempt"] for each in letter.history] == [1, 2, 3, 4]
     assert {each["errorCode"] for each in letter.history} == {"WEAK"}
     assert letter.attempts == 4
@@ -140,128 +141,130 @@ def test_its_history_has_every_attempt(player: Player) -> None:
 
 @pytest.mark.parametrize("mode", FAILURE_MODES)
 @pytest.mark.parametrize("step", ["a", "b", "c"])
-def test_a_retried_step_lets_its_run_go_on_and_complete(player: Player, mode: str, step: str) -> None:
-    run_id = failed_run(player, CHAIN, step, failureMode=mode)
-    (letter,) = letters(player.driver, run_id)
-    assert player.driver.run(run_id).status == ("partial" if mode == PARTIAL_MERGE else "failed")
+def test_a_retried_step_lets_its_run_go_on_and_complete(worker: InlineWorker, mode: str, step: str) -> None:
+    run_id = failed_run(worker, CHAIN, step, failureMode=mode)
+    (letter,) = letters(worker.driver, run_id)
+    assert worker.driver.run(run_id).status == ("partial" if mode == PARTIAL_MERGE else "failed")
 
-    player.fails = {}
-    retried = retry(player.driver, letter)
-    run = player.driver.run(run_id)
+    worker.fails = {}
+    retried = retry(worker.driver, letter)
+    run = worker.driver.run(run_id)
     assert (run.status, run.finished_at, run.error, run.error_code) == ("running", None, None, None)
     assert run.reopened_at is not None
-    player.play()
+    worker.consume_all()
 
-    assert player.driver.run(run_id).status == "completed"
-    assert player.driver.statuses(run_id) == dict.fromkeys(CHAIN, "completed")
-    assert called(player) == {each: 1 + (each == step) for each in CHAIN}
-    assert differences(player.driver, run_id) == []
+    assert worker.driver.run(run_id).status == "completed"
+    assert worker.driver.statuses(run_id) == dict.fromkeys(CHAIN, "completed")
+    assert called(worker) == {each: 1 + (each == step) for each in CHAIN}
+    assert differences(worker.driver, run_id) == []
     assert (retried.run_id, retried.task_run_id) == (run_id, letter.task_run_id)
-    (kept,) = letters(player.driver, run_id)
+    (kept,) = letters(worker.driver, run_id)
     assert (kept.retry_run_id, kept.retry_task_run_id) == (run_id, letter.task_run_id)
 
 
-def test_it_is_the_next_attempt_with_the_current_code_and_a_fresh_allowance(player: Player) -> None:
-    run_id = failed_run(player, CHAIN, "b")
-    with player.driver.database.transaction() as tx:
+def test_it_is_the_next_attempt_with_the_current_code_and_a_fresh_allowance(worker: InlineWorker) -> None:
+    run_id = failed_run(worker, CHAIN, "b")
+    with worker.driver.database.transaction() as tx:
         register(
             tx,
-            player.driver.tenant,
+            worker.driver.tenant,
             *(a_task(each, code="second") for each in ("noop", "limited", "single")),
         )
-    retried = retry(player.driver, letters(player.driver)[0])
-    row = player.driver.task_runs(run_id)[1]
+    retried = retry(worker.driver, letters(worker.driver)[0])
+    row = worker.driver.task_runs(run_id)[1]
     assert (row.attempt, row.max_attempts, row.code_version) == (2, 1 + 4, 2)
     assert retried.code_version == 2
     assert row.code_hash == a_task("x", code="second").code_hash
-    player.fails = {}
-    player.play()
-    assert [each[3] for each in player.attempts] == [1, 1, 2, 2]
+    worker.fails = {}
+    worker.consume_all()
+    assert [each[3] for each in worker.attempts] == [1, 1, 2, 2]
 
 
-def test_it_fails_again_and_leaves_a_second_dead_letter_with_all_attempts(player: Player) -> None:
-    run_id = failed_run(player, CHAIN, "b")
+def test_it_fails_again_and_leaves_a_second_dead_letter_with_all_attempts(worker: InlineWorker) -> None:
+    run_id = failed_run(worker, CHAIN, "b")
     for number in (1, 2, 3):
-        (letter,) = still_open(player.driver, run_id)
+        (letter,) = still_open(worker.driver, run_id)
         assert [each["attempt"] for each in letter.history] == list(range(1, number + 1))
-        retry(player.driver, letter)
-        player.play()
-        assert player.driver.run(run_id).status == "failed"
-    assert len(letters(player.driver, run_id)) == 4
-    assert player.driver.statuses(run_id) == {"a": "completed", "b": "failed", "c": "cancelled"}
-    assert differences(player.driver, run_id) == []
+        retry(worker.driver, letter)
+        worker.consume_all()
+        assert worker.driver.run(run_id).status == "failed"
+    assert len(letters(worker.driver, run_id)) == 4
+    assert worker.driver.statuses(run_id) == {"a": "completed", "b": "failed", "c": "cancelled"}
+    assert differences(worker.driver, run_id) == []
 
 
-def test_a_step_that_took_too_long_is_retried_like_one_that_failed(player: Player) -> None:
-    player.fails = {"b": failure.overdue(300)}
-    run_id = player.driver.begin(CHAIN)
+def test_a_step_that_took_too_long_is_retried_like_one_that_failed(worker: InlineWorker) -> None:
+    worker.fails = {"b": failure.overdue(300)}
+    run_id = worker.driver.begin(CHAIN)
     for attempt in (1, 2, 3, 4):
-        player.play()
-        row = player.driver.task_runs(run_id)[1]
+        worker.consume_all()
+        row = worker.driver.task_runs(run_id)[1]
         assert row.attempt == min(attempt + 1, 4)
-        with player.driver.database.transaction() as tx:
+        with worker.driver.database.transaction() as tx:
             advance = Advance(tx, header(tx, run_id))
             advance.again([row.id])
             advance.close()
-    (letter,) = letters(player.driver, run_id)
-    assert (letter.status, player.driver.statuses(run_id)["b"]) == ("timeout", "timeout")
-    player.fails = {}
-    retry(player.driver, letter)
-    row = player.driver.task_runs(run_id)[1]
+    (letter,) = letters(worker.driver, run_id)
+    assert (letter.status, worker.driver.statuses(run_id)["b"]) == ("timeout", "timeout")
+    worker.fails = {}
+    retry(worker.driver, letter)
+    row = worker.driver.task_runs(run_id)[1]
     assert (row.attempt, row.max_attempts) == (5, 8)
-    player.play()
-    assert player.driver.run(run_id).status == "completed"
+    worker.consume_all()
+    assert worker.driver.run(run_id).status == "completed"
 
 
-def test_what_the_failure_cancelled_runs_again_and_its_late_report_finds_nothing(player: Player) -> None:
-    run_id = player.driver.begin(DIAMOND)
-    player.driver.finish(run_id, "a")
-    with player.driver.database.transaction() as tx:
+def test_what_the_failure_cancelled_runs_again_and_its_late_report_finds_nothing(
+    worker: InlineWorker,
+) -> None:
+    run_id = worker.driver.begin(DIAMOND)
+    worker.driver.finish(run_id, "a")
+    with worker.driver.database.transaction() as tx:
         (running,) = claiming.start(tx, run_id, [3], 1, worker="elsewhere")
-    player.fails = failing("b")
-    player.play()
-    assert player.driver.statuses(run_id)["c"] == "cancelled"
+    worker.fails = failing("b")
+    worker.consume_all()
+    assert worker.driver.statuses(run_id)["c"] == "cancelled"
 
-    player.fails = {}
-    retry(player.driver, letters(player.driver, run_id)[0])
-    row = player.driver.task_runs(run_id)[2]
+    worker.fails = {}
+    retry(worker.driver, letters(worker.driver, run_id)[0])
+    row = worker.driver.task_runs(run_id)[2]
     assert (row.status, row.attempt, row.max_attempts) == ("queued", 2, 5)
-    kept = player.driver.rows("SELECT * FROM attempts WHERE task_run_id = :id", id=running.id)
+    kept = worker.driver.rows("SELECT * FROM attempts WHERE task_run_id = :id", id=running.id)
     assert [(each.number, each.status, each.worker) for each in kept] == [(1, "cancelled", "elsewhere")]
-    with player.driver.database.transaction() as tx:
+    with worker.driver.database.transaction() as tx:
         assert completing.complete(tx, [Completion(running, tx.values.keep("late"))]) == []
-    player.play()
-    assert player.driver.run(run_id).status == "completed"
-    assert differences(player.driver, run_id) == []
+    worker.consume_all()
+    assert worker.driver.run(run_id).status == "completed"
+    assert differences(worker.driver, run_id) == []
 
 
-def test_its_time_limit_starts_anew(player: Player) -> None:
-    run_id = failed_run(player, CHAIN, "b", timeout="1h")
-    before = player.driver.run(run_id)
-    player.driver.database.now = lambda: before.finished_at + timedelta(hours=5)
-    retry(player.driver, letters(player.driver, run_id)[0])
-    run = player.driver.run(run_id)
+def test_its_time_limit_starts_anew(worker: InlineWorker) -> None:
+    run_id = failed_run(worker, CHAIN, "b", timeout="1h")
+    before = worker.driver.run(run_id)
+    worker.driver.database.now = lambda: before.finished_at + timedelta(hours=5)
+    retry(worker.driver, letters(worker.driver, run_id)[0])
+    run = worker.driver.run(run_id)
     assert run.deadline_at - run.reopened_at == timedelta(hours=1)
     retry_again = run.reopened_at + timedelta(hours=7)
-    player.play()
-    player.driver.database.now = lambda: retry_again
-    retry(player.driver, still_open(player.driver, run_id)[0])
-    run = player.driver.run(run_id)
+    worker.consume_all()
+    worker.driver.database.now = lambda: retry_again
+    retry(worker.driver, still_open(worker.driver, run_id)[0])
+    run = worker.driver.run(run_id)
     assert run.deadline_at == retry_again + timedelta(hours=1)
 
 
-def test_a_run_that_took_too_long_goes_on_from_what_had_failed_in_it(player: Player) -> None:
+def test_a_run_that_took_too_long_goes_on_from_what_had_failed_in_it(worker: InlineWorker) -> None:
     needs = {"a": [], "b": ["a"], "slow": [], "after": ["slow"]}
-    player.fails = failing("a")
-    run_id = player.driver.begin(needs, failureMode=CONTINUE)
-    player.play(1)
-    with player.driver.database.transaction() as tx:
-        deadlines.end(tx, player.driver.tenant, run_id, deadlines.RUN_TIMEOUT, "too long")
-    player.fails = {}
-    retry(player.driver, letters(player.driver, run_id)[0])
-    player.play()
-    assert player.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
-    assert called(player) == {"a": 2, "b": 1, "slow": 1, "after": 1}
+    worker.fails = failing("a")
+    run_id = worker.driver.begin(needs, failureMode=CONTINUE)
+    worker.consume_all(1)
+    with worker.driver.database.transaction() as tx:
+        deadlines.end(tx, worker.driver.tenant, run_id, deadlines.RUN_TIMEOUT, "too long")
+    worker.fails = {}
+    retry(worker.driver, letters(worker.driver, run_id)[0])
+    worker.consume_all()
+    assert worker.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
+    assert called(worker) == {"a": 2, "b": 1, "slow": 1, "after": 1}
 
 
 # --- joins ------------------------------------------------------------------------------------------------
@@ -274,31 +277,31 @@ def test_a_run_that_took_too_long_goes_on_from_what_had_failed_in_it(player: Pla
 @pytest.mark.parametrize("needs", [GATHERED, IRREGULAR], ids=["gathered", "irregular"])
 @pytest.mark.parametrize("is_forgotten", [False, True], ids=["at once", "days later"])
 def test_a_wide_join_is_released_once_when_its_failed_member_ended_well(
-    player: Player, mode: str, tasks: dict[str, str], needs: dict[str, list[str]], is_forgotten: bool
+    worker: InlineWorker, mode: str, tasks: dict[str, str], needs: dict[str, list[str]], is_forgotten: bool
 ) -> None:
-    run_id = failed_run(player, needs, "b3", "b8", failureMode=mode, tasks=tasks)
-    player.fails = {}
+    run_id = failed_run(worker, needs, "b3", "b8", failureMode=mode, tasks=tasks)
+    worker.fails = {}
     if is_forgotten:
-        player.forget_chords()
-    while remaining := still_open(player.driver, run_id):
-        retry(player.driver, remaining[0])
-        player.play()
-    assert player.driver.run(run_id).status == "completed"
-    assert player.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
-    assert called(player)["join"] == 1
-    assert differences(player.driver, run_id) == []
+        worker.forget_chords()
+    while remaining := still_open(worker.driver, run_id):
+        retry(worker.driver, remaining[0])
+        worker.consume_all()
+    assert worker.driver.run(run_id).status == "completed"
+    assert worker.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
+    assert called(worker)["join"] == 1
+    assert differences(worker.driver, run_id) == []
 
 
-def test_what_goes_on_is_a_part_of_no_chord(player: Player) -> None:
+def test_what_goes_on_is_a_part_of_no_chord(worker: InlineWorker) -> None:
     """Messages of before may be out still, whose parts have the names that it would count by."""
-    run_id = failed_run(player, GATHERED, "b3", "b8", failureMode=CONTINUE)
-    for letter in still_open(player.driver, run_id):
-        retry(player.driver, letter)
-    assert [(each.ordinals, each.joins) for each in waiting_messages(player)] == [((5,), ()), ((10,), ())]
+    run_id = failed_run(worker, GATHERED, "b3", "b8", failureMode=CONTINUE)
+    for letter in still_open(worker.driver, run_id):
+        retry(worker.driver, letter)
+    assert [(each.ordinals, each.joins) for each in waiting_messages(worker)] == [((5,), ()), ((10,), ())]
 
 
-def waiting_messages(player: Player) -> list[RunMessage]:
-    return [each for each in player.waiting if isinstance(each, RunMessage)]
+def waiting_messages(worker: InlineWorker) -> list[RunMessage]:
+    return [each for each in worker.waiting if isinstance(each, RunMessage)]
 
 
 @pytest.mark.parametrize(
@@ -310,100 +313,100 @@ def waiting_messages(player: Player) -> list[RunMessage]:
     ids=["a join", "a map"],
 )
 def test_a_chord_is_left_alone_while_its_run_goes_on(
-    player: Player, needs: dict[str, list[str]], failing_one: Any, members: dict[str, Any]
+    worker: InlineWorker, needs: dict[str, list[str]], failing_one: Any, members: dict[str, Any]
 ) -> None:
     """Messages may be out that count for it: counted anew, it would wait for parts that never come."""
-    player.fails = failing(failing_one)
-    run_id = player.driver.begin(needs, list(range(9)), failureMode=CONTINUE, **members)
-    while not letters(player.driver, run_id):
-        player.take()
-    before = chords(player)
+    worker.fails = failing(failing_one)
+    run_id = worker.driver.begin(needs, list(range(9)), failureMode=CONTINUE, **members)
+    while not letters(worker.driver, run_id):
+        worker.consume_one()
+    before = chords(worker)
     assert before != ({}, {}), "a chord is on its way"
-    retry(player.driver, letters(player.driver, run_id)[0])
-    assert chords(player) == before
-    player.fails = {}
-    player.play()
-    assert player.driver.run(run_id).status == "completed"
+    retry(worker.driver, letters(worker.driver, run_id)[0])
+    assert chords(worker) == before
+    worker.fails = {}
+    worker.consume_all()
+    assert worker.driver.run(run_id).status == "completed"
 
 
-def chords(player: Player) -> tuple[Any, Any]:
+def chords(worker: InlineWorker) -> tuple[Any, Any]:
     """The sizes of chords, and the parts that were counted of each."""
-    return dict(player.sizes), {chord: set(parts) for chord, parts in player.counted.items()}
+    return dict(worker.sizes), {chord: set(parts) for chord, parts in worker.counted.items()}
 
 
-def test_a_join_that_went_on_without_a_step_is_not_run_again(player: Player) -> None:
-    run_id = failed_run(player, TWO, "a", failureMode=PARTIAL_MERGE)
-    assert player.driver.statuses(run_id)["c"] == "completed"
-    player.fails = {}
-    retry(player.driver, letters(player.driver, run_id)[0])
-    assert player.driver.run(run_id).status == "running"
-    player.play()
-    assert player.driver.run(run_id).status == "completed"
-    assert called(player) == {"a": 2, "b": 1, "c": 1}
+def test_a_join_that_went_on_without_a_step_is_not_run_again(worker: InlineWorker) -> None:
+    run_id = failed_run(worker, TWO, "a", failureMode=PARTIAL_MERGE)
+    assert worker.driver.statuses(run_id)["c"] == "completed"
+    worker.fails = {}
+    retry(worker.driver, letters(worker.driver, run_id)[0])
+    assert worker.driver.run(run_id).status == "running"
+    worker.consume_all()
+    assert worker.driver.run(run_id).status == "completed"
+    assert called(worker) == {"a": 2, "b": 1, "c": 1}
 
 
-def test_a_step_that_nobody_chose_stays_skipped(player: Player) -> None:
+def test_a_step_that_nobody_chose_stays_skipped(worker: InlineWorker) -> None:
     needs = {"a": [], "b": ["a"], "c": ["a"], "d": ["b"], "e": ["c"], "f": ["d", "e"]}
-    player.chooses = {"a": ["b"]}
-    run_id = failed_run(player, needs, "b", failureMode=CONTINUE)
-    assert player.driver.statuses(run_id)["f"] == "skipped"
-    player.fails = {}
-    retry(player.driver, letters(player.driver, run_id)[0])
-    player.play()
+    worker.chooses = {"a": ["b"]}
+    run_id = failed_run(worker, needs, "b", failureMode=CONTINUE)
+    assert worker.driver.statuses(run_id)["f"] == "skipped"
+    worker.fails = {}
+    retry(worker.driver, letters(worker.driver, run_id)[0])
+    worker.consume_all()
     ran = dict.fromkeys("abdf", "completed")
-    assert player.driver.statuses(run_id) == {**ran, "c": "skipped", "e": "skipped"}
-    assert player.driver.run(run_id).status == "completed"
+    assert worker.driver.statuses(run_id) == {**ran, "c": "skipped", "e": "skipped"}
+    assert worker.driver.run(run_id).status == "completed"
 
 
-def test_another_failure_of_the_run_still_decides_its_joins(player: Player) -> None:
+def test_another_failure_of_the_run_still_decides_its_joins(worker: InlineWorker) -> None:
     needs = {"a": [], "b": [], "after-a": ["a"], "after-b": ["b"], "both": ["a", "b"]}
-    run_id = failed_run(player, needs, "a", "b", failureMode=CONTINUE)
-    first, second = letters(player.driver, run_id)
-    player.fails = {}
-    retry(player.driver, first)
-    player.play()
-    assert player.driver.statuses(run_id) == {
+    run_id = failed_run(worker, needs, "a", "b", failureMode=CONTINUE)
+    first, second = letters(worker.driver, run_id)
+    worker.fails = {}
+    retry(worker.driver, first)
+    worker.consume_all()
+    assert worker.driver.statuses(run_id) == {
         "a": "completed",
         "b": "failed",
         "after-a": "completed",
         "after-b": "skipped",
         "both": "skipped",
     }
-    assert player.driver.run(run_id).status == "failed"
-    retry(player.driver, second)
-    player.play()
-    assert player.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
-    assert player.driver.run(run_id).status == "completed"
-    assert called(player) == {"a": 2, "b": 2, "after-a": 1, "after-b": 1, "both": 1}
-    assert differences(player.driver, run_id) == []
+    assert worker.driver.run(run_id).status == "failed"
+    retry(worker.driver, second)
+    worker.consume_all()
+    assert worker.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
+    assert worker.driver.run(run_id).status == "completed"
+    assert called(worker) == {"a": 2, "b": 2, "after-a": 1, "after-b": 1, "both": 1}
+    assert differences(worker.driver, run_id) == []
 
 
-def test_a_step_is_retried_while_its_run_goes_on(player: Player) -> None:
+def test_a_step_is_retried_while_its_run_goes_on(worker: InlineWorker) -> None:
     needs = {"a": [], "b": [], "slow": ["b"], "join": ["a", "slow"], "after-a": ["a"]}
-    player.fails = failing("a")
-    run_id = player.driver.begin(needs, failureMode=CONTINUE)
-    player.play(1)
-    assert player.driver.run(run_id).status == "running"
-    player.fails = {}
-    retry(player.driver, letters(player.driver, run_id)[0])
-    player.play()
-    assert player.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
-    assert player.driver.run(run_id).status == "completed"
-    assert player.driver.events(run_id, "run.reopened") == [], "it never was over"
-    assert differences(player.driver, run_id) == []
+    worker.fails = failing("a")
+    run_id = worker.driver.begin(needs, failureMode=CONTINUE)
+    worker.consume_all(1)
+    assert worker.driver.run(run_id).status == "running"
+    worker.fails = {}
+    retry(worker.driver, letters(worker.driver, run_id)[0])
+    worker.consume_all()
+    assert worker.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
+    assert worker.driver.run(run_id).status == "completed"
+    assert worker.driver.events(run_id, "run.reopened") == [], "it never was over"
+    assert differences(worker.driver, run_id) == []
 
 
-def test_several_retried_at_once_all_end_right(player: Player) -> None:
+def test_several_retried_at_once_all_end_right(worker: InlineWorker) -> None:
     needs = {**{each: [] for each in WIDE[:5]}, "join": WIDE[:5], **{f"after-{e}": [e] for e in WIDE[:5]}}
-    run_id = failed_run(player, needs, *WIDE[:5], failureMode=CONTINUE)
-    player.fails = {}
-    found = letters(player.driver, run_id)
-    done = at_once(*[functools.partial(retry, player.driver, each) for each in found])
+    run_id = failed_run(worker, needs, *WIDE[:5], failureMode=CONTINUE)
+    worker.fails = {}
+    found = letters(worker.driver, run_id)
+    done = call_concurrently(*[functools.partial(retry, worker.driver, each) for each in found])
     assert [each.error for each in done] == [None] * 5
-    player.play()
-    assert player.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
-    assert set(called(player).values()) == {1, 2}
-    assert called(player)["join"] == 1
+    worker.consume_all()
+    assert worker.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
+    assert set(called(worker).values()) == {1, 2}
+    assert called(worker)["join"] == 1
 
 
 # --- maps -------------------------------------------------------------------------------------------------
@@ -412,9 +415,11 @@ def test_several_retried_at_once_all_end_right(player: Player) -> None:
 @pytest.mark.parametrize("mode", FAILURE_MODES)
 @pytest.mark.parametrize("count", [3, 20])
 @pytest.mark.parametrize("task", ["noop", "limited"])
-def test_an_item_is_retried_and_its_map_goes_on(player: Player, mode: str, count: int, task: str) -> None:
+def test_an_item_is_retried_and_its_map_goes_on(
+    worker: InlineWorker, mode: str, count: int, task: str
+) -> None:
     run_id = failed_run(
-        player,
+        worker,
         MAP,
         ("m", 1),
         ("m", 2),
@@ -423,124 +428,128 @@ def test_an_item_is_retried_and_its_map_goes_on(player: Player, mode: str, count
         input=list(range(count)),
         failureMode=mode,
     )
-    player.fails = {}
-    player.forget_chords()
-    while remaining := still_open(player.driver, run_id):
-        retry(player.driver, remaining[0])
-        player.play()
-    assert player.driver.run(run_id).status == "completed"
-    rows = player.driver.task_runs(run_id)
+    worker.fails = {}
+    worker.forget_chords()
+    while remaining := still_open(worker.driver, run_id):
+        retry(worker.driver, remaining[0])
+        worker.consume_all()
+    assert worker.driver.run(run_id).status == "completed"
+    rows = worker.driver.task_runs(run_id)
     assert {row.status for row in rows} == {"completed"}
-    assert [player.calls["m", index] for index in range(count)].count(1) >= count - 2
-    assert called(player)["after"] == 1
-    assert differences(player.driver, run_id) == []
+    assert [worker.calls["m", index] for index in range(count)].count(1) >= count - 2
+    assert called(worker)["after"] == 1
+    assert differences(worker.driver, run_id) == []
 
 
-def test_a_map_that_could_not_be_laid_out_is_laid_out_when_it_is_retried(player: Player) -> None:
+def test_a_map_that_could_not_be_laid_out_is_laid_out_when_it_is_retried(worker: InlineWorker) -> None:
     needs = {"first": [], "m": ["first"], "after": ["m"]}
-    run_id = failed_run(player, needs, maps={"m": "${steps.first.of}"})
-    (letter,) = letters(player.driver, run_id)
+    run_id = failed_run(worker, needs, maps={"m": "${steps.first.of}"})
+    (letter,) = letters(worker.driver, run_id)
     assert (letter.kind, letter.error_code, len(letter.history)) == ("map", "MAP_SOURCE_INVALID", 1)
-    retry(player.driver, letter)
+    retry(worker.driver, letter)
     # Its source did not change, so it fails again at once.
-    assert player.driver.run(run_id).status == "failed"
-    (again,) = still_open(player.driver, run_id)
-    player.driver.rows(
+    assert worker.driver.run(run_id).status == "failed"
+    (again,) = still_open(worker.driver, run_id)
+    worker.driver.rows(
         """UPDATE task_runs SET output = '{"of": [1, 2]}' WHERE run_id = :id AND step_id = 'first'
         RETURNING 1""",
         id=run_id,
     )
-    retry(player.driver, again)
-    player.play()
-    assert player.driver.run(run_id).status == "completed"
-    assert called(player) == {"first": 1, "m": 2, "after": 1}
+    retry(worker.driver, again)
+    worker.consume_all()
+    assert worker.driver.run(run_id).status == "completed"
+    assert called(worker) == {"first": 1, "m": 2, "after": 1}
 
 
-def test_a_map_beside_the_failure_goes_on_with_what_it_had_left(player: Player) -> None:
+def test_a_map_beside_the_failure_goes_on_with_what_it_had_left(worker: InlineWorker) -> None:
     needs = {"m": [], "x": [], "after": ["m", "x"]}
-    player.fails = failing("x")
-    run_id = player.driver.begin(needs, maps={"m": "${input}"}, tasks={"m": "single"}, input=[1, 2, 3])
-    while player.driver.run(run_id).status == "running":
-        player.waiting.sort(key=lambda each: getattr(each, "ordinals", (0,)) == (2,))
-        if player.calls["m", 0]:
-            player.waiting.reverse()
-        player.take()
-    player.play()
-    statuses = player.driver.statuses(run_id)
+    worker.fails = failing("x")
+    run_id = worker.driver.begin(needs, maps={"m": "${input}"}, tasks={"m": "single"}, input=[1, 2, 3])
+    while worker.driver.run(run_id).status == "running":
+        worker.waiting.sort(key=lambda each: getattr(each, "ordinals", (0,)) == (2,))
+        if worker.calls["m", 0]:
+            worker.waiting.reverse()
+        worker.consume_one()
+    worker.consume_all()
+    statuses = worker.driver.statuses(run_id)
     assert (statuses["m"], statuses["x"], statuses["after"]) == ("cancelled", "failed", "cancelled")
-    player.fails = {}
-    retry(player.driver, letters(player.driver, run_id)[0])
-    player.play()
-    assert player.driver.run(run_id).status == "completed"
-    assert called(player) == {"m": 3, "x": 2, "after": 1}
-    assert differences(player.driver, run_id) == []
+    worker.fails = {}
+    retry(worker.driver, letters(worker.driver, run_id)[0])
+    worker.consume_all()
+    assert worker.driver.run(run_id).status == "completed"
+    assert called(worker) == {"m": 3, "x": 2, "after": 1}
+    assert differences(worker.driver, run_id) == []
 
 
 # --- standalone tasks, and what is refused ----------------------------------------------------------------
 
 
-def enqueue(player: Player, **request: Any) -> UUID:
-    with player.driver.database.transaction() as tx:
+def enqueue(worker: InlineWorker, **request: Any) -> UUID:
+    with worker.driver.database.transaction() as tx:
         request = {"task_id": "noop", **request}
-        return standalone_tasks.enqueue(tx, player.driver.tenant, [QueueRequest(**request)])[0].task_run_id
+        return standalone_tasks.enqueue(tx, worker.driver.tenant, [QueueRequest(**request)])[0].task_run_id
 
 
 @pytest.mark.parametrize("input", [{"n": 1}, "x" * 50_000], ids=["small", "in storage"])
-def test_a_standalone_task_gets_a_new_task_run_with_its_input_and_wishes(player: Player, input: Any) -> None:
-    player.fails = failing("noop")
-    first = enqueue(player, input=input, priority=7, metadata={"by": "test"})
-    player.play()
-    (letter,) = letters(player.driver)
+def test_a_standalone_task_gets_a_new_task_run_with_its_input_and_wishes(
+    worker: InlineWorker, input: Any
+) -> None:
+    worker.fails = failing("noop")
+    first = enqueue(worker, input=input, priority=7, metadata={"by": "test"})
+    worker.consume_all()
+    (letter,) = letters(worker.driver)
     assert (letter.task_run_id, letter.pipeline_id) == (first, None)
-    retried = retry(player.driver, letter)
+    retried = retry(worker.driver, letter)
     assert retried.task_run_id != first
-    row = player.driver.rows("SELECT * FROM runs WHERE id = :id", id=retried.run_id)[0]
+    row = worker.driver.rows("SELECT * FROM runs WHERE id = :id", id=retried.run_id)[0]
     assert (row.priority, row.metadata, row.status) == (7, {"by": "test"}, "running")
-    player.fails = {}
-    player.play()
-    assert player.driver.run(retried.run_id).status == "completed"
-    assert player.driver.run(letter.run_id).status == "failed"
-    with player.driver.database.transaction() as tx:
+    worker.fails = {}
+    worker.consume_all()
+    assert worker.driver.run(retried.run_id).status == "completed"
+    assert worker.driver.run(letter.run_id).status == "failed"
+    with worker.driver.database.transaction() as tx:
         assert tx.values.load(row.input, row.input_path) == input
-    (kept,) = letters(player.driver)
+    (kept,) = letters(worker.driver)
     assert (kept.retry_run_id, kept.retry_task_run_id) == (retried.run_id, retried.task_run_id)
 
 
-def test_a_standalone_task_is_retried_after_its_history_was_dropped(player: Player) -> None:
-    player.fails = failing("noop")
-    enqueue(player, input=[1])
-    player.play()
-    (letter,) = letters(player.driver)
-    drop_history(player.driver, letter.run_id)
-    retried = retry(player.driver, letter)
-    assert player.driver.run(retried.run_id).input == [1]
+def test_a_standalone_task_is_retried_after_its_history_was_dropped(worker: InlineWorker) -> None:
+    worker.fails = failing("noop")
+    enqueue(worker, input=[1])
+    worker.consume_all()
+    (letter,) = letters(worker.driver)
+    drop_history(worker.driver, letter.run_id)
+    retried = retry(worker.driver, letter)
+    assert worker.driver.run(retried.run_id).input == [1]
 
 
-def drop_history(driver: Driver, run_id: UUID) -> None:
+def drop_history(driver: RunDriver, run_id: UUID) -> None:
     """As retention does with a month."""
     for table, column in (("runs", "id"), ("task_runs", "run_id"), ("events", "run_id")):
         driver.rows(f"DELETE FROM {table} WHERE {column} = :id RETURNING 1", id=run_id)
 
 
 @pytest.mark.parametrize("needs", [CHAIN, None], ids=["pipeline", "standalone"])
-def test_a_second_retry_is_refused_and_changes_nothing(player: Player, needs: dict[str, list[str]]) -> None:
+def test_a_second_retry_is_refused_and_changes_nothing(
+    worker: InlineWorker, needs: dict[str, list[str]]
+) -> None:
     if needs is None:
-        player.fails = failing("noop")
-        enqueue(player)
-        player.play()
+        worker.fails = failing("noop")
+        enqueue(worker)
+        worker.consume_all()
     else:
-        failed_run(player, needs, "b")
-    (letter,) = letters(player.driver)
-    retry(player.driver, letter)
-    before = snapshot(player.driver)
+        failed_run(worker, needs, "b")
+    (letter,) = letters(worker.driver)
+    retry(worker.driver, letter)
+    before = snapshot(worker.driver)
     with pytest.raises(Conflict, match="was retried already"):
-        retry(player.driver, letter)
-    with pytest.raises(Conflict, match="was retried already"), player.driver.database.transaction() as tx:
-        dead_letters.discard(tx, player.driver.tenant, letter.id)
-    assert snapshot(player.driver) == before
+        retry(worker.driver, letter)
+    with pytest.raises(Conflict, match="was retried already"), worker.driver.database.transaction() as tx:
+        dead_letters.discard(tx, worker.driver.tenant, letter.id)
+    assert snapshot(worker.driver) == before
 
 
-def snapshot(driver: Driver) -> list[Any]:
+def snapshot(driver: RunDriver) -> list[Any]:
     """All that a tenant has, but for what a clock changes."""
     tables = ("runs", "task_runs", "dead_letters")
     return [
@@ -549,213 +558,215 @@ def snapshot(driver: Driver) -> list[Any]:
 
 
 @pytest.mark.parametrize("needs", [CHAIN, None], ids=["pipeline", "standalone"])
-def test_of_two_retries_at_once_one_wins(player: Player, needs: dict[str, list[str]] | None) -> None:
-    player.fails = failing("b", "noop")
+def test_of_two_retries_at_once_one_wins(worker: InlineWorker, needs: dict[str, list[str]] | None) -> None:
+    worker.fails = failing("b", "noop")
     if needs is None:
-        enqueue(player)
+        enqueue(worker)
     else:
-        player.driver.begin(needs)
-    player.play()
-    (letter,) = letters(player.driver)
-    done = at_once(*[lambda: retry(player.driver, letter)] * 4)
+        worker.driver.begin(needs)
+    worker.consume_all()
+    (letter,) = letters(worker.driver)
+    done = call_concurrently(*[lambda: retry(worker.driver, letter)] * 4)
     assert sorted(type(each.error).__name__ for each in done) == ["Conflict"] * 3 + ["NoneType"]
-    player.fails = {}
-    player.play()
-    assert set(player.calls.values()) <= {1, 2}
+    worker.fails = {}
+    worker.consume_all()
+    assert set(worker.calls.values()) <= {1, 2}
 
 
 @pytest.mark.parametrize("needs", [CHAIN, None], ids=["pipeline", "standalone"])
 def test_a_second_retry_waits_for_the_first_and_finds_it_done(
-    player: Player, needs: dict[str, list[str]] | None
+    worker: InlineWorker, needs: dict[str, list[str]] | None
 ) -> None:
     """Also where each statement commits by itself, as the API has it."""
-    player.fails = failing("b", "noop")
+    worker.fails = failing("b", "noop")
     if needs is None:
-        enqueue(player)
+        enqueue(worker)
     else:
-        player.driver.begin(needs)
-    player.play()
-    (letter,) = letters(player.driver)
+        worker.driver.begin(needs)
+    worker.consume_all()
+    (letter,) = letters(worker.driver)
 
     def retry_by_statements() -> Retried:
-        verb = functools.partial(dead_letters.retry, tenant=player.driver.tenant, letter_id=letter.id)
-        return player.driver.database.run(verb, is_one=False)
+        verb = functools.partial(dead_letters.retry, tenant=worker.driver.tenant, letter_id=letter.id)
+        return worker.driver.database.run(verb, is_one=False)
 
-    with player.driver.database.transaction() as holder:
+    with worker.driver.database.transaction() as holder:
         holder.execute("SELECT 1 FROM dead_letters WHERE id = :id FOR UPDATE", {"id": letter.id})
-        both = [Beside(retry_by_statements) for _ in range(2)]
+        both = [BackgroundCall(retry_by_statements) for _ in range(2)]
         for each in both:
             each.__enter__()
-        wait_for_lock(player.driver.database, 2)
+        wait_for_lock(worker.driver.database, 2)
     for each in both:
         each.wait()
     assert sorted(type(each.error).__name__ for each in both) == ["Conflict", "NoneType"]
-    (kept,) = letters(player.driver)
+    (kept,) = letters(worker.driver)
     assert kept.retry_task_run_id == next(each.result for each in both if not each.error).task_run_id
 
 
-def test_items_that_were_cancelled_by_themselves_stay_so_when_another_goes_on(player: Player) -> None:
-    player.fails = failing(("m", 0))
-    run_id = player.driver.begin(MAP, [1, 2, 3], maps={"m": "${input}"}, failureMode=CONTINUE)
-    player.play(1)
-    with player.driver.database.transaction() as tx:
+def test_items_that_were_cancelled_by_themselves_stay_so_when_another_goes_on(worker: InlineWorker) -> None:
+    worker.fails = failing(("m", 0))
+    run_id = worker.driver.begin(MAP, [1, 2, 3], maps={"m": "${input}"}, failureMode=CONTINUE)
+    worker.consume_all(1)
+    with worker.driver.database.transaction() as tx:
         cancelling.cancel_tasks(tx, run_id, ["noop"], code="TASK_REMOVED", message="it is gone")
-    player.driver.check(run_id, 1)
-    player.play()
-    player.fails = {}
-    retry(player.driver, still_open(player.driver, run_id)[0])
-    player.play()
-    items = [row.status for row in player.driver.task_runs(run_id) if row.kind == "item"]
+    worker.driver.check(run_id, 1)
+    worker.consume_all()
+    worker.fails = {}
+    retry(worker.driver, still_open(worker.driver, run_id)[0])
+    worker.consume_all()
+    items = [row.status for row in worker.driver.task_runs(run_id) if row.kind == "item"]
     assert items == ["completed", "cancelled", "cancelled"]
-    assert player.calls["m", 1] == 0
+    assert worker.calls["m", 1] == 0
 
 
-def test_a_discarded_one_is_not_retried(player: Player) -> None:
-    failed_run(player, CHAIN, "b")
-    (letter,) = letters(player.driver)
-    with player.driver.database.transaction() as tx:
-        dead_letters.discard(tx, player.driver.tenant, letter.id, "known")
+def test_a_discarded_one_is_not_retried(worker: InlineWorker) -> None:
+    failed_run(worker, CHAIN, "b")
+    (letter,) = letters(worker.driver)
+    with worker.driver.database.transaction() as tx:
+        dead_letters.discard(tx, worker.driver.tenant, letter.id, "known")
     with pytest.raises(Conflict, match="was discarded"):
-        retry(player.driver, letter)
-    with pytest.raises(Conflict, match="was discarded"), player.driver.database.transaction() as tx:
-        dead_letters.discard(tx, player.driver.tenant, letter.id)
-    (kept,) = letters(player.driver)
+        retry(worker.driver, letter)
+    with pytest.raises(Conflict, match="was discarded"), worker.driver.database.transaction() as tx:
+        dead_letters.discard(tx, worker.driver.tenant, letter.id)
+    (kept,) = letters(worker.driver)
     assert (kept.discard_reason, kept.retried_at) == ("known", None)
 
 
-def test_a_run_that_a_person_cancelled_does_not_go_on(player: Player) -> None:
-    player.fails = failing("a")
-    run_id = player.driver.begin({"a": [], "b": []}, failureMode=CONTINUE)
-    player.play(1)
-    with player.driver.database.transaction() as tx:
-        triggering.cancel(tx, player.driver.tenant, run_id)
-    before = snapshot(player.driver)
+def test_a_run_that_a_person_cancelled_does_not_go_on(worker: InlineWorker) -> None:
+    worker.fails = failing("a")
+    run_id = worker.driver.begin({"a": [], "b": []}, failureMode=CONTINUE)
+    worker.consume_all(1)
+    with worker.driver.database.transaction() as tx:
+        triggering.cancel(tx, worker.driver.tenant, run_id)
+    before = snapshot(worker.driver)
     with pytest.raises(Conflict, match="was cancelled"):
-        retry(player.driver, letters(player.driver)[0])
-    assert snapshot(player.driver) == before
+        retry(worker.driver, letters(worker.driver)[0])
+    assert snapshot(worker.driver) == before
 
 
-def test_a_step_that_did_not_fail_is_not_retried(player: Player) -> None:
+def test_a_step_that_did_not_fail_is_not_retried(worker: InlineWorker) -> None:
     """No verb leaves an open dead letter of one; a row that somebody mended by hand may."""
-    run_id = failed_run(player, CHAIN, "b")
-    (letter,) = letters(player.driver)
+    run_id = failed_run(worker, CHAIN, "b")
+    (letter,) = letters(worker.driver)
     mended = "UPDATE task_runs SET status = 'cancelled' WHERE run_id = :run_id AND id = :id RETURNING 1"
-    player.driver.rows(mended, run_id=run_id, id=letter.task_run_id)
-    before = snapshot(player.driver)
+    worker.driver.rows(mended, run_id=run_id, id=letter.task_run_id)
+    before = snapshot(worker.driver)
     with pytest.raises(Conflict, match="did not fail"):
-        retry(player.driver, letter)
-    assert snapshot(player.driver) == before
+        retry(worker.driver, letter)
+    assert snapshot(worker.driver) == before
 
 
-def test_a_run_whose_history_was_dropped_does_not_go_on(player: Player) -> None:
-    run_id = failed_run(player, CHAIN, "b")
-    drop_history(player.driver, run_id)
+def test_a_run_whose_history_was_dropped_does_not_go_on(worker: InlineWorker) -> None:
+    run_id = failed_run(worker, CHAIN, "b")
+    drop_history(worker.driver, run_id)
     with pytest.raises(Conflict, match="was dropped"):
-        retry(player.driver, letters(player.driver)[0])
-    assert letters(player.driver)[0].retried_at is None
+        retry(worker.driver, letters(worker.driver)[0])
+    assert letters(worker.driver)[0].retried_at is None
 
 
-def test_a_task_that_is_gone_cannot_be_retried(player: Player) -> None:
-    run_id = failed_run(player, CHAIN, "b", tasks={"c": "limited"})
-    with player.driver.database.transaction() as tx:
-        register(tx, player.driver.tenant, "noop", "single", version="2.0.0")
-    before = snapshot(player.driver)
+def test_a_task_that_is_gone_cannot_be_retried(worker: InlineWorker) -> None:
+    run_id = failed_run(worker, CHAIN, "b", tasks={"c": "limited"})
+    with worker.driver.database.transaction() as tx:
+        register(tx, worker.driver.tenant, "noop", "single", version="2.0.0")
+    before = snapshot(worker.driver)
     with pytest.raises(Conflict, match="'limited' is not registered"):
-        retry(player.driver, letters(player.driver, run_id)[0])
-    assert snapshot(player.driver) == before
+        retry(worker.driver, letters(worker.driver, run_id)[0])
+    assert snapshot(worker.driver) == before
 
 
 def test_nothing_is_retried_during_maintenance(fresh_database: Database) -> None:
-    player = Player(Driver(fresh_database))
-    failed_run(player, CHAIN, "b")
+    worker = InlineWorker(RunDriver(fresh_database))
+    failed_run(worker, CHAIN, "b")
     with fresh_database.transaction() as tx:
         maintenance_mode.request(tx, "a new disk")
     for verb in (
-        lambda tx: dead_letters.retry(tx, player.driver.tenant, letters(player.driver)[0].id),
-        lambda tx: redrives.create(tx, player.driver.tenant, LetterFilter()),
+        lambda tx: dead_letters.retry(tx, worker.driver.tenant, letters(worker.driver)[0].id),
+        lambda tx: redrives.create(tx, worker.driver.tenant, LetterFilter()),
     ):
         with pytest.raises(Unavailable, match="a new disk"):
             fresh_database.run(verb)
-    assert letters(player.driver)[0].retried_at is None
+    assert letters(worker.driver)[0].retried_at is None
 
 
-def test_those_of_another_tenant_are_not_there(player: Player) -> None:
-    failed_run(player, CHAIN, "b")
-    (letter,) = letters(player.driver)
+def test_those_of_another_tenant_are_not_there(worker: InlineWorker) -> None:
+    failed_run(worker, CHAIN, "b")
+    (letter,) = letters(worker.driver)
     for verb in (dead_letters.retry, dead_letters.discard, queries.dead_letter):
-        with pytest.raises(NotFound), player.driver.database.transaction() as tx:
+        with pytest.raises(NotFound), worker.driver.database.transaction() as tx:
             verb(tx, "somebody-else", letter.id)
-    with player.driver.database.transaction() as tx:
+    with worker.driver.database.transaction() as tx:
         assert queries.dead_letter_list(tx, "somebody-else", Page(), LetterFilter())["items"] == []
 
 
 # --- two at once ------------------------------------------------------------------------------------------
 
 
-def test_a_join_that_is_being_decided_waits_for_the_retry_or_the_retry_for_it(player: Player) -> None:
+def test_a_join_that_is_being_decided_waits_for_the_retry_or_the_retry_for_it(worker: InlineWorker) -> None:
     """`a` failed, `b` ends at the moment when `a` is retried: the join sees one or the other."""
     needs = {"a": [], "b": [], "join": ["a", "b"]}
-    player.driver.store(needs, failureMode=CONTINUE)
+    worker.driver.store(needs, failureMode=CONTINUE)
 
     def end_b(run_id: UUID) -> Any:
-        return player.driver.database.run(lambda tx: finish_step(tx, run_id, "b"))
+        return worker.driver.database.run(lambda tx: finish_step(tx, run_id, "b"))
 
     for _ in range(15):
-        player.fails = failing("a")
-        run_id = player.driver.trigger()
-        with player.driver.database.transaction() as tx:
-            finish_step(tx, run_id, "a", failure=BOOM)
-        player.waiting.clear()
-        (letter,) = still_open(player.driver, run_id)
-        done = at_once(functools.partial(retry, player.driver, letter), functools.partial(end_b, run_id))
+        worker.fails = failing("a")
+        run_id = worker.driver.trigger()
+        with worker.driver.database.transaction() as tx:
+            finish_step(tx, run_id, "a", failure=PERMANENT)
+        worker.waiting.clear()
+        (letter,) = still_open(worker.driver, run_id)
+        done = call_concurrently(
+            functools.partial(retry, worker.driver, letter), functools.partial(end_b, run_id)
+        )
         assert [each.error for each in done] == [None, None]
-        player.fails = {}
-        player.play()
-        assert player.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
-        assert player.driver.run(run_id).status == "completed"
-        assert differences(player.driver, run_id) == []
+        worker.fails = {}
+        worker.consume_all()
+        assert worker.driver.statuses(run_id) == dict.fromkeys(needs, "completed")
+        assert worker.driver.run(run_id).status == "completed"
+        assert differences(worker.driver, run_id) == []
 
 
 @pytest.mark.parametrize("mode", [CONTINUE, PARTIAL_MERGE])
-def test_a_run_that_is_ending_ends_or_goes_on(player: Player, mode: str) -> None:
+def test_a_run_that_is_ending_ends_or_goes_on(worker: InlineWorker, mode: str) -> None:
     """The last step ends the run at the moment when another one's dead letter is retried."""
-    player.driver.store({"a": [], "b": []}, failureMode=mode)
+    worker.driver.store({"a": [], "b": []}, failureMode=mode)
     for _ in range(15):
-        run_id = player.driver.trigger()
-        with player.driver.database.transaction() as tx:
-            finish_step(tx, run_id, "a", failure=BOOM)
-        player.waiting.clear()
-        (letter,) = still_open(player.driver, run_id)
-        done = at_once(
-            functools.partial(player.driver.finish, run_id, "b"),
-            functools.partial(retry, player.driver, letter),
+        run_id = worker.driver.trigger()
+        with worker.driver.database.transaction() as tx:
+            finish_step(tx, run_id, "a", failure=PERMANENT)
+        worker.waiting.clear()
+        (letter,) = still_open(worker.driver, run_id)
+        done = call_concurrently(
+            functools.partial(worker.driver.finish, run_id, "b"),
+            functools.partial(retry, worker.driver, letter),
         )
         assert [each.error for each in done] == [None, None]
-        assert player.driver.run(run_id).status == "running"
-        player.play()
-        assert player.driver.run(run_id).status == "completed"
-        assert differences(player.driver, run_id) == []
+        assert worker.driver.run(run_id).status == "running"
+        worker.consume_all()
+        assert worker.driver.run(run_id).status == "completed"
+        assert differences(worker.driver, run_id) == []
 
 
-def test_a_run_that_counts_its_failures_while_one_is_retried_does_not_end(player: Player) -> None:
+def test_a_run_that_counts_its_failures_while_one_is_retried_does_not_end(worker: InlineWorker) -> None:
     """Its only end step ends while the retry holds the run's row: what it counted is not true any more."""
-    run_id = player.driver.begin(TWO, failureMode=PARTIAL_MERGE)
-    with player.driver.database.transaction() as tx:
-        finish_step(tx, run_id, "a", failure=BOOM)
-    player.driver.finish(run_id, "b")
-    player.waiting.clear()
-    (letter,) = still_open(player.driver, run_id)
-    with player.driver.database.transaction() as tx:
-        dead_letters.retry(tx, player.driver.tenant, letter.id)
-        beside = Beside(functools.partial(player.driver.finish, run_id, "c"))
+    run_id = worker.driver.begin(TWO, failureMode=PARTIAL_MERGE)
+    with worker.driver.database.transaction() as tx:
+        finish_step(tx, run_id, "a", failure=PERMANENT)
+    worker.driver.finish(run_id, "b")
+    worker.waiting.clear()
+    (letter,) = still_open(worker.driver, run_id)
+    with worker.driver.database.transaction() as tx:
+        dead_letters.retry(tx, worker.driver.tenant, letter.id)
+        beside = BackgroundCall(functools.partial(worker.driver.finish, run_id, "c"))
         beside.__enter__()
-        wait_for_lock(player.driver.database)
+        wait_for_lock(worker.driver.database)
     beside.wait()
     assert beside.error is None
-    assert player.driver.run(run_id).status == "running"
-    player.play()
-    assert player.driver.run(run_id).status == "completed"
-    assert differences(player.driver, run_id) == []
+    assert worker.driver.run(run_id).status == "running"
+    worker.consume_all()
+    assert worker.driver.run(run_id).status == "completed"
+    assert differences(worker.driver, run_id) == []
 
 
 # --- looking ----------------------------------------------------------------------------------------------
@@ -764,16 +775,16 @@ def test_a_run_that_counts_its_failures_while_one_is_retried_does_not_end(player
 FIRST = Page()
 
 
-def listed(driver: Driver, page: Page = FIRST, status: str = "open", **which: Any) -> Document:
+def listed(driver: RunDriver, page: Page = FIRST, status: str = "open", **which: Any) -> Document:
     with driver.database.reading() as tx:
         return queries.dead_letter_list(tx, driver.tenant, page, LetterFilter(**which), status=status)
 
 
-def test_they_are_listed_newest_first_page_by_page_and_filtered(player: Player) -> None:
-    first = failed_run(player, CHAIN, "b")
-    failed_run(player, MAP, ("m", 0), ("m", 2), maps={"m": "${input}"}, input=[1, 2, 3], id="maps",
+def test_they_are_listed_newest_first_page_by_page_and_filtered(worker: InlineWorker) -> None:
+    first = failed_run(worker, CHAIN, "b")
+    failed_run(worker, MAP, ("m", 0), ("m", 2), maps={"m": "${input}"}, input=[1, 2, 3], id="maps",
                failureMode=CONTINUE, tasks={"m": "limited"})  # fmt: skip
-    driver = player.driver
+    driver = worker.driver
     expected = [ids.show(ids.DEAD_LETTER, each.id) for each in reversed(letters(driver))]
     found = all_pages(lambda page: listed(driver, page), 1)
     assert [each["id"] for each in found] == expected
@@ -796,14 +807,14 @@ def test_they_are_listed_newest_first_page_by_page_and_filtered(player: Player) 
         listed(driver, status="lost")
 
 
-def test_what_was_retried_or_discarded_is_listed_when_asked_for(player: Player) -> None:
-    failed_run(player, {"a": [], "b": [], "c": []}, "a", "b", "c", failureMode=CONTINUE)
-    first, second, third = letters(player.driver)
-    with player.driver.database.transaction() as tx:
-        dead_letters.discard(tx, player.driver.tenant, second.id, "known")
-    retry(player.driver, first)
+def test_what_was_retried_or_discarded_is_listed_when_asked_for(worker: InlineWorker) -> None:
+    failed_run(worker, {"a": [], "b": [], "c": []}, "a", "b", "c", failureMode=CONTINUE)
+    first, second, third = letters(worker.driver)
+    with worker.driver.database.transaction() as tx:
+        dead_letters.discard(tx, worker.driver.tenant, second.id, "known")
+    retry(worker.driver, first)
     shown = {
-        status: [each["stepId"] for each in listed(player.driver, status=status)["items"]]
+        status: [each["stepId"] for each in listed(worker.driver, status=status)["items"]]
         for status in ("open", "retried", "discarded", "all")
     }
     assert shown == {
@@ -814,14 +825,14 @@ def test_what_was_retried_or_discarded_is_listed_when_asked_for(player: Player) 
     }
 
 
-def test_one_is_shown_in_full(player: Player) -> None:
-    run_id = failed_run(player, MAP, ("m", 1), maps={"m": "${input}"}, input=["x", "y"])
-    (letter,) = letters(player.driver)
-    with player.driver.database.transaction() as tx:
+def test_one_is_shown_in_full(worker: InlineWorker) -> None:
+    run_id = failed_run(worker, MAP, ("m", 1), maps={"m": "${input}"}, input=["x", "y"])
+    (letter,) = letters(worker.driver)
+    with worker.driver.database.transaction() as tx:
         tasks = [a_task(each, code="second") for each in ("noop", "limited", "single")]
-        register(tx, player.driver.tenant, *tasks)
-    with player.driver.database.reading() as tx:
-        shown = queries.dead_letter(tx, player.driver.tenant, letter.id)
+        register(tx, worker.driver.tenant, *tasks)
+    with worker.driver.database.reading() as tx:
+        shown = queries.dead_letter(tx, worker.driver.tenant, letter.id)
     assert (shown["input"], shown["item"], shown["mapIndex"]) == (["x", "y"], "y", 1)
     (attempt,) = shown["previousAttempts"]
     assert attempt["error"]["traceback"] == "Traceback …"
@@ -829,26 +840,26 @@ def test_one_is_shown_in_full(player: Player) -> None:
     assert attempt["startedAt"] <= attempt["finishedAt"] == shown["failedAt"]
     assert (shown["codeVersion"], shown["currentCodeVersion"], shown["codeChanged"]) == (1, 2, True)
     assert (shown["runStatus"], shown["taskRunStatus"]) == ("failed", "failed")
-    drop_history(player.driver, run_id)
-    with player.driver.database.reading() as tx:
-        shown = queries.dead_letter(tx, player.driver.tenant, letter.id)
+    drop_history(worker.driver, run_id)
+    with worker.driver.database.reading() as tx:
+        shown = queries.dead_letter(tx, worker.driver.tenant, letter.id)
     assert (shown["runStatus"], shown["taskRunStatus"], shown["item"]) == (None, None, "y")
 
 
-def test_those_that_are_alike_are_counted(player: Player) -> None:
+def test_those_that_are_alike_are_counted(worker: InlineWorker) -> None:
     wide: dict[str, list[str]] = {"a": [], "b": [], "c": [], "d": []}
-    player.fails = {
-        "a": replace(BOOM, message="row 17 is broken"),
-        "b": replace(BOOM, message="row 4 is broken"),
-        "c": replace(BOOM, message="row 5 is lost"),
-        "d": replace(BOOM, code="OTHER"),
+    worker.fails = {
+        "a": replace(PERMANENT, message="row 17 is broken"),
+        "b": replace(PERMANENT, message="row 4 is broken"),
+        "c": replace(PERMANENT, message="row 5 is lost"),
+        "d": replace(PERMANENT, code="OTHER"),
     }
-    player.driver.begin(wide, failureMode=CONTINUE)
-    player.play()
-    with player.driver.database.reading() as tx:
-        found = queries.dead_letter_groups(tx, player.driver.tenant, 10, LetterFilter())
-        first = queries.dead_letter_groups(tx, player.driver.tenant, 1, LetterFilter())
-        others = queries.dead_letter_groups(tx, player.driver.tenant, 9, LetterFilter(error_code="OTHER"))
+    worker.driver.begin(wide, failureMode=CONTINUE)
+    worker.consume_all()
+    with worker.driver.database.reading() as tx:
+        found = queries.dead_letter_groups(tx, worker.driver.tenant, 10, LetterFilter())
+        first = queries.dead_letter_groups(tx, worker.driver.tenant, 1, LetterFilter())
+        others = queries.dead_letter_groups(tx, worker.driver.tenant, 9, LetterFilter(error_code="OTHER"))
     assert [each["count"] for each in found] == [2, 1, 1]
     assert found[0]["message"] == "row 4 is broken"
     assert first == found[:1]
@@ -858,82 +869,82 @@ def test_those_that_are_alike_are_counted(player: Player) -> None:
 # --- putting aside ----------------------------------------------------------------------------------------
 
 
-def test_many_are_discarded_by_a_filter(player: Player) -> None:
-    failed_run(player, {"a": [], "b": []}, "a", "b", failureMode=CONTINUE, tasks={"b": "limited"})
-    with player.driver.database.transaction() as tx:
+def test_many_are_discarded_by_a_filter(worker: InlineWorker) -> None:
+    failed_run(worker, {"a": [], "b": []}, "a", "b", failureMode=CONTINUE, tasks={"b": "limited"})
+    with worker.driver.database.transaction() as tx:
         which = LetterFilter(task_id="limited")
-        assert dead_letters.discard_matching(tx, player.driver.tenant, which, "known") == 1
-        assert dead_letters.discard_matching(tx, player.driver.tenant, which, "known") == 0
-    assert [each["stepId"] for each in listed(player.driver)["items"]] == ["a"]
+        assert dead_letters.discard_matching(tx, worker.driver.tenant, which, "known") == 1
+        assert dead_letters.discard_matching(tx, worker.driver.tenant, which, "known") == 0
+    assert [each["stepId"] for each in listed(worker.driver)["items"]] == ["a"]
 
 
-def test_old_ones_are_purged_open_or_not(player: Player) -> None:
-    run_id = failed_run(player, {"a": [], "b": []}, "a", "b", failureMode=CONTINUE)
-    retry(player.driver, letters(player.driver, run_id)[0])
-    other = Player(Driver(player.driver.database))
+def test_old_ones_are_purged_open_or_not(worker: InlineWorker) -> None:
+    run_id = failed_run(worker, {"a": [], "b": []}, "a", "b", failureMode=CONTINUE)
+    retry(worker.driver, letters(worker.driver, run_id)[0])
+    other = InlineWorker(RunDriver(worker.driver.database))
     failed_run(other, CHAIN, "b")
-    with player.driver.database.transaction() as tx:
-        assert dead_letters.purge(tx, player.driver.tenant, tx.now - timedelta(hours=1)) == 0
-        assert dead_letters.purge(tx, player.driver.tenant, tx.now + timedelta(hours=1)) == 2
-    assert letters(player.driver) == []
+    with worker.driver.database.transaction() as tx:
+        assert dead_letters.purge(tx, worker.driver.tenant, tx.now - timedelta(hours=1)) == 0
+        assert dead_letters.purge(tx, worker.driver.tenant, tx.now + timedelta(hours=1)) == 2
+    assert letters(worker.driver) == []
     assert len(letters(other.driver)) == 1
 
 
-def test_an_old_one_that_somebody_holds_is_left_for_later(player: Player) -> None:
-    failed_run(player, {"a": [], "b": []}, "a", "b", failureMode=CONTINUE)
-    held, _ = letters(player.driver)
-    with player.driver.database.transaction() as holder:
+def test_an_old_one_that_somebody_holds_is_left_for_later(worker: InlineWorker) -> None:
+    failed_run(worker, {"a": [], "b": []}, "a", "b", failureMode=CONTINUE)
+    held, _ = letters(worker.driver)
+    with worker.driver.database.transaction() as holder:
         holder.execute("SELECT 1 FROM dead_letters WHERE id = :id FOR UPDATE", {"id": held.id})
-        with player.driver.database.transaction() as tx:
+        with worker.driver.database.transaction() as tx:
             tx.execute("SET LOCAL lock_timeout = '5s'")
-            assert dead_letters.purge(tx, player.driver.tenant, tx.now + timedelta(hours=1)) == 1
-    assert [each.id for each in letters(player.driver)] == [held.id]
+            assert dead_letters.purge(tx, worker.driver.tenant, tx.now + timedelta(hours=1)) == 1
+    assert [each.id for each in letters(worker.driver)] == [held.id]
 
 
 # --- many at once -----------------------------------------------------------------------------------------
 
 
-def redrive(driver: Driver, **which: Any) -> UUID:
+def redrive(driver: RunDriver, **which: Any) -> UUID:
     return driver.database.run(lambda tx: redrives.create(tx, driver.tenant, LetterFilter(**which)))
 
 
-def progress(driver: Driver, redrive_id: UUID) -> Document:
+def progress(driver: RunDriver, redrive_id: UUID) -> Document:
     with driver.database.reading() as tx:
         return queries.redrive(tx, driver.tenant, redrive_id)
 
 
 def test_a_redrive_retries_what_fits_and_says_how_far_it_is(
-    player: Player, monkeypatch: pytest.MonkeyPatch
+    worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redrives, "BATCH", 2)
-    run_id = failed_run(player, {**{each: [] for each in WIDE}, "join": WIDE}, *WIDE, failureMode=CONTINUE,
+    run_id = failed_run(worker, {**{each: [] for each in WIDE}, "join": WIDE}, *WIDE, failureMode=CONTINUE,
                         tasks={"b0": "limited", "b1": "limited"})  # fmt: skip
-    player.fails = {}
-    driver = player.driver
+    worker.fails = {}
+    driver = worker.driver
     redrive_id = redrive(driver, task_id="noop")
     assert progress(driver, redrive_id)["total"] == 7
     assert redrives.run_once(driver.database) >= 7
     shown = progress(driver, redrive_id)
     assert (shown["status"], shown["retried"], shown["skipped"]) == ("completed", 7, 0)
     assert shown["filter"] == {"taskId": "noop"}
-    player.play()
+    worker.consume_all()
     assert driver.run(run_id).status == "failed", "two were not meant"
     assert redrives.run_once(driver.database) == 0
     redrive(driver)
     redrives.run_once(driver.database)
-    player.play()
+    worker.consume_all()
     assert driver.run(run_id).status == "completed"
-    assert called(player)["join"] == 1
+    assert called(worker)["join"] == 1
 
 
-def test_a_redrive_skips_what_cannot_be_retried(player: Player) -> None:
-    driver = player.driver
+def test_a_redrive_skips_what_cannot_be_retried(worker: InlineWorker) -> None:
+    driver = worker.driver
     needs: dict[str, list[str]] = {"a": [], "b": [], "c": []}
-    gone = failed_run(player, needs, "a", "b", failureMode=CONTINUE)
+    gone = failed_run(worker, needs, "a", "b", failureMode=CONTINUE)
     drop_history(driver, gone)
-    fine = failed_run(player, needs, "b", failureMode=CONTINUE)
+    fine = failed_run(worker, needs, "b", failureMode=CONTINUE)
     # Two of one run, of which one has a task that is gone.
-    half = failed_run(player, needs, "a", "b", failureMode=CONTINUE, tasks={"a": "limited"}, id="half")
+    half = failed_run(worker, needs, "a", "b", failureMode=CONTINUE, tasks={"a": "limited"}, id="half")
     with driver.database.transaction() as tx:
         register(tx, driver.tenant, "noop", "single", version="2.0.0")
     redrive_id = redrive(driver)
@@ -945,51 +956,51 @@ def test_a_redrive_skips_what_cannot_be_retried(player: Player) -> None:
     assert len(still_open(driver, gone)) == 2
 
 
-def test_a_redrive_does_not_retry_for_ever_what_fails_again(player: Player) -> None:
-    run_id = failed_run(player, CHAIN, "b")
-    redrive_id = redrive(player.driver)
+def test_a_redrive_does_not_retry_for_ever_what_fails_again(worker: InlineWorker) -> None:
+    run_id = failed_run(worker, CHAIN, "b")
+    redrive_id = redrive(worker.driver)
     for _ in range(3):
-        redrives.run_once(player.driver.database)
-        player.play()
-    assert progress(player.driver, redrive_id)["retried"] == 1
-    assert len(letters(player.driver, run_id)) == 2
+        redrives.run_once(worker.driver.database)
+        worker.consume_all()
+    assert progress(worker.driver, redrive_id)["retried"] == 1
+    assert len(letters(worker.driver, run_id)) == 2
 
 
 def test_a_redrive_leaves_out_what_failed_since_it_was_asked_for(
-    player: Player, monkeypatch: pytest.MonkeyPatch
+    worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redrives, "BATCH", 1)
     monkeypatch.setattr(redrives, "LONG_ENOUGH_S", 0)
-    run_id = failed_run(player, CHAIN, "b")
-    redrive_id = redrive(player.driver)
+    run_id = failed_run(worker, CHAIN, "b")
+    redrive_id = redrive(worker.driver)
     for _ in range(3):
-        redrives.run_once(player.driver.database)
-        player.play()
-    shown = progress(player.driver, redrive_id)
+        redrives.run_once(worker.driver.database)
+        worker.consume_all()
+    shown = progress(worker.driver, redrive_id)
     assert (shown["status"], shown["total"], shown["retried"]) == ("completed", 1, 1)
-    assert len(still_open(player.driver, run_id)) == 1
+    assert len(still_open(worker.driver, run_id)) == 1
 
 
 def test_a_redrive_goes_on_behind_what_cannot_be_retried(
-    player: Player, monkeypatch: pytest.MonkeyPatch
+    worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redrives, "BATCH", 1)
-    drop_history(player.driver, failed_run(player, CHAIN, "b"))
-    fine = failed_run(player, CHAIN, "b")
-    redrive_id = redrive(player.driver)
-    redrives.run_once(player.driver.database)
-    shown = progress(player.driver, redrive_id)
+    drop_history(worker.driver, failed_run(worker, CHAIN, "b"))
+    fine = failed_run(worker, CHAIN, "b")
+    redrive_id = redrive(worker.driver)
+    redrives.run_once(worker.driver.database)
+    shown = progress(worker.driver, redrive_id)
     assert (shown["status"], shown["retried"], shown["skipped"]) == ("completed", 1, 1)
-    assert still_open(player.driver, fine) == []
+    assert still_open(worker.driver, fine) == []
 
 
-def test_a_redrive_that_is_cancelled_at_work_retries_nothing_more(player: Player) -> None:
-    driver = player.driver
-    run_id = failed_run(player, CHAIN, "b")
+def test_a_redrive_that_is_cancelled_at_work_retries_nothing_more(worker: InlineWorker) -> None:
+    driver = worker.driver
+    run_id = failed_run(worker, CHAIN, "b")
     redrive_id = redrive(driver)
     with driver.database.transaction() as tx:
         tx.execute("SELECT 1 FROM runs WHERE id = :id FOR UPDATE", {"id": run_id})
-        beside = Beside(lambda: redrives.run_once(driver.database))
+        beside = BackgroundCall(lambda: redrives.run_once(driver.database))
         beside.__enter__()
         wait_for_lock(driver.database)
         driver.database.run(lambda tx: redrives.cancel(tx, driver.tenant, redrive_id))
@@ -1000,18 +1011,18 @@ def test_a_redrive_that_is_cancelled_at_work_retries_nothing_more(player: Player
     assert driver.run(run_id).status == "failed"
 
 
-def test_a_redrive_of_another_tenant_is_not_there(player: Player) -> None:
-    failed_run(player, CHAIN, "b")
-    redrive_id = redrive(player.driver)
-    other = Driver(player.driver.database)
+def test_a_redrive_of_another_tenant_is_not_there(worker: InlineWorker) -> None:
+    failed_run(worker, CHAIN, "b")
+    redrive_id = redrive(worker.driver)
+    other = RunDriver(worker.driver.database)
     with pytest.raises(NotFound), other.database.transaction() as tx:
         redrives.cancel(tx, other.tenant, redrive_id)
-    assert progress(player.driver, redrive_id)["status"] == "running"
+    assert progress(worker.driver, redrive_id)["status"] == "running"
 
 
-def test_a_cancelled_redrive_stops(player: Player) -> None:
-    driver = player.driver
-    failed_run(player, CHAIN, "b")
+def test_a_cancelled_redrive_stops(worker: InlineWorker) -> None:
+    driver = worker.driver
+    failed_run(worker, CHAIN, "b")
     redrive_id = redrive(driver)
     driver.database.run(lambda tx: redrives.cancel(tx, driver.tenant, redrive_id))
     redrives.run_once(driver.database)
@@ -1023,18 +1034,18 @@ def test_a_cancelled_redrive_stops(player: Player) -> None:
         driver.database.run(lambda tx: redrives.cancel(tx, driver.tenant, ids.new_id()))
 
 
-def test_a_redrive_of_nothing_is_over_at_once(player: Player) -> None:
-    shown = progress(player.driver, redrive(player.driver, since=player.driver.database.now()))
+def test_a_redrive_of_nothing_is_over_at_once(worker: InlineWorker) -> None:
+    shown = progress(worker.driver, redrive(worker.driver, since=worker.driver.database.now()))
     assert (shown["status"], shown["total"]) == ("completed", 0)
     assert shown["finishedAt"] == shown["createdAt"]
 
 
-def test_redrives_are_listed_newest_first(player: Player) -> None:
-    made = [redrive(player.driver) for _ in range(3)]
+def test_redrives_are_listed_newest_first(worker: InlineWorker) -> None:
+    made = [redrive(worker.driver) for _ in range(3)]
 
     def page(wanted: Page) -> Document:
-        with player.driver.database.reading() as tx:
-            return queries.redrive_list(tx, player.driver.tenant, wanted)
+        with worker.driver.database.reading() as tx:
+            return queries.redrive_list(tx, worker.driver.tenant, wanted)
 
     found = [each["id"] for each in all_pages(page, 2)]
     assert found == [ids.show(ids.REDRIVE, each) for each in sorted(made, reverse=True)]
@@ -1047,43 +1058,43 @@ _TASKS = {"act": "noop", "act_limited": "limited"}
 
 @pytest.mark.parametrize("seed", range(120))
 def test_any_run_comes_to_what_it_would_have_come_to_without_the_failures(
-    fresh_driver: Driver, seed: int
+    isolated_driver: RunDriver, seed: int
 ) -> None:
     """In whatever order dead letters are retried, at once or while others still run, fixed or not yet."""
     chance = random.Random(seed)
     document, wishes = random_graph(chance, f"graph-{seed}")
     mode = chance.choice(FAILURE_MODES)
-    player = Player(fresh_driver, chance=chance, chooses=wishes["choose"])
+    worker = InlineWorker(isolated_driver, chance=chance, chooses=wishes["choose"])
     steps = {step["id"]: step for step in document["steps"]}
-    fresh_driver.store(
+    isolated_driver.store(
         {id: step["needs"] for id, step in steps.items()},
         id=document["id"],
         tasks={id: _TASKS[step["task"]] for id, step in steps.items()},
         maps={id: step["map"]["over"] for id, step in steps.items() if "map" in step},
     )
     broken = list(_broken(wishes, steps, chance))
-    player.fails = failing(*broken)
-    run_id = fresh_driver.trigger(document["id"], wishes, failure_mode=mode)
+    worker.fails = failing(*broken)
+    run_id = isolated_driver.trigger(document["id"], wishes, failure_mode=mode)
     for _ in range(400):
-        player.play(chance.choice([3, 10, 1_000]))
-        found = still_open(fresh_driver, run_id)
-        if not found and not player.waiting:
+        worker.consume_all(chance.choice([3, 10, 1_000]))
+        found = still_open(isolated_driver, run_id)
+        if not found and not worker.waiting:
             break
         if broken and chance.random() < 0.5:
-            player.fails.pop(broken.pop(chance.randrange(len(broken))))
+            worker.fails.pop(broken.pop(chance.randrange(len(broken))))
         if chance.random() < 0.1:
-            player.forget_chords() if fresh_driver.run(run_id).status != "running" else None
+            worker.forget_chords() if isolated_driver.run(run_id).status != "running" else None
         for letter in chance.sample(found, min(len(found), chance.randint(0, 2))):
-            retry(fresh_driver, letter)
-        if not player.waiting:
-            assert fresh_driver.run(run_id).status != "running", fresh_driver.statuses(run_id)
+            retry(isolated_driver, letter)
+        if not worker.waiting:
+            assert isolated_driver.run(run_id).status != "running", isolated_driver.statuses(run_id)
 
     expected = reference(document, {**wishes, "fail": {}}, CONTINUE)
-    assert fresh_driver.statuses(run_id) == expected.statuses
-    assert fresh_driver.run(run_id).status == "completed"
-    assert differences(fresh_driver, run_id) == []
-    retried = {(each.step_id, each.map_index) for each in letters(fresh_driver, run_id)}
-    once = {call: number for call, number in player.calls.items() if call not in retried}
+    assert isolated_driver.statuses(run_id) == expected.statuses
+    assert isolated_driver.run(run_id).status == "completed"
+    assert differences(isolated_driver, run_id) == []
+    retried = {(each.step_id, each.map_index) for each in letters(isolated_driver, run_id)}
+    once = {call: number for call, number in worker.calls.items() if call not in retried}
     assert set(once.values()) <= {1}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import time_machine
 from click.testing import CliRunner
-from support.run_driver import BOOM, Driver
+from support.run_driver import PERMANENT, RunDriver
 from support.servers import new_database
 
 from pipeweave.cli import main
@@ -34,12 +34,12 @@ OK, WARNING, ERROR = Level.OK, Level.WARNING, Level.ERROR
 
 
 @pytest.fixture
-def driver(fresh_database: Database) -> Iterator[Driver]:
-    yield Driver(fresh_database)
+def driver(fresh_database: Database) -> Iterator[RunDriver]:
+    yield RunDriver(fresh_database)
 
 
 @pytest.fixture
-def settings(driver: Driver, fresh_broker_url: str, tmp_path: Path) -> Settings:
+def settings(driver: RunDriver, fresh_broker_url: str, tmp_path: Path) -> Settings:
     """A deployment that holds: a worker lives, the tick came a moment ago."""
     with driver.database.transaction() as tx:
         worker_processes.register(tx, driver.tenant, WorkerStart("python", "w@host", "host", 4, 3))
@@ -52,7 +52,7 @@ def settings(driver: Driver, fresh_broker_url: str, tmp_path: Path) -> Settings:
     )
 
 
-def change(driver: Driver, statement: str) -> None:
+def change(driver: RunDriver, statement: str) -> None:
     with driver.database.transaction() as tx:
         tx.execute(statement)
 
@@ -72,7 +72,7 @@ def test_a_deployment_that_holds_is_fine(settings: Settings) -> None:
     assert len(levels) == 19
 
 
-def test_the_command_shows_a_line_for_each_check(settings: Settings, driver: Driver) -> None:
+def test_the_command_shows_a_line_for_each_check(settings: Settings, driver: RunDriver) -> None:
     variables = {
         "DATABASE_URL": settings.database_url or "",
         "BROKER_URL": settings.broker_url or "",
@@ -106,7 +106,7 @@ def test_a_server_that_is_too_old_is_an_error(settings: Settings, monkeypatch: p
     assert (level, "too old" in line) == (ERROR, True)
 
 
-def test_a_schema_that_is_behind_or_ahead_is_an_error(settings: Settings, driver: Driver) -> None:
+def test_a_schema_that_is_behind_or_ahead_is_an_error(settings: Settings, driver: RunDriver) -> None:
     change(driver, "UPDATE schema_migrations SET version_num = '0001'")
     level, line = saw(check_database.schema(settings))
     assert (level, line.startswith("the schema is at 0001; pending: 0002")) == (ERROR, True)
@@ -121,7 +121,7 @@ def test_a_database_without_schema_is_an_error(settings: Settings, postgres_serv
 
 
 def test_missing_partitions_are_a_warning_and_this_months_an_error(
-    settings: Settings, driver: Driver
+    settings: Settings, driver: RunDriver
 ) -> None:
     names = "SELECT relname FROM pg_class WHERE relname ~ '^events_[0-9]{4}_[0-9]{2}$' ORDER BY relname"
     this, *_, last = [row.relname for row in driver.rows(names)]
@@ -132,7 +132,7 @@ def test_missing_partitions_are_a_warning_and_this_months_an_error(
     assert saw(check_database.partitions_ahead(settings))[0] is ERROR
 
 
-def test_rows_in_a_default_partition_are_a_warning(settings: Settings, driver: Driver) -> None:
+def test_rows_in_a_default_partition_are_a_warning(settings: Settings, driver: RunDriver) -> None:
     change(
         driver,
         """INSERT INTO events (run_id, at, type)
@@ -286,7 +286,7 @@ def test_an_api_that_is_configured_must_answer_and_take_the_token(
 # --- work -------------------------------------------------------------------------------------------------
 
 
-def test_workers_are_counted_by_service(settings: Settings, driver: Driver) -> None:
+def test_workers_are_counted_by_service(settings: Settings, driver: RunDriver) -> None:
     level, line = saw(check_processes.workers_alive(settings))
     assert (level, line) == (OK, f"workers: 1 of python ({driver.tenant}), 4 task runs at once")
     change(driver, "UPDATE services SET status = 'disconnected'")
@@ -296,7 +296,7 @@ def test_workers_are_counted_by_service(settings: Settings, driver: Driver) -> N
     assert saw(check_processes.workers_alive(settings)) == (WARNING, "no worker lives")
 
 
-def test_files_of_several_hosts_are_a_warning(settings: Settings, driver: Driver) -> None:
+def test_files_of_several_hosts_are_a_warning(settings: Settings, driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
         worker_processes.register(tx, driver.tenant, WorkerStart("python", "w@other", "other", 1, 1))
     assert saw(check_processes.one_storage(settings)) == (WARNING, "files, for workers on 2 hosts")
@@ -304,19 +304,19 @@ def test_files_of_several_hosts_are_a_warning(settings: Settings, driver: Driver
     assert saw(check_processes.one_storage(bucket)) == (OK, "a bucket")
 
 
-def test_a_tick_that_does_not_come_is_an_error(settings: Settings, driver: Driver) -> None:
+def test_a_tick_that_does_not_come_is_an_error(settings: Settings, driver: RunDriver) -> None:
     change(driver, "UPDATE orchestrator_state SET last_tick_at = now() - interval '1 hour'")
     assert saw(check_processes.tick(settings)) == (ERROR, "the last tick was 60 min ago")
     assert saw(check_processes.tick(replace(settings, mode="serverless")))[0] is OK
 
 
-def test_maintenance_is_a_warning(settings: Settings, driver: Driver) -> None:
+def test_maintenance_is_a_warning(settings: Settings, driver: RunDriver) -> None:
     change(driver, "UPDATE orchestrator_state SET mode = 'waiting_for_maintenance'")
     level, line = saw(check_processes.mode(settings))
     assert (level, "waiting_for_maintenance" in line) == (WARNING, True)
 
 
-def test_work_that_nobody_consumes_is_an_error(settings: Settings, driver: Driver) -> None:
+def test_work_that_nobody_consumes_is_an_error(settings: Settings, driver: RunDriver) -> None:
     driver.begin({"a": [], "b": []})
     assert saw(check_processes.queues(settings))[0] is OK
     change(driver, "UPDATE task_runs SET queue = 'pipeweave.x.lonely' WHERE step_id = 'b'")
@@ -326,14 +326,14 @@ def test_work_that_nobody_consumes_is_an_error(settings: Settings, driver: Drive
     assert f"pipeweave.{driver.tenant}.python, pipeweave.x.lonely" in saw(check_processes.queues(settings))[1]
 
 
-def test_open_dead_letters_are_a_warning(settings: Settings, driver: Driver) -> None:
-    driver.finish(driver.begin({"a": []}), "a", failure=BOOM)
+def test_open_dead_letters_are_a_warning(settings: Settings, driver: RunDriver) -> None:
+    driver.finish(driver.begin({"a": []}), "a", failure=PERMANENT)
     assert saw(check_processes.dead_letters(settings)) == (WARNING, "1 dead letters are open")
     change(driver, "UPDATE dead_letters SET discarded_at = now()")
     assert saw(check_processes.dead_letters(settings))[0] is OK
 
 
-def test_what_stands_still_is_a_warning(settings: Settings, driver: Driver) -> None:
+def test_what_stands_still_is_a_warning(settings: Settings, driver: RunDriver) -> None:
     driver.begin({"a": []})
     change(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
     assert saw(check_processes.standing_still(settings)) == (WARNING, "1 found: run_overdue")

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 from click.testing import CliRunner
-from support.run_driver import WEAK, Clock, Driver, claim, settle
+from support.run_driver import TRANSIENT, Clock, RunDriver, claim, settle
 
 from pipeweave import ids
 from pipeweave.cli import main
@@ -48,12 +48,12 @@ def queues() -> Queues:
 
 
 @pytest.fixture
-def driver(lone: Driver) -> Driver:
-    return lone
+def driver(isolated_driver: RunDriver) -> RunDriver:
+    return isolated_driver
 
 
 @pytest.fixture
-def deployment(driver: Driver, queues: Queues) -> Deployment:
+def deployment(driver: RunDriver, queues: Queues) -> Deployment:
     settings = Settings(database_url=driver.database.url, broker_url=BROKER)
     found = Deployment(settings, driver.database, driver.database.values_or_raise, queues)
     tick.run_once(found)
@@ -64,13 +64,13 @@ def later(clock: Clock, by: timedelta = LATE) -> None:
     clock.ahead += by + timedelta(seconds=1)
 
 
-def past(driver: Driver, statement: str, **parameters: Any) -> None:
+def past(driver: RunDriver, statement: str, **parameters: Any) -> None:
     """Change what the database's own clock wrote, so that it is long ago."""
     with driver.database.transaction() as tx:
         tx.execute(statement, parameters)
 
 
-def a_worker(tx: Transaction, driver: Driver) -> str:
+def a_worker(tx: Transaction, driver: RunDriver) -> str:
     return worker_processes.register(tx, driver.tenant, WorkerStart("python", "w@host", "host", 2, 3))
 
 
@@ -86,14 +86,14 @@ def only(deployment: Deployment) -> Stale:
 # --- nothing ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_on_its_way_is_not_stale(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+def test_what_is_on_its_way_is_not_stale(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
     run_id = driver.begin(WIDE)
     driver.finish(run_id, "a", *(f"b{number}" for number in range(8)))
     assert found(deployment) == []
 
 
 def test_what_runs_on_a_living_worker_is_not_stale(
-    deployment: Deployment, driver: Driver, clock: Clock
+    deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     run_id = driver.begin({"a": [], "b": ["a"]})
     with driver.database.transaction() as tx:
@@ -102,7 +102,7 @@ def test_what_runs_on_a_living_worker_is_not_stale(
     assert found(deployment) == []
 
 
-def test_what_is_over_is_not_stale(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+def test_what_is_over_is_not_stale(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
     run_id = driver.begin({"a": []})
     driver.finish(run_id, "a")
     later(clock, timedelta(days=1))
@@ -112,7 +112,7 @@ def test_what_is_over_is_not_stale(deployment: Deployment, driver: Driver, clock
 # --- the tick and the workers -----------------------------------------------------------------------------
 
 
-def test_a_tick_that_does_not_come_is_missed(deployment: Deployment, driver: Driver) -> None:
+def test_a_tick_that_does_not_come_is_missed(deployment: Deployment, driver: RunDriver) -> None:
     past(driver, "UPDATE orchestrator_state SET last_tick_at = now() - interval '1 hour'")
     one = only(deployment)
     assert (one.kind, one.why) == (Kind.TICK_SILENT, "the last tick was 60 min ago")
@@ -122,7 +122,7 @@ def test_a_tick_that_does_not_come_is_missed(deployment: Deployment, driver: Dri
 
 
 def test_a_worker_that_fell_silent_is_missed_with_what_it_was_running(
-    deployment: Deployment, driver: Driver
+    deployment: Deployment, driver: RunDriver
 ) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
@@ -136,7 +136,7 @@ def test_a_worker_that_fell_silent_is_missed_with_what_it_was_running(
     assert running.since == silent.since is not None
 
 
-def test_what_runs_on_a_worker_that_ended_is_stale(deployment: Deployment, driver: Driver) -> None:
+def test_what_runs_on_a_worker_that_ended_is_stale(deployment: Deployment, driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": []})
     with driver.database.transaction() as tx:
         worker = a_worker(tx, driver)
@@ -149,7 +149,7 @@ def test_what_runs_on_a_worker_that_ended_is_stale(deployment: Deployment, drive
     ]
 
 
-def test_an_attempt_without_heartbeats_is_stale(deployment: Deployment, driver: Driver) -> None:
+def test_an_attempt_without_heartbeats_is_stale(deployment: Deployment, driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
         claim(tx, run_id, 1, a_worker(tx, driver))
@@ -161,7 +161,7 @@ def test_an_attempt_without_heartbeats_is_stale(deployment: Deployment, driver: 
 
 
 def test_a_message_is_lost_when_its_queue_has_only_younger_ones(
-    deployment: Deployment, driver: Driver, clock: Clock, queues: Queues
+    deployment: Deployment, driver: RunDriver, clock: Clock, queues: Queues
 ) -> None:
     run_id = driver.begin({"a": [], "b": []})
     later(clock)
@@ -174,7 +174,7 @@ def test_a_message_is_lost_when_its_queue_has_only_younger_ones(
 
 
 def test_a_broker_that_is_away_is_said_once(
-    deployment: Deployment, driver: Driver, clock: Clock, queues: Queues
+    deployment: Deployment, driver: RunDriver, clock: Clock, queues: Queues
 ) -> None:
     driver.begin({"a": [], "b": []})
     later(clock)
@@ -182,19 +182,19 @@ def test_a_broker_that_is_away_is_said_once(
     assert only(deployment) == Stale(Kind.BROKER_AWAY, "the broker cannot be used")
 
 
-def test_an_attempt_that_is_long_due_is_stale(deployment: Deployment, driver: Driver) -> None:
+def test_an_attempt_that_is_long_due_is_stale(deployment: Deployment, driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)
         assert started is not None
-        settle(tx, started, failure=WEAK)
+        settle(tx, started, failure=TRANSIENT)
     assert found(deployment) == []
     past(driver, "UPDATE task_runs SET due_at = now() - interval '1 minute'")
     one = only(deployment)
     assert (one.kind, one.run_id, one.why) == (Kind.RETRY_OVERDUE, run_id, "attempt 2 of step a is due")
 
 
-def test_a_limit_with_room_and_work_is_stale(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+def test_a_limit_with_room_and_work_is_stale(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
     driver.store({"a": []}, id="single", tasks={"a": "single"})
     runs = [driver.trigger("single") for _ in range(3)]
     with driver.database.transaction() as tx:
@@ -214,7 +214,7 @@ def test_a_limit_with_room_and_work_is_stale(deployment: Deployment, driver: Dri
 
 
 def test_a_limit_of_a_rate_that_is_not_due_is_not_stale(
-    deployment: Deployment, driver: Driver, clock: Clock
+    deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     driver.store({"a": []}, id="single", tasks={"a": "single"})
     runs = [driver.trigger("single") for _ in range(2)]
@@ -228,8 +228,10 @@ def test_a_limit_of_a_rate_that_is_not_due_is_not_stale(
     assert only(deployment).kind is Kind.LIMIT_HAS_ROOM
 
 
-def test_what_another_tenant_runs_takes_no_room(deployment: Deployment, driver: Driver, clock: Clock) -> None:
-    other = Driver(driver.database)
+def test_what_another_tenant_runs_takes_no_room(
+    deployment: Deployment, driver: RunDriver, clock: Clock
+) -> None:
+    other = RunDriver(driver.database)
     for each in (driver, other):
         each.store({"a": []}, id="single", tasks={"a": "single"})
     theirs, mine, waiting = other.trigger("single"), driver.trigger("single"), driver.trigger("single")
@@ -246,7 +248,9 @@ def test_what_another_tenant_runs_takes_no_room(deployment: Deployment, driver: 
 # --- runs -------------------------------------------------------------------------------------------------
 
 
-def test_a_join_that_is_due_and_closed_is_stale(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+def test_a_join_that_is_due_and_closed_is_stale(
+    deployment: Deployment, driver: RunDriver, clock: Clock
+) -> None:
     run_id = driver.begin(WIDE)
     driver.finish(run_id, "a", *(f"b{number}" for number in range(8)))
     later(clock)
@@ -255,7 +259,7 @@ def test_a_join_that_is_due_and_closed_is_stale(deployment: Deployment, driver: 
     assert one.since == max(row.finished_at for row in driver.task_runs(run_id) if row.finished_at)
 
 
-def test_a_map_whose_items_are_over_is_stale(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+def test_a_map_whose_items_are_over_is_stale(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
     run_id = driver.begin({"m": []}, {"list": list(range(10))}, maps={"m": "${input.list}"})
     past(
         driver,
@@ -267,7 +271,7 @@ def test_a_map_whose_items_are_over_is_stale(deployment: Deployment, driver: Dri
     assert (one.kind, one.task_run_id) == (Kind.JOIN_CLOSED, ids.task_run_id(run_id, 1))
 
 
-def test_a_run_of_which_all_is_over_is_stale(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+def test_a_run_of_which_all_is_over_is_stale(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
     run_id = driver.begin({f"end{number}": [] for number in range(8)})
     driver.finish(run_id, *(f"end{number}" for number in range(8)))
     later(clock)
@@ -275,20 +279,20 @@ def test_a_run_of_which_all_is_over_is_stale(deployment: Deployment, driver: Dri
     assert (one.kind, one.run_id, one.task_run_id) == (Kind.RUN_WITHOUT_LIVE_ROW, run_id, None)
 
 
-def test_a_run_beyond_its_time_limit_is_stale(deployment: Deployment, driver: Driver) -> None:
+def test_a_run_beyond_its_time_limit_is_stale(deployment: Deployment, driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
     assert (only(deployment).kind, only(deployment).run_id) == (Kind.RUN_OVERDUE, run_id)
 
 
-def test_a_run_that_the_next_tick_will_end_is_not_stale(deployment: Deployment, driver: Driver) -> None:
+def test_a_run_that_the_next_tick_will_end_is_not_stale(deployment: Deployment, driver: RunDriver) -> None:
     driver.begin({"a": []}, timeout="5m")
     past(driver, "UPDATE runs SET deadline_at = now() - interval '1 second'")
     assert found(deployment) == []
 
 
 def test_what_stands_still_while_maintenance_is_waited_for_is_healed_all_the_same(
-    deployment: Deployment, driver: Driver
+    deployment: Deployment, driver: RunDriver
 ) -> None:
     driver.begin({"a": []}, timeout="5m")
     past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
@@ -297,7 +301,7 @@ def test_what_stands_still_while_maintenance_is_waited_for_is_healed_all_the_sam
 
 
 def test_more_of_a_kind_is_not_shown_than_a_person_reads(
-    deployment: Deployment, driver: Driver, clock: Clock
+    deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     driver.begin({f"s{number}": [] for number in range(stalled.MOST_PER_KIND + 20)})
     later(clock)
@@ -329,7 +333,9 @@ def resume(deployment: Deployment, time: Time | None = None) -> resending.Recove
     return resending.resume(deployment, clock=time, sleep=time.sleep)
 
 
-def test_what_stands_still_is_set_going_again(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+def test_what_stands_still_is_set_going_again(
+    deployment: Deployment, driver: RunDriver, clock: Clock
+) -> None:
     lost = driver.begin({"a": []})
     later(clock)
     driver.sent.clear()
@@ -343,7 +349,7 @@ def test_nothing_is_done_where_nothing_stands_still(deployment: Deployment) -> N
     assert resume(deployment) == resending.Recovery([], [])
 
 
-def test_trying_ends_when_nothing_moves(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+def test_trying_ends_when_nothing_moves(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
     """Nobody answers the question about the join."""
     run_id = driver.begin(WIDE)
     driver.finish(run_id, "a", *(f"b{number}" for number in range(8)))
@@ -355,7 +361,7 @@ def test_trying_ends_when_nothing_moves(deployment: Deployment, driver: Driver, 
     assert {each.join for each in driver.sent if isinstance(each, JoinCheck)} == {10}
 
 
-def test_maintenance_is_left_as_it_is(deployment: Deployment, driver: Driver) -> None:
+def test_maintenance_is_left_as_it_is(deployment: Deployment, driver: RunDriver) -> None:
     driver.begin({"a": []})
     past(driver, "UPDATE orchestrator_state SET mode = 'maintenance'")
     assert found(deployment) == []
@@ -365,7 +371,7 @@ def test_maintenance_is_left_as_it_is(deployment: Deployment, driver: Driver) ->
     assert recovered.ticks == 0
 
 
-def test_trying_ends_when_a_worker_answers(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+def test_trying_ends_when_a_worker_answers(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
     run_id = driver.begin(WIDE)
     driver.finish(run_id, "a", *(f"b{number}" for number in range(8)))
     later(clock)
@@ -385,7 +391,7 @@ def call(url: str, *arguments: str) -> Any:
     return CliRunner().invoke(main, ["recover", *arguments, "--database-url", url], env=variables)
 
 
-def test_the_command_says_what_stands_still(driver: Driver, deployment: Deployment) -> None:
+def test_the_command_says_what_stands_still(driver: RunDriver, deployment: Deployment) -> None:
     assert call(driver.database.url).stdout == "Nothing stands still.\n"
     assert call(driver.database.url).exit_code == 0
     run_id: UUID = driver.begin({"a": []})
@@ -401,7 +407,7 @@ def test_the_command_says_what_stands_still(driver: Driver, deployment: Deployme
     assert document["whatHeals"] == "the tick fails the run"
 
 
-def test_the_command_heals_and_says_what_it_did(driver: Driver, deployment: Deployment) -> None:
+def test_the_command_heals_and_says_what_it_did(driver: RunDriver, deployment: Deployment) -> None:
     driver.begin({"a": []})
     past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
     healed = call(driver.database.url, "--auto-resume")
@@ -412,7 +418,7 @@ def test_the_command_heals_and_says_what_it_did(driver: Driver, deployment: Depl
 
 
 def test_the_command_says_that_its_own_ticks_were_the_only_ones(
-    driver: Driver, deployment: Deployment
+    driver: RunDriver, deployment: Deployment
 ) -> None:
     past(driver, "UPDATE orchestrator_state SET last_tick_at = NULL")
     assert "pipeweave beat" in call(driver.database.url, "--auto-resume").stderr

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from click.testing import CliRunner, Result
 from support.history_generator import RandomHistory
-from support.run_driver import WEAK, Driver, claim, header, settle
+from support.run_driver import TRANSIENT, RunDriver, claim, header, settle
 
 from pipeweave import ids
 from pipeweave.cli import main
@@ -30,11 +30,11 @@ DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
 
 
 @pytest.fixture
-def driver(database: Database) -> Driver:
-    return Driver(database)
+def driver(database: Database) -> RunDriver:
+    return RunDriver(database)
 
 
-def differences(driver: Driver, run_id: UUID) -> list[verify.Difference]:
+def differences(driver: RunDriver, run_id: UUID) -> list[verify.Difference]:
     with verify.snapshot(driver.database) as tx:
         return verify.run(tx, run_id)
 
@@ -54,7 +54,7 @@ def undone(tx: Transaction) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_any_history_agrees_with_its_rows_at_every_moment(driver: Driver, seed: int) -> None:
+def test_any_history_agrees_with_its_rows_at_every_moment(driver: RunDriver, seed: int) -> None:
     history = RandomHistory(driver, seed)
     for number in range(120):
         if history.is_over:
@@ -74,7 +74,7 @@ WANTED = {
 }
 
 
-def test_histories_are_of_every_kind(driver: Driver) -> None:
+def test_histories_are_of_every_kind(driver: RunDriver) -> None:
     """What the test above relies upon."""
     missing = set(WANTED)
     for seed in range(4 * SEEDS):
@@ -86,7 +86,7 @@ def test_histories_are_of_every_kind(driver: Driver) -> None:
     assert not missing
 
 
-def test_a_run_that_changes_while_it_is_looked_at_is_seen_at_one_moment(driver: Driver) -> None:
+def test_a_run_that_changes_while_it_is_looked_at_is_seen_at_one_moment(driver: RunDriver) -> None:
     run_id = driver.begin(DIAMOND)
     with verify.snapshot(driver.database) as tx:
         tx.execute("SELECT 1 FROM runs LIMIT 1")
@@ -96,7 +96,7 @@ def test_a_run_that_changes_while_it_is_looked_at_is_seen_at_one_moment(driver: 
 
 
 def test_a_run_that_changes_between_its_events_and_its_rows_is_seen_at_one_moment(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
+    driver: RunDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = driver.begin(DIAMOND)
     rebuild = replay.rebuild
@@ -113,13 +113,13 @@ def test_a_run_that_changes_between_its_events_and_its_rows_is_seen_at_one_momen
     assert differences(driver, run_id) == []
 
 
-def test_verifying_changes_nothing(driver: Driver) -> None:
+def test_verifying_changes_nothing(driver: RunDriver) -> None:
     run_id = driver.begin(DIAMOND)
     with pytest.raises(Exception, match="read-only"), verify.snapshot(driver.database) as tx:
         tx.execute("UPDATE runs SET priority = 1 WHERE id = :id", {"id": run_id})
 
 
-def test_a_run_that_is_not_there_is_not_there(driver: Driver) -> None:
+def test_a_run_that_is_not_there_is_not_there(driver: RunDriver) -> None:
     with pytest.raises(NotFound):
         differences(driver, ids.new_id())
 
@@ -154,7 +154,7 @@ _TAMPERED = {
 
 @pytest.mark.parametrize("seed", range(100, 106))
 @pytest.mark.parametrize("is_whole", [False, True], ids=["under way", "to its end"])
-def test_a_field_that_was_tampered_with_is_found(driver: Driver, seed: int, is_whole: bool) -> None:
+def test_a_field_that_was_tampered_with_is_found(driver: RunDriver, seed: int, is_whole: bool) -> None:
     history = RandomHistory(driver, seed)
     history.go(400 if is_whole else 12)
     rows = driver.task_runs(history.run_id)
@@ -175,7 +175,7 @@ def test_a_field_that_was_tampered_with_is_found(driver: Driver, seed: int, is_w
 
 
 @pytest.mark.parametrize("seed", range(200, 212))
-def test_an_event_that_is_missing_is_found(driver: Driver, seed: int) -> None:
+def test_an_event_that_is_missing_is_found(driver: RunDriver, seed: int) -> None:
     history = RandomHistory(driver, seed)
     history.go(10 + 40 * (seed % 4))
     statement = "SELECT e.seq, e.type, e.data FROM events AS e WHERE e.run_id = :id ORDER BY e.seq"
@@ -197,7 +197,7 @@ def _left_no_trace(row: Any, rows: list[Any]) -> bool:
     return (row.data or {}).get("from") == "ready"
 
 
-def test_a_missing_permission_of_a_limit_is_found_once_it_was_used(driver: Driver) -> None:
+def test_a_missing_permission_of_a_limit_is_found_once_it_was_used(driver: RunDriver) -> None:
     run_id = driver.begin({"a": []}, tasks={"a": "limited"})
     driver.finish(run_id, "a")
     with driver.database.transaction() as tx:
@@ -206,12 +206,12 @@ def test_a_missing_permission_of_a_limit_is_found_once_it_was_used(driver: Drive
         assert fields(verify.run(tx, run_id)) == ["event"]
 
 
-def test_an_attempt_that_was_tampered_with_is_found(driver: Driver) -> None:
+def test_an_attempt_that_was_tampered_with_is_found(driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)
         assert started is not None
-        settle(tx, started, failure=WEAK)
+        settle(tx, started, failure=TRANSIENT)
     of_run = f"WHERE run_id = '{run_id}'"
     with driver.database.transaction() as tx:
         assert verify.run(tx, run_id) == []
@@ -229,7 +229,7 @@ def test_an_attempt_that_was_tampered_with_is_found(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("seed", range(300, 304))
-def test_a_row_that_is_missing_is_found(driver: Driver, seed: int) -> None:
+def test_a_row_that_is_missing_is_found(driver: RunDriver, seed: int) -> None:
     history = RandomHistory(driver, seed)
     history.go(60)
     with driver.database.transaction() as tx:
@@ -243,7 +243,7 @@ def test_a_row_that_is_missing_is_found(driver: Driver, seed: int) -> None:
                 assert found == verify.Difference(history.run_id, row.id, "row", verify.MISSING, row.status)
 
 
-def test_a_run_that_was_tampered_with_is_found(driver: Driver) -> None:
+def test_a_run_that_was_tampered_with_is_found(driver: RunDriver) -> None:
     run_id = driver.begin(DIAMOND)
     driver.finish(run_id, "a", "b", "c", "d")
     with driver.database.transaction() as tx:
@@ -257,7 +257,7 @@ def test_a_run_that_was_tampered_with_is_found(driver: Driver) -> None:
                 assert fields(verify.run(tx, run_id)) == expected
 
 
-def test_an_event_that_nobody_wrote_is_found(driver: Driver) -> None:
+def test_an_event_that_nobody_wrote_is_found(driver: RunDriver) -> None:
     run_id = driver.begin(DIAMOND)
     insert = (
         "INSERT INTO events (run_id, at, type, task_run_id, attempt, data) VALUES (:run_id, now(), :type,"
@@ -273,7 +273,7 @@ def test_an_event_that_nobody_wrote_is_found(driver: Driver) -> None:
                     assert fields(verify.run(tx, run_id)) == expected
 
 
-def test_a_history_that_is_lost_as_a_whole_does_not_flood(driver: Driver) -> None:
+def test_a_history_that_is_lost_as_a_whole_does_not_flood(driver: RunDriver) -> None:
     run_id = driver.begin({f"s{number}": [] for number in range(200)})
     with driver.database.transaction() as tx, undone(tx):
         tx.execute("DELETE FROM events WHERE run_id = :id", {"id": run_id})
@@ -287,7 +287,7 @@ def call(database: Database, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["verify", *arguments, "--database-url", database.url])
 
 
-def tamper(driver: Driver, run_id: UUID) -> None:
+def tamper(driver: RunDriver, run_id: UUID) -> None:
     with driver.database.transaction() as tx:
         tx.execute(
             "UPDATE task_runs SET worker = 'who' WHERE run_id = :id AND worker IS NULL", {"id": run_id}
@@ -295,7 +295,7 @@ def tamper(driver: Driver, run_id: UUID) -> None:
 
 
 def test_the_command_is_content_when_all_agree(fresh_database: Database) -> None:
-    driver = Driver(fresh_database)
+    driver = RunDriver(fresh_database)
     runs = [driver.begin(DIAMOND) for _ in range(3)]
     driver.finish(runs[1], "a", "b")
     result = call(fresh_database, "--all")
@@ -310,7 +310,7 @@ def test_the_command_is_content_when_all_agree(fresh_database: Database) -> None
 
 
 def test_the_command_shows_a_line_for_each_difference(fresh_database: Database) -> None:
-    driver = Driver(fresh_database)
+    driver = RunDriver(fresh_database)
     fine, wrong = driver.begin(DIAMOND), driver.begin(DIAMOND)
     with driver.database.transaction() as tx:
         claim(tx, wrong, 1)
@@ -334,7 +334,7 @@ def test_the_command_shows_a_line_for_each_difference(fresh_database: Database) 
 
 
 def test_the_command_goes_from_the_newest_run_as_far_as_it_is_told(fresh_database: Database) -> None:
-    driver = Driver(fresh_database)
+    driver = RunDriver(fresh_database)
     tamper(driver, driver.begin(DIAMOND))
     driver.begin(DIAMOND)
     assert call(fresh_database, "--all", "--limit", "1").exit_code == 0
@@ -343,7 +343,7 @@ def test_the_command_goes_from_the_newest_run_as_far_as_it_is_told(fresh_databas
 
 
 def test_a_standalone_task_is_found_by_the_id_it_is_known_by(fresh_database: Database) -> None:
-    driver = Driver(fresh_database)
+    driver = RunDriver(fresh_database)
     with driver.database.transaction() as tx:
         (queued,) = standalone_tasks.enqueue(tx, driver.tenant, [QueueRequest("noop", 1)])
     result = call(fresh_database, ids.show(ids.TASK_RUN, queued.task_run_id))
@@ -368,7 +368,7 @@ def test_a_wrong_wish_is_refused(
     assert said in result.stderr
 
 
-def test_a_run_is_read_in_pieces(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_read_in_pieces(driver: RunDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "ROWS_AT_ONCE", 3)
     monkeypatch.setattr(verify, "RUNS_AT_ONCE", 2)
     runs = [driver.begin(DIAMOND) for _ in range(5)]
@@ -383,18 +383,18 @@ def test_a_run_is_read_in_pieces(driver: Driver, monkeypatch: pytest.MonkeyPatch
     assert len(found) == 4
 
 
-def test_the_attempts_of_a_run_are_read_in_pieces(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_attempts_of_a_run_are_read_in_pieces(driver: RunDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "ROWS_AT_ONCE", 2)
     steps = "abcde"
     run_id = driver.begin({each: [] for each in steps})
     for each in steps:
-        driver.finish(run_id, each, failure=WEAK)
+        driver.finish(run_id, each, failure=TRANSIENT)
     with driver.database.transaction() as tx:
         advance = Advance(tx, header(tx, run_id))
         advance.again([row.id for row in driver.task_runs(run_id)])
         advance.close()
     with driver.database.transaction() as tx:
         [again] = claiming.start(tx, run_id, [1], 2, worker="w2")
-        settle(tx, again, failure=WEAK)
+        settle(tx, again, failure=TRANSIENT)
     assert len(driver.rows("SELECT 1 FROM attempts WHERE run_id = :id", id=run_id)) == 6
     assert differences(driver, run_id) == []

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 from support.factories import a_task, register
-from support.run_driver import WEAK, Driver, claim
+from support.run_driver import TRANSIENT, RunDriver, claim
 
 from pipeweave import ids
 from pipeweave.errors import NotFound, Unavailable
@@ -28,8 +28,8 @@ FULL: Mapping[int, float | None] = dict.fromkeys(LEVELS, 0.0)
 
 
 @pytest.fixture
-def driver(database: Database) -> Iterator[Driver]:
-    made = Driver(database)
+def driver(database: Database) -> Iterator[RunDriver]:
+    made = RunDriver(database)
     with database.transaction() as tx:
         register(tx, made.tenant, a_task("rated", rate_limit="2/h"), id="rates")
     made.store({"a": []}, id="one")
@@ -41,18 +41,18 @@ def driver(database: Database) -> Iterator[Driver]:
 
 
 def ask(
-    driver: Driver, run_id: UUID, ordinal: int = 1, waiting: Mapping[int, float | None] = FULL
+    driver: RunDriver, run_id: UUID, ordinal: int = 1, waiting: Mapping[int, float | None] = FULL
 ) -> list[dict[str, Any]]:
     with driver.database.reading() as tx:
         task_run = ids.task_run_id(run_id, ordinal)
         return list(why.why(tx, driver.tenant, task_run, lambda _: waiting)["reasons"])
 
 
-def codes(driver: Driver, run_id: UUID, ordinal: int = 1, **how: Any) -> list[str]:
+def codes(driver: RunDriver, run_id: UUID, ordinal: int = 1, **how: Any) -> list[str]:
     return [each["code"] for each in ask(driver, run_id, ordinal, **how)]
 
 
-def a_worker(driver: Driver, service: str = "python", concurrency: int = 3) -> None:
+def a_worker(driver: RunDriver, service: str = "python", concurrency: int = 3) -> None:
     start = WorkerStart(service, "w@host", "host", concurrency, 1)
     driver.database.run(lambda tx: worker_processes.register(tx, driver.tenant, start))
 
@@ -60,7 +60,7 @@ def a_worker(driver: Driver, service: str = "python", concurrency: int = 3) -> N
 # --- pending ----------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_waits_for_its_turn_says_where_it_stands(driver: Driver) -> None:
+def test_a_run_that_waits_for_its_turn_says_where_it_stands(driver: RunDriver) -> None:
     driver.database.run(lambda tx: admission.set_limit(tx, driver.tenant, 1))
     line = [driver.trigger("three") for _ in range(4)]
     assert ask(driver, line[2]) == [
@@ -76,7 +76,7 @@ def test_a_run_that_waits_for_its_turn_says_where_it_stands(driver: Driver) -> N
     assert codes(driver, line[2], 2) == ["run_waits", "predecessors_open"]
 
 
-def test_open_predecessors_are_named(driver: Driver) -> None:
+def test_open_predecessors_are_named(driver: RunDriver) -> None:
     run_id = driver.trigger("three")
     with driver.database.transaction() as tx:
         claim(tx, run_id, 1)
@@ -89,7 +89,7 @@ def test_open_predecessors_are_named(driver: Driver) -> None:
     assert (reason["open"], reason["predecessors"]) == (2, 2)
 
 
-def test_of_many_predecessors_twenty_are_shown(driver: Driver) -> None:
+def test_of_many_predecessors_twenty_are_shown(driver: RunDriver) -> None:
     many = {f"s{number}": [] for number in range(30)}
     run_id = driver.begin(many | {"z": list(many)})
     [reason] = ask(driver, run_id, 31)
@@ -97,16 +97,16 @@ def test_of_many_predecessors_twenty_are_shown(driver: Driver) -> None:
     assert reason["text"].endswith("and 27 more")
 
 
-def test_a_join_that_nobody_has_looked_at_says_so(driver: Driver) -> None:
+def test_a_join_that_nobody_has_looked_at_says_so(driver: RunDriver) -> None:
     many = {f"s{number}": [] for number in range(9)}
     run_id = driver.begin(many | {"z": list(many)})
     driver.finish(run_id, *many)
     assert codes(driver, run_id, 10) == ["join_closed"]
 
 
-def test_another_attempt_says_when_it_is_due_and_what_went_wrong(driver: Driver) -> None:
+def test_another_attempt_says_when_it_is_due_and_what_went_wrong(driver: RunDriver) -> None:
     run_id = driver.trigger("one")
-    driver.finish(run_id, "a", failure=WEAK)
+    driver.finish(run_id, "a", failure=TRANSIENT)
     late = "UPDATE task_runs SET due_at = now() + interval '1 h' WHERE run_id = :id RETURNING 1"
     driver.rows(late, id=run_id)
     [reason] = ask(driver, run_id)
@@ -116,7 +116,7 @@ def test_another_attempt_says_when_it_is_due_and_what_went_wrong(driver: Driver)
     assert (reason["error"], reason["errorCode"]) == ("it broke for now", "WEAK")
 
 
-def test_whoever_executes_under_the_same_key_is_named(driver: Driver) -> None:
+def test_whoever_executes_under_the_same_key_is_named(driver: RunDriver) -> None:
     run_id, holder = driver.trigger("one"), ids.task_run_id(driver.trigger("one"), 1)
     statement = """UPDATE task_runs SET status = 'pending', queued_at = NULL, due_at = now(), awaits = :holder
         WHERE run_id = :id RETURNING 1"""
@@ -128,7 +128,7 @@ def test_whoever_executes_under_the_same_key_is_named(driver: Driver) -> None:
 # --- held back --------------------------------------------------------------------------------------------
 
 
-def test_pauses_come_first_and_say_since_when_and_why(driver: Driver) -> None:
+def test_pauses_come_first_and_say_since_when_and_why(driver: RunDriver) -> None:
     runs = [driver.trigger("limited") for _ in range(3)]
     with driver.database.transaction() as tx:
         pauses.pause(tx, driver.tenant, "limited", reason="the printer is out of paper")
@@ -143,7 +143,7 @@ def test_pauses_come_first_and_say_since_when_and_why(driver: Driver) -> None:
     assert codes(driver, runs[2]) == ["tenant_paused", "task_paused", "concurrency_limit"]
 
 
-def test_a_concurrency_limit_says_how_many_are_live_and_who_is_before(driver: Driver) -> None:
+def test_a_concurrency_limit_says_how_many_are_live_and_who_is_before(driver: RunDriver) -> None:
     runs = [driver.trigger("limited") for _ in range(5)]
     urgent = driver.trigger("limited", priority=1)
     found = {run_id: ask(driver, run_id)[0] for run_id in [*runs[2:], urgent]}
@@ -153,7 +153,7 @@ def test_a_concurrency_limit_says_how_many_are_live_and_who_is_before(driver: Dr
     assert (found[urgent]["live"], found[urgent]["concurrency"]) == (2, 2)
 
 
-def test_a_rate_says_when_the_turn_comes(driver: Driver) -> None:
+def test_a_rate_says_when_the_turn_comes(driver: RunDriver) -> None:
     runs = [driver.trigger("rated") for _ in range(4)]
     with driver.database.transaction() as tx:
         assert all(claim(tx, each, 1) for each in runs[:2])
@@ -175,7 +175,7 @@ def test_a_rate_says_when_the_turn_comes(driver: Driver) -> None:
     assert driver.statuses(runs[2]) == {"a": "queued"}
 
 
-def test_one_that_only_waits_for_the_tick_says_so(driver: Driver) -> None:
+def test_one_that_only_waits_for_the_tick_says_so(driver: RunDriver) -> None:
     runs = [driver.trigger("limited") for _ in range(3)]
     driver.rows(
         "UPDATE tasks SET concurrency = 3 WHERE tenant_id = :id AND id = 'limited' RETURNING 1",
@@ -187,7 +187,7 @@ def test_one_that_only_waits_for_the_tick_says_so(driver: Driver) -> None:
 # --- in the queue -----------------------------------------------------------------------------------------
 
 
-def test_a_queued_one_says_how_many_go_before_it_and_who_could_take_it(driver: Driver) -> None:
+def test_a_queued_one_says_how_many_go_before_it_and_who_could_take_it(driver: RunDriver) -> None:
     for priority in (50, 60, 60, 70):
         driver.trigger("one", priority=priority)
     mine = driver.trigger("one", priority=60)
@@ -200,12 +200,12 @@ def test_a_queued_one_says_how_many_go_before_it_and_who_could_take_it(driver: D
     assert (queued["workers"], queued["places"], queued["priority"]) == (1, 3, 60)
 
 
-def test_workers_of_another_service_do_not_count(driver: Driver) -> None:
+def test_workers_of_another_service_do_not_count(driver: RunDriver) -> None:
     a_worker(driver, "rates")
     assert codes(driver, driver.trigger("one")) == ["no_worker", "queued"]
 
 
-def test_a_message_that_is_lost_is_sent_again(driver: Driver) -> None:
+def test_a_message_that_is_lost_is_sent_again(driver: RunDriver) -> None:
     a_worker(driver)
     run_id = driver.trigger("one")
     assert codes(driver, run_id, waiting=EMPTY) == ["queued"]
@@ -218,7 +218,7 @@ def test_a_message_that_is_lost_is_sent_again(driver: Driver) -> None:
     assert codes(driver, run_id, waiting=FULL) == ["queued"]
 
 
-def test_a_broker_that_is_away_is_a_reason(driver: Driver) -> None:
+def test_a_broker_that_is_away_is_a_reason(driver: RunDriver) -> None:
     def away(_: str) -> Mapping[int, float | None]:
         raise Unavailable("the broker cannot be used")
 
@@ -228,7 +228,7 @@ def test_a_broker_that_is_away_is_a_reason(driver: Driver) -> None:
     assert [each["code"] for each in found] == ["no_worker", "queued", "broker_away"]
 
 
-def test_what_was_queued_when_it_was_paused_says_so(driver: Driver) -> None:
+def test_what_was_queued_when_it_was_paused_says_so(driver: RunDriver) -> None:
     run_id = driver.trigger("one")
     driver.rows(
         "INSERT INTO pauses (tenant_id, task_id, paused_at) VALUES (:id, 'noop', now()) RETURNING 1",
@@ -240,7 +240,7 @@ def test_what_was_queued_when_it_was_paused_says_so(driver: Driver) -> None:
 # --- under way, or over -----------------------------------------------------------------------------------
 
 
-def test_what_runs_says_where_and_what_is_over_says_how_it_ended(driver: Driver) -> None:
+def test_what_runs_says_where_and_what_is_over_says_how_it_ended(driver: RunDriver) -> None:
     run_id = driver.trigger("three")
     with driver.database.transaction() as tx:
         claim(tx, run_id, 1)
@@ -252,14 +252,14 @@ def test_what_runs_says_where_and_what_is_over_says_how_it_ended(driver: Driver)
     assert (reason["code"], reason["text"]) == ("finished", "it is completed and does not run any more")
 
 
-def test_a_map_waits_for_its_items(driver: Driver) -> None:
+def test_a_map_waits_for_its_items(driver: RunDriver) -> None:
     run_id = driver.begin({"m": []}, {"list": [1, 2, 3]}, maps={"m": "${input.list}"})
     [reason] = ask(driver, run_id)
     assert (reason["code"], reason["open"], reason["items"]) == ("items_open", 3, 3)
 
 
 def test_during_maintenance_nothing_moves(fresh_database: Database) -> None:
-    driver = Driver(fresh_database)
+    driver = RunDriver(fresh_database)
     run_id = driver.begin({"a": []})
     with fresh_database.transaction() as tx:
         tx.execute("UPDATE orchestrator_state SET mode = 'maintenance', mode_changed_at = now()")
@@ -267,7 +267,7 @@ def test_during_maintenance_nothing_moves(fresh_database: Database) -> None:
     assert codes(driver, run_id)[0] == "maintenance"
 
 
-def test_another_tenant_s_task_run_is_not_there(driver: Driver) -> None:
-    run_id = Driver(driver.database).begin({"a": []})
+def test_another_tenant_s_task_run_is_not_there(driver: RunDriver) -> None:
+    run_id = RunDriver(driver.database).begin({"a": []})
     with pytest.raises(NotFound):
         ask(driver, run_id)

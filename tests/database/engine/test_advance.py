@@ -6,17 +6,8 @@ import functools
 from uuid import UUID
 
 import pytest
-from support.run_driver import (
-    BOOM,
-    Beside,
-    Driver,
-    at_once,
-    claim,
-    finish_step,
-    header,
-    settle,
-    wait_for_lock,
-)
+from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
+from support.run_driver import PERMANENT, RunDriver, claim, finish_step, header, settle
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.failure import Failure
@@ -34,14 +25,14 @@ WIDE = {"a": [], **{f"b{n}": ["a"] for n in range(8)}, "c": [f"b{n}" for n in ra
 
 
 @pytest.fixture
-def driver(database: Database) -> Driver:
-    return Driver(database)
+def driver(database: Database) -> RunDriver:
+    return RunDriver(database)
 
 
 # --- joins ------------------------------------------------------------------------------------------------
 
 
-def test_the_second_of_two_transactions_that_end_a_join_s_predecessors_releases_it(driver: Driver) -> None:
+def test_the_second_of_two_transactions_that_end_a_join_s_predecessors_releases_it(driver: RunDriver) -> None:
     run_id = driver.begin(JOIN)
     driver.sent.clear()
 
@@ -51,7 +42,7 @@ def test_the_second_of_two_transactions_that_end_a_join_s_predecessors_releases_
 
     with driver.database.transaction() as tx:
         finish_step(tx, run_id, "a")
-        beside = Beside(end_b)
+        beside = BackgroundCall(end_b)
         beside.__enter__()
         wait_for_lock(driver.database)
     beside.wait()
@@ -65,14 +56,14 @@ def test_the_second_of_two_transactions_that_end_a_join_s_predecessors_releases_
 
 @pytest.mark.parametrize("count", [2, 5, 7])
 def test_predecessors_that_end_at_once_release_their_narrow_join_exactly_once(
-    driver: Driver, count: int
+    driver: RunDriver, count: int
 ) -> None:
     before = [f"s{number}" for number in range(count)]
     driver.store({each: [] for each in before} | {"join": before})
     for _ in range(10):
         run_id = driver.trigger()
         driver.sent.clear()
-        threads = at_once(*(functools.partial(driver.finish, run_id, step) for step in before[:5]))
+        threads = call_concurrently(*(functools.partial(driver.finish, run_id, step) for step in before[:5]))
         driver.finish(run_id, *before[5:])
         assert [each.error for each in threads] == [None] * len(threads)
         assert driver.released(run_id) == [count + 1]
@@ -81,20 +72,20 @@ def test_predecessors_that_end_at_once_release_their_narrow_join_exactly_once(
 _LOCK_NOW = "SELECT 1 FROM task_runs WHERE run_id = :run_id AND id = :id FOR UPDATE NOWAIT"
 
 
-def test_joins_are_locked_in_the_order_of_their_ids(driver: Driver) -> None:
+def test_joins_are_locked_in_the_order_of_their_ids(driver: RunDriver) -> None:
     """Two that end predecessors of the same joins would wait for each other otherwise."""
     run_id = driver.begin({"a": [], "b": [], "c": ["a", "b"], "d": ["b", "a"]})
     c, d = ({"run_id": run_id, "id": ids.task_run_id(run_id, ordinal)} for ordinal in (3, 4))
     with driver.database.transaction() as tx:
         tx.execute(_LOCK_NOW, c)
-        beside = Beside(lambda: driver.finish(run_id, "a"))
+        beside = BackgroundCall(lambda: driver.finish(run_id, "a"))
         beside.__enter__()
         wait_for_lock(driver.database)
         assert tx.execute(_LOCK_NOW, d).first() is not None, "who waits for the first holds none"
     assert beside.result is None
 
 
-def test_a_worker_that_ends_a_join_s_last_predecessor_twice_releases_it_once(driver: Driver) -> None:
+def test_a_worker_that_ends_a_join_s_last_predecessor_twice_releases_it_once(driver: RunDriver) -> None:
     run_id = driver.begin(JOIN)
     driver.sent.clear()
     driver.finish(run_id, "a")
@@ -107,7 +98,7 @@ def test_a_worker_that_ends_a_join_s_last_predecessor_twice_releases_it_once(dri
     assert driver.released(run_id) == [3]
 
 
-def test_a_checked_join_waits_while_a_predecessor_is_open(driver: Driver) -> None:
+def test_a_checked_join_waits_while_a_predecessor_is_open(driver: RunDriver) -> None:
     run_id = driver.begin(JOIN)
     driver.finish(run_id, "a")
     driver.sent.clear()
@@ -117,16 +108,16 @@ def test_a_checked_join_waits_while_a_predecessor_is_open(driver: Driver) -> Non
     assert driver.statuses(run_id)["c"] == "pending"
 
 
-def test_a_join_that_is_checked_by_two_at_once_is_released_once(driver: Driver) -> None:
+def test_a_join_that_is_checked_by_two_at_once_is_released_once(driver: RunDriver) -> None:
     run_id = driver.begin(WIDE)
     driver.finish(run_id, "a", *(f"b{number}" for number in range(8)))
     driver.sent.clear()
-    threads = at_once(*[lambda: driver.check(run_id, 10)] * 4)
+    threads = call_concurrently(*[lambda: driver.check(run_id, 10)] * 4)
     assert [each.error for each in threads] == [None] * 4
     assert driver.released(run_id) == [10]
 
 
-def test_a_wide_join_is_left_to_its_chord(driver: Driver) -> None:
+def test_a_wide_join_is_left_to_its_chord(driver: RunDriver) -> None:
     run_id = driver.begin(WIDE)
     driver.sent.clear()
     driver.finish(run_id, "a")
@@ -141,7 +132,7 @@ def test_a_wide_join_is_left_to_its_chord(driver: Driver) -> None:
     assert driver.statuses(run_id)["c"] == "queued"
 
 
-def test_steps_of_an_irregular_wide_join_count_one_by_one(driver: Driver) -> None:
+def test_steps_of_an_irregular_wide_join_count_one_by_one(driver: RunDriver) -> None:
     before = [f"b{number}" for number in range(8)]
     needs = {"a": [], **{each: ["a"] for each in before[:7]}, "b7": ["b0"], "c": before}
     run_id = driver.begin(needs)
@@ -154,7 +145,7 @@ def test_steps_of_an_irregular_wide_join_count_one_by_one(driver: Driver) -> Non
     assert {each.join for each in parts} == {10}
 
 
-def test_what_was_skipped_asks_for_its_gathered_join(driver: Driver) -> None:
+def test_what_was_skipped_asks_for_its_gathered_join(driver: RunDriver) -> None:
     run_id = driver.begin(WIDE)
     driver.sent.clear()
     driver.finish(run_id, "a", chosen=())
@@ -168,11 +159,11 @@ def test_what_was_skipped_asks_for_its_gathered_join(driver: Driver) -> None:
 # --- the end ----------------------------------------------------------------------------------------------
 
 
-def test_end_steps_that_end_at_once_end_the_run_exactly_once(driver: Driver) -> None:
+def test_end_steps_that_end_at_once_end_the_run_exactly_once(driver: RunDriver) -> None:
     driver.store(ENDS)
     for _ in range(10):
         run_id = driver.trigger()
-        threads = at_once(*(functools.partial(driver.finish, run_id, step) for step in ENDS))
+        threads = call_concurrently(*(functools.partial(driver.finish, run_id, step) for step in ENDS))
         assert [each.error for each in threads] == [None, None]
         run = driver.run(run_id)
         assert run.status == "completed"
@@ -180,7 +171,7 @@ def test_end_steps_that_end_at_once_end_the_run_exactly_once(driver: Driver) -> 
         assert run.finished_at >= max(row.finished_at for row in driver.task_runs(run_id))
 
 
-def test_steps_that_fail_at_once_fail_the_run_once(driver: Driver) -> None:
+def test_steps_that_fail_at_once_fail_the_run_once(driver: RunDriver) -> None:
     driver.store({"a": [], "b": [], "c": [], "d": ["a", "b", "c"]})
     for _ in range(10):
         run_id = driver.trigger()
@@ -189,9 +180,9 @@ def test_steps_that_fail_at_once_fail_the_run_once(driver: Driver) -> None:
 
         def fail(each: TaskRun | None) -> None:
             assert each is not None
-            driver.database.run(lambda tx: settle(tx, each, failure=BOOM))
+            driver.database.run(lambda tx: settle(tx, each, failure=PERMANENT))
 
-        threads = at_once(*(functools.partial(fail, each) for each in started))
+        threads = call_concurrently(*(functools.partial(fail, each) for each in started))
         assert [each.error for each in threads] == [None] * 3
         assert driver.run(run_id).status == "failed"
         assert len(driver.events(run_id, "run.failed")) == 1
@@ -200,7 +191,7 @@ def test_steps_that_fail_at_once_fail_the_run_once(driver: Driver) -> None:
         assert "failed" in statuses
 
 
-def test_a_failure_and_a_completion_at_once_leave_no_open_task_run(driver: Driver) -> None:
+def test_a_failure_and_a_completion_at_once_leave_no_open_task_run(driver: RunDriver) -> None:
     driver.store({"a": [], "b": [], "c": ["b"], "d": ["c"]})
     for _ in range(10):
         run_id = driver.trigger()
@@ -212,7 +203,9 @@ def test_a_failure_and_a_completion_at_once_leave_no_open_task_run(driver: Drive
         def end(started: TaskRun, failure: Failure | None) -> None:
             driver.database.run(lambda tx: settle(tx, started, failure=failure))
 
-        threads = at_once(functools.partial(end, first, BOOM), functools.partial(end, second, None))
+        threads = call_concurrently(
+            functools.partial(end, first, PERMANENT), functools.partial(end, second, None)
+        )
         assert [each.error for each in threads] == [None, None]
         statuses = driver.statuses(run_id)
         assert statuses["a"] == "failed"
@@ -224,7 +217,7 @@ def test_a_failure_and_a_completion_at_once_leave_no_open_task_run(driver: Drive
 # --- choices and failures ---------------------------------------------------------------------------------
 
 
-def test_a_choice_is_stored_with_the_completion_and_skips_the_rest(driver: Driver) -> None:
+def test_a_choice_is_stored_with_the_completion_and_skips_the_rest(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": ["a"], "c": ["a"], "d": ["b"]})
     driver.sent.clear()
     driver.finish(run_id, "a", chosen=("c",))
@@ -234,9 +227,9 @@ def test_a_choice_is_stored_with_the_completion_and_skips_the_rest(driver: Drive
     assert driver.released(run_id) == [3]
 
 
-def test_what_is_skipped_because_of_a_failure_says_so(driver: Driver) -> None:
+def test_what_is_skipped_because_of_a_failure_says_so(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": ["a"], "c": []}, failureMode="continue")
-    driver.finish(run_id, "a", failure=BOOM)
+    driver.finish(run_id, "a", failure=PERMANENT)
     rows = {row.step_id: row for row in driver.task_runs(run_id)}
     assert (rows["b"].status, rows["b"].error_code) == ("skipped", "PREDECESSOR_FAILED")
     assert driver.run(run_id).status == "running"
@@ -245,12 +238,12 @@ def test_what_is_skipped_because_of_a_failure_says_so(driver: Driver) -> None:
     assert (run.status, run.error_code) == ("failed", "STEP_FAILED")
 
 
-def test_a_run_that_failed_lets_nothing_go_any_more(driver: Driver) -> None:
+def test_a_run_that_failed_lets_nothing_go_any_more(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": [], "c": ["a", "b"]})
     with driver.database.transaction() as tx:
         late = claim(tx, run_id, 2)
     assert late is not None
-    driver.finish(run_id, "a", failure=BOOM)
+    driver.finish(run_id, "a", failure=PERMANENT)
     driver.sent.clear()
     with driver.database.transaction() as tx:
         settle(tx, late)
@@ -260,7 +253,7 @@ def test_a_run_that_failed_lets_nothing_go_any_more(driver: Driver) -> None:
     assert driver.statuses(run_id) == {"a": "failed", "b": "cancelled", "c": "cancelled"}
 
 
-def test_continuing_takes_as_many_steps_along_as_there_is_room(driver: Driver) -> None:
+def test_continuing_takes_as_many_steps_along_as_there_is_room(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": ["a"], "c": ["a"]})
     driver.sent.clear()
     with driver.database.transaction() as tx:
@@ -276,7 +269,7 @@ def test_continuing_takes_as_many_steps_along_as_there_is_room(driver: Driver) -
     assert driver.released(run_id) == [3]
 
 
-def ended_by_a_worker(driver: Driver, run_id: UUID) -> list[TaskRun]:
+def ended_by_a_worker(driver: RunDriver, run_id: UUID) -> list[TaskRun]:
     """The first step completes on a worker that may go on with another one: those that it takes along."""
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)
@@ -287,13 +280,13 @@ def ended_by_a_worker(driver: Driver, run_id: UUID) -> list[TaskRun]:
         return advance.close()
 
 
-def test_a_limited_step_is_never_taken_along(driver: Driver) -> None:
+def test_a_limited_step_is_never_taken_along(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": ["a"]}, tasks={"b": "limited"})
     assert ended_by_a_worker(driver, run_id) == []
     assert driver.statuses(run_id)["b"] == "queued"
 
 
-def test_nothing_of_a_gathered_fan_out_is_taken_along(driver: Driver) -> None:
+def test_nothing_of_a_gathered_fan_out_is_taken_along(driver: RunDriver) -> None:
     """Its join counts messages: it would not learn of the end of what travels in none."""
     run_id = driver.begin(WIDE)
     driver.sent.clear()

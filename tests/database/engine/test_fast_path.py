@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
-from support.run_driver import Beside, Driver, at_once, claim, header, settle, wait_for_lock
+from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
+from support.run_driver import RunDriver, claim, header, settle
 
 from pipeweave import ids
 from pipeweave.orchestrator.diagnosis import verify
@@ -23,18 +24,18 @@ CHAIN = {"a": [], "b": ["a"]}
 
 
 @pytest.fixture
-def driver(database: Database) -> Iterator[Driver]:
-    yield Driver(database)
+def driver(database: Database) -> Iterator[RunDriver]:
+    yield RunDriver(database)
 
 
-def started(driver: Driver, run_id: UUID, ordinal: int) -> TaskRun:
+def started(driver: RunDriver, run_id: UUID, ordinal: int) -> TaskRun:
     with driver.database.transaction() as tx:
         claimed = claim(tx, run_id, ordinal)
     assert claimed is not None
     return claimed
 
 
-def go_on(driver: Driver, run_id: UUID, task_run: TaskRun, *, queue: str | None = None) -> list[TaskRun]:
+def go_on(driver: RunDriver, run_id: UUID, task_run: TaskRun, *, queue: str | None = None) -> list[TaskRun]:
     with driver.database.statements() as tx:
         run = header(tx, run_id)
         completion = Completion(task_run, tx.values.keep({"rows": 3}))
@@ -45,7 +46,7 @@ def go_on(driver: Driver, run_id: UUID, task_run: TaskRun, *, queue: str | None 
     return gone_on
 
 
-def test_the_only_successor_goes_on_with_the_worker_that_completed_its_predecessor(driver: Driver) -> None:
+def test_the_only_successor_goes_on_with_the_worker_that_completed_its_predecessor(driver: RunDriver) -> None:
     run_id = driver.begin(CHAIN)
     [second] = go_on(driver, run_id, started(driver, run_id, 1))
     assert (second.step_id, second.status.value) == ("b", "running")
@@ -57,7 +58,7 @@ def test_the_only_successor_goes_on_with_the_worker_that_completed_its_predecess
     assert len(driver.events(run_id, "task_run.completed")) == 1
 
 
-def test_a_run_ends_with_its_only_end_step(driver: Driver) -> None:
+def test_a_run_ends_with_its_only_end_step(driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     assert go_on(driver, run_id, started(driver, run_id, 1)) == []
     assert driver.run(run_id).status == "completed"
@@ -65,7 +66,7 @@ def test_a_run_ends_with_its_only_end_step(driver: Driver) -> None:
     assert len(driver.events(run_id, "run.completed")) == 1
 
 
-def test_a_successor_of_another_queue_is_sent_there(driver: Driver) -> None:
+def test_a_successor_of_another_queue_is_sent_there(driver: RunDriver) -> None:
     run_id = driver.begin(CHAIN)
     driver.sent.clear()
     assert go_on(driver, run_id, started(driver, run_id, 1), queue="pipeweave.elsewhere") == []
@@ -78,7 +79,7 @@ def test_a_successor_of_another_queue_is_sent_there(driver: Driver) -> None:
 DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
 
 
-def test_of_two_successors_one_goes_on_here_and_one_is_sent(driver: Driver) -> None:
+def test_of_two_successors_one_goes_on_here_and_one_is_sent(driver: RunDriver) -> None:
     run_id = driver.begin(DIAMOND)
     driver.sent.clear()
     [here] = go_on(driver, run_id, started(driver, run_id, 1))
@@ -88,7 +89,7 @@ def test_of_two_successors_one_goes_on_here_and_one_is_sent(driver: Driver) -> N
     assert [each.data["ordinals"] for each in driver.events(run_id, "task_runs.queued")][-1] == [[3, 3]]
 
 
-def test_a_narrow_join_goes_on_with_the_last_of_its_predecessors(driver: Driver) -> None:
+def test_a_narrow_join_goes_on_with_the_last_of_its_predecessors(driver: RunDriver) -> None:
     run_id = driver.begin(DIAMOND)
     [b] = go_on(driver, run_id, started(driver, run_id, 1))
     assert go_on(driver, run_id, b) == []
@@ -99,7 +100,7 @@ def test_a_narrow_join_goes_on_with_the_last_of_its_predecessors(driver: Driver)
     assert driver.run(run_id).status == "completed"
 
 
-def test_a_run_ends_with_the_last_of_its_few_end_steps(driver: Driver) -> None:
+def test_a_run_ends_with_the_last_of_its_few_end_steps(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": [], "c": []})
     for ordinal in (2, 1):
         assert go_on(driver, run_id, started(driver, run_id, ordinal)) == []
@@ -111,7 +112,7 @@ def test_a_run_ends_with_the_last_of_its_few_end_steps(driver: Driver) -> None:
 
 @pytest.mark.parametrize("needs", [{"a": [], "b": []}, {"a": [], "b": [], "c": ["a", "b"]}])
 def test_what_follows_several_steps_follows_all_of_them_in_time(
-    driver: Driver, needs: dict[str, list[str]]
+    driver: RunDriver, needs: dict[str, list[str]]
 ) -> None:
     """Whoever completes the last one may have begun to, and then waited, before the others ended."""
     run_id = driver.begin(needs)
@@ -134,7 +135,7 @@ def test_what_follows_several_steps_follows_all_of_them_in_time(
 
 @pytest.mark.parametrize("needs", [{"a": [], "b": [], "c": ["a", "b"]}, {"a": [], "b": []}])
 def test_whoever_completes_the_last_of_several_waits_for_who_is_completing_another(
-    driver: Driver, needs: dict[str, list[str]]
+    driver: RunDriver, needs: dict[str, list[str]]
 ) -> None:
     """Otherwise each of the two would take the other one for open, and nothing would go on."""
     run_id = driver.begin(needs)
@@ -142,7 +143,7 @@ def test_whoever_completes_the_last_of_several_waits_for_who_is_completing_anoth
     with driver.database.transaction() as tx:
         completion = Completion(first, tx.values.keep(None))
         assert fast_path.go_on(tx, header(tx, run_id), completion, Going("w1", first.queue)) == []
-        beside = Beside(lambda: go_on(driver, run_id, last))
+        beside = BackgroundCall(lambda: go_on(driver, run_id, last))
         beside.__enter__()
         wait_for_lock(driver.database)
     assert [each.step_id for each in beside.result] == list(needs)[2:]
@@ -152,14 +153,14 @@ def test_whoever_completes_the_last_of_several_waits_for_who_is_completing_anoth
 _LOCK_NOW = "SELECT 1 FROM task_runs WHERE run_id = :run_id AND id = :id FOR UPDATE NOWAIT"
 
 
-def test_joins_are_locked_in_the_order_of_their_ids(driver: Driver) -> None:
+def test_joins_are_locked_in_the_order_of_their_ids(driver: RunDriver) -> None:
     """Two that complete predecessors of the same joins would wait for each other otherwise."""
     run_id = driver.begin({"a": [], "b": [], "c": ["a", "b"], "d": ["b", "a"]})
     first = started(driver, run_id, 1)
     c, d = ({"run_id": run_id, "id": ids.task_run_id(run_id, ordinal)} for ordinal in (3, 4))
     with driver.database.transaction() as tx:
         tx.execute(_LOCK_NOW, c)
-        beside = Beside(lambda: go_on(driver, run_id, first))
+        beside = BackgroundCall(lambda: go_on(driver, run_id, first))
         beside.__enter__()
         wait_for_lock(driver.database)
         assert tx.execute(_LOCK_NOW, d).first() is not None, "who waits for the first holds none"
@@ -167,26 +168,26 @@ def test_joins_are_locked_in_the_order_of_their_ids(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("count", range(6))
-def test_predecessors_that_complete_at_once_release_their_join_once(driver: Driver, count: int) -> None:
+def test_predecessors_that_complete_at_once_release_their_join_once(driver: RunDriver, count: int) -> None:
     run_id = driver.begin(DIAMOND)
     [b] = go_on(driver, run_id, started(driver, run_id, 1))
     c = started(driver, run_id, 3)
-    ends = at_once(lambda: go_on(driver, run_id, b), lambda: go_on(driver, run_id, c))
+    ends = call_concurrently(lambda: go_on(driver, run_id, b), lambda: go_on(driver, run_id, c))
     assert sorted(len(each.result) for each in ends) == [0, 1]
     assert driver.statuses(run_id)["d"] == "running"
     assert len(driver.events(run_id, "task_run.started")) == 4
 
 
 @pytest.mark.parametrize("count", range(4))
-def test_end_steps_that_complete_at_once_end_their_run_once(driver: Driver, count: int) -> None:
+def test_end_steps_that_complete_at_once_end_their_run_once(driver: RunDriver, count: int) -> None:
     run_id = driver.begin({"a": [], "b": []})
     both = [started(driver, run_id, ordinal) for ordinal in (1, 2)]
-    at_once(*(lambda each=each: go_on(driver, run_id, each) for each in both))  # type: ignore[misc]
+    call_concurrently(*(lambda each=each: go_on(driver, run_id, each) for each in both))  # type: ignore[misc]
     assert driver.run(run_id).status == "completed"
     assert len(driver.events(run_id, "run.completed")) == 1
 
 
-def test_a_join_of_which_a_predecessor_chose_others_is_asked_about(driver: Driver) -> None:
+def test_a_join_of_which_a_predecessor_chose_others_is_asked_about(driver: RunDriver) -> None:
     """Whether it runs is a matter of rules: a message asks, and the rules decide."""
     run_id = driver.begin({"a": [], "b": [], "c": ["a", "b"], "e": ["b"]})
     driver.finish(run_id, "b", chosen=("e",))
@@ -197,7 +198,7 @@ def test_a_join_of_which_a_predecessor_chose_others_is_asked_about(driver: Drive
     assert driver.statuses(run_id)["c"] == "queued"
 
 
-def test_a_limited_successor_waits_for_its_limit(driver: Driver) -> None:
+def test_a_limited_successor_waits_for_its_limit(driver: RunDriver) -> None:
     driver.store(CHAIN, tasks={"b": "single"})
     run_ids = [driver.trigger(), driver.trigger()]
     for run_id in run_ids:
@@ -205,7 +206,7 @@ def test_a_limited_successor_waits_for_its_limit(driver: Driver) -> None:
     assert [driver.statuses(run_id)["b"] for run_id in run_ids] == ["queued", "ready"]
 
 
-def test_a_late_result_moves_neither_its_row_nor_its_successor_nor_its_run(driver: Driver) -> None:
+def test_a_late_result_moves_neither_its_row_nor_its_successor_nor_its_run(driver: RunDriver) -> None:
     for needs in (CHAIN, {"a": []}):
         run_id = driver.begin(needs)
         late = started(driver, run_id, 1)
@@ -219,7 +220,7 @@ def test_a_late_result_moves_neither_its_row_nor_its_successor_nor_its_run(drive
 
 @pytest.mark.parametrize("needs", [CHAIN, {"a": []}, {"a": [], "b": [], "c": ["a", "b"]}, {"a": [], "b": []}])
 def test_a_late_result_releases_nothing_while_the_next_attempt_runs(
-    driver: Driver, needs: dict[str, list[str]]
+    driver: RunDriver, needs: dict[str, list[str]]
 ) -> None:
     """What waits for the step is open as ever: only that nothing moved tells that it must not go."""
     run_id = driver.begin(needs)
@@ -235,7 +236,7 @@ def test_a_late_result_releases_nothing_while_the_next_attempt_runs(
     assert driver.sent == []
 
 
-def test_a_doubled_result_counts_once(driver: Driver) -> None:
+def test_a_doubled_result_counts_once(driver: RunDriver) -> None:
     run_id = driver.begin(CHAIN)
     first = started(driver, run_id, 1)
     assert len(go_on(driver, run_id, first)) == 1
@@ -255,7 +256,7 @@ def test_a_doubled_result_counts_once(driver: Driver) -> None:
     ids=["many successors", "a wide join", "a map", "an end that must look at all", "a limited task"],
 )
 def test_what_takes_more_than_this_completion_to_decide_is_not_straight(
-    driver: Driver, needs: dict[str, list[str]], members: dict[str, object]
+    driver: RunDriver, needs: dict[str, list[str]], members: dict[str, object]
 ) -> None:
     run_id = driver.begin(needs, **members)
     first = started(driver, run_id, 1)
@@ -263,7 +264,7 @@ def test_what_takes_more_than_this_completion_to_decide_is_not_straight(
         assert not fast_path.is_straight(header(tx, run_id), Completion(first, tx.values.keep(None)))
 
 
-def test_a_choice_is_not_straight(driver: Driver) -> None:
+def test_a_choice_is_not_straight(driver: RunDriver) -> None:
     run_id = driver.begin(CHAIN)
     first = started(driver, run_id, 1)
     with driver.database.transaction() as tx:

@@ -9,8 +9,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.factories import a_task, register
-from support.run_driver import BOOM, WEAK, Beside, Driver, at_once, header, wait_for_lock
+from support.run_driver import PERMANENT, TRANSIENT, RunDriver, header
 
 from pipeweave import ids
 from pipeweave.errors import AttemptFenced
@@ -37,7 +38,7 @@ TTL_S = 60
 DAY = timedelta(days=1)
 
 
-class Keyed(Driver):
+class Keyed(RunDriver):
     """A driver whose calls have idempotency keys."""
 
     def __post_init__(self) -> None:
@@ -199,7 +200,9 @@ def test_keys_of_another_tenant_or_task_are_other_keys(driver: Keyed) -> None:
 
 def test_of_many_at_once_one_executes(driver: Keyed) -> None:
     started = [driver.start(driver.one()) for _ in range(6)]
-    found = [each.result for each in at_once(*[lambda each=each: driver.take(each) for each in started])]
+    found = [
+        each.result for each in call_concurrently(*[lambda each=each: driver.take(each) for each in started])
+    ]
     assert found.count(None) == 1
     winner = started[found.index(None)]
     assert {each.holder for each in found if isinstance(each, Awaits)} == {winner.id}
@@ -209,7 +212,7 @@ def test_a_claim_waits_for_one_that_is_not_durable_yet(driver: Keyed) -> None:
     first, second = (driver.start(driver.one()) for _ in range(2))
     with driver.database.transaction() as tx:
         assert idempotency.claim(tx, driver.tenant, first, "k") is None
-        with Beside(lambda: driver.take(second)) as beside:
+        with BackgroundCall(lambda: driver.take(second)) as beside:
             wait_for_lock(driver.database)
             assert not beside.is_done
             tx.commit()
@@ -273,7 +276,7 @@ def test_more_than_one_transaction_wakes_are_woken_all_the_same(
 def test_a_failure_is_not_kept_and_one_waiter_takes_its_place(driver: Keyed) -> None:
     first = driver.holder()
     waiting = [driver.waiting() for _ in range(3)]
-    driver.turn((first, BOOM))
+    driver.turn((first, PERMANENT))
     assert driver.key_row() is None
     assert [driver.row(each).status for each in waiting] == ["queued", "pending", "pending"]
     second = driver.start(waiting[0].run_id)
@@ -304,7 +307,7 @@ def test_a_waiter_that_is_cancelled_leaves_the_holder_alone(driver: Keyed) -> No
 def test_the_next_holder_may_be_cancelled_before_it_begins(driver: Keyed) -> None:
     first = driver.holder()
     second, third = driver.waiting(), driver.waiting()
-    driver.turn((first, BOOM))
+    driver.turn((first, PERMANENT))
     assert [driver.row(each).status for each in (second, third)] == ["queued", "pending"]
     driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, second.run_id))
     assert driver.row(third).status == "queued"
@@ -316,7 +319,7 @@ def test_a_wake_up_that_was_lost_is_made_up_for_when_it_is_due(driver: Keyed) ->
     with driver.database.transaction() as tx:
         # As a process leaves it that dies between its commit and what it does after that.
         advance = Advance(tx, header(tx, first.run_id))
-        advance.settle(advance.fail([(first, BOOM)]))
+        advance.settle(advance.fail([(first, PERMANENT)]))
         tx._after.clear()
     assert (driver.row(second).status, driver.key_row().task_run_id) == ("pending", first.id)
     with driver.database.transaction() as tx:
@@ -366,7 +369,7 @@ def ends_well(driver: Keyed, holder: TaskRun) -> object:
 
 
 def ends_badly(driver: Keyed, holder: TaskRun) -> object:
-    return driver.turn((holder, BOOM))
+    return driver.turn((holder, PERMANENT))
 
 
 def is_cancelled(driver: Keyed, holder: TaskRun) -> object:
@@ -394,7 +397,7 @@ def test_who_steps_back_while_the_holder_ends_is_not_forgotten(
     second = driver.start(driver.one())
     found = driver.take(second)
     assert isinstance(found, Awaits)
-    at_once(lambda: driver.turn(found), lambda: end(driver, first))
+    call_concurrently(lambda: driver.turn(found), lambda: end(driver, first))
     assert driver.row(second).status == "queued"
 
 
@@ -406,7 +409,7 @@ def test_the_end_of_the_holder_waits_for_who_is_stepping_back(driver: Keyed) -> 
     with driver.database.transaction() as tx:
         advance = Advance(tx, header(tx, second.run_id))
         assert idempotency.lock(tx, driver.tenant, [found]) == set()
-        with Beside(lambda: driver.turn(driver.done(first))) as beside:
+        with BackgroundCall(lambda: driver.turn(driver.done(first))) as beside:
             wait_for_lock(driver.database)
             idempotency.settle(advance, [found], [], set())
             tx.commit()
@@ -427,7 +430,7 @@ def test_turns_that_end_and_await_each_others_keys_do_not_block_each_other(drive
         assert isinstance(awaits, Awaits)
         return lambda: driver.turn(driver.done(holders[key], key, key), awaits)
 
-    for each in at_once(turn("k1"), turn("k2")):
+    for each in call_concurrently(turn("k1"), turn("k2")):
         assert each.error is None
     assert [driver.statuses(run_id) for run_id in runs_.values()] == [{"a": "completed", "b": "queued"}] * 2
 
@@ -436,7 +439,9 @@ def test_turns_that_end_and_await_each_others_keys_do_not_block_each_other(drive
 
 
 @pytest.mark.parametrize(
-    "ending", [WEAK, failure.lost("its worker is gone"), failure.interrupted()], ids=lambda each: each.code
+    "ending",
+    [TRANSIENT, failure.lost("its worker is gone"), failure.interrupted()],
+    ids=lambda each: each.code,
 )
 def test_a_key_stays_with_its_task_run_through_further_attempts(driver: Keyed, ending: Failure) -> None:
     first = driver.holder()
@@ -507,7 +512,7 @@ def test_who_looks_while_the_holder_is_ending_takes_its_result(driver: Keyed) ->
         free = idempotency.lock(tx, driver.tenant, [outcome])
         ended = completing.complete(tx, [outcome])
         idempotency.settle(advance, [outcome], ended, free)
-        beside = Beside(lambda: driver.take(other))
+        beside = BackgroundCall(lambda: driver.take(other))
         beside.__enter__()
         wait_for_lock(driver.database)
     assert isinstance(beside.result, Completion)
@@ -537,7 +542,9 @@ def test_of_many_that_find_an_expired_result_one_executes(driver: Keyed) -> None
         t=driver.tenant,
     )
     started = [driver.start(driver.one()) for _ in range(4)]
-    found = [each.result for each in at_once(*[lambda each=each: driver.take(each) for each in started])]
+    found = [
+        each.result for each in call_concurrently(*[lambda each=each: driver.take(each) for each in started])
+    ]
     assert found.count(None) == 1
 
 
@@ -582,8 +589,8 @@ def letter_of(driver: Keyed, task_run: TaskRun) -> UUID:
 
 def test_a_run_that_goes_on_from_a_dead_letter_takes_its_key_again_or_finds_a_result(driver: Keyed) -> None:
     first, other = driver.holder("one"), driver.holder("other")
-    driver.turn((first, BOOM))
-    driver.turn((other, BOOM))
+    driver.turn((first, PERMANENT))
+    driver.turn((other, PERMANENT))
     driver.turn(driver.done(driver.holder("other"), "meanwhile", "other"))
     for each, key in ((first, "one"), (other, "other")):
         driver.database.run(
@@ -602,7 +609,7 @@ def test_a_standalone_task_that_is_retried_keeps_its_key(driver: Keyed) -> None:
 
     first = driver.start(ids.run_id_of(queued().task_run_id))
     assert driver.take(first) is None
-    driver.turn((first, BOOM))
+    driver.turn((first, PERMANENT))
     retried = driver.database.run(lambda tx: dead_letters.retry(tx, driver.tenant, letter_of(driver, first)))
     assert queued().task_run_id == retried.task_run_id != first.id
 
@@ -635,7 +642,7 @@ def test_a_run_that_fails_wakes_waiters_of_all_that_it_cancels(driver: Keyed) ->
     one, two = driver.start(run_id, 1), driver.start(run_id, 2)
     assert driver.take(one, "k1") is None
     second = driver.waiting("k1")
-    driver.turn((two, BOOM))
+    driver.turn((two, PERMANENT))
     assert driver.run(run_id).status == "failed"
     assert driver.row(second).status == "queued"
     assert driver.key_row("k1") is None
@@ -648,7 +655,7 @@ def test_who_waits_in_a_run_that_fails_is_cancelled_with_it(driver: Keyed) -> No
     found = driver.take(one)
     assert isinstance(found, Awaits)
     driver.turn(found)
-    driver.turn((two, BOOM))
+    driver.turn((two, PERMANENT))
     assert driver.statuses(run_id) == {"a": "cancelled", "b": "failed"}
     driver.assert_told(run_id)
 
@@ -660,7 +667,7 @@ def test_calls_without_a_key_leave_no_trace(driver: Keyed) -> None:
     assert (row.idempotency_key, row.awaits, row.cached_from) == (None, None, None)
     assert driver.key_row() is None
     with driver.database.transaction() as tx:
-        assert idempotency.lock(tx, driver.tenant, [(claim_none(), BOOM)]) == set()
+        assert idempotency.lock(tx, driver.tenant, [(claim_none(), PERMANENT)]) == set()
 
 
 def claim_none() -> TaskRun:
@@ -723,9 +730,9 @@ class Chances:
         if ending < 0.15:
             self.driver.turn((started, failure.lost("its worker is gone")))
         elif ending < 0.3:
-            self.driver.turn((started, WEAK))
+            self.driver.turn((started, TRANSIENT))
         elif ending < 0.4:
-            self.driver.turn((started, BOOM))
+            self.driver.turn((started, PERMANENT))
         elif ending < 0.45:
             self.driver.database.run(lambda tx: triggering.cancel(tx, self.driver.tenant, run_id))
         else:

@@ -7,17 +7,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from support.run_driver import (
-    BOOM,
-    Beside,
-    Driver,
-    at_once,
-    claim,
-    finish_task_run,
-    header,
-    settle,
-    wait_for_lock,
-)
+from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
+from support.run_driver import PERMANENT, RunDriver, claim, finish_task_run, header, settle
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.outbox import Chord
@@ -33,22 +24,22 @@ OVER = {"m": "${input.list}"}
 
 
 @pytest.fixture
-def driver(database: Database) -> Driver:
-    return Driver(database)
+def driver(database: Database) -> RunDriver:
+    return RunDriver(database)
 
 
-def begun(driver: Driver, count: int, **members: Any) -> UUID:
+def begun(driver: RunDriver, count: int, **members: Any) -> UUID:
     """A run whose first step is a map over this many items."""
     return driver.begin(MAP, {"list": list(range(count))}, maps=OVER, **members)
 
 
-def end_items(driver: Driver, run_id: UUID, *numbers: int, **how: Any) -> None:
+def end_items(driver: RunDriver, run_id: UUID, *numbers: int, **how: Any) -> None:
     for number in numbers:
         with driver.database.transaction() as tx:
             finish_task_run(tx, run_id, number, **how)
 
 
-def test_items_follow_the_steps_in_order_and_hold_their_item(driver: Driver) -> None:
+def test_items_follow_the_steps_in_order_and_hold_their_item(driver: RunDriver) -> None:
     run_id = begun(driver, 3)
     rows = driver.task_runs(run_id)
     assert [ids.ordinal_of(row.id) for row in rows] == [1, 2, 3, 4, 5]
@@ -63,26 +54,26 @@ def test_items_follow_the_steps_in_order_and_hold_their_item(driver: Driver) -> 
     assert driver.released(run_id) == [3, 4, 5]
 
 
-def test_a_map_over_nothing_completes_with_an_empty_list(driver: Driver) -> None:
+def test_a_map_over_nothing_completes_with_an_empty_list(driver: RunDriver) -> None:
     run_id = begun(driver, 0)
     assert driver.statuses(run_id) == {"m": "completed", "after": "queued"}
     with driver.database.transaction() as tx:
         assert outputs.of_steps(tx, header(tx, run_id), ["m"]) == {"m": []}
 
 
-def test_null_is_an_item(driver: Driver) -> None:
+def test_null_is_an_item(driver: RunDriver) -> None:
     run_id = driver.begin(MAP, {"list": [None, {"a": [1]}, "x"]}, maps=OVER)
     assert [row.item for row in driver.task_runs(run_id)[2:]] == [None, {"a": [1]}, "x"]
 
 
-def test_only_wide_maps_travel_as_chords(driver: Driver) -> None:
+def test_only_wide_maps_travel_as_chords(driver: RunDriver) -> None:
     narrow, wide = begun(driver, 7), begun(driver, 8)
     chords = [each for each in driver.sent if isinstance(each, Chord)]
     assert [each.run_id for each in chords] == [wide]
     assert narrow != wide
 
 
-def test_the_outputs_of_items_are_the_map_s_in_their_order(driver: Driver) -> None:
+def test_the_outputs_of_items_are_the_map_s_in_their_order(driver: RunDriver) -> None:
     run_id = begun(driver, 3)
     for number in (5, 3, 4):
         end_items(driver, run_id, number, output=f"of {number}")
@@ -92,11 +83,11 @@ def test_the_outputs_of_items_are_the_map_s_in_their_order(driver: Driver) -> No
 
 
 @pytest.mark.parametrize("count", [2, 5])
-def test_the_last_items_ending_at_once_end_a_narrow_map_once(driver: Driver, count: int) -> None:
+def test_the_last_items_ending_at_once_end_a_narrow_map_once(driver: RunDriver, count: int) -> None:
     for _ in range(8):
         run_id = begun(driver, count)
         driver.sent.clear()
-        threads = at_once(
+        threads = call_concurrently(
             *(
                 lambda number=number, run_id=run_id: end_items(driver, run_id, number)
                 for number in range(3, 3 + count)
@@ -108,21 +99,21 @@ def test_the_last_items_ending_at_once_end_a_narrow_map_once(driver: Driver, cou
         assert sum(ids.ordinal_of(each.task_run_id) == 1 for each in completed) == 1
 
 
-def test_a_wide_map_ends_only_when_all_items_did(driver: Driver) -> None:
+def test_a_wide_map_ends_only_when_all_items_did(driver: RunDriver) -> None:
     run_id = begun(driver, 9)
     end_items(driver, run_id, *range(3, 11))
     driver.check(run_id, 1)
     assert driver.statuses(run_id)["m"] == "waiting"
     end_items(driver, run_id, 11)
-    threads = at_once(*[lambda: driver.check(run_id, 1)] * 3)
+    threads = call_concurrently(*[lambda: driver.check(run_id, 1)] * 3)
     assert [each.error for each in threads] == [None] * 3
     assert driver.statuses(run_id) == {"m": "completed", "after": "queued"}
     assert driver.released(run_id).count(2) == 1
 
 
-def test_a_narrow_map_with_a_failed_item_fails_when_the_last_one_ended(driver: Driver) -> None:
+def test_a_narrow_map_with_a_failed_item_fails_when_the_last_one_ended(driver: RunDriver) -> None:
     run_id = begun(driver, 3, failureMode="continue")
-    end_items(driver, run_id, 4, failure=BOOM)
+    end_items(driver, run_id, 4, failure=PERMANENT)
     assert driver.statuses(run_id)["m"] == "waiting"
     end_items(driver, run_id, 3, 5)
     rows = driver.task_runs(run_id)
@@ -132,7 +123,7 @@ def test_a_narrow_map_with_a_failed_item_fails_when_the_last_one_ended(driver: D
 
 
 def test_more_task_runs_than_a_run_may_have_fail_the_map_and_write_no_item(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
+    driver: RunDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maps, "MAX_TASK_RUNS_PER_RUN", 10)
     fits, too_many = begun(driver, 8), begun(driver, 9)
@@ -144,20 +135,20 @@ def test_more_task_runs_than_a_run_may_have_fail_the_map_and_write_no_item(
     assert "more than 10 task runs" in rows[0].error["message"]
 
 
-def test_two_maps_laid_out_at_once_get_different_ordinals(driver: Driver) -> None:
+def test_two_maps_laid_out_at_once_get_different_ordinals(driver: RunDriver) -> None:
     needs = {"a": [], "b": [], "m": ["a"], "n": ["b"]}
     over = {"m": "${input.list}", "n": "${input.list}"}
     driver.store(needs, maps=over)
     for _ in range(5):
         run_id = driver.trigger(input={"list": [1, 2, 3]})
-        threads = at_once(*(functools.partial(driver.finish, run_id, step) for step in "ab"))
+        threads = call_concurrently(*(functools.partial(driver.finish, run_id, step) for step in "ab"))
         assert [each.error for each in threads] == [None, None]
         rows = driver.task_runs(run_id)
         assert [ids.ordinal_of(row.id) for row in rows] == list(range(1, 11))
         assert sorted(row.map_parent for row in rows if row.kind == "item") == [3, 3, 3, 4, 4, 4]
 
 
-def test_a_cancel_that_waits_for_a_map_s_layout_cancels_its_items(driver: Driver) -> None:
+def test_a_cancel_that_waits_for_a_map_s_layout_cancels_its_items(driver: RunDriver) -> None:
     driver.store({"a": [], "m": ["a"]}, maps=OVER)
     run_id = driver.trigger(input={"list": list(range(20))})
 
@@ -168,7 +159,7 @@ def test_a_cancel_that_waits_for_a_map_s_layout_cancels_its_items(driver: Driver
         started = claim(tx, run_id, 1)
         assert started is not None
         settle(tx, started)
-        beside = Beside(cancel)
+        beside = BackgroundCall(cancel)
         beside.__enter__()
         wait_for_lock(driver.database)
     assert beside.result is None
@@ -176,7 +167,7 @@ def test_a_cancel_that_waits_for_a_map_s_layout_cancels_its_items(driver: Driver
     assert statuses == ["completed"] + ["cancelled"] * 21
 
 
-def test_a_cancelled_run_lays_out_no_map(driver: Driver) -> None:
+def test_a_cancelled_run_lays_out_no_map(driver: RunDriver) -> None:
     driver.store({"a": [], "m": ["a"]}, maps=OVER)
     run_id = driver.trigger(input={"list": list(range(20))})
     with driver.database.transaction() as tx:
@@ -189,7 +180,7 @@ def test_a_cancelled_run_lays_out_no_map(driver: Driver) -> None:
     assert len(driver.task_runs(run_id)) == 2
 
 
-def test_items_that_usually_take_long_travel_one_by_one(driver: Driver) -> None:
+def test_items_that_usually_take_long_travel_one_by_one(driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
         durations.note(tx, driver.tenant, "noop", 2.0)
     driver.begin({"m": []}, {"list": list(range(640))}, maps={"m": "${input.list}"})
@@ -201,8 +192,8 @@ def test_items_that_usually_take_long_travel_one_by_one(driver: Driver) -> None:
     assert (slow, len(group_into_messages(driver.sent).messages)) == (640, 64)
 
 
-def test_how_long_a_task_usually_takes_is_its_tenant_s_own(driver: Driver) -> None:
-    other = Driver(driver.database)
+def test_how_long_a_task_usually_takes_is_its_tenant_s_own(driver: RunDriver) -> None:
+    other = RunDriver(driver.database)
     with driver.database.transaction() as tx:
         durations.note(tx, driver.tenant, "noop", 2.0)
         assert durations.find(tx, other.tenant, ["noop"]) == {}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from uuid import UUID
 
 import pytest
-from support.run_driver import WEAK, Driver, header
+from support.run_driver import TRANSIENT, RunDriver, header
 from support.servers import new_database
 
 from pipeweave import ids
@@ -38,17 +38,17 @@ CHAIN = {"a": [], "b": ["a"], "c": ["b"]}
 @pytest.fixture(scope="module")
 def driver(
     postgres_server: Postgres, database_template: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Driver]:
+) -> Iterator[RunDriver]:
     """Alone in its database, over one connection, so that no other has counters to give."""
     with new_database(postgres_server, "width", database_template) as url:
         values = Values(LocalStorage(tmp_path_factory.mktemp("width")))
         database = Database(url, pool_size=1, values=values, react=reactions_to)
-        yield Driver(database)
+        yield RunDriver(database)
         database.dispose()
 
 
 @pytest.fixture(scope="module", params=["analysed before", "analysed after"])
-def wide(driver: Driver, request: pytest.FixtureRequest) -> UUID:
+def wide(driver: RunDriver, request: pytest.FixtureRequest) -> UUID:
     """A run with thousands of queued items. What the planner knows of them must not matter."""
     run_id = driver.begin(MAPPED, maps={"m": "${steps.a}"})
     driver.finish(run_id, "a", output=list(range(WIDTH)))
@@ -58,7 +58,7 @@ def wide(driver: Driver, request: pytest.FixtureRequest) -> UUID:
     return run_id
 
 
-def fetched(driver: Driver, work: Callable[[], object]) -> int:
+def fetched(driver: RunDriver, work: Callable[[], object]) -> int:
     """Rows of task runs, and of keys, that a call fetches, on average."""
     before = _count(driver)
     for _ in range(TIMES):
@@ -66,7 +66,7 @@ def fetched(driver: Driver, work: Callable[[], object]) -> int:
     return (_count(driver) - before) // TIMES
 
 
-def _count(driver: Driver) -> int:
+def _count(driver: RunDriver) -> int:
     with driver.database.transaction() as tx:
         tx.execute("SELECT pg_stat_force_next_flush()")
     with driver.database.transaction() as tx:
@@ -79,7 +79,7 @@ WHERE relname LIKE 'task_runs%' OR relname = 'idempotency_claims'
 """
 
 
-def next_items(driver: Driver, run_id: UUID, count: int) -> list[int]:
+def next_items(driver: RunDriver, run_id: UUID, count: int) -> list[int]:
     rows = driver.rows(
         """SELECT id FROM task_runs WHERE run_id = :id AND kind = 'item' AND status = 'queued'
         ORDER BY id LIMIT :count""",
@@ -89,7 +89,7 @@ def next_items(driver: Driver, run_id: UUID, count: int) -> list[int]:
     return [ids.ordinal_of(row.id) for row in rows]
 
 
-def test_what_an_item_costs_does_not_grow_with_its_map(driver: Driver, wide: UUID) -> None:
+def test_what_an_item_costs_does_not_grow_with_its_map(driver: RunDriver, wide: UUID) -> None:
     numbers = iter(next_items(driver, wide, 4 * TIMES))
 
     def one_turn() -> None:
@@ -100,7 +100,7 @@ def test_what_an_item_costs_does_not_grow_with_its_map(driver: Driver, wide: UUI
             claimed = claiming.start(tx, wide, mine, 1, worker="w1")
             assert len(claimed) == 4
             completing.complete(tx, [Completion(each, tx.values.keep(1)) for each in claimed[:2]])
-            attempts.end(tx, run, [(claimed[2], WEAK)])
+            attempts.end(tx, run, [(claimed[2], TRANSIENT)])
             claiming.give_back(tx, claimed[3:])
             claiming.queued(tx, wide, mine, 1)
 
@@ -114,7 +114,7 @@ SELECT :tenant, 'noop', 'other ' || n, :id, now() FROM generate_series(1, :count
 
 
 def test_what_a_key_costs_does_not_grow_with_the_map_nor_with_the_number_of_keys(
-    driver: Driver, wide: UUID
+    driver: RunDriver, wide: UUID
 ) -> None:
     with driver.database.transaction() as tx:
         tx.execute(_OTHER_KEYS, {"tenant": driver.tenant, "id": wide, "count": WIDTH})
@@ -146,12 +146,12 @@ def test_what_a_key_costs_does_not_grow_with_the_map_nor_with_the_number_of_keys
     assert fetched(driver, one_turn) <= FEW
 
 
-def test_what_a_step_costs_does_not_grow_with_the_queue(driver: Driver, wide: UUID) -> None:
+def test_what_a_step_costs_does_not_grow_with_the_queue(driver: RunDriver, wide: UUID) -> None:
     driver.store(CHAIN, id="chain")
     assert fetched(driver, lambda: driver.finish(driver.trigger("chain"), "a", "b", "c")) <= FEW
 
 
-def test_what_a_limit_costs_does_not_grow_with_those_that_wait_for_it(driver: Driver) -> None:
+def test_what_a_limit_costs_does_not_grow_with_those_that_wait_for_it(driver: RunDriver) -> None:
     driver.store({"m": []}, id="limited", tasks={"m": "limited"}, maps={"m": "${input.list}"})
     run_id = driver.trigger("limited", {"list": list(range(WIDTH))})
     with driver.database.transaction() as tx:

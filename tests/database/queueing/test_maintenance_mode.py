@@ -8,8 +8,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.factories import register
-from support.run_driver import BOOM, Beside, Driver, at_once, claim, settle, wait_for_lock
+from support.run_driver import PERMANENT, RunDriver, claim, settle
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, Unavailable
@@ -35,9 +36,9 @@ from pipeweave.settings import Settings
 
 
 @pytest.fixture
-def driver(fresh_database: Database) -> Driver:
+def driver(fresh_database: Database) -> RunDriver:
     """Alone in its database: the mode is everyone's."""
-    return Driver(fresh_database)
+    return RunDriver(fresh_database)
 
 
 class EmptyQueues(Canvas):
@@ -51,28 +52,28 @@ class EmptyQueues(Canvas):
 
 
 @pytest.fixture
-def deployment(driver: Driver) -> Iterator[Deployment]:
+def deployment(driver: RunDriver) -> Iterator[Deployment]:
     settings = Settings(database_url=driver.database.url, broker_url="redis://127.0.0.1:1/0")
     canvas = EmptyQueues(make_celery(settings))
     yield Deployment(settings, driver.database, driver.database.values_or_raise, canvas)
 
 
-def do(driver: Driver, verb: Callable[..., object], **more: Any) -> None:
+def do(driver: RunDriver, verb: Callable[..., object], **more: Any) -> None:
     with driver.database.transaction() as tx:
         verb(tx, **more)
 
 
-def state(driver: Driver) -> Document:
+def state(driver: RunDriver) -> Document:
     with driver.database.reading() as tx:
         return maintenance.detailed_state(tx)
 
 
-def mode(driver: Driver) -> str:
+def mode(driver: RunDriver) -> str:
     with driver.database.transaction() as tx:
         return deployment_mode.mode(tx)
 
 
-def put(driver: Driver, wanted: str) -> None:
+def put(driver: RunDriver, wanted: str) -> None:
     with driver.database.transaction() as tx:
         tx.execute("UPDATE orchestrator_state SET mode = :mode", {"mode": wanted})
 
@@ -98,7 +99,7 @@ VERBS: dict[str, Callable[[Transaction], object]] = {
         (MAINTENANCE, "leave", RUNNING),
     ],
 )
-def test_a_verb_leads_from_mode_to_mode(driver: Driver, before: str, verb: str, after: str) -> None:
+def test_a_verb_leads_from_mode_to_mode(driver: RunDriver, before: str, verb: str, after: str) -> None:
     put(driver, before)
     changed_at = state(driver)["modeChangedAt"]
     do(driver, VERBS[verb])
@@ -107,7 +108,7 @@ def test_a_verb_leads_from_mode_to_mode(driver: Driver, before: str, verb: str, 
 
 
 @pytest.mark.parametrize("verb", ["enter", "leave"])
-def test_what_was_not_requested_can_be_neither_entered_nor_left(driver: Driver, verb: str) -> None:
+def test_what_was_not_requested_can_be_neither_entered_nor_left(driver: RunDriver, verb: str) -> None:
     before = state(driver)
     with pytest.raises(Conflict, match="was not requested"):
         do(driver, VERBS[verb])
@@ -115,7 +116,7 @@ def test_what_was_not_requested_can_be_neither_entered_nor_left(driver: Driver, 
 
 
 @pytest.mark.parametrize("has_open_run", [True, False])
-def test_maintenance_is_entered_only_when_no_run_is_open(driver: Driver, has_open_run: bool) -> None:
+def test_maintenance_is_entered_only_when_no_run_is_open(driver: RunDriver, has_open_run: bool) -> None:
     run_id = driver.begin({"a": []})
     do(driver, maintenance_mode.request)
     if not has_open_run:
@@ -126,7 +127,7 @@ def test_maintenance_is_entered_only_when_no_run_is_open(driver: Driver, has_ope
     assert mode(driver) == (WAITING if has_open_run else MAINTENANCE)
 
 
-def test_a_reason_is_told_until_everything_is_accepted_again(driver: Driver) -> None:
+def test_a_reason_is_told_until_everything_is_accepted_again(driver: RunDriver) -> None:
     do(driver, maintenance_mode.request, reason="new disks")
     assert state(driver)["reason"] == "new disks"
     do(driver, maintenance_mode.request, reason="another one")
@@ -160,7 +161,7 @@ def admit(tx: Transaction, tenant: str) -> None:
 @pytest.mark.parametrize("wanted", [WAITING, MAINTENANCE])
 @pytest.mark.parametrize("work", [trigger, trigger_many, enqueue, admit])
 def test_nothing_new_is_accepted_while_the_mode_is_not_running(
-    driver: Driver, work: Callable[[Transaction, str], None], wanted: str
+    driver: RunDriver, work: Callable[[Transaction, str], None], wanted: str
 ) -> None:
     driver.store({"a": []})
     put(driver, wanted)
@@ -174,7 +175,7 @@ def test_nothing_new_is_accepted_while_the_mode_is_not_running(
 
 
 @pytest.mark.parametrize("ends_well", [True, False])
-def test_entering_waits_for_a_trigger_under_way_and_sees_its_run(driver: Driver, ends_well: bool) -> None:
+def test_entering_waits_for_a_trigger_under_way_and_sees_its_run(driver: RunDriver, ends_well: bool) -> None:
     driver.store({"a": []})
 
     class Undone(Exception):
@@ -185,7 +186,7 @@ def test_entering_waits_for_a_trigger_under_way_and_sees_its_run(driver: Driver,
             run_id = triggering.trigger(tx, driver.tenant, Trigger("driven")).id
             # Requesting does not wait for it: the answer comes at once, however many are under way.
             do(driver, maintenance_mode.request)
-            beside = Beside(lambda: do(driver, maintenance_mode.enter)).__enter__()
+            beside = BackgroundCall(lambda: do(driver, maintenance_mode.enter)).__enter__()
             wait_for_lock(driver.database)
             assert not beside.is_done
             if not ends_well:
@@ -199,11 +200,11 @@ def test_entering_waits_for_a_trigger_under_way_and_sees_its_run(driver: Driver,
         assert mode(driver) == MAINTENANCE
 
 
-def test_a_trigger_that_comes_while_maintenance_begins_is_refused(driver: Driver) -> None:
+def test_a_trigger_that_comes_while_maintenance_begins_is_refused(driver: RunDriver) -> None:
     driver.store({"a": []})
     with driver.database.transaction() as tx:
         tx.execute("SELECT 1 FROM orchestrator_state FOR UPDATE")
-        with Beside(driver.trigger) as beside:
+        with BackgroundCall(driver.trigger) as beside:
             wait_for_lock(driver.database)
             maintenance_mode.request(tx)
             maintenance_mode.enter(tx)
@@ -221,7 +222,7 @@ SELECT mode FROM accepting
 """
 
 
-def test_a_statement_as_old_as_the_request_finds_maintenance_entered(driver: Driver) -> None:
+def test_a_statement_as_old_as_the_request_finds_maintenance_entered(driver: RunDriver) -> None:
     """What PostgreSQL is relied upon for: its snapshot is older than the request, its lock younger than the
     entering; a row that changed in between is looked at again.
     """
@@ -231,7 +232,7 @@ def test_a_statement_as_old_as_the_request_finds_maintenance_entered(driver: Dri
 
     with driver.database.transaction() as tx:
         tx.execute("SELECT pg_advisory_xact_lock(7)")
-        with Beside(stale) as beside:
+        with BackgroundCall(stale) as beside:
             wait_for_lock(driver.database)
             do(driver, maintenance_mode.request)
             with driver.database.transaction() as ticking:
@@ -241,7 +242,7 @@ def test_a_statement_as_old_as_the_request_finds_maintenance_entered(driver: Dri
     assert beside.result == []
 
 
-def test_triggers_requests_and_entering_at_once_let_nothing_slip_in(driver: Driver) -> None:
+def test_triggers_requests_and_entering_at_once_let_nothing_slip_in(driver: RunDriver) -> None:
     driver.store({"a": []})
 
     def triggers() -> None:
@@ -256,13 +257,13 @@ def test_triggers_requests_and_entering_at_once_let_nothing_slip_in(driver: Driv
         while mode(driver) == WAITING:
             do(driver, maintenance_mode.enter)
 
-    for each in at_once(triggers, triggers, enters):
+    for each in call_concurrently(triggers, triggers, enters):
         assert each.error is None
     assert mode(driver) == MAINTENANCE
     assert driver.rows("SELECT 1 FROM runs WHERE finished_at IS NULL") == []
 
 
-def test_those_who_trigger_do_not_wait_for_each_other_nor_for_the_tick(driver: Driver) -> None:
+def test_those_who_trigger_do_not_wait_for_each_other_nor_for_the_tick(driver: RunDriver) -> None:
     driver.store({"a": []})
     with driver.database.transaction() as tx:
         triggering.trigger(tx, driver.tenant, Trigger("driven"))
@@ -275,11 +276,11 @@ def test_those_who_trigger_do_not_wait_for_each_other_nor_for_the_tick(driver: D
 # --- the last run -----------------------------------------------------------------------------------------
 
 
-def end_well(driver: Driver, run_id: UUID) -> None:
+def end_well(driver: RunDriver, run_id: UUID) -> None:
     driver.finish(run_id, "a")
 
 
-def end_straight(driver: Driver, run_id: UUID) -> None:
+def end_straight(driver: RunDriver, run_id: UUID) -> None:
     """As a worker does that needs one statement."""
     with driver.database.statements() as tx:
         run = run_headers.load(tx, run_id)
@@ -291,11 +292,11 @@ def end_straight(driver: Driver, run_id: UUID) -> None:
         fast_path.go_on(tx, run, completion, Going("w1", started.queue))
 
 
-def end_badly(driver: Driver, run_id: UUID) -> None:
-    driver.finish(run_id, "a", failure=BOOM)
+def end_badly(driver: RunDriver, run_id: UUID) -> None:
+    driver.finish(run_id, "a", failure=PERMANENT)
 
 
-def end_by_cancelling(driver: Driver, run_id: UUID) -> None:
+def end_by_cancelling(driver: RunDriver, run_id: UUID) -> None:
     do(driver, lambda tx: triggering.cancel(tx, driver.tenant, run_id))
 
 
@@ -304,7 +305,7 @@ ENDS = [end_well, end_straight, end_badly, end_by_cancelling]
 
 @pytest.mark.parametrize("end", ENDS)
 def test_maintenance_begins_with_the_end_of_the_last_run(
-    driver: Driver, end: Callable[[Driver, UUID], None]
+    driver: RunDriver, end: Callable[[RunDriver, UUID], None]
 ) -> None:
     driver.store({"a": []})
     first, last = driver.trigger(), driver.trigger()
@@ -316,22 +317,24 @@ def test_maintenance_begins_with_the_end_of_the_last_run(
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_runs_end_as_ever_while_nobody_waits(driver: Driver, end: Callable[[Driver, UUID], None]) -> None:
+def test_runs_end_as_ever_while_nobody_waits(
+    driver: RunDriver, end: Callable[[RunDriver, UUID], None]
+) -> None:
     end(driver, driver.begin({"a": []}))
     assert mode(driver) == RUNNING
 
 
-def test_of_runs_that_end_at_once_the_last_one_brings_maintenance(driver: Driver) -> None:
+def test_of_runs_that_end_at_once_the_last_one_brings_maintenance(driver: RunDriver) -> None:
     driver.store({"a": []})
     for _ in range(10):
         open_runs = [driver.trigger() for _ in range(4)]
         do(driver, maintenance_mode.request)
-        at_once(*(lambda run_id=run_id: driver.finish(run_id, "a") for run_id in open_runs))
+        call_concurrently(*(lambda run_id=run_id: driver.finish(run_id, "a") for run_id in open_runs))
         assert mode(driver) == MAINTENANCE
         do(driver, maintenance_mode.leave)
 
 
-def test_what_is_open_goes_on_while_maintenance_is_waited_for(driver: Driver) -> None:
+def test_what_is_open_goes_on_while_maintenance_is_waited_for(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": ["a"], "c": ["b"]})
     do(driver, maintenance_mode.request)
     driver.finish(run_id, "a", "b")
@@ -341,7 +344,7 @@ def test_what_is_open_goes_on_while_maintenance_is_waited_for(driver: Driver) ->
     assert mode(driver) == MAINTENANCE
 
 
-def test_a_step_that_ends_asks_for_nothing_more_than_before(driver: Driver) -> None:
+def test_a_step_that_ends_asks_for_nothing_more_than_before(driver: RunDriver) -> None:
     """Only who ends a run looks at the mode, and only while someone waits does anything follow."""
     run_id = driver.begin({"a": [], "b": ["a"]})
     for wanted, step, follows in ((RUNNING, 1, 0), (WAITING, 2, 1)):
@@ -357,7 +360,7 @@ def test_a_step_that_ends_asks_for_nothing_more_than_before(driver: Driver) -> N
 
 
 @pytest.mark.parametrize("status", ["pending", "paused", "error_handling", "running"])
-def test_a_run_that_waits_for_whatever_blocks_maintenance(driver: Driver, status: str) -> None:
+def test_a_run_that_waits_for_whatever_blocks_maintenance(driver: RunDriver, status: str) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
         tx.execute("UPDATE runs SET status = :status WHERE id = :id", {"status": status, "id": run_id})
@@ -371,7 +374,7 @@ def test_a_run_that_waits_for_whatever_blocks_maintenance(driver: Driver, status
     ]
 
 
-def test_a_task_run_that_waits_for_its_next_attempt_blocks_maintenance(driver: Driver) -> None:
+def test_a_task_run_that_waits_for_its_next_attempt_blocks_maintenance(driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
         due = tx.now + timedelta(hours=1)
@@ -384,7 +387,7 @@ def test_a_task_run_that_waits_for_its_next_attempt_blocks_maintenance(driver: D
     assert (found["canEnterMaintenance"], found["pendingTasks"], found["runningTasks"]) == (False, 1, 0)
 
 
-def test_the_oldest_open_runs_of_all_tenants_are_shown_with_what_they_wait_for(driver: Driver) -> None:
+def test_the_oldest_open_runs_of_all_tenants_are_shown_with_what_they_wait_for(driver: RunDriver) -> None:
     driver.store({"a": [], "b": [], "c": ["a"], "m": []}, maps={"m": "${input.list}"})
     first = driver.trigger(input={"list": [1, 2]})
     with driver.database.transaction() as tx:
@@ -409,7 +412,7 @@ def test_the_oldest_open_runs_of_all_tenants_are_shown_with_what_they_wait_for(d
     assert (second["pipelineId"], second["taskId"], second["tenant"]) == (None, "noop", "neighbour")
 
 
-def test_health_counts_what_waits_and_what_runs(driver: Driver) -> None:
+def test_health_counts_what_waits_and_what_runs(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": [], "c": ["a"]})
     with driver.database.transaction() as tx:
         claim(tx, run_id, 1)
@@ -422,7 +425,7 @@ def test_health_counts_what_waits_and_what_runs(driver: Driver) -> None:
 
 
 def test_the_tick_notices_the_end_of_a_run_that_nobody_noticed(
-    deployment: Deployment, driver: Driver
+    deployment: Deployment, driver: RunDriver
 ) -> None:
     run_id = driver.begin({"a": []})
     do(driver, maintenance_mode.request)
@@ -438,7 +441,7 @@ def test_the_tick_notices_the_end_of_a_run_that_nobody_noticed(
 
 
 def test_the_tick_brings_maintenance_when_nothing_was_open_anyway(
-    deployment: Deployment, driver: Driver
+    deployment: Deployment, driver: RunDriver
 ) -> None:
     do(driver, maintenance_mode.request)
     assert mode(driver) == WAITING
@@ -447,7 +450,7 @@ def test_the_tick_brings_maintenance_when_nothing_was_open_anyway(
 
 
 def test_the_tick_goes_on_healing_while_maintenance_is_waited_for(
-    deployment: Deployment, driver: Driver
+    deployment: Deployment, driver: RunDriver
 ) -> None:
     driver.begin({"a": []})
     late(driver)
@@ -456,7 +459,7 @@ def test_the_tick_goes_on_healing_while_maintenance_is_waited_for(
     assert mode(driver) == WAITING
 
 
-def test_the_tick_sends_nothing_during_maintenance(deployment: Deployment, driver: Driver) -> None:
+def test_the_tick_sends_nothing_during_maintenance(deployment: Deployment, driver: RunDriver) -> None:
     driver.begin({"a": []})
     late(driver)
     put(driver, MAINTENANCE)
@@ -466,13 +469,13 @@ def test_the_tick_sends_nothing_during_maintenance(deployment: Deployment, drive
     assert driver.rows("SELECT last_tick_at FROM orchestrator_state")[0].last_tick_at is not None
 
 
-def late(driver: Driver) -> None:
+def late(driver: RunDriver) -> None:
     """Every message is lost, and has been for an hour."""
     with driver.database.transaction() as tx:
         tx.execute("UPDATE task_runs SET queued_at = queued_at - interval '1 hour'")
 
 
-def test_every_tick_that_acts_leaves_its_time(deployment: Deployment, driver: Driver) -> None:
+def test_every_tick_that_acts_leaves_its_time(deployment: Deployment, driver: RunDriver) -> None:
     with driver.database.reading() as tx:
         assert tick_status.find(tx) == LastTick(None, None)
     tick.run_once(deployment)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from uuid import UUID
 
 import pytest
+from support.concurrency import BackgroundCall, wait_for_lock
 from support.factories import register
-from support.run_driver import WEAK, Beside, Driver, claim, finish_task_run, header, wait_for_lock
+from support.run_driver import TRANSIENT, RunDriver, claim, finish_task_run, header
 
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator.diagnosis import verify
@@ -24,8 +25,8 @@ from pipeweave.orchestrator.store.database import Database, Transaction
 
 
 @pytest.fixture
-def driver(database: Database) -> Iterator[Driver]:
-    made = Driver(database)
+def driver(database: Database) -> Iterator[RunDriver]:
+    made = RunDriver(database)
     with database.transaction() as tx:
         register(tx, made.tenant, "other", id="others")
     made.store({"a": []}, id="one")
@@ -38,19 +39,19 @@ def driver(database: Database) -> Iterator[Driver]:
             assert verify.run(tx, row.id) == []
 
 
-def pause(driver: Driver, task: str | None = "noop", **how: str) -> pauses.Pause:
+def pause(driver: RunDriver, task: str | None = "noop", **how: str) -> pauses.Pause:
     return driver.database.run(lambda tx: pauses.pause(tx, driver.tenant, task, **how))
 
 
-def resume(driver: Driver, task: str | None = "noop") -> None:
+def resume(driver: RunDriver, task: str | None = "noop") -> None:
     driver.database.run(lambda tx: pauses.resume(tx, driver.tenant, task))
 
 
-def status(driver: Driver, run_id: UUID, step: str = "a") -> str:
+def status(driver: RunDriver, run_id: UUID, step: str = "a") -> str:
     return driver.statuses(run_id)[step]
 
 
-def started(driver: Driver, run_id: UUID, ordinal: int = 1) -> TaskRun:
+def started(driver: RunDriver, run_id: UUID, ordinal: int = 1) -> TaskRun:
     with driver.database.transaction() as tx:
         found = claim(tx, run_id, ordinal)
     assert found is not None
@@ -60,7 +61,7 @@ def started(driver: Driver, run_id: UUID, ordinal: int = 1) -> TaskRun:
 # --- what is held back ------------------------------------------------------------------------------------
 
 
-def test_a_run_that_is_triggered_meanwhile_is_ready_and_sends_nothing(driver: Driver) -> None:
+def test_a_run_that_is_triggered_meanwhile_is_ready_and_sends_nothing(driver: RunDriver) -> None:
     pause(driver)
     driver.sent.clear()
     held, gone = driver.trigger("one"), driver.trigger("else")
@@ -68,7 +69,7 @@ def test_a_run_that_is_triggered_meanwhile_is_ready_and_sends_nothing(driver: Dr
     assert [each.run_id for each in driver.sent if isinstance(each, Released)] == [gone]
 
 
-def test_standalone_tasks_wait_too(driver: Driver) -> None:
+def test_standalone_tasks_wait_too(driver: RunDriver) -> None:
     pause(driver, None)
     with driver.database.transaction() as tx:
         [queued] = standalone_tasks.enqueue(tx, driver.tenant, [QueueRequest("noop")])
@@ -76,7 +77,7 @@ def test_standalone_tasks_wait_too(driver: Driver) -> None:
     assert row.status == "ready"
 
 
-def test_what_was_queued_is_taken_back_and_its_message_finds_nothing(driver: Driver) -> None:
+def test_what_was_queued_is_taken_back_and_its_message_finds_nothing(driver: RunDriver) -> None:
     run_id, other = driver.trigger("one"), driver.trigger("else")
     pause(driver)
     assert (status(driver, run_id), status(driver, other)) == ("ready", "queued")
@@ -85,7 +86,7 @@ def test_what_was_queued_is_taken_back_and_its_message_finds_nothing(driver: Dri
         assert claim(tx, other, 1) is not None
 
 
-def test_what_runs_goes_on_to_its_end_and_what_follows_it_waits(driver: Driver) -> None:
+def test_what_runs_goes_on_to_its_end_and_what_follows_it_waits(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": ["a"], "c": ["a"]})
     first = started(driver, run_id)
     pause(driver)
@@ -96,7 +97,7 @@ def test_what_runs_goes_on_to_its_end_and_what_follows_it_waits(driver: Driver) 
     assert driver.statuses(run_id) == {"a": "completed", "b": "ready", "c": "ready"}
 
 
-def test_the_straight_way_stops_too(driver: Driver) -> None:
+def test_the_straight_way_stops_too(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": ["a"]})
     first = started(driver, run_id)
     pause(driver, None)
@@ -110,7 +111,7 @@ def test_the_straight_way_stops_too(driver: Driver) -> None:
     assert status(driver, run_id, "b") == "queued"
 
 
-def test_the_items_of_a_map_wait(driver: Driver) -> None:
+def test_the_items_of_a_map_wait(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "m": ["a"], "z": ["m"]}, maps={"m": "${steps.a}"})
     first = started(driver, run_id)
     pause(driver)
@@ -128,9 +129,9 @@ def test_the_items_of_a_map_wait(driver: Driver) -> None:
     assert driver.statuses(run_id) == {"a": "completed", "m": "completed", "z": "queued"}
 
 
-def test_an_attempt_that_is_due_waits(driver: Driver) -> None:
+def test_an_attempt_that_is_due_waits(driver: RunDriver) -> None:
     run_id = driver.trigger("one")
-    driver.finish(run_id, "a", failure=WEAK)
+    driver.finish(run_id, "a", failure=TRANSIENT)
     with driver.database.transaction() as tx:
         tx.execute("UPDATE task_runs SET due_at = now() WHERE run_id = :id", {"id": run_id})
     pause(driver)
@@ -141,7 +142,7 @@ def test_an_attempt_that_is_due_waits(driver: Driver) -> None:
     assert (row.status, row.attempt) == ("queued", 2)
 
 
-def test_what_a_worker_gives_back_waits(driver: Driver) -> None:
+def test_what_a_worker_gives_back_waits(driver: RunDriver) -> None:
     run_id = driver.trigger("one")
     claimed = started(driver, run_id)
     pause(driver)
@@ -150,7 +151,7 @@ def test_what_a_worker_gives_back_waits(driver: Driver) -> None:
     assert status(driver, run_id) == "ready"
 
 
-def test_a_limited_task_that_is_paused_is_not_filled(driver: Driver) -> None:
+def test_a_limited_task_that_is_paused_is_not_filled(driver: RunDriver) -> None:
     runs = [driver.trigger("limited") for _ in range(4)]
     first = started(driver, runs[0])
     pause(driver, "limited")
@@ -164,16 +165,16 @@ def test_a_limited_task_that_is_paused_is_not_filled(driver: Driver) -> None:
     assert [status(driver, each) for each in runs] == ["completed", "queued", "queued", "ready"]
 
 
-def test_other_tenants_and_tasks_go_on(driver: Driver) -> None:
-    other = Driver(driver.database)
+def test_other_tenants_and_tasks_go_on(driver: RunDriver) -> None:
+    other = RunDriver(driver.database)
     other.store({"a": []}, id="one")
     before = other.trigger("one")
     pause(driver, None)
     assert [other.statuses(each)["a"] for each in (before, other.trigger("one"))] == ["queued", "queued"]
 
 
-def test_a_task_of_the_same_name_of_another_tenant_goes_through_to_its_end(driver: Driver) -> None:
-    other = Driver(driver.database)
+def test_a_task_of_the_same_name_of_another_tenant_goes_through_to_its_end(driver: RunDriver) -> None:
+    other = RunDriver(driver.database)
     run_id = other.begin({"a": [], "b": ["a"]})
     pause(driver)
     pause(driver, None)
@@ -187,8 +188,8 @@ def test_a_task_of_the_same_name_of_another_tenant_goes_through_to_its_end(drive
     assert other.run(run_id).status == "completed"
 
 
-def test_a_tenant_resumes_and_sees_its_own_pauses_alone(driver: Driver) -> None:
-    other = Driver(driver.database)
+def test_a_tenant_resumes_and_sees_its_own_pauses_alone(driver: RunDriver) -> None:
+    other = RunDriver(driver.database)
     with driver.database.transaction() as tx:
         register(tx, other.tenant, "theirs", id="theirs")
     other.store({"a": []}, id="one")
@@ -211,7 +212,7 @@ def test_a_tenant_resumes_and_sees_its_own_pauses_alone(driver: Driver) -> None:
 # --- at the same moment -----------------------------------------------------------------------------------
 
 
-def test_what_was_chosen_to_go_before_its_pause_stays(driver: Driver) -> None:
+def test_what_was_chosen_to_go_before_its_pause_stays(driver: RunDriver) -> None:
     """A limit is looked at by one statement, and what it lets go moves with the next one."""
     pause(driver)
     run_id = driver.trigger("one")
@@ -221,7 +222,7 @@ def test_what_was_chosen_to_go_before_its_pause_stays(driver: Driver) -> None:
     assert status(driver, run_id) == "ready"
 
 
-def test_what_was_chosen_to_be_taken_back_before_it_was_resumed_stays_queued(driver: Driver) -> None:
+def test_what_was_chosen_to_be_taken_back_before_it_was_resumed_stays_queued(driver: RunDriver) -> None:
     """Whoever resumed it found nothing that waits; held back now, it would wait for the tick."""
     run_id = driver.trigger("one")
     [row] = driver.task_runs(run_id)
@@ -231,7 +232,7 @@ def test_what_was_chosen_to_be_taken_back_before_it_was_resumed_stays_queued(dri
 
 
 def test_what_was_being_written_at_that_moment_does_not_start_and_is_taken_back_by_the_tick(
-    driver: Driver,
+    driver: RunDriver,
 ) -> None:
     run_id = driver.trigger("one")
     with driver.database.transaction() as tx:
@@ -245,12 +246,12 @@ def test_what_was_being_written_at_that_moment_does_not_start_and_is_taken_back_
     assert status(driver, run_id) == "ready"
 
 
-def test_a_run_that_is_written_while_a_pause_commits_waits(driver: Driver) -> None:
+def test_a_run_that_is_written_while_a_pause_commits_waits(driver: RunDriver) -> None:
     """The writer knows nothing of the pause; its statement does."""
     driver.trigger("one")
     with driver.database.transaction() as tx:
         tx.execute("LOCK TABLE pauses IN ACCESS EXCLUSIVE MODE")
-        beside = Beside(lambda: driver.trigger("one"))
+        beside = BackgroundCall(lambda: driver.trigger("one"))
         beside.__enter__()
         wait_for_lock(driver.database)
         tx.execute(
@@ -264,7 +265,7 @@ def test_a_run_that_is_written_while_a_pause_commits_waits(driver: Driver) -> No
     assert status(driver, beside.result) == "ready"
 
 
-def test_a_process_that_remembers_a_pause_notices_that_it_ended(driver: Driver) -> None:
+def test_a_process_that_remembers_a_pause_notices_that_it_ended(driver: RunDriver) -> None:
     pause(driver)
     assert status(driver, driver.trigger("one")) == "ready"
     resume(driver)
@@ -276,7 +277,7 @@ def test_a_process_that_remembers_a_pause_notices_that_it_ended(driver: Driver) 
 # --- resuming ---------------------------------------------------------------------------------------------
 
 
-def test_resumed_they_go_by_priority_then_age(driver: Driver) -> None:
+def test_resumed_they_go_by_priority_then_age(driver: RunDriver) -> None:
     pause(driver)
     waiting = [driver.trigger("one", priority=priority) for priority in (50, 7, 50, 7, 60)]
     driver.sent.clear()
@@ -286,7 +287,7 @@ def test_resumed_they_go_by_priority_then_age(driver: Driver) -> None:
     assert {status(driver, each) for each in waiting} == {"queued"}
 
 
-def test_more_than_a_batch_goes_and_is_taken_back(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_a_batch_goes_and_is_taken_back(driver: RunDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BATCH", 3)
     monkeypatch.setattr(pauses, "BATCH", 3)
     runs = [driver.trigger("one") for _ in range(10)]
@@ -296,7 +297,7 @@ def test_more_than_a_batch_goes_and_is_taken_back(driver: Driver, monkeypatch: p
     assert {status(driver, each) for each in runs} == {"queued"}
 
 
-def test_a_task_stays_paused_while_its_tenant_is(driver: Driver) -> None:
+def test_a_task_stays_paused_while_its_tenant_is(driver: RunDriver) -> None:
     run_id = driver.trigger("one")
     pause(driver)
     pause(driver, None)
@@ -306,7 +307,7 @@ def test_a_task_stays_paused_while_its_tenant_is(driver: Driver) -> None:
     assert status(driver, run_id) == "queued"
 
 
-def test_a_run_ends_as_if_there_had_been_no_pause(driver: Driver) -> None:
+def test_a_run_ends_as_if_there_had_been_no_pause(driver: RunDriver) -> None:
     wide: dict[str, list[str]] = {"a": []} | {f"b{number}": ["a"] for number in range(9)}
     run_id = driver.begin(wide | {"z": [f"b{number}" for number in range(9)]})
     first = started(driver, run_id)
@@ -325,7 +326,7 @@ def test_a_run_ends_as_if_there_had_been_no_pause(driver: Driver) -> None:
 # --- the verbs --------------------------------------------------------------------------------------------
 
 
-def test_pausing_again_changes_at_most_the_reason(driver: Driver) -> None:
+def test_pausing_again_changes_at_most_the_reason(driver: RunDriver) -> None:
     first = pause(driver, reason="the printer is out of paper")
     assert pause(driver) == first
     again = pause(driver, reason="still")
@@ -337,13 +338,13 @@ def test_pausing_again_changes_at_most_the_reason(driver: Driver) -> None:
 
 @pytest.mark.parametrize("verb", [pauses.pause, pauses.resume])
 def test_an_unknown_task_is_not_found(
-    driver: Driver, verb: Callable[[Transaction, str, str], object]
+    driver: RunDriver, verb: Callable[[Transaction, str, str], object]
 ) -> None:
     with pytest.raises(NotFound, match="there is no task 'nothing'"):
         driver.database.run(lambda tx: verb(tx, driver.tenant, "nothing"))
 
 
-def test_what_is_not_paused_cannot_be_resumed(driver: Driver) -> None:
+def test_what_is_not_paused_cannot_be_resumed(driver: RunDriver) -> None:
     pause(driver)
     with pytest.raises(Conflict, match="the tenant is not paused"):
         resume(driver, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from support.run_driver import Driver, claim
+from support.run_driver import RunDriver, claim
 
 from pipeweave.orchestrator.queueing import pauses, priorities
 from pipeweave.orchestrator.queueing.priorities import Better
@@ -13,30 +13,30 @@ from pipeweave.orchestrator.store.database import Database
 
 
 @pytest.fixture
-def driver(database: Database) -> Driver:
-    made = Driver(database)
+def driver(database: Database) -> RunDriver:
+    made = RunDriver(database)
     made.store({"a": []}, id="one")
     made.store({f"s{number}": [] for number in range(5)}, id="five")
     return made
 
 
-def queue_of(driver: Driver) -> str:
+def queue_of(driver: RunDriver) -> str:
     return f"pipeweave.{driver.tenant}.python"
 
 
-def better(driver: Driver, run_id: UUID, *ordinals: int, most: int = 10) -> Better | None:
+def better(driver: RunDriver, run_id: UUID, *ordinals: int, most: int = 10) -> Better | None:
     with driver.database.transaction() as tx:
         return priorities.better(tx, queue_of(driver), run_id, ordinals or (1,), 1, most)
 
 
 def found(
-    driver: Driver, run_id: UUID, *ordinals: int, most: int = 10
+    driver: RunDriver, run_id: UUID, *ordinals: int, most: int = 10
 ) -> tuple[UUID, tuple[int, ...]] | None:
     seen = better(driver, run_id, *ordinals, most=most)
     return None if seen is None else (seen.run_id, seen.ordinals)
 
 
-def test_a_lower_number_goes_first_and_then_the_older_one(driver: Driver) -> None:
+def test_a_lower_number_goes_first_and_then_the_older_one(driver: RunDriver) -> None:
     low, older, younger, best = (driver.trigger("one", priority=each) for each in (70, 60, 60, 7))
     assert found(driver, low) == (best, (1,))
     driver.finish(best, "a")
@@ -47,14 +47,14 @@ def test_a_lower_number_goes_first_and_then_the_older_one(driver: Driver) -> Non
     assert found(driver, low) == (younger, (1,))
 
 
-def test_the_message_is_put_back_as_what_it_was(driver: Driver) -> None:
+def test_the_message_is_put_back_as_what_it_was(driver: RunDriver) -> None:
     low, _ = driver.trigger("one", priority=70), driver.trigger("one", priority=60)
     seen = better(driver, low)
     assert seen is not None
     assert (seen.named_priority, seen.named_since) == (70, driver.task_runs(low)[0].queued_at)
 
 
-def test_those_of_one_run_that_became_ready_together_are_taken_together(driver: Driver) -> None:
+def test_those_of_one_run_that_became_ready_together_are_taken_together(driver: RunDriver) -> None:
     low, wide = driver.trigger("one", priority=70), driver.trigger("five", priority=60)
     driver.trigger("five", priority=60)
     assert found(driver, low) == (wide, (1, 2, 3, 4, 5))
@@ -63,7 +63,7 @@ def test_those_of_one_run_that_became_ready_together_are_taken_together(driver: 
     assert found(driver, wide, 4, 5) is None
 
 
-def test_another_attempt_is_taken_alone(driver: Driver) -> None:
+def test_another_attempt_is_taken_alone(driver: RunDriver) -> None:
     low, wide = driver.trigger("one", priority=70), driver.trigger("five", priority=60)
     driver.rows("UPDATE task_runs SET attempt = 2 WHERE run_id = :id RETURNING 1", id=wide)
     seen = better(driver, low)
@@ -71,28 +71,28 @@ def test_another_attempt_is_taken_alone(driver: Driver) -> None:
     assert (seen.run_id, seen.ordinals, seen.attempt) == (wide, (1,), 2)
 
 
-def test_what_another_worker_is_claiming_is_passed_over(driver: Driver) -> None:
+def test_what_another_worker_is_claiming_is_passed_over(driver: RunDriver) -> None:
     low, first, second = (driver.trigger("one", priority=each) for each in (70, 50, 60))
     with driver.database.transaction() as tx:
         claim(tx, first, 1)
         assert found(driver, low) == (second, (1,))
 
 
-def test_a_message_that_names_nothing_queued_does_not_give_way(driver: Driver) -> None:
+def test_a_message_that_names_nothing_queued_does_not_give_way(driver: RunDriver) -> None:
     low, _ = driver.trigger("one", priority=70), driver.trigger("one", priority=60)
     driver.finish(low, "a")
     assert found(driver, low) is None
 
 
-def test_a_message_of_an_attempt_that_is_over_does_not_give_way(driver: Driver) -> None:
+def test_a_message_of_an_attempt_that_is_over_does_not_give_way(driver: RunDriver) -> None:
     """It would be put back, and find nothing for ever: the next attempt has a message of its own."""
     low, _ = driver.trigger("one", priority=70), driver.trigger("one", priority=60)
     driver.rows("UPDATE task_runs SET attempt = 2 WHERE run_id = :id RETURNING 1", id=low)
     assert found(driver, low) is None
 
 
-def test_other_queues_and_what_is_paused_do_not_count(driver: Driver) -> None:
-    other = Driver(driver.database)
+def test_other_queues_and_what_is_paused_do_not_count(driver: RunDriver) -> None:
+    other = RunDriver(driver.database)
     other.store({"a": []}, id="one")
     low = driver.trigger("one", priority=70)
     other.trigger("one", priority=1)
@@ -107,7 +107,7 @@ def test_other_queues_and_what_is_paused_do_not_count(driver: Driver) -> None:
         assert not priorities.is_outranked(tx, queue_of(driver), low, [1])
 
 
-def test_a_queue_is_mixed_while_two_priorities_wait(driver: Driver) -> None:
+def test_a_queue_is_mixed_while_two_priorities_wait(driver: RunDriver) -> None:
     def is_mixed() -> bool:
         with driver.database.transaction() as tx:
             return priorities.is_mixed(tx, queue_of(driver))
@@ -124,7 +124,7 @@ def test_a_queue_is_mixed_while_two_priorities_wait(driver: Driver) -> None:
 
 @pytest.mark.parametrize(("waiting", "expected"), [(59, True), (60, False), (61, False)])
 def test_what_follows_is_outranked_by_lower_numbers_alone(
-    driver: Driver, waiting: int, expected: bool
+    driver: RunDriver, waiting: int, expected: bool
 ) -> None:
     driver.store({"a": [], "b": ["a"]}, id="two")
     run_id = driver.trigger("two", priority=60)
@@ -135,7 +135,7 @@ def test_what_follows_is_outranked_by_lower_numbers_alone(
         assert not priorities.is_outranked(tx, queue_of(driver), run_id, [])
 
 
-def test_what_another_worker_only_looked_at_is_not_passed_over(driver: Driver) -> None:
+def test_what_another_worker_only_looked_at_is_not_passed_over(driver: RunDriver) -> None:
     low, lower, first, second = (driver.trigger("one", priority=each) for each in (90, 80, 50, 60))
     with driver.database.transaction() as tx:
         # A quick task's worker would take up to ten at once; of these it can take one alone.

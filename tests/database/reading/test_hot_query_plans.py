@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from support.run_driver import BOOM, Clock, Driver, claim, finish_task_run, header
+from support.run_driver import PERMANENT, Clock, RunDriver, claim, finish_task_run, header
 from support.servers import new_database
 
 from benchmarks import history
@@ -78,7 +78,7 @@ class Read:
 class Stand:
     """A database with history, and what is done there."""
 
-    driver: Driver
+    driver: RunDriver
     deployment: Deployment
     clock: Clock
     tail: str
@@ -124,7 +124,7 @@ def stand(
         database = Database(
             url, pool_size=2, values=Values(LocalStorage(folder)), react=reactions_to, now=clock
         )
-        driver = Driver(database, TENANT)
+        driver = RunDriver(database, TENANT)
         driver.store(DIAMOND, id="diamond")
         driver.store({"a": []}, id="limited", tasks={"a": "limited"})
         driver.store({"a": [], "m": ["a"]}, id="mapped", maps={"m": "${steps.a}"})
@@ -188,7 +188,7 @@ def complete_map(stand: Stand) -> None:
 
 
 def fail(stand: Stand) -> None:
-    stand.driver.finish(trigger(stand), "a", failure=BOOM)
+    stand.driver.finish(trigger(stand), "a", failure=PERMANENT)
 
 
 def cancel(stand: Stand) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support.concurrency import BackgroundCall
 from support.factories import a_task, register
-from support.run_driver import Beside, Driver, claim, header, settle
+from support.run_driver import RunDriver, claim, header, settle
 
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.recovery import lost_messages, task_moves
@@ -14,11 +15,11 @@ TASKS = ("noop", "limited", "single")
 
 
 @pytest.fixture
-def driver(lone: Driver) -> Driver:
-    return lone
+def driver(isolated_driver: RunDriver) -> RunDriver:
+    return isolated_driver
 
 
-def take_over(driver: Driver, *tasks: str) -> str:
+def take_over(driver: RunDriver, *tasks: str) -> str:
     """Let a new service take tasks over from the one that is gone. Its queue."""
     gone = "UPDATE services SET status = 'inactive' WHERE tenant_id = :id AND id = 'python' RETURNING 1"
     driver.rows(gone, id=driver.tenant)
@@ -27,24 +28,24 @@ def take_over(driver: Driver, *tasks: str) -> str:
     return task_rows.queue_name(driver.tenant, "renamed")
 
 
-def queues(driver: Driver, run_id: object) -> list[str]:
+def queues(driver: RunDriver, run_id: object) -> list[str]:
     return [
         row.queue
         for row in driver.rows("SELECT queue FROM task_runs WHERE run_id = :id ORDER BY id", id=run_id)
     ]
 
 
-def time_passes(driver: Driver) -> None:
+def time_passes(driver: RunDriver) -> None:
     past = "UPDATE tasks SET follow_at = now(), follow_until = now() WHERE tenant_id = :id RETURNING 1"
     driver.rows(past, id=driver.tenant)
 
 
-def marked(driver: Driver) -> list[str]:
+def marked(driver: RunDriver) -> list[str]:
     found = "SELECT id FROM tasks WHERE tenant_id = :id AND follow_at IS NOT NULL ORDER BY id"
     return [row.id for row in driver.rows(found, id=driver.tenant)]
 
 
-def test_what_is_open_goes_to_the_queue_of_the_service_that_took_over(driver: Driver) -> None:
+def test_what_is_open_goes_to_the_queue_of_the_service_that_took_over(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": ["a"], "c": ["b"]})
     before = queues(driver, run_id)[0]
     driver.finish(run_id, "a")
@@ -53,7 +54,7 @@ def test_what_is_open_goes_to_the_queue_of_the_service_that_took_over(driver: Dr
     assert queues(driver, run_id) == [before, queue, queue]
 
 
-def test_what_waits_for_its_turn_and_what_is_with_a_worker_go_too(driver: Driver) -> None:
+def test_what_waits_for_its_turn_and_what_is_with_a_worker_go_too(driver: RunDriver) -> None:
     driver.store({"a": []}, id="one")
     running, waiting = driver.trigger("one"), driver.trigger("one")
     with driver.database.transaction() as tx:
@@ -64,13 +65,13 @@ def test_what_waits_for_its_turn_and_what_is_with_a_worker_go_too(driver: Driver
     assert queues(driver, running) + queues(driver, waiting) == [queue, queue]
 
 
-def test_what_another_transaction_holds_is_brought_by_the_next_look(driver: Driver) -> None:
+def test_what_another_transaction_holds_is_brought_by_the_next_look(driver: RunDriver) -> None:
     driver.store({"a": []}, id="one")
     held, free = driver.trigger("one"), driver.trigger("one")
     queue = take_over(driver)
     with driver.database.transaction() as tx:
         assert claim(tx, held, 1) is not None
-        with Beside(lambda: task_moves.bring(driver.database)) as beside:
+        with BackgroundCall(lambda: task_moves.bring(driver.database)) as beside:
             assert beside.result == 1
     assert queues(driver, free) == [queue]
     assert queues(driver, held) != [queue]
@@ -78,7 +79,7 @@ def test_what_another_transaction_holds_is_brought_by_the_next_look(driver: Driv
     assert queues(driver, held) == [queue]
 
 
-def test_what_was_written_while_the_task_changed_is_found_by_a_second_look(driver: Driver) -> None:
+def test_what_was_written_while_the_task_changed_is_found_by_a_second_look(driver: RunDriver) -> None:
     driver.store({"a": []}, id="one")
     queue = take_over(driver)
     assert task_moves.bring(driver.database) == 0
@@ -90,7 +91,7 @@ def test_what_was_written_while_the_task_changed_is_found_by_a_second_look(drive
     assert queues(driver, late) == [queue]
 
 
-def test_it_is_over_after_two_looks_that_found_nothing(driver: Driver) -> None:
+def test_it_is_over_after_two_looks_that_found_nothing(driver: RunDriver) -> None:
     take_over(driver)
     assert marked(driver) == sorted(TASKS)
     task_moves.bring(driver.database)
@@ -101,7 +102,7 @@ def test_it_is_over_after_two_looks_that_found_nothing(driver: Driver) -> None:
 
 
 def test_one_look_brings_a_batch_and_the_next_one_goes_on(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
+    driver: RunDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_moves, "BATCH", 2)
     run_id = driver.begin({"a": [], "b": [], "c": []})
@@ -110,14 +111,14 @@ def test_one_look_brings_a_batch_and_the_next_one_goes_on(
     assert queues(driver, run_id) == [queue] * 3
 
 
-def test_a_registration_that_changes_neither_marks_nothing(driver: Driver) -> None:
+def test_a_registration_that_changes_neither_marks_nothing(driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
         register(tx, driver.tenant, a_task("noop", "second"), a_task("limited", concurrency=5), "single")
     assert marked(driver) == []
 
 
-def test_other_tenants_tasks_of_that_name_stay_where_they_are(driver: Driver) -> None:
-    other = Driver(driver.database)
+def test_other_tenants_tasks_of_that_name_stay_where_they_are(driver: RunDriver) -> None:
+    other = RunDriver(driver.database)
     run_id = other.begin({"a": []})
     before = queues(other, run_id)
     take_over(driver)
@@ -125,7 +126,7 @@ def test_other_tenants_tasks_of_that_name_stay_where_they_are(driver: Driver) ->
     assert queues(other, run_id) == before
 
 
-def test_the_end_of_a_run_is_asked_for_where_its_tasks_are_now(driver: Driver) -> None:
+def test_the_end_of_a_run_is_asked_for_where_its_tasks_are_now(driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from support.run_driver import Beside, Clock, Driver, claim, settle
+from support.concurrency import BackgroundCall
+from support.run_driver import Clock, RunDriver, claim, settle
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
@@ -39,12 +40,12 @@ class Queues(Canvas):
 
 
 @pytest.fixture
-def driver(lone: Driver) -> Driver:
-    return lone
+def driver(isolated_driver: RunDriver) -> RunDriver:
+    return isolated_driver
 
 
 @pytest.fixture
-def deployment(driver: Driver) -> Deployment:
+def deployment(driver: RunDriver) -> Deployment:
     settings = Settings(database_url=driver.database.url, broker_url="redis://127.0.0.1:1/0")
     return Deployment(settings, driver.database, driver.database.values_or_raise, Queues(settings))
 
@@ -67,13 +68,13 @@ def test_a_tick_over_nothing_does_nothing(deployment: Deployment) -> None:
     assert tick.run_once(deployment) == NOTHING
 
 
-def test_what_was_queued_a_moment_ago_is_not_missed(deployment: Deployment, driver: Driver) -> None:
+def test_what_was_queued_a_moment_ago_is_not_missed(deployment: Deployment, driver: RunDriver) -> None:
     driver.begin(WIDE)
     assert tick.run_once(deployment) == NOTHING
 
 
 def test_what_is_queued_for_long_while_its_queue_is_empty_is_sent_again(
-    deployment: Deployment, driver: Driver, clock: Clock
+    deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     run_id = driver.begin({"a": [], "b": []}, priority=7)
     driver.sent.clear()
@@ -83,7 +84,7 @@ def test_what_is_queued_for_long_while_its_queue_is_empty_is_sent_again(
 
 
 def test_what_was_sent_again_gets_its_time_to_arrive(
-    deployment: Deployment, driver: Driver, clock: Clock
+    deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     driver.begin({"a": []})
     assert tick_later(deployment, clock).republished == 1
@@ -92,9 +93,9 @@ def test_what_was_sent_again_gets_its_time_to_arrive(
 
 
 def test_tenants_take_turns_when_more_is_lost_than_one_tick_sends(
-    deployment: Deployment, driver: Driver, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, driver: RunDriver, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = Driver(driver.database)
+    other = RunDriver(driver.database)
     mine = [driver.begin({"a": [], "b": [], "c": []}) for _ in range(3)]
     theirs = other.begin({"a": [], "b": []})
     other.sent.clear()
@@ -106,7 +107,7 @@ def test_tenants_take_turns_when_more_is_lost_than_one_tick_sends(
 
 
 def test_a_queue_that_is_merely_long_is_left_alone(
-    deployment: Deployment, driver: Driver, clock: Clock
+    deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     driver.begin({"a": []})
     long_queue(deployment, 1)
@@ -114,7 +115,7 @@ def test_a_queue_that_is_merely_long_is_left_alone(
 
 
 def test_what_runs_or_waits_for_its_predecessors_is_not_sent(
-    deployment: Deployment, driver: Driver, clock: Clock
+    deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     run_id = driver.begin({"a": [], "b": ["a"]})
     with driver.database.transaction() as tx:
@@ -125,7 +126,7 @@ def test_what_runs_or_waits_for_its_predecessors_is_not_sent(
 
 
 def test_a_join_whose_chord_never_fired_is_checked_when_all_it_waits_for_is_final(
-    deployment: Deployment, driver: Driver, clock: Clock
+    deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     run_id = driver.begin(WIDE)
     driver.finish(run_id, "a", *(f"b{number}" for number in range(7)))
@@ -139,7 +140,7 @@ def test_a_join_whose_chord_never_fired_is_checked_when_all_it_waits_for_is_fina
 
 
 def test_a_run_whose_steps_are_all_final_is_ended(
-    deployment: Deployment, driver: Driver, clock: Clock
+    deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     run_id = driver.begin({f"end{number}": [] for number in range(8)})
     driver.finish(run_id, *(f"end{number}" for number in range(8)))
@@ -154,7 +155,7 @@ def test_a_run_whose_steps_are_all_final_is_ended(
 
 
 def test_a_map_in_which_nothing_moves_is_checked(
-    deployment: Deployment, driver: Driver, clock: Clock
+    deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     run_id = driver.begin({"m": []}, {"list": list(range(9))}, maps={"m": "${input.list}"})
     for ordinal in range(2, 11):
@@ -170,7 +171,7 @@ def test_a_map_in_which_nothing_moves_is_checked(
     assert driver.run(run_id).status == "completed"
 
 
-def test_final_runs_are_not_looked_at(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+def test_final_runs_are_not_looked_at(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
     run_id = driver.begin({"a": []})
     driver.finish(run_id, "a")
     cancelled = driver.trigger()
@@ -180,7 +181,7 @@ def test_final_runs_are_not_looked_at(deployment: Deployment, driver: Driver, cl
 
 
 def test_a_lost_chord_is_found_while_another_branch_still_runs(
-    deployment: Deployment, driver: Driver, clock: Clock
+    deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     run_id = driver.begin(WIDE | {"long": []})
     with driver.database.transaction() as tx:
@@ -192,7 +193,7 @@ def test_a_lost_chord_is_found_while_another_branch_still_runs(
 
 
 def test_a_limit_that_was_raised_lets_more_go_with_the_next_tick(
-    deployment: Deployment, driver: Driver
+    deployment: Deployment, driver: RunDriver
 ) -> None:
     driver.store({"a": []}, id="single", tasks={"a": "single"})
     waiting: list[UUID] = [driver.trigger("single") for _ in range(4)]
@@ -202,19 +203,21 @@ def test_a_limit_that_was_raised_lets_more_go_with_the_next_tick(
     assert [driver.statuses(run_id)["a"] for run_id in waiting] == ["queued", "queued", "queued", "ready"]
 
 
-def test_of_two_ticks_at_once_one_does_nothing(deployment: Deployment, driver: Driver, clock: Clock) -> None:
+def test_of_two_ticks_at_once_one_does_nothing(
+    deployment: Deployment, driver: RunDriver, clock: Clock
+) -> None:
     driver.begin({"a": []})
     clock.ahead = timedelta(seconds=6)
     with driver.database.transaction() as tx:
         tx.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": tick._LOCK})
-        with Beside(lambda: tick.run_once(deployment)) as beside:
+        with BackgroundCall(lambda: tick.run_once(deployment)) as beside:
             beside.wait()
         assert beside.result == Ticked(is_elsewhere=True)
     assert tick.run_once(deployment).republished == 1
 
 
 def test_a_broker_that_cannot_be_reached_leaves_the_rows_as_they_were(
-    deployment: Deployment, driver: Driver, clock: Clock
+    deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     """Nothing listens at the deployment's broker: the tick that could not look sends nothing."""
 
@@ -233,7 +236,7 @@ def test_a_broker_that_cannot_be_reached_leaves_the_rows_as_they_were(
     assert driver.sent == []
 
 
-def test_what_was_paused_and_not_taken_back_is_taken_back(deployment: Deployment, driver: Driver) -> None:
+def test_what_was_paused_and_not_taken_back_is_taken_back(deployment: Deployment, driver: RunDriver) -> None:
     """Whoever paused it died just then."""
     run_id = driver.begin({"a": []})
     driver.rows(
@@ -245,7 +248,7 @@ def test_what_was_paused_and_not_taken_back_is_taken_back(deployment: Deployment
 
 
 def test_an_attempt_that_is_lost_and_overdue_ends_once_as_what_it_was_found_to_be_first(
-    deployment: Deployment, driver: Driver
+    deployment: Deployment, driver: RunDriver
 ) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
@@ -259,13 +262,13 @@ def test_an_attempt_that_is_lost_and_overdue_ends_once_as_what_it_was_found_to_b
 
 
 def test_what_is_being_claimed_is_neither_sent_again_nor_waited_for(
-    deployment: Deployment, driver: Driver, clock: Clock
+    deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     run_id = driver.begin({"a": [], "b": []})
     driver.sent.clear()
     with driver.database.transaction() as tx:
         assert claim(tx, run_id, 1) is not None
-        with Beside(lambda: tick_later(deployment, clock)) as beside:
+        with BackgroundCall(lambda: tick_later(deployment, clock)) as beside:
             assert beside.result.republished == 1
     assert driver.released(run_id) == [2]
 

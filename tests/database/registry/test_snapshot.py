@@ -8,8 +8,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from support.concurrency import call_concurrently
 from support.factories import a_task, register
-from support.run_driver import Driver, at_once
+from support.run_driver import RunDriver
 
 from pipeweave.errors import Conflict, InvalidInput, Unavailable
 from pipeweave.orchestrator.queueing import maintenance_mode, pauses
@@ -22,8 +23,8 @@ from pipeweave.spec.document import parse_spec
 
 
 @pytest.fixture
-def driver(database: Database) -> Iterator[Driver]:
-    made = Driver(database)
+def driver(database: Database) -> Iterator[RunDriver]:
+    made = RunDriver(database)
     made.store({"a": []})
     made.trigger()
     yield made
@@ -43,12 +44,12 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def code_version(driver: Driver, run_id: UUID) -> int:
+def code_version(driver: RunDriver, run_id: UUID) -> int:
     [row] = driver.task_runs(run_id)
     return int(row.code_version)
 
 
-def trigger_while(driver: Driver, change: Callable[[Transaction], Any], **wish: Any) -> UUID:
+def trigger_while(driver: RunDriver, change: Callable[[Transaction], Any], **wish: Any) -> UUID:
     """Trigger a run; when its checks have passed, somebody else changes something."""
     changed: list[object] = []
 
@@ -61,14 +62,14 @@ def trigger_while(driver: Driver, change: Callable[[Transaction], Any], **wish: 
         return triggering.trigger(tx, driver.tenant, Trigger("driven", **wish), check=check).id
 
 
-def test_a_run_of_what_did_not_change_is_one_statement(driver: Driver, sent: list[str]) -> None:
+def test_a_run_of_what_did_not_change_is_one_statement(driver: RunDriver, sent: list[str]) -> None:
     with driver.database.statements() as tx:
         triggering.trigger(tx, driver.tenant, Trigger("driven"))
     assert len(sent) == 1
 
 
 @pytest.fixture
-def rated(driver: Driver) -> Driver:
+def rated(driver: RunDriver) -> RunDriver:
     """The pipeline `rated` runs a task with a rate limit."""
     with driver.database.transaction() as tx:
         register(tx, driver.tenant, a_task("rated", rate_limit="100/s"), id="rates")
@@ -82,7 +83,7 @@ START = "UPDATE tasks SET rate_at = clock_timestamp(), usual_seconds = random() 
 
 
 def test_starts_of_a_task_with_a_rate_limit_spare_its_triggers_the_look(
-    rated: Driver, sent: list[str]
+    rated: RunDriver, sent: list[str]
 ) -> None:
     rated.rows(f"{START} RETURNING 1", id=rated.tenant)
     sent.clear()
@@ -92,7 +93,7 @@ def test_starts_of_a_task_with_a_rate_limit_spare_its_triggers_the_look(
 
 
 def test_a_task_that_starts_during_each_look_does_not_keep_a_trigger_looking(
-    rated: Driver, monkeypatch: pytest.MonkeyPatch
+    rated: RunDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[Seen] = []
     look = snapshot.look
@@ -108,14 +109,14 @@ def test_a_task_that_starts_during_each_look_does_not_keep_a_trigger_looking(
     assert len(looks) == 1
 
 
-def test_another_rate_counts_for_the_next_run(rated: Driver, sent: list[str]) -> None:
+def test_another_rate_counts_for_the_next_run(rated: RunDriver, sent: list[str]) -> None:
     with rated.database.transaction() as tx:
         register(tx, rated.tenant, a_task("rated"), id="rates")
     [row] = rated.task_runs(rated.trigger("rated"))
     assert not row.is_limited
 
 
-def test_a_catalog_that_changes_with_every_look_ends_a_trigger(driver: Driver) -> None:
+def test_a_catalog_that_changes_with_every_look_ends_a_trigger(driver: RunDriver) -> None:
     changes = itertools.count(1)
 
     def change(*_: object) -> None:
@@ -128,7 +129,7 @@ def test_a_catalog_that_changes_with_every_look_ends_a_trigger(driver: Driver) -
     assert len(driver.rows("SELECT 1 FROM runs WHERE tenant_id = :id", id=driver.tenant)) == 1
 
 
-def test_a_change_of_code_counts_for_the_next_run(driver: Driver) -> None:
+def test_a_change_of_code_counts_for_the_next_run(driver: RunDriver) -> None:
     assert code_version(driver, driver.trigger()) == 1
     with driver.database.transaction() as tx:
         register(tx, driver.tenant, a_task("noop", "second"))
@@ -143,7 +144,7 @@ def test_a_change_of_code_counts_for_the_next_run(driver: Driver) -> None:
         "UPDATE tasks SET concurrency = 1 WHERE tenant_id = :id AND id = 'noop' RETURNING 1",
     ],
 )
-def test_any_change_of_a_row_is_seen_whoever_makes_it(driver: Driver, change: str) -> None:
+def test_any_change_of_a_row_is_seen_whoever_makes_it(driver: RunDriver, change: str) -> None:
     with driver.database.transaction() as tx:
         tx.execute(change, {"id": driver.tenant})
         # Even by the transaction that made it.
@@ -159,7 +160,7 @@ def test_any_change_of_a_row_is_seen_whoever_makes_it(driver: Driver, change: st
         )
 
 
-def test_every_change_of_one_transaction_counts(driver: Driver) -> None:
+def test_every_change_of_one_transaction_counts(driver: RunDriver) -> None:
     """All of them bear its number: where a row lies tells them apart."""
     change = "UPDATE tasks SET priority = :to WHERE tenant_id = :id AND id = 'noop'"
     with driver.database.transaction() as tx:
@@ -170,7 +171,7 @@ def test_every_change_of_one_transaction_counts(driver: Driver) -> None:
             assert row.priority == priority
 
 
-def test_every_version_of_one_transaction_counts(driver: Driver) -> None:
+def test_every_version_of_one_transaction_counts(driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
         for version, step in enumerate("xyz", start=2):
             spec = parse_spec({"id": "driven", "steps": [{"id": step, "task": "noop"}]})
@@ -178,9 +179,9 @@ def test_every_version_of_one_transaction_counts(driver: Driver) -> None:
             assert triggering.trigger(tx, driver.tenant, Trigger("driven")).version == version
 
 
-def test_a_change_of_another_tenant_costs_nothing(driver: Driver, sent: list[str]) -> None:
+def test_a_change_of_another_tenant_costs_nothing(driver: RunDriver, sent: list[str]) -> None:
     """Its tasks may have the same names."""
-    other = Driver(driver.database)
+    other = RunDriver(driver.database)
     with driver.database.transaction() as tx:
         register(tx, other.tenant, a_task("noop", "second"))
     sent.clear()
@@ -190,7 +191,7 @@ def test_a_change_of_another_tenant_costs_nothing(driver: Driver, sent: list[str
 
 
 def test_what_was_seen_first_is_forgotten_first(
-    driver: Driver, sent: list[str], monkeypatch: pytest.MonkeyPatch
+    driver: RunDriver, sent: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver.store({"a": []}, id="another")
     monkeypatch.setattr(snapshot, "REMEMBERED_PIPELINES", len(snapshot._seen))
@@ -201,13 +202,13 @@ def test_what_was_seen_first_is_forgotten_first(
     assert len(sent) == 1
 
 
-def test_a_new_version_of_the_pipeline_counts_for_the_next_run(driver: Driver) -> None:
+def test_a_new_version_of_the_pipeline_counts_for_the_next_run(driver: RunDriver) -> None:
     driver.store({"a": [], "b": ["a"]})
     run_id = driver.trigger()
     assert (driver.run(run_id).pipeline_version, len(driver.task_runs(run_id))) == (2, 2)
 
 
-def test_a_version_that_was_rolled_back_is_forgotten(driver: Driver) -> None:
+def test_a_version_that_was_rolled_back_is_forgotten(driver: RunDriver) -> None:
     with pytest.raises(ZeroDivisionError), driver.database.transaction() as tx:
         tx.execute(
             """INSERT INTO pipeline_versions (tenant_id, pipeline_id, version, spec, spec_hash, source,
@@ -225,12 +226,12 @@ def test_a_version_that_was_rolled_back_is_forgotten(driver: Driver) -> None:
     assert driver.run(driver.trigger()).pipeline_version == 1
 
 
-def test_what_changes_between_the_checks_and_the_write_is_checked_again(driver: Driver) -> None:
+def test_what_changes_between_the_checks_and_the_write_is_checked_again(driver: RunDriver) -> None:
     changed = trigger_while(driver, lambda tx: register(tx, driver.tenant, a_task("noop", "second")))
     assert code_version(driver, changed) == 2
 
 
-def test_a_run_token_names_the_run_that_was_written_after_a_change(driver: Driver) -> None:
+def test_a_run_token_names_the_run_that_was_written_after_a_change(driver: RunDriver) -> None:
     def change(tx: Transaction) -> None:
         register(tx, driver.tenant, a_task("noop", "second"))
 
@@ -239,13 +240,13 @@ def test_a_run_token_names_the_run_that_was_written_after_a_change(driver: Drive
     assert driver.trigger(run_token="once") == changed
 
 
-def test_a_task_that_goes_between_the_checks_and_the_write_is_a_conflict(driver: Driver) -> None:
+def test_a_task_that_goes_between_the_checks_and_the_write_is_a_conflict(driver: RunDriver) -> None:
     with pytest.raises(Conflict, match="not registered"):
         trigger_while(driver, lambda tx: register(tx, driver.tenant, "another", version="2"))
     assert len(driver.rows("SELECT 1 FROM runs WHERE tenant_id = :id", id=driver.tenant)) == 1
 
 
-def test_nobody_is_refused_because_of_what_is_not_so_any_more(driver: Driver) -> None:
+def test_nobody_is_refused_because_of_what_is_not_so_any_more(driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
         register(tx, driver.tenant, "another", version="2")
     with pytest.raises(Conflict):
@@ -255,7 +256,7 @@ def test_nobody_is_refused_because_of_what_is_not_so_any_more(driver: Driver) ->
     driver.trigger()
 
 
-def test_a_refusal_comes_from_a_fresh_look(driver: Driver) -> None:
+def test_a_refusal_comes_from_a_fresh_look(driver: RunDriver) -> None:
     answers: list[int] = []
 
     def check(*_: object) -> None:
@@ -267,7 +268,7 @@ def test_a_refusal_comes_from_a_fresh_look(driver: Driver) -> None:
     assert answers == [0, 1]
 
 
-def test_maintenance_and_pauses_are_told_apart_from_a_change(driver: Driver) -> None:
+def test_maintenance_and_pauses_are_told_apart_from_a_change(driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
         pauses.pause(tx, driver.tenant, "noop")
         register(tx, driver.tenant, a_task("noop", "second"))
@@ -283,7 +284,7 @@ def test_maintenance_and_pauses_are_told_apart_from_a_change(driver: Driver) -> 
     driver.trigger()
 
 
-def test_runs_and_changes_at_once_agree_on_what_was_run(driver: Driver) -> None:
+def test_runs_and_changes_at_once_agree_on_what_was_run(driver: RunDriver) -> None:
     def change() -> list[int]:
         for number in range(20):
             with driver.database.transaction() as tx:
@@ -293,7 +294,7 @@ def test_runs_and_changes_at_once_agree_on_what_was_run(driver: Driver) -> None:
     def run() -> list[int]:
         return [code_version(driver, driver.trigger()) for _ in range(40)]
 
-    *runners, _ = at_once(run, run, change)
+    *runners, _ = call_concurrently(run, run, change)
     history = driver.rows(
         "SELECT code_version, code_hash FROM task_code_history WHERE tenant_id = :id AND task_id = 'noop'",
         id=driver.tenant,

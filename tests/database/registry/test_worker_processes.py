@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from support.concurrency import BackgroundCall, wait_for_lock
 from support.factories import a_service, register
-from support.run_driver import Beside, wait_for_lock
 
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import worker_processes
@@ -147,7 +147,7 @@ def test_a_worker_that_stops_waits_for_another_that_is_stopping(database: Databa
 
     with database.transaction() as tx:
         worker_processes.stop(tx, first)
-        beside = Beside(stop)
+        beside = BackgroundCall(stop)
         beside.__enter__()
         wait_for_lock(database)
         assert status(tx) == "active"

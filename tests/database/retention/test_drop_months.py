@@ -13,7 +13,8 @@ from uuid import UUID
 
 import pytest
 from support.aged_rows import at, bury, count, past_run
-from support.run_driver import BOOM, Driver, at_once
+from support.concurrency import call_concurrently
+from support.run_driver import PERMANENT, RunDriver
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, Unavailable
@@ -276,10 +277,10 @@ def test_a_run_reads_in_the_archive_as_it_did_in_the_api(
     clock.now = IN_MARCH
     make = ids.new_id
     monkeypatch.setattr(ids, "new_id", lambda: make(int(clock().timestamp() * 1000)))
-    driver = Driver(database)
+    driver = RunDriver(database)
     run_id = driver.begin({"a": [], "b": ["a"], "c": ["a"]}, {"big": "x" * 50_000})
     driver.finish(run_id, "a", "b", output={"large": "y" * 50_000})
-    driver.finish(run_id, "c", failure=BOOM)
+    driver.finish(run_id, "c", failure=PERMANENT)
     with database.transaction() as tx:
         tx.execute(
             """UPDATE runs SET status = 'failed', error_code = 'X', finished_at = created_at
@@ -539,7 +540,7 @@ def test_runs_that_turn_up_in_a_month_that_was_dropped_do_not_write_over_its_arc
 
 def test_of_two_at_once_one_does_it(database: Database, storage: LocalStorage) -> None:
     fill(database, *[IN_MARCH] * 50)
-    first, second = at_once(lambda: retire(database), lambda: retire(database))
+    first, second = call_concurrently(lambda: retire(database), lambda: retire(database))
     errors = [each.error for each in (first, second) if each.error is not None]
     assert all(isinstance(each, Conflict) for each in errors)
     done = [outcome for each in (first, second) if each.error is None for outcome in each.result]
@@ -558,7 +559,7 @@ def test_two_that_do_not_know_of_each_other_do_no_harm(
         def __exit__(self, *_: object) -> None: ...
 
     monkeypatch.setattr(drop_months, "alone", lambda _: NoLock())
-    both = at_once(*[lambda: retire(database, tries=20)] * 2)
+    both = call_concurrently(*[lambda: retire(database, tries=20)] * 2)
     assert any(each.error is None for each in both)
     retire(database)
     assert tables(database, MARCH) == set()
@@ -617,7 +618,7 @@ def test_a_run_token_of_a_run_that_is_gone_starts_a_new_one(
     clock.now = IN_MARCH
     make = ids.new_id
     monkeypatch.setattr(ids, "new_id", lambda: make(int(clock().timestamp() * 1000)))
-    driver = Driver(database)
+    driver = RunDriver(database)
     driver.store({"a": []})
 
     def trigger() -> triggering.CreatedRun:

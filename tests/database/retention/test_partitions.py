@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from support.aged_rows import at, count, past_run
-from support.run_driver import at_once as together
+from support.concurrency import call_concurrently
 
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.retention import default_partition, partitions
@@ -60,7 +60,7 @@ def test_a_clock_that_jumps_gets_its_months_and_leaves_the_others(fresh_database
 
 
 def test_a_tick_makes_them_too_and_only_once_when_two_are_at_it(fresh_database: Database) -> None:
-    both = together(*[lambda: partitions.ensure_without_waiting(fresh_database, MAY)] * 2)
+    both = call_concurrently(*[lambda: partitions.ensure_without_waiting(fresh_database, MAY)] * 2)
     assert sorted(name for each in both for name in each.result) == sorted(
         of("2031_05", "2031_06", "2031_07")
     )

@@ -8,8 +8,9 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.factories import a_task, register
-from support.run_driver import BOOM, Beside, Driver, at_once, claim, finish_step, header, wait_for_lock
+from support.run_driver import PERMANENT, RunDriver, claim, finish_step, header
 
 from pipeweave.errors import InvalidInput
 from pipeweave.orchestrator.diagnosis import verify
@@ -26,8 +27,8 @@ from pipeweave.orchestrator.store.database import Database
 
 
 @pytest.fixture
-def driver(database: Database) -> Iterator[Driver]:
-    made = Driver(database)
+def driver(database: Database) -> Iterator[RunDriver]:
+    made = RunDriver(database)
     made.store({"a": []}, id="one")
     made.store({"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}, id="diamond")
     yield made
@@ -36,29 +37,29 @@ def driver(database: Database) -> Iterator[Driver]:
             assert verify.run(tx, row.id) == []
 
 
-def limit(driver: Driver, most: int | None) -> None:
+def limit(driver: RunDriver, most: int | None) -> None:
     driver.database.run(lambda tx: admission.set_limit(tx, driver.tenant, most))
 
 
-def statuses(driver: Driver, ids: list[UUID]) -> list[str]:
+def statuses(driver: RunDriver, ids: list[UUID]) -> list[str]:
     return [driver.run(each).status for each in ids]
 
 
-def active(driver: Driver) -> int:
+def active(driver: RunDriver) -> int:
     statement = (
         "SELECT count(*) FROM runs WHERE tenant_id = :id AND status = 'running' AND pipeline_id IS NOT NULL"
     )
     return int(driver.rows(statement, id=driver.tenant)[0][0])
 
 
-def cancel(driver: Driver, run_id: UUID) -> None:
+def cancel(driver: RunDriver, run_id: UUID) -> None:
     driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, run_id))
 
 
 # --- waiting ----------------------------------------------------------------------------------------------
 
 
-def test_a_run_beyond_the_limit_waits_and_says_so(driver: Driver) -> None:
+def test_a_run_beyond_the_limit_waits_and_says_so(driver: RunDriver) -> None:
     limit(driver, 2)
     driver.sent.clear()
     with driver.database.transaction() as tx:
@@ -74,7 +75,7 @@ def test_a_run_beyond_the_limit_waits_and_says_so(driver: Driver) -> None:
     assert waiting not in {each.run_id for each in driver.sent if isinstance(each, Released)}
 
 
-def test_of_many_at_once_the_first_ones_start(driver: Driver) -> None:
+def test_of_many_at_once_the_first_ones_start(driver: RunDriver) -> None:
     limit(driver, 3)
     driver.trigger("one")
     with driver.database.transaction() as tx:
@@ -83,9 +84,9 @@ def test_of_many_at_once_the_first_ones_start(driver: Driver) -> None:
     assert statuses(driver, [each.id for each in answers]) == ["running"] * 2 + ["pending"] * 3
 
 
-def test_standalone_tasks_and_other_tenants_do_not_wait(driver: Driver) -> None:
+def test_standalone_tasks_and_other_tenants_do_not_wait(driver: RunDriver) -> None:
     limit(driver, 1)
-    other = Driver(driver.database)
+    other = RunDriver(driver.database)
     other.store({"a": []}, id="one")
     with driver.database.transaction() as tx:
         tasks = standalone_tasks.enqueue(tx, driver.tenant, [QueueRequest("noop")] * 3)
@@ -100,8 +101,8 @@ def test_standalone_tasks_and_other_tenants_do_not_wait(driver: Driver) -> None:
 # --- whose turn it is -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("failure", [None, BOOM])
-def test_with_the_end_of_a_run_the_oldest_one_starts(driver: Driver, failure: object) -> None:
+@pytest.mark.parametrize("failure", [None, PERMANENT])
+def test_with_the_end_of_a_run_the_oldest_one_starts(driver: RunDriver, failure: object) -> None:
     limit(driver, 1)
     first, *waiting = [driver.trigger("diamond") for _ in range(4)]
     driver.sent.clear()
@@ -114,7 +115,7 @@ def test_with_the_end_of_a_run_the_oldest_one_starts(driver: Driver, failure: ob
     assert [each.type for each in driver.events(waiting[0], "run.running")] == ["run.running"]
 
 
-def test_the_straight_end_of_a_run_lets_the_next_one_start(driver: Driver) -> None:
+def test_the_straight_end_of_a_run_lets_the_next_one_start(driver: RunDriver) -> None:
     limit(driver, 1)
     first, waiting = driver.trigger("one"), driver.trigger("one")
     with driver.database.transaction() as tx:
@@ -127,7 +128,7 @@ def test_the_straight_end_of_a_run_lets_the_next_one_start(driver: Driver) -> No
     assert statuses(driver, [first, waiting]) == ["completed", "running"]
 
 
-def test_whoever_comes_while_others_wait_stands_behind_them(driver: Driver) -> None:
+def test_whoever_comes_while_others_wait_stands_behind_them(driver: RunDriver) -> None:
     limit(driver, 1)
     first, second = driver.trigger("one"), driver.trigger("one")
     # A place is free, and nobody has given it away yet.
@@ -138,7 +139,7 @@ def test_whoever_comes_while_others_wait_stands_behind_them(driver: Driver) -> N
     assert statuses(driver, [first, second, third]) == ["running", "running", "pending"]
 
 
-def test_priority_does_not_change_whose_turn_it_is(driver: Driver) -> None:
+def test_priority_does_not_change_whose_turn_it_is(driver: RunDriver) -> None:
     limit(driver, 1)
     first, second = driver.trigger("one"), driver.trigger("one")
     urgent = driver.trigger("one", priority=1)
@@ -146,7 +147,7 @@ def test_priority_does_not_change_whose_turn_it_is(driver: Driver) -> None:
     assert statuses(driver, [second, urgent]) == ["running", "pending"]
 
 
-def test_a_whole_line_goes_one_after_the_other(driver: Driver) -> None:
+def test_a_whole_line_goes_one_after_the_other(driver: RunDriver) -> None:
     limit(driver, 2)
     line = [driver.trigger("one") for _ in range(8)]
     for number, run_id in enumerate(line):
@@ -157,22 +158,22 @@ def test_a_whole_line_goes_one_after_the_other(driver: Driver) -> None:
     assert set(statuses(driver, line)) == {"completed"}
 
 
-def test_a_trigger_waits_for_one_under_way_and_stands_behind_it(driver: Driver) -> None:
+def test_a_trigger_waits_for_one_under_way_and_stands_behind_it(driver: RunDriver) -> None:
     limit(driver, 1)
     with driver.database.transaction() as tx:
         first = triggering.trigger(tx, driver.tenant, Trigger("one")).id
-        beside = Beside(lambda: driver.trigger("one"))
+        beside = BackgroundCall(lambda: driver.trigger("one"))
         beside.__enter__()
         wait_for_lock(driver.database)
     assert statuses(driver, [first, beside.result]) == ["running", "pending"]
 
 
-def test_who_counts_places_keeps_others_waiting_until_the_run_is_written(driver: Driver) -> None:
+def test_who_counts_places_keeps_others_waiting_until_the_run_is_written(driver: RunDriver) -> None:
     """Also where each statement commits by itself, as the API triggers."""
     limit(driver, 1)
     with driver.database.statements() as tx:
         assert run_slots.places(tx, driver.tenant) == 1
-        beside = Beside(lambda: driver.trigger("one"))
+        beside = BackgroundCall(lambda: driver.trigger("one"))
         beside.__enter__()
         wait_for_lock(driver.database)
         first = triggering.trigger(tx, driver.tenant, Trigger("one")).id
@@ -180,7 +181,7 @@ def test_who_counts_places_keeps_others_waiting_until_the_run_is_written(driver:
 
 
 @pytest.mark.parametrize("status", ["paused", "error_handling"])
-def test_a_run_that_stands_still_keeps_its_place(driver: Driver, status: str) -> None:
+def test_a_run_that_stands_still_keeps_its_place(driver: RunDriver, status: str) -> None:
     limit(driver, 1)
     first = driver.trigger("one")
     put = "UPDATE runs SET status = :status WHERE id = :id RETURNING id"
@@ -189,7 +190,9 @@ def test_a_run_that_stands_still_keeps_its_place(driver: Driver, status: str) ->
     driver.rows(put, status="running", id=first)
 
 
-def test_ends_and_triggers_at_once_neither_exceed_the_limit_nor_leave_a_place_empty(driver: Driver) -> None:
+def test_ends_and_triggers_at_once_neither_exceed_the_limit_nor_leave_a_place_empty(
+    driver: RunDriver,
+) -> None:
     limit(driver, 3)
     going = [driver.trigger("one") for _ in range(6)]
     for _ in range(5):
@@ -199,7 +202,7 @@ def test_ends_and_triggers_at_once_neither_exceed_the_limit_nor_leave_a_place_em
             for each in running
         ]
         works += [lambda: going.append(driver.trigger("one"))] * 2
-        assert [each.error for each in at_once(*works)] == [None] * len(works)
+        assert [each.error for each in call_concurrently(*works)] == [None] * len(works)
         assert active(driver) == min(3, len([each for each in going if not driver.run(each).finished_at]))
     left = [each for each in going if driver.run(each).finished_at is None]
     while left:
@@ -211,7 +214,9 @@ def test_ends_and_triggers_at_once_neither_exceed_the_limit_nor_leave_a_place_em
     assert began == sorted(began)
 
 
-def test_a_process_that_dies_between_an_end_and_the_next_start_leaves_it_to_the_tick(driver: Driver) -> None:
+def test_a_process_that_dies_between_an_end_and_the_next_start_leaves_it_to_the_tick(
+    driver: RunDriver,
+) -> None:
     limit(driver, 1)
     first, second = driver.trigger("one"), driver.trigger("one")
     with driver.database.transaction() as tx:
@@ -223,7 +228,7 @@ def test_a_process_that_dies_between_an_end_and_the_next_start_leaves_it_to_the_
 
 
 def test_tenants_take_turns_with_the_tick(fresh_database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    tenants = [Driver(fresh_database), Driver(fresh_database)]
+    tenants = [RunDriver(fresh_database), RunDriver(fresh_database)]
     lines = []
     for each in tenants:
         each.store({"a": []}, id="one")
@@ -239,7 +244,7 @@ def test_tenants_take_turns_with_the_tick(fresh_database: Database, monkeypatch:
 # --- the limit changes ------------------------------------------------------------------------------------
 
 
-def test_a_limit_that_is_raised_or_lifted_lets_more_start_at_once(driver: Driver) -> None:
+def test_a_limit_that_is_raised_or_lifted_lets_more_start_at_once(driver: RunDriver) -> None:
     limit(driver, 1)
     line = [driver.trigger("one") for _ in range(6)]
     limit(driver, 3)
@@ -248,7 +253,7 @@ def test_a_limit_that_is_raised_or_lifted_lets_more_start_at_once(driver: Driver
     assert statuses(driver, line) == ["running"] * 6
 
 
-def test_a_limit_that_is_lowered_lets_none_start_until_enough_ended(driver: Driver) -> None:
+def test_a_limit_that_is_lowered_lets_none_start_until_enough_ended(driver: RunDriver) -> None:
     line = [driver.trigger("one") for _ in range(4)]
     limit(driver, 2)
     line.append(driver.trigger("one"))
@@ -257,7 +262,7 @@ def test_a_limit_that_is_lowered_lets_none_start_until_enough_ended(driver: Driv
         assert driver.run(line[4]).status == expected
 
 
-def test_a_process_that_remembers_no_limit_notices_that_there_is_one(driver: Driver) -> None:
+def test_a_process_that_remembers_no_limit_notices_that_there_is_one(driver: RunDriver) -> None:
     driver.trigger("one")
     limit(driver, 1)
     assert driver.run(driver.trigger("one")).status == "pending"
@@ -266,7 +271,7 @@ def test_a_process_that_remembers_no_limit_notices_that_there_is_one(driver: Dri
 
 
 @pytest.mark.parametrize("most", [0, -1, 1_000_001])
-def test_a_limit_that_is_none_is_refused(driver: Driver, most: int) -> None:
+def test_a_limit_that_is_none_is_refused(driver: RunDriver, most: int) -> None:
     with pytest.raises(InvalidInput, match="out of range"):
         limit(driver, most)
 
@@ -274,7 +279,7 @@ def test_a_limit_that_is_none_is_refused(driver: Driver, most: int) -> None:
 # --- what else happens to a run that waits ------------------------------------------------------------------
 
 
-def test_a_run_that_waits_can_be_cancelled(driver: Driver) -> None:
+def test_a_run_that_waits_can_be_cancelled(driver: RunDriver) -> None:
     limit(driver, 1)
     line = [driver.trigger("diamond") for _ in range(3)]
     cancel(driver, line[1])
@@ -284,7 +289,7 @@ def test_a_run_that_waits_can_be_cancelled(driver: Driver) -> None:
     assert statuses(driver, line) == ["cancelled", "cancelled", "running"]
 
 
-def test_its_time_limit_begins_with_its_turn(driver: Driver) -> None:
+def test_its_time_limit_begins_with_its_turn(driver: RunDriver) -> None:
     driver.store({"a": []}, id="timed", timeout="1h")
     limit(driver, 1)
     first, second = driver.trigger("one"), driver.trigger("timed")
@@ -295,7 +300,7 @@ def test_its_time_limit_begins_with_its_turn(driver: Driver) -> None:
 
 
 def test_maintenance_waits_for_those_that_wait(fresh_database: Database) -> None:
-    driver = Driver(fresh_database)
+    driver = RunDriver(fresh_database)
     driver.store({"a": []}, id="one")
     limit(driver, 1)
     first, second = driver.trigger("one"), driver.trigger("one")
@@ -309,7 +314,7 @@ def test_maintenance_waits_for_those_that_wait(fresh_database: Database) -> None
         assert deployment_mode.mode(tx) == deployment_mode.MAINTENANCE
 
 
-def test_maps_limits_and_wide_joins_begin_with_its_turn(driver: Driver) -> None:
+def test_maps_limits_and_wide_joins_begin_with_its_turn(driver: RunDriver) -> None:
     many: dict[str, list[str]] = {f"b{number}": [] for number in range(9)}
     driver.store(
         {"m": [], "l": []} | many | {"z": list(many)},
@@ -330,7 +335,7 @@ def test_maps_limits_and_wide_joins_begin_with_its_turn(driver: Driver) -> None:
 
 @pytest.mark.parametrize(("mode", "expected"), [("fail-fast", "failed"), ("continue", "running")])
 def test_a_task_that_was_removed_meanwhile_counts_when_its_turn_comes(
-    driver: Driver, mode: str, expected: str
+    driver: RunDriver, mode: str, expected: str
 ) -> None:
     with driver.database.transaction() as tx:
         register(tx, driver.tenant, "going", "staying", id="second")
@@ -346,7 +351,7 @@ def test_a_task_that_was_removed_meanwhile_counts_when_its_turn_comes(
     assert driver.statuses(second)["s"] == ("queued" if expected == "running" else "cancelled")
 
 
-def test_its_answer_is_the_same_for_a_token_that_is_used_again(driver: Driver) -> None:
+def test_its_answer_is_the_same_for_a_token_that_is_used_again(driver: RunDriver) -> None:
     limit(driver, 1)
     driver.trigger("one")
     with driver.database.transaction() as tx:

@@ -7,7 +7,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from support.run_driver import BOOM, WEAK, Driver, at_once, claim, settle
+from support.concurrency import call_concurrently
+from support.run_driver import PERMANENT, TRANSIENT, RunDriver, claim, settle
 
 from pipeweave import ids
 from pipeweave.orchestrator.deadletters import dead_letters
@@ -21,12 +22,12 @@ NEVER = None
 
 
 @pytest.fixture
-def driver(fresh_database: Database) -> Driver:
+def driver(fresh_database: Database) -> RunDriver:
     """Alone in its database: this looks at all runs."""
-    return Driver(fresh_database)
+    return RunDriver(fresh_database)
 
 
-def begun_ago(driver: Driver, run_id: UUID, minutes: int) -> None:
+def begun_ago(driver: RunDriver, run_id: UUID, minutes: int) -> None:
     """Write the run as if it had begun so long ago."""
     driver.rows(
         """UPDATE runs SET started_at = now() - :ago, created_at = now() - :ago,
@@ -41,11 +42,11 @@ def begun_ago(driver: Driver, run_id: UUID, minutes: int) -> None:
     )
 
 
-def run(driver: Driver, run_id: UUID) -> Any:
+def run(driver: RunDriver, run_id: UUID) -> Any:
     return driver.run(run_id)
 
 
-def test_a_run_beyond_its_own_time_limit_ends_with_what_is_open_in_it(driver: Driver) -> None:
+def test_a_run_beyond_its_own_time_limit_ends_with_what_is_open_in_it(driver: RunDriver) -> None:
     run_id = driver.begin(STEPS, timeout="5m")
     assert deadlines.enforce(driver.database, NEVER) == 0
     begun_ago(driver, run_id, 6)
@@ -56,7 +57,7 @@ def test_a_run_beyond_its_own_time_limit_ends_with_what_is_open_in_it(driver: Dr
     assert deadlines.enforce(driver.database, NEVER) == 0
 
 
-def test_what_a_worker_reports_of_a_run_that_timed_out_changes_nothing(driver: Driver) -> None:
+def test_what_a_worker_reports_of_a_run_that_timed_out_changes_nothing(driver: RunDriver) -> None:
     run_id = driver.begin(STEPS, timeout="5m")
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)
@@ -68,7 +69,7 @@ def test_what_a_worker_reports_of_a_run_that_timed_out_changes_nothing(driver: D
     assert driver.statuses(run_id) == {"a": "cancelled", "b": "cancelled"}
 
 
-def test_the_deployment_s_limit_holds_where_a_pipeline_names_none(driver: Driver) -> None:
+def test_the_deployment_s_limit_holds_where_a_pipeline_names_none(driver: RunDriver) -> None:
     plain = driver.begin(STEPS)
     driver.store(STEPS, id="own", timeout="2h")
     own = driver.trigger("own")
@@ -80,7 +81,7 @@ def test_the_deployment_s_limit_holds_where_a_pipeline_names_none(driver: Driver
     assert (run(driver, plain).error_code, run(driver, own).status) == ("RUN_TIMEOUT", "running")
 
 
-def test_the_deployment_s_limit_is_not_one_of_standalone_tasks(driver: Driver) -> None:
+def test_the_deployment_s_limit_is_not_one_of_standalone_tasks(driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
         (queued,) = standalone_tasks.enqueue(tx, driver.tenant, [QueueRequest("noop")])
     run_id = ids.run_id_of(queued.task_run_id)
@@ -90,11 +91,11 @@ def test_the_deployment_s_limit_is_not_one_of_standalone_tasks(driver: Driver) -
     assert run(driver, run_id).status == "running"
 
 
-def test_a_run_that_goes_on_from_a_dead_letter_has_the_deployment_s_limit_anew(driver: Driver) -> None:
+def test_a_run_that_goes_on_from_a_dead_letter_has_the_deployment_s_limit_anew(driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     begun_ago(driver, run_id, 30)
     driver.database.now = lambda now=driver.database.now: now() + timedelta(minutes=30)  # type: ignore[misc]
-    driver.finish(run_id, "a", failure=BOOM)
+    driver.finish(run_id, "a", failure=PERMANENT)
     [letter] = driver.rows("SELECT id FROM dead_letters")
     with driver.database.transaction() as tx:
         dead_letters.retry(tx, driver.tenant, letter.id)
@@ -102,7 +103,7 @@ def test_a_run_that_goes_on_from_a_dead_letter_has_the_deployment_s_limit_anew(d
     assert run(driver, run_id).status == "running"
 
 
-def test_the_slots_of_a_run_that_timed_out_are_given_to_others(driver: Driver) -> None:
+def test_the_slots_of_a_run_that_timed_out_are_given_to_others(driver: RunDriver) -> None:
     driver.store({"a": []}, id="late", tasks={"a": "single"}, timeout="5m")
     driver.store({"a": []}, id="other", tasks={"a": "single"})
     late, other = driver.trigger("late"), driver.trigger("other")
@@ -112,7 +113,7 @@ def test_the_slots_of_a_run_that_timed_out_are_given_to_others(driver: Driver) -
     assert driver.statuses(other) == {"a": "queued"}
 
 
-def test_a_run_that_ended_in_time_is_left_as_it_is(driver: Driver) -> None:
+def test_a_run_that_ended_in_time_is_left_as_it_is(driver: RunDriver) -> None:
     """It may end between the look that finds it late and the move."""
     run_id = driver.begin({"a": []})
     driver.finish(run_id, "a")
@@ -121,7 +122,7 @@ def test_a_run_that_ended_in_time_is_left_as_it_is(driver: Driver) -> None:
     assert (run(driver, run_id).status, run(driver, run_id).error_code) == ("completed", None)
 
 
-def test_a_run_that_waits_for_its_turn_is_not_idle(driver: Driver) -> None:
+def test_a_run_that_waits_for_its_turn_is_not_idle(driver: RunDriver) -> None:
     driver.database.run(lambda tx: admission.set_limit(tx, driver.tenant, 1))
     first, waiting = (driver.begin(STEPS, idleTimeout="5m") for _ in range(2))
     with driver.database.transaction() as tx:
@@ -134,7 +135,7 @@ def test_a_run_that_waits_for_its_turn_is_not_idle(driver: Driver) -> None:
     assert run(driver, waiting).status == "pending"
 
 
-def test_a_run_in_which_nothing_happens_is_ended(driver: Driver) -> None:
+def test_a_run_in_which_nothing_happens_is_ended(driver: RunDriver) -> None:
     run_id = driver.begin(STEPS, idleTimeout="5m")
     assert deadlines.enforce(driver.database, NEVER) == 0
     begun_ago(driver, run_id, 6)
@@ -142,7 +143,7 @@ def test_a_run_in_which_nothing_happens_is_ended(driver: Driver) -> None:
     assert run(driver, run_id).error_code == "RUN_IDLE_TIMEOUT"
 
 
-def test_a_run_that_works_or_waits_for_another_attempt_is_not_idle(driver: Driver) -> None:
+def test_a_run_that_works_or_waits_for_another_attempt_is_not_idle(driver: RunDriver) -> None:
     working = driver.begin(STEPS, idleTimeout="5m")
     waiting = driver.trigger()
     with driver.database.transaction() as tx:
@@ -150,13 +151,13 @@ def test_a_run_that_works_or_waits_for_another_attempt_is_not_idle(driver: Drive
     with driver.database.transaction() as tx:
         started = claim(tx, waiting, 1)
         assert started is not None
-        settle(tx, started, failure=WEAK)
+        settle(tx, started, failure=TRANSIENT)
     for each in (working, waiting):
         begun_ago(driver, each, 60)
     assert deadlines.enforce(driver.database, NEVER) == 0
 
 
-def test_a_run_that_a_limit_or_a_person_holds_back_is_not_idle(driver: Driver) -> None:
+def test_a_run_that_a_limit_or_a_person_holds_back_is_not_idle(driver: RunDriver) -> None:
     driver.store({"a": []}, id="limited", tasks={"a": "single"}, idleTimeout="5m")
     runs = [driver.trigger("limited") for _ in range(2)]
     with driver.database.transaction() as tx:
@@ -172,8 +173,8 @@ def test_a_run_that_a_limit_or_a_person_holds_back_is_not_idle(driver: Driver) -
     assert deadlines.enforce(driver.database, NEVER) == 0
 
 
-def test_two_ticks_at_once_end_a_late_run_once(driver: Driver) -> None:
+def test_two_ticks_at_once_end_a_late_run_once(driver: RunDriver) -> None:
     run_id = driver.begin(STEPS, timeout="5m")
     begun_ago(driver, run_id, 6)
-    at_once(*[lambda: deadlines.enforce(driver.database, NEVER)] * 3)
+    call_concurrently(*[lambda: deadlines.enforce(driver.database, NEVER)] * 3)
     assert len(driver.events(run_id, "run.failed")) == 1

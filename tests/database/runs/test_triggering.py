@@ -9,8 +9,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.factories import register
-from support.run_driver import Beside, Driver, at_once, claim, header, settle, wait_for_lock
+from support.run_driver import RunDriver, claim, header, settle
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, PipeWeaveError, Unavailable
@@ -25,22 +26,22 @@ CHAIN = {"a": [], "b": ["a"], "c": ["b"]}
 
 
 @pytest.fixture
-def driver(database: Database) -> Driver:
-    return Driver(database)
+def driver(database: Database) -> RunDriver:
+    return RunDriver(database)
 
 
-def create(driver: Driver, wish: Trigger, tenant: str | None = None) -> CreatedRun:
+def create(driver: RunDriver, wish: Trigger, tenant: str | None = None) -> CreatedRun:
     return driver.database.run(lambda tx: triggering.trigger(tx, tenant or driver.tenant, wish))
 
 
-def count_runs(driver: Driver) -> int:
+def count_runs(driver: RunDriver) -> int:
     return int(driver.rows("SELECT count(*) FROM runs WHERE tenant_id = :id", id=driver.tenant)[0][0])
 
 
 # --- trigger ----------------------------------------------------------------------------------------------
 
 
-def test_a_trigger_writes_the_run_with_all_its_steps_and_sends_the_entries(driver: Driver) -> None:
+def test_a_trigger_writes_the_run_with_all_its_steps_and_sends_the_entries(driver: RunDriver) -> None:
     driver.store({"a": [], "b": [], "c": ["a", "b"]})
     made = create(driver, Trigger("driven", {"n": 1}, metadata={"by": "test"}))
 
@@ -56,7 +57,7 @@ def test_a_trigger_writes_the_run_with_all_its_steps_and_sends_the_entries(drive
     assert event.data["inputsHash"] == run.inputs_hash
 
 
-def test_messages_leave_only_after_the_commit(driver: Driver) -> None:
+def test_messages_leave_only_after_the_commit(driver: RunDriver) -> None:
     driver.store(CHAIN)
     driver.sent.clear()
     with driver.database.transaction() as tx:
@@ -65,7 +66,7 @@ def test_messages_leave_only_after_the_commit(driver: Driver) -> None:
     assert len(driver.sent) == 1
 
 
-def test_a_trigger_that_is_rolled_back_sends_nothing(driver: Driver) -> None:
+def test_a_trigger_that_is_rolled_back_sends_nothing(driver: RunDriver) -> None:
     driver.store(CHAIN)
     driver.sent.clear()
     with pytest.raises(ZeroDivisionError), driver.database.transaction() as tx:
@@ -75,7 +76,7 @@ def test_a_trigger_that_is_rolled_back_sends_nothing(driver: Driver) -> None:
     assert count_runs(driver) == 0
 
 
-def test_a_run_that_cannot_begin_is_not_written(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_cannot_begin_is_not_written(driver: RunDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where each statement commits by itself: a map is laid out by more than the one that writes."""
     driver.store({"m": []}, maps={"m": "${input}"})
 
@@ -89,7 +90,7 @@ def test_a_run_that_cannot_begin_is_not_written(driver: Driver, monkeypatch: pyt
 
 
 def test_a_storage_error_after_the_write_never_leads_to_a_second_run(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch
+    driver: RunDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver.store({"a": [], "m": []}, maps={"m": "${input}"})
     driver.trigger(input=[1])
@@ -120,7 +121,7 @@ def test_a_storage_error_after_the_write_never_leads_to_a_second_run(
     ],
 )
 def test_a_wrong_trigger_stores_nothing(
-    driver: Driver, wish: Trigger, error: type[PipeWeaveError], field: str | None
+    driver: RunDriver, wish: Trigger, error: type[PipeWeaveError], field: str | None
 ) -> None:
     driver.store(CHAIN)
     with pytest.raises(error) as caught:
@@ -130,14 +131,14 @@ def test_a_wrong_trigger_stores_nothing(
     assert count_runs(driver) == 0
 
 
-def test_a_pipeline_of_another_tenant_is_not_there(driver: Driver) -> None:
+def test_a_pipeline_of_another_tenant_is_not_there(driver: RunDriver) -> None:
     driver.store(CHAIN)
-    other = Driver(driver.database)
+    other = RunDriver(driver.database)
     with pytest.raises(NotFound):
         create(driver, Trigger("driven"), other.tenant)
 
 
-def test_a_pipeline_whose_task_is_gone_is_not_triggered(driver: Driver) -> None:
+def test_a_pipeline_whose_task_is_gone_is_not_triggered(driver: RunDriver) -> None:
     driver.store(CHAIN)
     with driver.database.transaction() as tx:
         register(tx, driver.tenant, "another", version="2.0.0")
@@ -147,7 +148,7 @@ def test_a_pipeline_whose_task_is_gone_is_not_triggered(driver: Driver) -> None:
 
 
 def test_the_pipeline_s_own_mode_priority_and_defaults_hold_unless_the_trigger_says_otherwise(
-    driver: Driver,
+    driver: RunDriver,
 ) -> None:
     driver.store(CHAIN, failureMode="continue", priority=7, defaults={"x": 1, "y": 1})
     own = driver.run(create(driver, Trigger("driven", {"y": 2})).id)
@@ -158,7 +159,7 @@ def test_the_pipeline_s_own_mode_priority_and_defaults_hold_unless_the_trigger_s
     assert {row.priority for row in driver.task_runs(other.id)} == {9}
 
 
-def test_a_run_has_the_limits_of_time_of_its_version(driver: Driver) -> None:
+def test_a_run_has_the_limits_of_time_of_its_version(driver: RunDriver) -> None:
     driver.store(CHAIN)
     without = driver.run(create(driver, Trigger("driven")).id)
     assert (without.deadline_at, without.idle_timeout_ms) == (None, None)
@@ -171,7 +172,7 @@ def test_a_run_has_the_limits_of_time_of_its_version(driver: Driver) -> None:
     assert (idle.deadline_at, idle.idle_timeout_ms) == (None, 172_800_000)
 
 
-def test_a_large_input_goes_to_storage(driver: Driver) -> None:
+def test_a_large_input_goes_to_storage(driver: RunDriver) -> None:
     driver.store(CHAIN)
     made = create(driver, Trigger("driven", "x" * INLINE_BYTES))
     run = driver.run(made.id)
@@ -182,7 +183,7 @@ def test_a_large_input_goes_to_storage(driver: Driver) -> None:
 # --- versions ---------------------------------------------------------------------------------------------
 
 
-def test_a_run_keeps_the_version_it_started_with(driver: Driver) -> None:
+def test_a_run_keeps_the_version_it_started_with(driver: RunDriver) -> None:
     driver.store(CHAIN)
     old = driver.trigger()
     assert driver.store({"a": [], "z": ["a"]}) == 2
@@ -197,7 +198,7 @@ def test_a_run_keeps_the_version_it_started_with(driver: Driver) -> None:
     assert {driver.run(old).status, driver.run(new).status} == {"completed"}
 
 
-def test_a_process_that_sees_a_run_for_the_first_time_reads_its_own_version(driver: Driver) -> None:
+def test_a_process_that_sees_a_run_for_the_first_time_reads_its_own_version(driver: RunDriver) -> None:
     from pipeweave.orchestrator.registry import pipelines
     from pipeweave.orchestrator.state import run_headers
 
@@ -214,7 +215,7 @@ def test_a_process_that_sees_a_run_for_the_first_time_reads_its_own_version(driv
 # --- run tokens -------------------------------------------------------------------------------------------
 
 
-def test_the_same_token_and_input_give_the_same_run(driver: Driver) -> None:
+def test_the_same_token_and_input_give_the_same_run(driver: RunDriver) -> None:
     driver.store(CHAIN)
     first = create(driver, Trigger("driven", {"a": 1, "b": 2}, run_token="t"))
     driver.sent.clear()
@@ -224,7 +225,7 @@ def test_the_same_token_and_input_give_the_same_run(driver: Driver) -> None:
     assert count_runs(driver) == 1
 
 
-def test_another_input_token_pipeline_or_tenant_gives_another_run(driver: Driver) -> None:
+def test_another_input_token_pipeline_or_tenant_gives_another_run(driver: RunDriver) -> None:
     driver.store(CHAIN)
     driver.store(CHAIN, id="other")
     wishes = [
@@ -238,18 +239,18 @@ def test_another_input_token_pipeline_or_tenant_gives_another_run(driver: Driver
     assert len({create(driver, wish).id for wish in wishes}) == len(wishes)
 
 
-def test_the_same_token_at_once_gives_one_run(driver: Driver) -> None:
+def test_the_same_token_at_once_gives_one_run(driver: RunDriver) -> None:
     driver.store(CHAIN)
     for number in range(5):
         wish = Trigger("driven", {"n": number}, run_token="t")
-        threads = at_once(*[lambda wish=wish: create(driver, wish)] * 4)
+        threads = call_concurrently(*[lambda wish=wish: create(driver, wish)] * 4)
         made = [each.result for each in threads]
         assert len({each.id for each in made}) == 1
         assert [each.created for each in made].count(True) == 1
         assert count_runs(driver) == number + 1
 
 
-def test_a_token_whose_run_is_being_written_is_waited_for(driver: Driver) -> None:
+def test_a_token_whose_run_is_being_written_is_waited_for(driver: RunDriver) -> None:
     """Also where each statement commits by itself: a claim without its run would be taken over."""
     driver.store(CHAIN)
 
@@ -260,7 +261,7 @@ def test_a_token_whose_run_is_being_written_is_waited_for(driver: Driver) -> Non
     with driver.database.transaction() as tx:
         # Whoever writes a run waits for this.
         tx.execute("SELECT 1 FROM orchestrator_state FOR UPDATE")
-        both = [Beside(create_by_statements) for _ in range(2)]
+        both = [BackgroundCall(create_by_statements) for _ in range(2)]
         for each in both:
             each.__enter__()
         wait_for_lock(driver.database, 2)
@@ -272,21 +273,21 @@ def test_a_token_whose_run_is_being_written_is_waited_for(driver: Driver) -> Non
 _RUNS = "SELECT id FROM runs WHERE tenant_id = :id"
 
 
-def test_the_answer_to_a_known_token_says_how_the_run_stands_now(driver: Driver) -> None:
+def test_the_answer_to_a_known_token_says_how_the_run_stands_now(driver: RunDriver) -> None:
     driver.store({"a": []})
     wish = Trigger("driven", run_token="t")
     driver.finish(create(driver, wish).id, "a")
     assert create(driver, wish).status == "completed"
 
 
-def create_all(driver: Driver, *tokens: str | None) -> list[CreatedRun]:
+def create_all(driver: RunDriver, *tokens: str | None) -> list[CreatedRun]:
     """Trigger a batch of runs with these tokens, in one transaction: a deadlock would be an error."""
     wishes = [Trigger("driven", 1, run_token=each) for each in tokens]
     with driver.database.transaction() as tx:
         return triggering.trigger_many(tx, driver.tenant, "driven", wishes)
 
 
-def test_equal_tokens_in_one_batch_are_one_run(driver: Driver) -> None:
+def test_equal_tokens_in_one_batch_are_one_run(driver: RunDriver) -> None:
     driver.store(CHAIN)
     (known,) = create_all(driver, "known")
     made = create_all(driver, "b", "known", "a", "b", None, "a")
@@ -295,15 +296,17 @@ def test_equal_tokens_in_one_batch_are_one_run(driver: Driver) -> None:
     assert count_runs(driver) == 4
 
 
-def test_batches_with_the_same_tokens_in_another_order_do_not_block_each_other(driver: Driver) -> None:
+def test_batches_with_the_same_tokens_in_another_order_do_not_block_each_other(driver: RunDriver) -> None:
     driver.store(CHAIN)
     tokens = [f"t{number}" for number in range(30)]
-    one, other = at_once(lambda: create_all(driver, *tokens), lambda: create_all(driver, *tokens[::-1]))
+    one, other = call_concurrently(
+        lambda: create_all(driver, *tokens), lambda: create_all(driver, *tokens[::-1])
+    )
     assert [each.id for each in one.result] == [each.id for each in other.result[::-1]]
     assert count_runs(driver) == 30
 
 
-def test_a_token_whose_run_is_gone_starts_one_run_however_often_a_batch_names_it(driver: Driver) -> None:
+def test_a_token_whose_run_is_gone_starts_one_run_however_often_a_batch_names_it(driver: RunDriver) -> None:
     driver.store(CHAIN)
     (old,) = create_all(driver, "t")
     for table, column in (("task_runs", "run_id"), ("events", "run_id"), ("runs", "id")):
@@ -317,7 +320,7 @@ def test_a_token_whose_run_is_gone_starts_one_run_however_often_a_batch_names_it
 # --- cancel -----------------------------------------------------------------------------------------------
 
 
-def test_of_two_cancels_at_once_one_finds_the_run_cancelled_already(driver: Driver) -> None:
+def test_of_two_cancels_at_once_one_finds_the_run_cancelled_already(driver: RunDriver) -> None:
     driver.store(CHAIN)
     for _ in range(5):
         run_id = driver.trigger()
@@ -325,13 +328,13 @@ def test_of_two_cancels_at_once_one_finds_the_run_cancelled_already(driver: Driv
         def cancel(run_id: UUID = run_id) -> None:
             driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, run_id))
 
-        threads = at_once(cancel, cancel)
+        threads = call_concurrently(cancel, cancel)
         errors = [each.error for each in threads if each.error is not None]
         assert [type(each) for each in errors] == [Conflict]
         assert len(driver.events(run_id, "run.cancelled")) == 1
 
 
-def test_a_cancel_in_the_middle_of_many_completions_leaves_nothing_open(driver: Driver) -> None:
+def test_a_cancel_in_the_middle_of_many_completions_leaves_nothing_open(driver: RunDriver) -> None:
     steps = [f"s{number}" for number in range(6)]
     driver.store({each: [] for each in steps} | {"join": steps, "last": ["join"]})
     for _ in range(5):
@@ -347,7 +350,7 @@ def test_a_cancel_in_the_middle_of_many_completions_leaves_nothing_open(driver: 
         def cancel(run_id: UUID = run_id) -> None:
             driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, run_id))
 
-        threads = at_once(*works[:4], cancel)
+        threads = call_concurrently(*works[:4], cancel)
         assert [each.error for each in threads] == [None] * 5
         run = driver.run(run_id)
         assert run.status == "cancelled"
@@ -355,7 +358,7 @@ def test_a_cancel_in_the_middle_of_many_completions_leaves_nothing_open(driver: 
         assert driver.statuses(run_id)["last"] == "cancelled"
 
 
-def test_a_cancelled_run_frees_its_slots(driver: Driver) -> None:
+def test_a_cancelled_run_frees_its_slots(driver: RunDriver) -> None:
     driver.store({"a": []}, id="limited", tasks={"a": "single"})
     first, second = driver.trigger("limited"), driver.trigger("limited")
     assert driver.statuses(second)["a"] == "ready"
@@ -366,7 +369,7 @@ def test_a_cancelled_run_frees_its_slots(driver: Driver) -> None:
     assert [each.run_id for each in driver.sent if isinstance(each, Released)] == [second]
 
 
-def test_a_transaction_that_lost_a_deadlock_is_done_again(driver: Driver) -> None:
+def test_a_transaction_that_lost_a_deadlock_is_done_again(driver: RunDriver) -> None:
     driver.store({"a": [], "b": []})
     run_id = driver.trigger()
     gate = threading.Barrier(2)
@@ -383,7 +386,7 @@ def test_a_transaction_that_lost_a_deadlock_is_done_again(driver: Driver) -> Non
 
         driver.database.run(work)
 
-    threads = at_once(lambda: both(1, 2), lambda: both(2, 1))
+    threads = call_concurrently(lambda: both(1, 2), lambda: both(2, 1))
     assert [each.error for each in threads] == [None, None]
     # The loser starts over, once or, when it meets the winner a second time, twice.
     assert len(tries) >= 3

@@ -8,19 +8,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.factories import a_task, register
-from support.run_driver import (
-    BOOM,
-    TASKS,
-    WEAK,
-    Beside,
-    Driver,
-    at_once,
-    claim,
-    header,
-    settle,
-    wait_for_lock,
-)
+from support.run_driver import PERMANENT, TASKS, TRANSIENT, RunDriver, claim, header, settle
 
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint
@@ -37,8 +27,8 @@ STEPS = {"a": [], "b": ["a"]}
 
 
 @pytest.fixture
-def driver(database: Database) -> Driver:
-    found = Driver(database)
+def driver(database: Database) -> RunDriver:
+    found = RunDriver(database)
     with database.transaction() as tx:
         # Registered again as it was, and these beside it.
         register(
@@ -54,33 +44,33 @@ def driver(database: Database) -> Driver:
     return found
 
 
-def begun(driver: Driver, task: str, **members: Any) -> UUID:
+def begun(driver: RunDriver, task: str, **members: Any) -> UUID:
     return driver.begin(STEPS, tasks={"a": task}, **members)
 
 
-def fail(driver: Driver, run_id: UUID, attempt: int = 1, how: Failure = WEAK) -> None:
+def fail(driver: RunDriver, run_id: UUID, attempt: int = 1, how: Failure = TRANSIENT) -> None:
     """Claim the first step's attempt and end it badly."""
     with driver.database.transaction() as tx:
         [started] = claiming.start(tx, run_id, [1], attempt, worker="w1")
         settle(tx, started, failure=how)
 
 
-def first(driver: Driver, run_id: UUID) -> Any:
+def first(driver: RunDriver, run_id: UUID) -> Any:
     return driver.task_runs(run_id)[0]
 
 
-def make_due(driver: Driver, run_id: UUID) -> None:
+def make_due(driver: RunDriver, run_id: UUID) -> None:
     driver.rows(
         "UPDATE task_runs SET due_at = now() WHERE run_id = :id AND due_at IS NOT NULL RETURNING id",
         id=run_id,
     )
 
 
-def letters(driver: Driver, run_id: UUID) -> list[Any]:
+def letters(driver: RunDriver, run_id: UUID) -> list[Any]:
     return driver.rows("SELECT * FROM dead_letters WHERE run_id = :id", id=run_id)
 
 
-def kept(driver: Driver, run_id: UUID) -> list[tuple[int, str, str]]:
+def kept(driver: RunDriver, run_id: UUID) -> list[tuple[int, str, str]]:
     rows = driver.rows("SELECT * FROM attempts WHERE run_id = :id ORDER BY number", id=run_id)
     return [(row.number, row.status, row.error_code) for row in rows]
 
@@ -88,7 +78,7 @@ def kept(driver: Driver, run_id: UUID) -> list[tuple[int, str, str]]:
 # --- another attempt --------------------------------------------------------------------------------------
 
 
-def test_a_failed_attempt_waits_for_its_next_one(driver: Driver) -> None:
+def test_a_failed_attempt_waits_for_its_next_one(driver: RunDriver) -> None:
     run_id = begun(driver, "later")
     fail(driver, run_id)
     row = first(driver, run_id)
@@ -103,7 +93,7 @@ def test_a_failed_attempt_waits_for_its_next_one(driver: Driver) -> None:
     assert (driver.run(run_id).status, letters(driver, run_id)) == ("running", [])
 
 
-def test_what_is_not_due_is_not_released(driver: Driver) -> None:
+def test_what_is_not_due_is_not_released(driver: RunDriver) -> None:
     run_id = begun(driver, "later")
     fail(driver, run_id)
     driver.sent.clear()
@@ -112,12 +102,12 @@ def test_what_is_not_due_is_not_released(driver: Driver) -> None:
     assert (first(driver, run_id).status, driver.released(run_id)) == ("pending", [])
 
 
-def test_what_is_due_goes_in_every_run_it_is_of(driver: Driver) -> None:
+def test_what_is_due_goes_in_every_run_it_is_of(driver: RunDriver) -> None:
     """Runs of a tenant share a transaction."""
     driver.store({"a": []})
     runs = [driver.trigger() for _ in range(3)]
     for run_id in runs:
-        driver.finish(run_id, "a", failure=WEAK)
+        driver.finish(run_id, "a", failure=TRANSIENT)
         make_due(driver, run_id)
     driver.sent.clear()
     due_attempts.release(driver.database)
@@ -129,19 +119,19 @@ def test_tenants_take_turns_when_more_is_due_than_goes_at_once(
     fresh_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(due_attempts, "BATCH", 2)
-    many, few = Driver(fresh_database), Driver(fresh_database)
+    many, few = RunDriver(fresh_database), RunDriver(fresh_database)
     many.store({"a": []})
     few.store({"a": []})
     runs = [*(many.trigger() for _ in range(4)), few.trigger()]
     for run_id in runs:
-        many.finish(run_id, "a", failure=WEAK)
+        many.finish(run_id, "a", failure=TRANSIENT)
         make_due(many, run_id)
     assert due_attempts.release(fresh_database) == 2
     statuses = [many.statuses(each)["a"] for each in runs]
     assert statuses == ["queued", "pending", "pending", "pending", "queued"]
 
 
-def test_what_waits_for_its_predecessors_is_never_due(driver: Driver) -> None:
+def test_what_waits_for_its_predecessors_is_never_due(driver: RunDriver) -> None:
     """Whoever found it due may come late: meanwhile its run failed, and went on from before it."""
     run_id = begun(driver, "quick")
     with driver.database.transaction() as tx:
@@ -150,7 +140,7 @@ def test_what_waits_for_its_predecessors_is_never_due(driver: Driver) -> None:
     assert driver.statuses(run_id)["b"] == "pending"
 
 
-def test_what_is_due_is_sent_as_its_next_attempt_and_completes(driver: Driver) -> None:
+def test_what_is_due_is_sent_as_its_next_attempt_and_completes(driver: RunDriver) -> None:
     run_id = begun(driver, "later")
     fail(driver, run_id)
     make_due(driver, run_id)
@@ -167,18 +157,18 @@ def test_what_is_due_is_sent_as_its_next_attempt_and_completes(driver: Driver) -
 
 
 def test_a_step_that_waits_for_its_next_attempt_is_not_skipped_or_released_by_a_join_message(
-    driver: Driver,
+    driver: RunDriver,
 ) -> None:
     run_id = driver.begin({"a": [], "b": ["a"], "c": ["b"]}, tasks={"b": "later"})
     driver.finish(run_id, "a")
     with driver.database.transaction() as tx:
         [started] = claiming.start(tx, run_id, [2], 1, worker="w1")
-        settle(tx, started, failure=WEAK)
+        settle(tx, started, failure=TRANSIENT)
     driver.check(run_id, 2)
     assert driver.statuses(run_id) == {"a": "completed", "b": "pending", "c": "pending"}
 
 
-def test_a_retry_of_a_limited_task_gives_its_slot_to_others(driver: Driver) -> None:
+def test_a_retry_of_a_limited_task_gives_its_slot_to_others(driver: RunDriver) -> None:
     driver.store({"a": []}, tasks={"a": "quick-limited"})
     one, two = driver.trigger(), driver.trigger()
     assert first(driver, two).status == "ready"
@@ -189,7 +179,7 @@ def test_a_retry_of_a_limited_task_gives_its_slot_to_others(driver: Driver) -> N
     assert first(driver, one).status == "ready"
 
 
-def test_another_attempt_runs_the_code_that_is_registered_now(driver: Driver) -> None:
+def test_another_attempt_runs_the_code_that_is_registered_now(driver: RunDriver) -> None:
     run_id = begun(driver, "later")
     before = first(driver, run_id)
     with driver.database.transaction() as tx:
@@ -203,7 +193,7 @@ def test_another_attempt_runs_the_code_that_is_registered_now(driver: Driver) ->
 
 
 @pytest.mark.parametrize("mode", ["fail-fast", "continue", "partial-merge"])
-def test_the_last_attempt_leaves_one_dead_letter_with_all_of_them(driver: Driver, mode: str) -> None:
+def test_the_last_attempt_leaves_one_dead_letter_with_all_of_them(driver: RunDriver, mode: str) -> None:
     run_id = begun(driver, "quick", failureMode=mode)
     for attempt in (1, 2, 3):
         fail(driver, run_id, attempt)
@@ -221,11 +211,11 @@ def test_the_last_attempt_leaves_one_dead_letter_with_all_of_them(driver: Driver
 @pytest.mark.parametrize(
     ("task", "how", "retried"),
     [
-        ("quick", WEAK, True),
-        ("quick", BOOM, False),
-        ("once", WEAK, False),
-        ("picky", WEAK, False),
-        ("picky", replace(WEAK, code="BUSY"), True),
+        ("quick", TRANSIENT, True),
+        ("quick", PERMANENT, False),
+        ("once", TRANSIENT, False),
+        ("picky", TRANSIENT, False),
+        ("picky", replace(TRANSIENT, code="BUSY"), True),
         ("picky", failure.lost("gone"), True),
         ("once", failure.lost("gone"), False),
         ("once", failure.lost("gone", is_certain=False), True),
@@ -234,7 +224,7 @@ def test_the_last_attempt_leaves_one_dead_letter_with_all_of_them(driver: Driver
         ("once", failure.overdue(3), False),
     ],
 )
-def test_whether_another_attempt_follows(driver: Driver, task: str, how: Failure, retried: bool) -> None:
+def test_whether_another_attempt_follows(driver: RunDriver, task: str, how: Failure, retried: bool) -> None:
     run_id = begun(driver, task)
     fail(driver, run_id, how=how)
     row = first(driver, run_id)
@@ -244,7 +234,7 @@ def test_whether_another_attempt_follows(driver: Driver, task: str, how: Failure
     assert kept(driver, run_id) == [(1, how.outcome.value, how.code)]
 
 
-def test_what_may_not_have_begun_uses_up_no_attempt(driver: Driver) -> None:
+def test_what_may_not_have_begun_uses_up_no_attempt(driver: RunDriver) -> None:
     run_id = begun(driver, "once")
     for attempt in (1, 2):
         fail(driver, run_id, attempt, failure.lost("gone", is_certain=False))
@@ -252,7 +242,7 @@ def test_what_may_not_have_begun_uses_up_no_attempt(driver: Driver) -> None:
     assert (row.attempt, row.max_attempts, row.status) == (3, 3, "queued")
 
 
-def test_an_attempt_ends_badly_once_however_often_it_is_said(driver: Driver) -> None:
+def test_an_attempt_ends_badly_once_however_often_it_is_said(driver: RunDriver) -> None:
     run_id = begun(driver, "once")
     with driver.database.transaction() as tx:
         [started] = claiming.start(tx, run_id, [1], 1, worker="w1")
@@ -262,12 +252,14 @@ def test_an_attempt_ends_badly_once_however_often_it_is_said(driver: Driver) -> 
             ended = attempts.end(tx, header(tx, run_id), [(started, how)])
             return len(ended.final) + len(ended.retried)
 
-    ends = at_once(lambda: end(BOOM), lambda: end(failure.lost("gone")), lambda: end(failure.overdue(1)))
+    ends = call_concurrently(
+        lambda: end(PERMANENT), lambda: end(failure.lost("gone")), lambda: end(failure.overdue(1))
+    )
     assert sorted(each.result for each in ends) == [0, 0, 1]
     assert (len(letters(driver, run_id)), len(kept(driver, run_id))) == (1, 1)
 
 
-def test_a_result_and_a_loss_at_once_end_an_attempt_once(driver: Driver) -> None:
+def test_a_result_and_a_loss_at_once_end_an_attempt_once(driver: RunDriver) -> None:
     for _ in range(5):
         run_id = begun(driver, "once")
         with driver.database.transaction() as tx:
@@ -280,43 +272,47 @@ def test_a_result_and_a_loss_at_once_end_an_attempt_once(driver: Driver) -> None
         def lose(started: TaskRun = started) -> None:
             losses.end(driver.database, [(started, failure.lost("gone"))])
 
-        at_once(complete, lose)
+        call_concurrently(complete, lose)
         is_completed = first(driver, run_id).status == "completed"
         assert len(letters(driver, run_id)) == (0 if is_completed else 1)
 
 
-def test_many_items_that_fail_are_one_statement_per_outcome(driver: Driver) -> None:
+def test_many_items_that_fail_are_one_statement_per_outcome(driver: RunDriver) -> None:
     run_id = driver.begin(
         {"m": []}, {"list": list(range(50))}, tasks={"m": "quick"}, maps={"m": "${input.list}"}
     )
     with driver.database.transaction() as tx:
         started = claiming.start(tx, run_id, list(range(2, 52)), 1, worker="w1")
         ended = attempts.end(
-            tx, header(tx, run_id), [(each, BOOM if each.map_index == 7 else WEAK) for each in started]
+            tx,
+            header(tx, run_id),
+            [(each, PERMANENT if each.map_index == 7 else TRANSIENT) for each in started],
         )
     assert ([each.map_index for each in ended.final], len(ended.retried)) == ([7], 49)
     assert [each.map_index for each in letters(driver, run_id)] == [7]
 
 
-def test_a_map_whose_items_failed_makes_no_letter_of_its_own(driver: Driver) -> None:
+def test_a_map_whose_items_failed_makes_no_letter_of_its_own(driver: RunDriver) -> None:
     run_id = driver.begin({"m": []}, {"list": [1, 2]}, maps={"m": "${input.list}"}, failureMode="continue")
     for ordinal in (2, 3):
         with driver.database.transaction() as tx:
             [started] = claiming.start(tx, run_id, [ordinal], 1, worker="w1")
-            settle(tx, started, failure=BOOM)
+            settle(tx, started, failure=PERMANENT)
     assert driver.statuses(run_id)["m"] == "failed"
     assert {each.kind for each in letters(driver, run_id)} == {"item"}
 
 
-def test_a_map_that_cannot_be_laid_out_is_a_dead_letter(driver: Driver) -> None:
+def test_a_map_that_cannot_be_laid_out_is_a_dead_letter(driver: RunDriver) -> None:
     run_id = driver.begin({"m": []}, {"list": "no list"}, maps={"m": "${input.list}"})
     [letter] = letters(driver, run_id)
     assert (letter.kind, letter.error_code, len(letter.history)) == ("map", "MAP_SOURCE_INVALID", 1)
     assert kept(driver, run_id) == [], "nobody had begun it"
 
 
-@pytest.mark.parametrize("how", [BOOM, WEAK, failure.lost("its worker is gone")])
-def test_a_failure_of_what_was_given_back_meanwhile_counts_for_nothing(driver: Driver, how: Failure) -> None:
+@pytest.mark.parametrize("how", [PERMANENT, TRANSIENT, failure.lost("its worker is gone")])
+def test_a_failure_of_what_was_given_back_meanwhile_counts_for_nothing(
+    driver: RunDriver, how: Failure
+) -> None:
     run_id = driver.begin({"a": []}, tasks={"a": "quick"})
     with driver.database.transaction() as tx:
         [started] = claiming.start(tx, run_id, [1], 1, worker="w1")
@@ -327,33 +323,33 @@ def test_a_failure_of_what_was_given_back_meanwhile_counts_for_nothing(driver: D
     assert kept(driver, run_id) == letters(driver, run_id) == []
 
 
-def test_a_loss_that_comes_with_a_failure_does_not_hasten_the_next_attempt(driver: Driver) -> None:
+def test_a_loss_that_comes_with_a_failure_does_not_hasten_the_next_attempt(driver: RunDriver) -> None:
     run_id = driver.begin({"a": []}, tasks={"a": "later"}, failureMode="continue")
     with driver.database.transaction() as tx:
         [started] = claiming.start(tx, run_id, [1], 1, worker="w1")
     with driver.database.transaction() as tx:
-        settle(tx, started, failure=WEAK)
+        settle(tx, started, failure=TRANSIENT)
         lost = failure.lost("its worker is gone")
-        beside = Beside(lambda: losses.end(driver.database, [(started, lost)]))
+        beside = BackgroundCall(lambda: losses.end(driver.database, [(started, lost)]))
         beside.__enter__()
         wait_for_lock(driver.database)
     assert beside.result == 1
     assert (first(driver, run_id).status, kept(driver, run_id)) == ("pending", [(1, "failed", "WEAK")])
 
 
-def test_an_attempt_is_told_of_those_before_it_and_of_no_other_step_s(driver: Driver) -> None:
+def test_an_attempt_is_told_of_those_before_it_and_of_no_other_step_s(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": []}, tasks={"a": "quick", "b": "quick"})
     with driver.database.transaction() as tx:
         a, b = claiming.start(tx, run_id, [1, 2], 1, worker="w1")
-        settle(tx, a, failure=WEAK)
-        settle(tx, b, failure=replace(WEAK, message="another's"))
-        assert [each["error"] for each in attempts.previous_attempts(tx, a)] == [WEAK.message]
+        settle(tx, a, failure=TRANSIENT)
+        settle(tx, b, failure=replace(TRANSIENT, message="another's"))
+        assert [each["error"] for each in attempts.previous_attempts(tx, a)] == [TRANSIENT.message]
 
 
 _LOCK_NOW = "SELECT 1 FROM task_runs WHERE run_id = :run_id AND id = :id FOR UPDATE NOWAIT"
 
 
-def test_attempts_that_end_together_are_locked_in_the_order_of_their_ids(driver: Driver) -> None:
+def test_attempts_that_end_together_are_locked_in_the_order_of_their_ids(driver: RunDriver) -> None:
     """Two that end the same ones, however they know of them, would wait for each other otherwise."""
     run_id = driver.begin({"a": [], "b": []}, tasks={"a": "quick", "b": "quick"})
     with driver.database.transaction() as tx:
@@ -366,7 +362,7 @@ def test_attempts_that_end_together_are_locked_in_the_order_of_their_ids(driver:
 
     with driver.database.transaction() as tx:
         tx.execute(_LOCK_NOW, {"run_id": run_id, "id": a.id})
-        beside = Beside(end)
+        beside = BackgroundCall(end)
         beside.__enter__()
         wait_for_lock(driver.database)
         held = tx.execute(_LOCK_NOW, {"run_id": run_id, "id": b.id})
@@ -375,8 +371,8 @@ def test_attempts_that_end_together_are_locked_in_the_order_of_their_ids(driver:
 
 
 def test_errors_that_differ_in_numbers_and_ids_are_alike() -> None:
-    one = replace(WEAK, message="row 17 of 0123456789abcdef0123 is missing after 3.5 s")
-    two = replace(WEAK, message="row 4 of fedcba98765432100123 is missing after 10.25 s")
+    one = replace(TRANSIENT, message="row 17 of 0123456789abcdef0123 is missing after 3.5 s")
+    two = replace(TRANSIENT, message="row 4 of fedcba98765432100123 is missing after 10.25 s")
     assert fingerprint("t", one) == fingerprint("t", two)
     assert len({fingerprint("t", one), fingerprint("u", one), fingerprint("t", replace(one, code="X"))}) == 3
 
@@ -388,11 +384,11 @@ def a_worker(tx: Transaction, tenant: str) -> str:
     return worker_processes.register(tx, tenant, WorkerStart("python", "w@host", "host", 2, 1))
 
 
-def mine(driver: Driver, found: list[losses.Loss], run_id: UUID) -> list[tuple[int, Failure]]:
+def mine(driver: RunDriver, found: list[losses.Loss], run_id: UUID) -> list[tuple[int, Failure]]:
     return [(each.ordinal, how) for each, how in found if each.run_id == run_id]
 
 
-def test_what_runs_on_a_worker_that_lives_is_not_lost(driver: Driver) -> None:
+def test_what_runs_on_a_worker_that_lives_is_not_lost(driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
         worker = a_worker(tx, driver.tenant)
@@ -403,7 +399,7 @@ def test_what_runs_on_a_worker_that_lives_is_not_lost(driver: Driver) -> None:
         assert (ordinal, how.outcome, how.is_counted) == (1, Outcome.LOST, True)
 
 
-def test_of_what_was_claimed_together_nobody_knows_what_had_begun(driver: Driver) -> None:
+def test_of_what_was_claimed_together_nobody_knows_what_had_begun(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": [], "c": []})
     with driver.database.transaction() as tx:
         claiming.start(tx, run_id, [1, 2], 1, worker="gone@host:1:ab#1")
@@ -414,7 +410,7 @@ def test_of_what_was_claimed_together_nobody_knows_what_had_begun(driver: Driver
     assert [(ordinal, how.is_counted) for ordinal, how in found] == [(1, False), (2, False), (3, True)]
 
 
-def test_a_silent_attempt_is_ended_at_the_second_look(driver: Driver) -> None:
+def test_a_silent_attempt_is_ended_at_the_second_look(driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
         worker = a_worker(tx, driver.tenant)
@@ -432,7 +428,7 @@ def test_a_silent_attempt_is_ended_at_the_second_look(driver: Driver) -> None:
         assert (how.code, how.outcome) == ("HEARTBEAT_LOST", Outcome.TIMEOUT)
 
 
-def test_silence_counts_from_twice_the_heartbeat_interval(driver: Driver) -> None:
+def test_silence_counts_from_twice_the_heartbeat_interval(driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     silent = "UPDATE task_runs SET heartbeat_at = now() - CAST(:s AS interval) WHERE run_id = :id"
     with driver.database.transaction() as tx:
@@ -444,7 +440,7 @@ def test_silence_counts_from_twice_the_heartbeat_interval(driver: Driver) -> Non
             assert (row.suspected_at is not None) == is_suspected
 
 
-def test_a_heartbeat_clears_a_suspicion(driver: Driver) -> None:
+def test_a_heartbeat_clears_a_suspicion(driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
         [started] = claiming.start(tx, run_id, [1], 1, worker=a_worker(tx, driver.tenant))
@@ -457,7 +453,7 @@ def test_a_heartbeat_clears_a_suspicion(driver: Driver) -> None:
         assert mine(driver, losses.of_time(tx), run_id) == []
 
 
-def test_an_attempt_far_beyond_its_time_limit_is_overdue(driver: Driver) -> None:
+def test_an_attempt_far_beyond_its_time_limit_is_overdue(driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
         claiming.start(tx, run_id, [1], 1, worker=a_worker(tx, driver.tenant))
@@ -472,7 +468,7 @@ def test_an_attempt_far_beyond_its_time_limit_is_overdue(driver: Driver) -> None
         assert how.code == "TIMEOUT"
 
 
-def test_of_a_dead_child_what_it_had_begun_is_lost_and_the_rest_given_back(driver: Driver) -> None:
+def test_of_a_dead_child_what_it_had_begun_is_lost_and_the_rest_given_back(driver: RunDriver) -> None:
     run_id = driver.begin(
         {"m": []}, {"list": list(range(6))}, tasks={"m": "quick"}, maps={"m": "${input.list}"}
     )
@@ -488,18 +484,18 @@ def test_of_a_dead_child_what_it_had_begun_is_lost_and_the_rest_given_back(drive
     assert kept(driver, run_id) == [(1, "lost", "WORKER_LOST")]
 
 
-def test_a_doubled_report_of_a_dead_child_changes_nothing(driver: Driver) -> None:
+def test_a_doubled_report_of_a_dead_child_changes_nothing(driver: RunDriver) -> None:
     run_id = driver.begin({"a": []}, tasks={"a": "quick"})
     with driver.database.transaction() as tx:
         [started] = claiming.start(tx, run_id, [1], 1, worker="w#9")
     doing = losses.Doing("w#9", frozenset({started.id}), run_id, (1,), 1)
-    counts = at_once(*[lambda: losses.of_child(driver.database, doing, failure.lost("killed"))] * 3)
+    counts = call_concurrently(*[lambda: losses.of_child(driver.database, doing, failure.lost("killed"))] * 3)
     assert len([each for each in counts if each.error is None]) == 3
     assert len(kept(driver, run_id)) == 1
     assert first(driver, run_id).attempt == 2
 
 
-def test_a_late_report_of_a_dead_child_leaves_what_runs_elsewhere_by_now(driver: Driver) -> None:
+def test_a_late_report_of_a_dead_child_leaves_what_runs_elsewhere_by_now(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": []}, tasks={"a": "quick", "b": "quick"})
     with driver.database.transaction() as tx:
         a, b = claiming.start(tx, run_id, [1, 2], 1, worker="w#9")
@@ -519,7 +515,9 @@ def test_a_late_report_of_a_dead_child_leaves_what_runs_elsewhere_by_now(driver:
     ]
 
 
-def test_a_loss_gives_its_slot_to_others_and_asks_about_the_joins_it_was_counted_for(driver: Driver) -> None:
+def test_a_loss_gives_its_slot_to_others_and_asks_about_the_joins_it_was_counted_for(
+    driver: RunDriver,
+) -> None:
     wide = [f"b{number}" for number in range(8)]
     needs = {"a": [], **{each: ["a"] for each in wide}, "c": wide}
     run_id = driver.begin(needs, tasks={"b0": "once"}, failureMode="continue")
@@ -538,12 +536,14 @@ def test_a_loss_gives_its_slot_to_others_and_asks_about_the_joins_it_was_counted
     assert sorted(statuses) == ["queued", "ready"]
 
 
-def test_a_loss_waits_for_nobody_who_holds_another_run(driver: Driver) -> None:
+def test_a_loss_waits_for_nobody_who_holds_another_run(driver: RunDriver) -> None:
     one, two = driver.begin({"a": []}, tasks={"a": "quick"}), driver.trigger()
     with driver.database.transaction() as tx:
         found = [claiming.start(tx, each, [1], 1, worker="w#9")[0] for each in (one, two)]
     with driver.database.transaction() as tx:
         tx.execute("SELECT 1 FROM task_runs WHERE run_id = :id FOR UPDATE", {"id": two})
-        with Beside(lambda: losses.end(driver.database, [(found[0], failure.lost("gone"))])) as beside:
+        with BackgroundCall(
+            lambda: losses.end(driver.database, [(found[0], failure.lost("gone"))])
+        ) as beside:
             beside.wait()
     assert first(driver, one).attempt == 2

@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from support.run_driver import BOOM, Beside, Driver, at_once, claim, header, settle, wait_for_lock
+from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
+from support.run_driver import PERMANENT, RunDriver, claim, header, settle
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain import states
@@ -30,12 +31,12 @@ T = TaskStatus
 
 
 @pytest.fixture
-def driver(database: Database) -> Driver:
-    return Driver(database)
+def driver(database: Database) -> RunDriver:
+    return RunDriver(database)
 
 
 @pytest.fixture
-def run_id(driver: Driver) -> UUID:
+def run_id(driver: RunDriver) -> UUID:
     """A run whose first step is queued, second pending and third a pending map."""
     return driver.begin({"a": [], "b": ["a"], "c": ["a"]}, {"list": [1]}, maps={"c": "${input.list}"})
 
@@ -71,7 +72,7 @@ def completion(tx: Transaction, run_id: UUID, ordinal: int, attempt: int = 1) ->
 
 def fail(tx: Transaction, task_run: TaskRun) -> list[TaskRun]:
     run = header(tx, task_run.run_id)
-    return attempts.end(tx, run, [(task_run, BOOM)]).final
+    return attempts.end(tx, run, [(task_run, PERMANENT)]).final
 
 
 Verb = Callable[[Transaction, UUID], Any]
@@ -141,7 +142,7 @@ VERBS: dict[str, tuple[int, set[TaskStatus], TaskStatus, Verb]] = {
 @pytest.mark.parametrize("status", TaskStatus)
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_moves_a_task_run_only_from_its_statuses(
-    driver: Driver, run_id: UUID, verb: str, status: TaskStatus
+    driver: RunDriver, run_id: UUID, verb: str, status: TaskStatus
 ) -> None:
     ordinal, before, after, call = VERBS[verb]
     with driver.database.transaction() as tx:
@@ -164,7 +165,7 @@ def test_a_verb_moves_a_task_run_only_from_its_statuses(
 
 
 @pytest.mark.parametrize("attempt", [0, 2, 99])
-def test_another_attempt_moves_nothing(driver: Driver, run_id: UUID, attempt: int) -> None:
+def test_another_attempt_moves_nothing(driver: RunDriver, run_id: UUID, attempt: int) -> None:
     with driver.database.transaction() as tx:
         assert claiming.start(tx, run_id, [1], attempt, worker="w") == []
         put(tx, run_id, 1, T.RUNNING)
@@ -179,14 +180,14 @@ def test_another_attempt_moves_nothing(driver: Driver, run_id: UUID, attempt: in
         assert read(tx, run_id, 1).progress == 50
 
 
-def test_a_message_hands_over_what_waits_for_its_own_attempt_alone(driver: Driver, run_id: UUID) -> None:
+def test_a_message_hands_over_what_waits_for_its_own_attempt_alone(driver: RunDriver, run_id: UUID) -> None:
     """The next attempt has a message already: one that is late must not send it once more."""
     with driver.database.transaction() as tx:
         assert [each.ordinal for each in claiming.queued(tx, run_id, [1, 2, 3], 1)] == [1]
         assert claiming.queued(tx, run_id, [1, 2, 3], 2) == []
 
 
-def test_a_sign_of_life_is_of_the_attempt_that_runs(driver: Driver, run_id: UUID) -> None:
+def test_a_sign_of_life_is_of_the_attempt_that_runs(driver: RunDriver, run_id: UUID) -> None:
     with driver.database.transaction() as tx:
         put(tx, run_id, 1, T.RUNNING)
         started, stale = as_task_run(tx, run_id, 1), as_task_run(tx, run_id, 1, 2)
@@ -203,13 +204,13 @@ def test_a_sign_of_life_is_of_the_attempt_that_runs(driver: Driver, run_id: UUID
             assert read(tx, run_id, 1) == unmoved
 
 
-def test_only_a_map_is_laid_out_or_finished_as_one(driver: Driver, run_id: UUID) -> None:
+def test_only_a_map_is_laid_out_or_finished_as_one(driver: RunDriver, run_id: UUID) -> None:
     with driver.database.transaction() as tx:
         assert completing.lay_out(tx, run_id, 2, first=4, count=1) is None
         assert completing.finish_map(tx, run_id, 2, count=0) is None
 
 
-def test_a_doubled_completion_keeps_the_first_output(driver: Driver, run_id: UUID) -> None:
+def test_a_doubled_completion_keeps_the_first_output(driver: RunDriver, run_id: UUID) -> None:
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)
         assert started is not None
@@ -220,7 +221,7 @@ def test_a_doubled_completion_keeps_the_first_output(driver: Driver, run_id: UUI
     assert len(driver.events(run_id, "task_run.completed")) == 1
 
 
-def test_a_failed_attempt_is_archived_with_its_error(driver: Driver, run_id: UUID) -> None:
+def test_a_failed_attempt_is_archived_with_its_error(driver: RunDriver, run_id: UUID) -> None:
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1, worker="w7")
         assert started is not None
@@ -228,13 +229,13 @@ def test_a_failed_attempt_is_archived_with_its_error(driver: Driver, run_id: UUI
         row = read(tx, run_id, 1)
     (attempt,) = driver.rows("SELECT * FROM attempts WHERE run_id = :id", id=run_id)
     assert (attempt.task_run_id, attempt.number, attempt.status) == (row.id, 1, "failed")
-    assert (attempt.worker, attempt.error_code, attempt.error) == ("w7", "BOOM", BOOM.to_json())
+    assert (attempt.worker, attempt.error_code, attempt.error) == ("w7", "BOOM", PERMANENT.to_json())
     assert (attempt.started_at, attempt.finished_at) == (row.started_at, row.finished_at)
     (event,) = driver.events(run_id, "task_run.failed")
     assert event.data == {"outcome": "failed", "error": "it broke", "errorCode": "BOOM"}
 
 
-def test_what_is_given_back_can_be_claimed_by_another(driver: Driver, run_id: UUID) -> None:
+def test_what_is_given_back_can_be_claimed_by_another(driver: RunDriver, run_id: UUID) -> None:
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)
         assert started is not None
@@ -248,7 +249,7 @@ def test_what_is_given_back_can_be_claimed_by_another(driver: Driver, run_id: UU
 # --- two connections --------------------------------------------------------------------------------------
 
 
-def test_of_two_workers_that_start_the_same_attempt_one_gets_it(driver: Driver) -> None:
+def test_of_two_workers_that_start_the_same_attempt_one_gets_it(driver: RunDriver) -> None:
     driver.store({"a": []})
     for _ in range(10):
         run_id = driver.trigger()
@@ -257,13 +258,15 @@ def test_of_two_workers_that_start_the_same_attempt_one_gets_it(driver: Driver) 
             with driver.database.transaction() as tx:
                 return claim(tx, run_id, 1, worker)
 
-        threads = at_once(*(lambda worker=worker: start(worker) for worker in ("w1", "w2", "w3")))
+        threads = call_concurrently(*(lambda worker=worker: start(worker) for worker in ("w1", "w2", "w3")))
         got = [each.result for each in threads if each.result is not None]
         assert len(got) == 1
         assert len(driver.events(run_id, "task_run.started")) == 1
 
 
-def test_a_worker_that_waited_for_a_claim_that_was_rolled_back_gets_it(driver: Driver, run_id: UUID) -> None:
+def test_a_worker_that_waited_for_a_claim_that_was_rolled_back_gets_it(
+    driver: RunDriver, run_id: UUID
+) -> None:
     def start() -> TaskRun | None:
         with driver.database.transaction() as tx:
             return claim(tx, run_id, 1, "w2")
@@ -271,7 +274,7 @@ def test_a_worker_that_waited_for_a_claim_that_was_rolled_back_gets_it(driver: D
     class RolledBack(Exception):
         pass
 
-    beside = Beside(start)
+    beside = BackgroundCall(start)
     with pytest.raises(RolledBack), driver.database.transaction() as tx:
         claim(tx, run_id, 1, "w1")
         beside.__enter__()
@@ -283,7 +286,7 @@ def test_a_worker_that_waited_for_a_claim_that_was_rolled_back_gets_it(driver: D
 
 @pytest.mark.parametrize("is_cancel_first", [True, False])
 def test_of_a_cancel_and_a_completion_the_first_wins(
-    driver: Driver, run_id: UUID, is_cancel_first: bool
+    driver: RunDriver, run_id: UUID, is_cancel_first: bool
 ) -> None:
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)
@@ -299,7 +302,7 @@ def test_of_a_cancel_and_a_completion_the_first_wins(
     if is_cancel_first:
         with driver.database.transaction() as tx:
             triggering.cancel(tx, driver.tenant, run_id)
-            beside = Beside(second)
+            beside = BackgroundCall(second)
             beside.__enter__()
             wait_for_lock(driver.database)
         assert beside.result is None
@@ -312,14 +315,14 @@ def test_of_a_cancel_and_a_completion_the_first_wins(
     assert {status for step, status in driver.statuses(run_id).items() if step != "a"} == {"cancelled"}
 
 
-def test_a_cancelled_task_run_does_not_end_before_it_started(driver: Driver, run_id: UUID) -> None:
+def test_a_cancelled_task_run_does_not_end_before_it_started(driver: RunDriver, run_id: UUID) -> None:
     def cancel() -> None:
         driver.database.run(lambda tx: triggering.cancel(tx, driver.tenant, run_id))
 
     with driver.database.transaction() as tx:
         tx.catch_up()
         claim(tx, run_id, 1)
-        beside = Beside(cancel)
+        beside = BackgroundCall(cancel)
         beside.__enter__()
         wait_for_lock(driver.database)
         started_later = (

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import psycopg2
 import pytest
-from support.run_driver import Beside
+from support.concurrency import BackgroundCall
 from support.servers import wait_until
 
 from pipeweave.errors import Deadlocked, Unavailable
@@ -271,7 +271,7 @@ def test_one_of_two_that_wait_for_each_other_is_told_to_start_over(database: Dat
             gate.wait(30)
             update(tx, table, second)
 
-    with Beside(lambda: touch(1, 2)) as one, Beside(lambda: touch(2, 1)) as other:
+    with BackgroundCall(lambda: touch(1, 2)) as one, BackgroundCall(lambda: touch(2, 1)) as other:
         pass
     assert {type(one.error), type(other.error)} == {type(None), Deadlocked}
 
@@ -290,7 +290,10 @@ def test_what_was_told_to_start_over_is_done_again(database: Database, table: st
 
         database.run(work)
 
-    with Beside(lambda: touch("one", 1, 2)) as one, Beside(lambda: touch("other", 2, 1)) as other:
+    with (
+        BackgroundCall(lambda: touch("one", 1, 2)) as one,
+        BackgroundCall(lambda: touch("other", 2, 1)) as other,
+    ):
         pass
     assert (one.error, other.error) == (None, None)
     # One of the two had to; it may meet the other once more.

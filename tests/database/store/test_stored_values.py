@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.run_driver import Driver
+from support.run_driver import RunDriver
 from support.s3_server import a_backend, running_s3
 
 from pipeweave.errors import InvalidInput, InvalidSetting, NotFound
@@ -127,7 +127,7 @@ def test_the_bucket_is_created_once(
 def test_a_large_input_goes_to_the_bucket_and_comes_back(s3_url: str, database_url: str) -> None:
     bucket = a_bucket(s3_url)
     database = Database(database_url, values=Values(bucket))
-    driver = Driver(database)
+    driver = RunDriver(database)
     driver.store({"a": []})
     made = [
         database.run(lambda tx: triggering.trigger(tx, driver.tenant, Trigger("driven", "x" * INLINE_BYTES)))

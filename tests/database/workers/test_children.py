@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 from support.factories import a_task, register
-from support.run_driver import Driver
+from support.run_driver import RunDriver
 from support.servers import wait_until
 
 from pipeweave.orchestrator.registry.worker_processes import child_of
@@ -24,8 +24,8 @@ LATER_S = 600.0
 
 
 @pytest.fixture
-def driver(database: Database) -> Driver:
-    made = Driver(database)
+def driver(database: Database) -> RunDriver:
+    made = RunDriver(database)
     with database.transaction() as tx:
         register(tx, made.tenant, a_task("quick", retries=2, retry_delay_ms=3_600_000), id="quick")
     made.store({each: [] for each in "abc"}, tasks=dict.fromkeys("abc", "quick"))
@@ -52,7 +52,7 @@ def children(database: Database) -> Children:
     return Children(database, Slots(2))
 
 
-def at_work(driver: Driver, children: Children, pid: int, *, until: float) -> tuple[UUID, Slot]:
+def at_work(driver: RunDriver, children: Children, pid: int, *, until: float) -> tuple[UUID, Slot]:
     """A child that claimed two of three steps and calls the first of them."""
     run_id = driver.trigger()
     slot = children.slots.take(0, pid)
@@ -74,13 +74,13 @@ def end(children: Children) -> None:
     wait_until(is_over, what="the child is not buried")
 
 
-def kept(driver: Driver, run_id: UUID) -> list[tuple[int, str, str]]:
+def kept(driver: RunDriver, run_id: UUID) -> list[tuple[int, str, str]]:
     rows = driver.rows("SELECT * FROM attempts WHERE run_id = :id", id=run_id)
     return [(row.number, row.status, row.error_code) for row in rows]
 
 
 def test_a_call_far_beyond_its_time_limit_ends_with_its_process(
-    driver: Driver, children: Children, start: Callable[[], int]
+    driver: RunDriver, children: Children, start: Callable[[], int]
 ) -> None:
     run_id, _ = at_work(driver, children, start(), until=time.monotonic() - 1)
     driver.sent.clear()
@@ -92,7 +92,7 @@ def test_a_call_far_beyond_its_time_limit_ends_with_its_process(
 
 
 def test_who_is_in_time_or_calls_nothing_is_left_alone(
-    driver: Driver, children: Children, start: Callable[[], int]
+    driver: RunDriver, children: Children, start: Callable[[], int]
 ) -> None:
     run_id, slot = at_work(driver, children, start(), until=time.monotonic() + LATER_S)
     idle = children.slots.take(1, start())
@@ -105,7 +105,7 @@ def test_who_is_in_time_or_calls_nothing_is_left_alone(
 
 
 def test_a_child_that_died_is_told_of_once_and_its_slot_is_another_s(
-    driver: Driver, children: Children
+    driver: RunDriver, children: Children
 ) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     run_id, slot = at_work(driver, children, dead.pid, until=time.monotonic() + LATER_S)
@@ -119,7 +119,7 @@ def test_a_child_that_died_is_told_of_once_and_its_slot_is_another_s(
 
 
 def test_a_worker_that_cannot_wait_ends_those_that_are_busy(
-    driver: Driver, children: Children, start: Callable[[], int]
+    driver: RunDriver, children: Children, start: Callable[[], int]
 ) -> None:
     idle = children.slots.take(1, start())
     run_id, _ = at_work(driver, children, start(), until=time.monotonic() + LATER_S)

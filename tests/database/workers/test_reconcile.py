@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 from celery import Celery
-from support.run_driver import Driver, claim, header
+from support.run_driver import RunDriver, claim, header
 
 from pipeweave import Context, ids
 from pipeweave.authoring.task import Task
@@ -78,7 +78,7 @@ class Forgetful(Database):
 class Child:
     """A worker's child with its messages, in this process."""
 
-    driver: Driver
+    driver: RunDriver
     database: Forgetful
     calls: list[str] = field(default_factory=list)
     # What a function does beside noting its call.
@@ -112,7 +112,7 @@ class Child:
 def child(database_url: str, tmp_path: Path) -> Iterator[Child]:
     values = Values(LocalStorage(tmp_path / "storage"))
     database = Forgetful(database_url, values=values)
-    driver = Driver(database)
+    driver = RunDriver(database)
     made = Child(driver, database)
 
     def noop(ctx: Context) -> None:
