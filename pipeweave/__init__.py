@@ -1,6 +1,8 @@
-"""What users import: `from pipeweave import task, pipeline, Context, Retry, TaskResult, TaskError, Client`.
+"""The public names: `from pipeweave import task, pipeline, Context, Retry, TaskResult, TaskError, Client`.
 
-Importing it brings neither pydantic nor Celery, Flask or SQLAlchemy: those are loaded by what needs them.
+`import pipeweave` loads neither pydantic nor Celery, Flask or SQLAlchemy; the modules that need those
+packages import them on first use. The modules next to this file (errors, ids, durations, …) are the base:
+every room may import them, and they import no room.
 """
 
 from __future__ import annotations
@@ -9,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from pipeweave import errors
 from pipeweave.authoring.context import Context, TaskResult
-
-# At once, not on demand: a submodule of the same name would otherwise take the name over when it is imported.
 from pipeweave.authoring.pipeline import pipeline
 from pipeweave.authoring.retry import Retry
 from pipeweave.authoring.task import task

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: 90, "30s", "5m", "2h"."""
+"""Parse durations as users write them: 90, "30s", "5m", "2h"."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 MAX_MS: Final = 366 * 86_400_000
-"""The longest time that can be given, ms."""
+"""The longest duration a user may give, ms."""
 
 DURATION_PATTERN: Final = r"^[0-9]{1,11}(\.[0-9]{1,9})?(ms|s|m|h|d)$"
 DURATION_EXPECTED: Final = "seconds, or a text as 30s, 5m, 2h or 1d, from 1 ms to 366 days"
@@ -15,7 +15,7 @@ _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_40
 
 
 def milliseconds(value: Any) -> int | None:
-    """A number of seconds, or a text with a unit, in ms; None where it is not DURATION_EXPECTED."""
+    """Convert seconds, or a text with a unit, to ms; None if the value is not DURATION_EXPECTED."""
     if isinstance(value, str):
         return _in_range(_of_text(value))
     if isinstance(value, bool) or not isinstance(value, (int, float)):

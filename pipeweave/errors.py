@@ -1,7 +1,7 @@
-"""Every error PipeWeave raises: one tree, one stable code each.
+"""Define every error that PipeWeave raises: one class tree, one stable code per class.
 
-The code is shared by the API's problem documents, the logs, stored attempts and the CLI. The docstring is the
-title a person reads; `detail` says what happened this time, `hint` how to mend it.
+The API's problem documents, the logs, stored attempts and the CLI share these codes. The first line of a
+class's docstring is the title that users read. `detail` says what happened this time, `hint` how to fix it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing that is wrong with one field of what was sent.
+    """One mistake in one field of the input.
 
-    `field` is a dotted path into the input (empty for the whole of it), `code` a stable lower-case word.
+    Args:
+        field: dotted path into the input; empty for the input as a whole.
+        message: what is wrong, for a person.
+        code: a stable lower-case word.
+        expected: what the field should hold, if that can be said.
     """
 
     field: str
@@ -29,7 +33,7 @@ class FieldError:
 
 
 class PipeWeaveError(Exception):
-    """PipeWeave could not do that."""
+    """PipeWeave could not do this."""
 
     code: ClassVar[str] = "PIPEWEAVE_ERROR"
     status: ClassVar[int] = 500
@@ -54,7 +58,10 @@ class PipeWeaveError(Exception):
         return (type(self).__doc__ or "").strip().splitlines()[0]
 
     def to_problem(self) -> dict[str, Any]:
-        """The problem document of RFC 9457; `error` repeats the title for clients of the worker protocol."""
+        """Build the problem document of RFC 9457.
+
+        `error` repeats the title for clients of the worker protocol.
+        """
         problem: dict[str, Any] = {
             "type": f"urn:pipeweave:problem:{self.code}",
             "title": self.title,
@@ -68,9 +75,6 @@ class PipeWeaveError(Exception):
         if self.hint:
             problem["hint"] = self.hint
         return {**self.context, **problem}
-
-
-# --- what was sent is wrong -------------------------------------------------------------------------------
 
 
 class InvalidInput(PipeWeaveError):
@@ -136,9 +140,6 @@ class LimitExceeded(InvalidInput):
     code = "LIMIT_EXCEEDED"
 
 
-# --- who asks ---------------------------------------------------------------------------------------------
-
-
 class Unauthenticated(PipeWeaveError):
     """A valid bearer token is needed."""
 
@@ -147,7 +148,7 @@ class Unauthenticated(PipeWeaveError):
 
 
 class Forbidden(PipeWeaveError):
-    """The token lacks the scope for this."""
+    """The token lacks the scope that this request needs."""
 
     code = "FORBIDDEN"
     status = 403
@@ -159,25 +160,22 @@ class TenantRequired(InvalidInput):
     code = "TENANT_REQUIRED"
 
 
-# --- what is not there, or not in that state --------------------------------------------------------------
-
-
 class NotFound(PipeWeaveError):
-    """There is no such thing."""
+    """The requested object does not exist."""
 
     code = "NOT_FOUND"
     status = 404
 
 
 class MethodNotAllowed(PipeWeaveError):
-    """The method is not allowed here."""
+    """The path does not allow this HTTP method."""
 
     code = "METHOD_NOT_ALLOWED"
     status = 405
 
 
 class Conflict(PipeWeaveError):
-    """The current state does not allow that."""
+    """The current state does not allow this operation."""
 
     code = "CONFLICT"
     status = 409
@@ -190,21 +188,21 @@ class TaskOwnedElsewhere(Conflict):
 
 
 class Unavailable(PipeWeaveError):
-    """A service PipeWeave needs cannot be reached."""
+    """A service that PipeWeave needs cannot be reached."""
 
     code = "UNAVAILABLE"
     status = 503
 
 
 class WaitTimeout(PipeWeaveError):
-    """The run was not final in time."""
+    """The run did not end within the timeout."""
 
     code = "WAIT_TIMEOUT"
     status = 504
 
 
 class AlreadyUp(Conflict):
-    """PipeWeave is already up in this folder."""
+    """PipeWeave is already running in this folder."""
 
     code = "ALREADY_UP"
 
@@ -222,12 +220,9 @@ class StartFailed(PipeWeaveError):
 
 
 class Deadlocked(Unavailable):
-    """Two transactions waited for each other, and this one was asked to start over."""
+    """Two transactions blocked each other, and this one must start over."""
 
     code = "DEADLOCKED"
-
-
-# --- what ends an attempt ---------------------------------------------------------------------------------
 
 
 class TaskError(PipeWeaveError):
@@ -239,7 +234,7 @@ class TaskError(PipeWeaveError):
         detail: what happened, for a person.
         code: a stable word that `retry_on`, error handlers and dead letters can match.
         retryable: whether another attempt may help.
-        details: anything JSON-able that helps to understand the failure.
+        details: a JSON value that helps to understand the failure.
     """
 
     code = "TASK_ERROR"
@@ -259,7 +254,7 @@ class TaskError(PipeWeaveError):
 
 
 class AttemptFailed(PipeWeaveError):
-    """PipeWeave itself ends the attempt; another attempt would end the same way."""
+    """PipeWeave itself ended the attempt; another attempt would end the same way."""
 
     code = "ATTEMPT_FAILED"
 
@@ -271,7 +266,7 @@ class InvalidParams(AttemptFailed):
 
 
 class InvalidReference(AttemptFailed):
-    """A reference in the step's params leads nowhere."""
+    """A reference in the step's params names a value that does not exist."""
 
     code = "INVALID_REFERENCE"
 
@@ -283,19 +278,19 @@ class InvalidResult(AttemptFailed):
 
 
 class InvalidNextTasks(AttemptFailed):
-    """The task chose successors that its step does not have."""
+    """The task chose steps that are not successors of its own step."""
 
     code = "INVALID_NEXT_TASKS"
 
 
 class InvalidIdempotencyKey(AttemptFailed):
-    """The task's function for idempotency keys raised, or gave no key."""
+    """The task's idempotency_key function raised an error or returned an invalid key."""
 
     code = "INVALID_IDEMPOTENCY_KEY"
 
 
 class TaskNotLoaded(AttemptFailed):
-    """The worker has no such task."""
+    """The worker has not loaded the task."""
 
     code = "TASK_NOT_LOADED"
 
@@ -303,23 +298,23 @@ class TaskNotLoaded(AttemptFailed):
 class AttemptTimedOut(PipeWeaveError):
     """The attempt took longer than its task's time limit.
 
-    Raised inside the task's function, which may catch it to clean up; a few seconds later its process is
-    killed.
+    Raised inside the task's function. The function may catch it to clean up; a few seconds later its process
+    is killed.
     """
 
     code = "TIMEOUT"
 
 
 class AttemptFenced(PipeWeaveError):
-    """The attempt is not this worker's any more: its run was cancelled, or it was taken for lost.
+    """The worker no longer owns the attempt: the run was cancelled, or the attempt was taken for lost.
 
-    Raised inside the task's function; whatever the function does then changes nothing.
+    Raised inside the task's function. The result of the function is then ignored.
     """
 
     code = "FENCED"
 
 
 class MapSourceInvalid(AttemptFailed):
-    """The value to map over is not a list that can be mapped."""
+    """The value to map over is not a list, or the list or one of its items is too large."""
 
     code = "MAP_SOURCE_INVALID"

@@ -1,8 +1,8 @@
-"""Ids: UUIDv7 inside, TypeIDs (`prun_…`) at the edge.
+"""Make and convert ids: UUIDv7 in the database, TypeIDs (`prun_…`) in JSON, logs and the CLI.
 
-A run's id is a UUIDv7 whose last 24 bits are zero; the ids of its task runs are the same UUID with the task
-run's ordinal in those bits. So the run of a task run, and with it the partition that holds both, is known
-from the id alone (docs/decisions/0004-ids.md).
+A run's id is a UUIDv7 whose last 24 bits are zero. The id of a task run is its run's UUID with the task run's
+ordinal in those 24 bits. So a task run's id gives its run and the partition that holds both rows
+(docs/decisions/0004-ids.md).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ ORDINAL_BITS = 24
 MAX_TASK_RUNS = 1 << ORDINAL_BITS
 _ORDINAL_MASK = MAX_TASK_RUNS - 1
 _CHANCE_BITS = 50
-# Time and chance of the id made last. No lock: two threads at once have no order to keep, and their steps
-# by chance differ.
+# Timestamp and random bits of the last id made. No lock is needed: two threads that make ids at the same time
+# have no order between them, and they add different random increments.
 _newest = 0
 
 MAX_NAME_LENGTH = 200
@@ -34,14 +34,17 @@ _VALUES = {letter: value for value, letter in enumerate(_ALPHABET)}
 
 
 def new_id(now_ms: int | None = None) -> UUID:
-    """A UUIDv7 with its last 24 bits zero: 48 bits of time in ms, 50 bits of chance.
+    """Make a UUIDv7 with its last 24 bits zero: 48 bits of time in ms, 50 random bits.
 
-    Those a process makes within one millisecond grow, too (RFC 9562, 6.2, method 2), so that the line of runs
-    that one API process accepted is the order in which it accepted them.
+    Ids that a process makes within one millisecond increase, too (RFC 9562, 6.2, method 2). So runs sorted by
+    id are in the order in which an API process accepted them.
+
+    Args:
+        now_ms: ms since 1970; the current time by default.
     """
     global _newest
     stamp = int(time.time() * 1000) if now_ms is None else now_ms
-    # 49 bits: the highest stays free for the steps below, each of up to 32 bits.
+    # Only 49 random bits: the highest bit leaves room for the increments below, each of up to 32 bits.
     made = stamp << _CHANCE_BITS | secrets.randbits(_CHANCE_BITS - 1)
     if stamp == _newest >> _CHANCE_BITS:
         made = _newest + 1 + secrets.randbits(32)
@@ -52,7 +55,7 @@ def new_id(now_ms: int | None = None) -> UUID:
 
 
 def first_id_at(stamp_ms: int) -> UUID:
-    """The lowest id that can be made at this time (ms since 1970): the bound of a partition."""
+    """The lowest id of this time (ms since 1970); partitions use it as their bound."""
     return UUID(int=stamp_ms << 80)
 
 
@@ -74,16 +77,17 @@ def ordinal_of(task_run: UUID) -> int:
 
 
 def show(prefix: str, value: UUID) -> str:
-    """The TypeID of an id, e.g. `prun_01jd…`."""
+    """Write an id as a TypeID, e.g. `prun_01jd…`."""
     number = value.int
     return prefix + "_" + "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
 
 
 def read(prefix: str, text: str) -> UUID:
-    """The UUID of a TypeID.
+    """Read the UUID of a TypeID.
 
     Raises:
-        NotFound: the text is not an id of that kind. An id that cannot exist is simply not there.
+        NotFound: the text is not a TypeID with this prefix. Callers look rows up by id, so a malformed id is
+            answered like an unknown id.
     """
     head, _, tail = text.rpartition("_")
     if head != prefix or len(tail) != 26 or not set(tail) <= _VALUES.keys() or tail[0] > "7":
@@ -97,10 +101,14 @@ def read(prefix: str, text: str) -> UUID:
 
 
 def check_name(text: str, what: str) -> str:
-    """The text, if it may be the id of a task, pipeline, step, service or tenant.
+    """Return the text if it is a valid id of a task, pipeline, step, service or tenant.
+
+    Args:
+        text: the id.
+        what: the kind of id, for the error message.
 
     Raises:
-        InvalidId: it is empty, longer than 200 characters or has other characters.
+        InvalidId: the text is empty, longer than 200 characters, or has a character that ids may not have.
     """
     if not isinstance(text, str) or not _NAME.match(text):
         raise InvalidId(

@@ -1,4 +1,4 @@
-"""What may be stored as a JSON value, and where a value is none."""
+"""Check that a value can be stored as JSON."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _INT64 = 1 << 63
 def json_faults(
     value: Any, field: str = "", *, budget: int | None = None, max_depth: int = MAX_VALUE_DEPTH
 ) -> list[FieldError]:
-    """The first places (at most 20) where a value is not JSON that can be stored.
+    """List the first places (at most 20) where a value is not JSON that can be stored.
 
-    Refused: other types than those of JSON (tuples count as lists), keys that are not text, numbers that
+    Refused are: types that JSON does not have (tuples count as lists), keys that are not text, numbers that
     are not finite or need more than 64 bits, texts with U+0000 or half a surrogate pair, too deep nesting.
-    Goes without recursion through values from outside.
+    The walk does not recurse, because values come from users and may be nested deeply.
 
     Args:
-        value: what to look at.
-        field: the dotted path of the value, put before the paths inside it.
-        budget: about how many characters of JSON the value may come to; one fault ends the walk when it
-            comes to more.
+        value: the value to check.
+        field: the dotted path of the value; the paths of the faults start with it.
+        budget: the size that the value may have, about, in characters of JSON. A larger value gives one fault
+            `too_large`, which ends the walk. None for no limit.
         max_depth: how deep lists and objects may be nested.
     """
     faults: list[FieldError] = []
@@ -38,7 +38,7 @@ def json_faults(
         if left < 0:
             return [
                 *faults,
-                FieldError(field, f"comes to more than {budget} characters of JSON", "too_large"),
+                FieldError(field, f"takes more than {budget} characters of JSON", "too_large"),
             ]
         if not isinstance(each, (Mapping, list, tuple)):
             if problem := _scalar_fault(each):
@@ -62,7 +62,7 @@ def _scalar_fault(value: Any) -> str | None:
     if isinstance(value, str):
         return _text_fault(value)
     if isinstance(value, int):
-        return None if -_INT64 <= value < 2 * _INT64 else "is a whole number of more than 64 bits"
+        return None if -_INT64 <= value < 2 * _INT64 else "is an integer of more than 64 bits"
     if isinstance(value, float):
         return None if math.isfinite(value) else f"is {value}, which JSON does not have"
     return f"is a {type(value).__name__}, which is not JSON"
@@ -87,7 +87,7 @@ def _text_fault(text: str) -> str | None:
 
 
 def json_type(value: Any) -> str:
-    """What JSON calls the type of a value, with its article."""
+    """Name the JSON type of a value, with its article: `a number`, `an object`."""
     match value:
         case None:
             return "null"

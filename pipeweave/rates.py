@@ -1,4 +1,4 @@
-"""Rate limits as people write them: `100/m` is 100 starts a minute."""
+"""Parse rate limits as users write them: `100/m` is 100 starts a minute."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """`limit` starts in `seconds`; what that means for any such time is in `orchestrator/domain/gcra.py`."""
+    """At most `limit` starts in `seconds`; `orchestrator/domain/gcra.py` decides when a start is due."""
 
     limit: int
     seconds: float
@@ -28,17 +28,17 @@ class Rate:
 
 
 def is_rate(value: Any) -> bool:
-    """Whether a value is a rate limit as text."""
+    """True if a value is a rate limit as text."""
     return isinstance(value, str) and re.fullmatch(RATE_PATTERN, value) is not None
 
 
 def parse_rate(text: str) -> Rate:
-    """The rate that `100/m` stands for. The text is one: see `is_rate`."""
+    """Parse a rate limit such as `100/m`. The text must have passed `is_rate`."""
     limit, _, unit = text.partition("/")
     return Rate(int(limit), _SECONDS[unit])
 
 
 def rate_mistakes(value: Any, option: str) -> Iterator[FieldError]:
-    """What is wrong with a rate limit; None is none."""
+    """Yield the mistakes of a rate limit option. None means no limit and is valid."""
     if value is not None and not is_rate(value):
         yield FieldError(option, f"is {value!r}: use {RATE_EXPECTED}"[:500], "invalid", RATE_EXPECTED)

@@ -1,4 +1,4 @@
-"""What objects of a user's say of themselves, as text that can be stored; whatever they raise."""
+"""Turn users' objects into text that PostgreSQL and JSON can store, even if their methods raise."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TypeVar
 R = TypeVar("R")
 
 
-def asked(ask: Callable[[], R], otherwise: R) -> R:
-    """What a user's object answers; `otherwise` where it raises."""
+def call_safely(call: Callable[[], R], default: R) -> R:
+    """Call a user's code and return its result; return `default` if it raises anything."""
     try:
-        return ask()
+        return call()
     except BaseException:  # SystemExit in a `__str__` would end the process, and the attempt with it
-        return otherwise
+        return default
 
 
-def said(show: Callable[[object], str], value: object) -> str:
-    """A user's value as text; nothing where it cannot even say what it is."""
-    return asked(lambda: printable(show(value)), "")
+def safe_text(show: Callable[[object], str], value: object) -> str:
+    """Convert a user's value to storable text with `show` (`str` or `repr`); empty if `show` raises."""
+    return call_safely(lambda: storable(show(value)), "")
 
 
-def printable(text: str) -> str:
-    """PostgreSQL keeps no NUL, and JSON no lone surrogate."""
+def storable(text: str) -> str:
+    """Replace NUL, which PostgreSQL cannot store, and lone surrogates, which JSON cannot hold."""
     return text.replace("\0", "\\0").encode("utf-8", "replace").decode()

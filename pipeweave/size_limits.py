@@ -1,6 +1,6 @@
-"""Documented caps: what is larger is refused with the cap's name, before anything is stored.
+"""Define the size limits that PipeWeave enforces before it stores anything.
 
-They protect the database and the workers from one careless spec or result; none of them is a setting.
+They protect the database and the workers from one oversized spec or result. None of them is a setting.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ MAX_STEPS = 5_000
 """Steps of one pipeline."""
 
 MAX_EDGES = 200_000
-"""Edges (`needs` entries) of one pipeline. Two neighbouring `parallel` blocks multiply, a document stays
-small.
+"""Edges (`needs` entries) of one pipeline. Two neighbouring `parallel` blocks of m and n steps make m * n
+edges, so a small document can make very many.
 """
 
 MAX_SPEC_BYTES = 2 * 1024 * 1024
@@ -32,13 +32,13 @@ MAX_MAP_ITEMS = 100_000
 """Items of one map."""
 
 MAX_ITEM_BYTES = 32 * 1024
-"""One item of a map, as JSON (32 KiB): its row carries it."""
+"""One item of a map, as JSON (32 KiB); it is stored in the row of its task run."""
 
 MAX_TASK_RUNS_PER_RUN = 1_000_000
 """Task runs of one run, the items of all its maps included."""
 
 INLINE_BYTES = 32 * 1024
-"""A JSON value up to this size (32 KiB) lives in its row, a larger one in storage."""
+"""A JSON value up to this size (32 KiB) is stored in its row, a larger value in the storage backend."""
 
 MAX_KEY_CHARS = 500
 """Characters of an idempotency key."""

@@ -14,7 +14,7 @@ import orjson
 from pipeweave.authoring.retry import judge
 from pipeweave.errors import AttemptFailed, AttemptTimedOut, TaskError, TaskNotLoaded
 from pipeweave.json_values import json_faults
-from pipeweave.safe_text import asked, printable, said
+from pipeweave.safe_text import call_safely, safe_text, storable
 from pipeweave.size_limits import INLINE_BYTES
 
 # Long enough for the deepest useful traceback, short enough for a row.
@@ -68,8 +68,8 @@ def failure_of(error: BaseException) -> Failure:
     code, is_retryable = judge(error)
     kind = type(error)
     named = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    name = printable(named)[:MAX_MESSAGE]
-    text = said(str, error)[:MAX_MESSAGE] or printable(kind.__name__)[:MAX_MESSAGE]
+    name = storable(named)[:MAX_MESSAGE]
+    text = safe_text(str, error)[:MAX_MESSAGE] or storable(kind.__name__)[:MAX_MESSAGE]
     match error:
         case TaskError():
             return Failure(code, text, name, is_retryable, _trace(error), _json_able(error.details))
@@ -79,7 +79,7 @@ def failure_of(error: BaseException) -> Failure:
             # Another worker of the service, newer or older, may have it.
             return Failure(code, text, name, is_retryable)
         case AttemptFailed():
-            return Failure(code, text, name, is_retryable, None, asked(lambda: _shown(error), None))
+            return Failure(code, text, name, is_retryable, None, call_safely(lambda: _shown(error), None))
         case _:
             return Failure(code, text, name, is_retryable, _trace(error))
 
@@ -118,21 +118,21 @@ _VARYING = re.compile(r"\b[0-9a-f]{8,}(?:-[0-9a-f]+)*\b|\d+", re.IGNORECASE)
 
 
 def _trace(error: BaseException) -> str:
-    lines = asked(lambda: "".join(traceback.format_exception(error)), "")
-    return printable(lines if len(lines) <= MAX_TRACEBACK else "…" + lines[-MAX_TRACEBACK:])
+    lines = call_safely(lambda: "".join(traceback.format_exception(error)), "")
+    return storable(lines if len(lines) <= MAX_TRACEBACK else "…" + lines[-MAX_TRACEBACK:])
 
 
 def _shown(error: AttemptFailed) -> list[dict[str, str]] | None:
     # The paths in a result are made of its keys, which may be what is wrong with it.
     faults = [each.to_json().items() for each in error.errors]
-    return [{key: said(str, value)[:MAX_MESSAGE] for key, value in each} for each in faults] or None
+    return [{key: safe_text(str, value)[:MAX_MESSAGE] for key, value in each} for each in faults] or None
 
 
 def _json_able(details: Any) -> Any:
     """Details as plain JSON that fits in a row; as text, where they are not."""
     # What orjson writes of other types (dataclasses, enums, times) may hold what cannot be stored.
-    content = asked(lambda: orjson.dumps(details), b"")
+    content = call_safely(lambda: orjson.dumps(details), b"")
     plain = orjson.loads(content) if content else None
     if content and not json_faults(plain, budget=INLINE_BYTES):
         return plain
-    return said(repr, details)[:MAX_MESSAGE]
+    return safe_text(repr, details)[:MAX_MESSAGE]

@@ -8,7 +8,7 @@ from typing import Any, Literal, assert_never, get_args
 
 from pipeweave.authoring.option_checks import MAX_CODE, choice_mistakes, code_mistakes, number_mistakes
 from pipeweave.errors import AttemptFailed, InvalidTask, PipeWeaveError, TaskError
-from pipeweave.safe_text import asked, printable, said
+from pipeweave.safe_text import call_safely, safe_text, storable
 
 MAX_RETRIES = 10_000
 """Executions after the first that a task may ask for."""
@@ -127,9 +127,9 @@ def judge(error: BaseException) -> tuple[str, bool]:
     """The code of what a task raised, and whether another attempt may help."""
     match error:
         case TaskError():
-            code = said(str, error.task_code)[:MAX_CODE] or error.code
-            return code, asked(lambda: bool(error.retryable), True)
+            code = safe_text(str, error.task_code)[:MAX_CODE] or error.code
+            return code, call_safely(lambda: bool(error.retryable), True)
         case PipeWeaveError():
             return error.code, not isinstance(error, AttemptFailed)
         case _:
-            return printable(type(error).__name__)[:MAX_CODE], True
+            return storable(type(error).__name__)[:MAX_CODE], True

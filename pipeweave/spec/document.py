@@ -13,10 +13,10 @@ from typing import Any
 
 from pipeweave.durations import DURATION_EXPECTED, MAX_MS, milliseconds
 from pipeweave.errors import FieldError, InvalidSpec
+from pipeweave.field_errors import MOST_ERRORS
 from pipeweave.json_values import json_faults
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
 from pipeweave.spec.document_steps import StepReader, TooManyEdges
-from pipeweave.spec.field_errors import MOST_ERRORS
 from pipeweave.spec.graph import validate
 from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 from pipeweave.spec.references import json_type

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipeweave.field_errors import FieldErrors
 from pipeweave.size_limits import MAX_EDGES, MAX_MAP_ITEMS, MAX_STEPS
-from pipeweave.spec.field_errors import FieldErrors
 from pipeweave.spec.graph import GraphError
 from pipeweave.spec.pipeline_spec import MapSpec, StepSpec
 from pipeweave.spec.references import Reference, find_references, json_type

@@ -15,7 +15,7 @@ from pipeweave.authoring.idempotency_keys import key_of
 from pipeweave.authoring.retry import judge
 from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.errors import MapSourceInvalid, PipeWeaveError, TaskError
-from pipeweave.safe_text import said
+from pipeweave.safe_text import safe_text
 from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
 from pipeweave.spec.graph import Graph
 from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
@@ -209,7 +209,7 @@ def previous_attempt(result: StepResult) -> Mapping[str, Any]:
     return {
         "attempt": result.attempts,
         "status": result.status,
-        "error": said(str, result.error) or type(result.error).__name__,
+        "error": safe_text(str, result.error) or type(result.error).__name__,
         "errorCode": judge(result.error)[0],
         "details": getattr(result.error, "details", None),
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),

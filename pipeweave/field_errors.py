@@ -1,4 +1,4 @@
-"""Collecting everything that is wrong with a document, field by field, before refusing it."""
+"""Collect every mistake of a document, field by field, before the document is refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeweave.errors import FieldError, InvalidId
 from pipeweave.ids import check_name
-from pipeweave.spec.references import json_type
+from pipeweave.json_values import json_type
 from pipeweave.suggestions import nearest
 
 MOST_ERRORS = 100
@@ -15,17 +15,17 @@ _MOST_HINTS = 10
 
 
 class FieldErrors:
-    """What is wrong so far; `errors` in the order in which it was found."""
+    """The mistakes found so far; `errors` lists them in the order in which they were found."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
 
     def wrong(self, path: str, message: str, code: str = "invalid", expected: str | None = None) -> None:
-        """Note one mistake."""
+        """Add one mistake."""
         self.errors.append(FieldError(path, message, code, expected))
 
     def unknown_keys(self, members: Iterable[str], allowed: tuple[str, ...], path: str) -> None:
-        """Note the keys that mean nothing here, with the nearest that does."""
+        """Add a mistake for each key that is not allowed, with the nearest allowed key as a hint."""
         for key in members:
             if key not in allowed:
                 near = self.nearest(key, allowed, cutoff=0.5)
@@ -34,11 +34,11 @@ class FieldErrors:
                 self.wrong(place, f"is not known here; {hint}", "unknown_key", near)
 
     def nearest(self, wrong: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-        """The name that was probably meant; not looked for any more where much is wrong."""
+        """Find the known name nearest to a wrong name; None once there are many mistakes, to save time."""
         return nearest(wrong, known, cutoff=cutoff) if len(self.errors) < _MOST_HINTS else None
 
     def name(self, text: Any, path: str) -> str:
-        """The text if it may be an id, else an empty one."""
+        """Return the text if it is a valid id; else add a mistake and return an empty text."""
         if not isinstance(text, str):
             self.wrong(
                 path, f"must be a text, not {json_type(text)} (put it in quotes)", "invalid_type", "string"

@@ -1,0 +1,1 @@
+../../pipeweave/field_errors.py
