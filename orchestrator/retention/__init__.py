@@ -1,3 +1,4 @@
-"""History by the month: partitions, archives, dropping, and the expiry of single rows.
+"""How long data is kept: monthly partitions, archives, dropped months, and rows that expire one by one.
 
-Called by beat, workers' retention thread and the command line. It must never touch a run that is open."""
+Called by the tick, beat's retention thread, `deployment.migrate`, diagnosis and the command line. This room
+must never drop a month in which a run is active."""

@@ -1,7 +1,7 @@
-"""Months of history in storage: gzipped lines of JSON in parts, and a manifest that names them.
+"""Writes months of history to storage: parts with gzipped lines of JSON, and a manifest that names the parts.
 
-`archive/runs/2026-03/manifest.json` is written last: parts without it are of a process that died, and the
-next one writes them again, under the same names. `archive/runs/index.json` lists the manifests.
+`archive/runs/2026-03/manifest.json` is written last. Parts without a manifest were left by a process that
+died; the next process writes them again, under the same names. `archive/runs/index.json` lists the manifests.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from pipeweave.storage import Storage
 FOLDER = "archive/runs"
 INDEX = f"{FOLDER}/index.json"
 FORMAT = 1
-# A part is held in memory until it is put away. Whoever reads it back will be glad of the bound, too.
+# A part is held in memory, both when it is written and when it is read back; so its size is bounded (bytes).
 PART_BYTES = 8 * 1024 * 1024
 
-# zlib's word for a gzip header, which then carries no time: equal content gives equal files.
+# zlib's wbits for a gzip header. zlib leaves the header's time empty: equal content gives equal files.
 _GZIP = 31
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many rows there are of each kind."""
+    """The number of rows of each history table."""
 
     runs: int = 0
     task_runs: int = 0
@@ -56,7 +56,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class ArchivePart:
-    """One file of an archive. `sha256` and `size` (bytes) are those of the file as it lies in storage."""
+    """One file of an archive. `sha256` and `size` (bytes) are those of the compressed file in storage."""
 
     path: str
     sha256: str
@@ -66,7 +66,7 @@ class ArchivePart:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an archive of a month holds. Of a month without runs, `first_run` is None."""
+    """The contents of one archive of a month. `first_run` is None for a month without runs."""
 
     path: str
     month: Month
@@ -103,7 +103,7 @@ _COUNT = "SELECT count(*) FROM {table}"
 
 
 def count_rows(tx: Transaction, month: Month) -> Counts:
-    """How many rows a month's partitions hold, attached or not. It reads all of them."""
+    """Count the rows in a month's partitions, attached or detached. It reads all of them."""
     return Counts(*(_count(tx, month.table(kind.table)) for kind in HISTORY_TABLES))
 
 
@@ -112,7 +112,9 @@ def _count(tx: Transaction, name: str) -> int:
 
 
 def archive_month(database: Database, storage: Storage, month: Month) -> Manifest:
-    """See to it that a month is in storage as it is in the tables now. A complete archive is left as it is.
+    """Archive a month as it is in the tables now, unless an archive with the same row counts is there.
+
+    An archive with other counts is written again.
 
     Raises:
         Unavailable: PostgreSQL or storage cannot be reached.
@@ -129,7 +131,7 @@ def archive_month(database: Database, storage: Storage, month: Month) -> Manifes
 
 
 def list_archives(storage: Storage) -> list[Manifest]:
-    """Every archive there is, oldest month first, and of a month the first archive first."""
+    """Every archive in storage, by month; the archives of one month in the order they were written."""
     try:
         found = orjson.loads(storage.get(INDEX))["archives"]
     except NotFound:
@@ -138,16 +140,16 @@ def list_archives(storage: Storage) -> list[Manifest]:
     return sorted(filter(None, manifests), key=lambda each: (each.month, len(each.path), each.path))
 
 
-# --- where ------------------------------------------------------------------------------------------------
+# --- folder and index -------------------------------------------------------------------------------------
 
 _IS_THERE = "SELECT 1 FROM {table} WHERE id = :id"
 
 
 def _choose_folder(tx: Transaction, storage: Storage, month: Month) -> tuple[str, Manifest | None]:
-    """The folder for what the tables hold now, and the archive that lies there already.
+    """The folder to archive a month in, and the archive that is already there.
 
-    Runs of a month that was dropped may turn up later (a wrong clock, a new database): an archive whose runs
-    are gone from the tables is all there is of them, and must not be written over.
+    New runs of a dropped month may appear later (a wrong clock, a new database). An archive whose first run
+    is no longer in the tables is the only copy of its runs: it is not overwritten, the next folder is taken.
     """
     number = 1
     while True:
@@ -223,14 +225,14 @@ class _PartWriter:
         return ArchivePart(self.path, hashlib.sha256(content).hexdigest(), len(content), self.lines)
 
 
-# --- reading it back --------------------------------------------------------------------------------------
+# --- reading an archive -----------------------------------------------------------------------------------
 
 
 def read_lines(storage: Storage, manifest: Manifest) -> Iterator[Document]:
-    """The lines of an archive.
+    """Read the lines of an archive.
 
     Raises:
-        NotFound: a part is gone.
+        NotFound: a part is no longer in storage.
     """
     for part in manifest.parts:
         for line in zlib.decompress(storage.get(part.path), wbits=_GZIP).splitlines():

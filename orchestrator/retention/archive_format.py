@@ -1,11 +1,11 @@
-"""A month of history as lines of JSON, in constant memory.
+"""Turns a month of history into lines of JSON, in constant memory.
 
-A line is a run with its task runs, attempts and events, in the shapes of the API. A run with many of them
-goes on in further lines, so that no line grows without bound:
+A line holds a run with its task runs, attempts and events, in the shapes of the API. A run with many rows
+continues in further lines, so that the length of a line is bounded:
 
     {"runId": …, "line": 1, "isLast": true, "run": {…}, "taskRuns": […], "attempts": […], "events": […]}
 
-`run` stands in a run's first line, and is null in the others.
+`run` is set in a run's first line, and null in its further lines.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from pipeweave.orchestrator.retention.default_partition import key_column
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
-# Rows that one look fetches; what a line holds at most, in things and in bytes.
+# Rows per FETCH; and the most that a line holds, in rows and in bytes.
 FETCHED = 500
 MOST_IN_LINE = 1_000
 LINE_BYTES = 4 * 1024 * 1024
-# Runs that share a transaction. A snapshot kept for as long as the whole month takes would keep PostgreSQL
-# from tidying up behind the runs of today.
+# Runs read in one transaction. One snapshot for the whole month would keep VACUUM from removing the dead rows
+# of today's runs.
 RUNS_AT_ONCE = 1_000
 
 _LONGEST_WAIT = "SET LOCAL idle_in_transaction_session_timeout = '10min'"
@@ -39,7 +39,7 @@ _LONGEST_WAIT = "SET LOCAL idle_in_transaction_session_timeout = '10min'"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line, its newline included, and how many of each kind of thing it holds."""
+    """One line with its newline, its run, and the number of rows of each table that it holds."""
 
     content: bytes
     counts: dict[str, int]
@@ -47,12 +47,12 @@ class Line:
 
 
 def lines(database: Database, month: Month) -> Iterator[Line]:
-    """Every run of a month in the order of ids, whether its partitions are attached or not."""
+    """The lines of every run of a month in the order of ids, from attached or detached partitions."""
     low, end = month.first_id, month.next.first_id
     while low < end:
         with database.transaction() as tx:
             tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            # Between two looks a part may be on its way to storage.
+            # The transaction is idle while the caller writes a part to storage.
             tx.execute(_LONGEST_WAIT)
             high = _batch_end(tx, month, low) or end
             yield from _lines_between(tx, month, low, high)
@@ -74,12 +74,12 @@ def _lines_between(tx: Transaction, month: Month, low: UUID, high: UUID) -> Iter
         yield from _lines_of(min(heads), streams)
 
 
-# --- the rows ---------------------------------------------------------------------------------------------
+# --- rows -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryTable:
-    """What a history table holds: its name in JSON, its order within a run, and its shape."""
+    """A history table: its name in JSON, its SQL name, the order of its rows, and their JSON shape."""
 
     name: str
     table: str
@@ -131,7 +131,7 @@ SELECT t.* FROM {partition} AS t WHERE t.{key} >= :low AND t.{key} < :high ORDER
 
 
 class _RowStream:
-    """The rows of one table between two runs, fetched a few at a time."""
+    """The rows of one table between two run ids, FETCHED at a time."""
 
     def __init__(self, tx: Transaction, kind: HistoryTable, month: Month, low: UUID, high: UUID) -> None:
         self.kind = kind
@@ -147,24 +147,24 @@ class _RowStream:
 
     @property
     def head_id(self) -> UUID | None:
-        """The run of the next row."""
+        """The run id of the next row; None at the end."""
         return None if self._head is None else getattr(self._head, self.key)
 
     def of(self, run_id: UUID) -> Iterator[bytes]:
-        """The rows of a run, as JSON."""
+        """The remaining rows of this run as JSON."""
         while self.head_id == run_id:
             row, self._head = self._head, next(self._rows, None)
             yield orjson.dumps(self.kind.shape(row))
 
 
-# --- the lines --------------------------------------------------------------------------------------------
+# --- lines ------------------------------------------------------------------------------------------------
 
 
 def _lines_of(run: UUID, streams: list[_RowStream]) -> Iterator[Line]:
-    runs, *others = streams
+    runs, *details = streams
     head = list(runs.of(run))
     line = _LineWriter(run, 1, head)
-    for stream in others:
+    for stream in details:
         for each in stream.of(run):
             if line.is_full:
                 yield line.finish(is_last=False)
@@ -174,7 +174,7 @@ def _lines_of(run: UUID, streams: list[_RowStream]) -> Iterator[Line]:
 
 
 class _LineWriter:
-    """A line that may still take more."""
+    """A line that is being written; rows may still be added."""
 
     def __init__(self, run: UUID, number: int, head: list[bytes]) -> None:
         self.run = run

@@ -1,7 +1,8 @@
-"""Rows in the default partitions: of ids that were made while their month had no partition.
+"""Finds misplaced rows in the default partitions, and moves them to a partition of their month.
 
-That happens when the tick stood still for months, or when a clock was wrong. Such a row works like any other;
-only, it cannot be dropped with its month. So it is moved when its month gets a partition.
+A row goes to a default partition when its month has no partition: the tick did not run for months, or a clock
+was wrong. Such a row works like any other, but it is not dropped with its month. So it is moved when its
+month gets a partition.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from uuid import UUID
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.store.database import Transaction
 
-# While rows are moved, everyone waits: the tick moves a few, `pipeweave db migrate` any number.
+# Moving rows locks the tables for everyone: the tick moves at most this many, `pipeweave db migrate` any
+# number.
 MOVED_AT_ONCE = 10_000
 
-# A wrong clock makes ids of a few months, not of all.
+# Months looked for in a default partition; a wrong clock makes ids of a few.
 _MOST_MONTHS = 240
 
 
 @dataclass(frozen=True, slots=True)
 class MisplacedRows:
-    """What a default partition holds of one month."""
+    """The number of rows of one month in the default partition of one table (`parent`)."""
 
     month: Month
     parent: str
@@ -30,7 +32,7 @@ class MisplacedRows:
 
 
 def key_column(parent: str) -> str:
-    """The column that a history table is partitioned by."""
+    """The column by which a history table is partitioned."""
     return "id" if parent == "runs" else "run_id"
 
 
@@ -38,7 +40,7 @@ _FIRST = "SELECT {key} FROM {parent}_default WHERE {key} >= :low ORDER BY {key} 
 
 
 def misplaced_months(tx: Transaction, parents: Iterable[str]) -> list[Month]:
-    """The months that the default partitions hold rows of: one look into an index for each."""
+    """The months whose rows are in the default partitions; each costs one index look-up per table."""
     return sorted({month for parent in parents for month in _months(tx, parent)})
 
 
@@ -48,7 +50,7 @@ def _months(tx: Transaction, parent: str) -> list[Month]:
     low = UUID(int=0)
     while len(found) < _MOST_MONTHS:
         first = tx.execute(statement, {"low": low}).scalar_one_or_none()
-        # What lies beyond the last month there is would be found again and again.
+        # Ids beyond the last possible month all belong to that month: stop instead of finding it again.
         if first is None or (month := Month.of_id(first)) in found:
             break
         found.append(month)
@@ -62,7 +64,7 @@ SELECT count(*) FROM (SELECT 1 FROM {parent}_default WHERE {key} >= :low AND {ke
 
 
 def count_misplaced(tx: Transaction, parents: Sequence[str], most: int = 1_000_000) -> list[MisplacedRows]:
-    """How many rows of each month each default partition holds, up to `most`."""
+    """Count the rows of each month in each default partition; each count ends at `most`."""
     found = [
         MisplacedRows(month, parent, _count(tx, parent, month, most))
         for month in misplaced_months(tx, parents)
@@ -80,11 +82,11 @@ def _span(month: Month) -> dict[str, UUID]:
     return {"low": month.first_id, "high": month.next.first_id}
 
 
-# --- moving them ------------------------------------------------------------------------------------------
+# --- moving rows ------------------------------------------------------------------------------------------
 
 
 def lock_tables(tx: Transaction, parents: Sequence[str]) -> None:
-    """Keep everyone else out of these tables until the transaction ends."""
+    """Lock these tables, ACCESS EXCLUSIVE and without their partitions, until the transaction ends."""
     tx.execute(f"LOCK TABLE {', '.join(f'ONLY {each}' for each in parents)} IN ACCESS EXCLUSIVE MODE")
 
 
@@ -92,10 +94,10 @@ _ACTIVE = "SELECT 1 FROM runs WHERE id >= :low AND id < :high AND finished_at IS
 
 
 def reason_not_to_move(tx: Transaction, month: Month, parents: Sequence[str], most: int | None) -> str | None:
-    """Why a month's rows cannot be moved now; None when they can. Called under `lock_tables`.
+    """Why a month's rows cannot be moved now; None when they can be moved. Call it after `lock_tables`.
 
-    A statement that waited for the lock may still see the tables as they were before: it would find a moved
-    row in neither place, and take a run that goes on for one that is over.
+    Rows of an active run are never moved: a statement that waited for the lock may still use its older
+    snapshot, in which a moved row is in neither table, and would take the run for finished.
     """
     if tx.execute(_ACTIVE, _span(month)).first() is not None:
         return "a run of the month is active"
@@ -112,7 +114,12 @@ INSERT INTO {name} SELECT * FROM moved
 
 
 def move_rows(tx: Transaction, parent: str, month: Month, bounds: str, storage: str) -> None:
-    """Make a month's partition of a table from what its default partition holds of it."""
+    """Create a month's partition of a table, and move the month's rows there from the default partition.
+
+    Args:
+        bounds: the FOR VALUES clause of the partition.
+        storage: the WITH clause of the partition; may be empty.
+    """
     name = month.table(parent)
     tx.execute(f"CREATE TABLE {name} (LIKE {parent} INCLUDING ALL) {storage}")
     tx.execute(_MOVE.format(parent=parent, key=key_column(parent), name=name), _span(month))

@@ -1,13 +1,13 @@
-"""How long history is kept, and its end: a month at a time, archived and then dropped, never row by row.
+"""Archives and drops months of history that are older than the retention policy.
 
-A month is due when all of it is older than the policy, and goes when none of its runs is active:
+A month is due when all of it is older than the policy. It is dropped when none of its runs is active:
 
-    archive     while everything still stands where it was; seconds to minutes, nobody waits
-    detach      one table after the other, each in a moment; the runs first, so that none can be opened again
-    compare     what was detached with the archive: written again, should a run have changed in between
-    drop        the detached tables and their run tokens, in one transaction; nobody uses them any more
+    archive     while its partitions are still attached; takes seconds to minutes and blocks nobody
+    detach      one table after the other, each in a moment; runs first, so that no run can be reopened
+    compare     the detached rows with the archive; if a run changed in between, archive again
+    drop        the detached tables and their run tokens, in one transaction
 
-A process that dies in between leaves a month that another goes on with, from where it stands.
+If a process dies in between, the next process continues with the month from the step it had reached.
 """
 
 from __future__ import annotations
@@ -40,15 +40,17 @@ R = TypeVar("R")
 
 _LOCK = 0x72657461_696E
 
-# Tries to get hold of a table that is in use, and seconds between two of them.
+# Tries to lock a table that is in use, and seconds between two tries.
 TRIES = 10
 PAUSE_S = 1.0
-# A clock that differs from PostgreSQL's by more cannot be trusted with what is old.
+# Nothing is dropped when this process's clock differs from PostgreSQL's by more: one of them may be wrong.
 CLOCKS_MAY_DIFFER = timedelta(hours=1)
 
 
 class MonthOutcome(StrEnum):
-    """What became of a month that is due."""
+    """What happened to a month that is due: dropped; kept because runs are active or a table is in use; or,
+    in a rehearsal, due.
+    """
 
     DROPPED = "dropped"
     ACTIVE = "active"
@@ -58,12 +60,12 @@ class MonthOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MonthResult:
-    """A month that was due.
+    """The result for a month that was due.
 
     Args:
-        counts: rows that were dropped; of a rehearsal, those that would be.
-        archive: path of the manifest; None where nothing was archived.
-        active_runs: why it stays, the first few of them.
+        counts: dropped rows; in a rehearsal, rows that would be dropped.
+        archive: path of the manifest; None when nothing was archived.
+        active_runs: the first few active runs, when they are why the month was kept.
     """
 
     month: Month
@@ -81,15 +83,15 @@ def run_once(
     is_rehearsal: bool = False,
     tries: int = TRIES,
 ) -> list[MonthResult]:
-    """Archive and drop every month that is due, oldest first, and say what became of each.
+    """Archive and drop every month that is due, oldest first; one result for each.
 
     Args:
-        is_rehearsal: only say what would be done.
-        tries: for each table, while it is in use.
+        is_rehearsal: only report what would be done.
+        tries: tries to lock a table that is in use.
 
     Raises:
-        Conflict: another process is at it.
-        Unavailable: PostgreSQL or storage cannot be reached; months before that one are done.
+        Conflict: another process is archiving or dropping history.
+        Unavailable: PostgreSQL or storage cannot be reached; earlier months stay archived and dropped.
     """
     with database.transaction() as tx:
         due = [each.month for each in months_on_disk(tx) if is_due(each, policy, tx.now)]
@@ -102,17 +104,17 @@ def run_once(
         return [_drop_month(database, storage, policy, each, tries) for each in due]
 
 
-def is_due(each: MonthOnDisk, policy: Policy, now: datetime) -> bool:
-    """Whether a month may go now; one that is on its way out goes on, unless all is to be kept."""
-    return policy.is_due(each.month, now) or (each.is_leaving and policy.runs is not None)
+def is_due(on_disk: MonthOnDisk, policy: Policy, now: datetime) -> bool:
+    """Whether a month may be dropped now. A partly detached month may, unless the policy keeps everything."""
+    return policy.is_due(on_disk.month, now) or (on_disk.is_leaving and policy.runs is not None)
 
 
 @contextmanager
 def alone(database: Database) -> Iterator[None]:
-    """Keep other processes from archiving and dropping. The lock goes with its connection.
+    """Hold the advisory lock for archiving and dropping. PostgreSQL frees it when its connection ends.
 
     Raises:
-        Conflict: one is at it.
+        Conflict: another process holds the lock.
     """
     with database.statements() as tx:
         if not tx.execute("SELECT pg_try_advisory_lock(:lock)", {"lock": _LOCK}).scalar_one():
@@ -124,17 +126,17 @@ def alone(database: Database) -> Iterator[None]:
 
 
 def check_clock(database: Database) -> None:
-    """Age is judged by this process's clock: better not at all than by a wrong one.
+    """Refuse to go on when this process's clock may be wrong: `tx.now` decides which months are old.
 
     Raises:
-        Conflict: it differs from PostgreSQL's by more than CLOCKS_MAY_DIFFER.
+        Conflict: the clock differs from PostgreSQL's by more than CLOCKS_MAY_DIFFER.
     """
     with database.transaction() as tx:
         apart = abs(tx.execute("SELECT clock_timestamp()").scalar_one() - tx.now)
     if apart > CLOCKS_MAY_DIFFER:
         raise Conflict(
             f"the clocks of this machine and of PostgreSQL differ by {apart}",
-            hint="nothing was dropped; set the wrong one right",
+            hint="nothing was dropped; correct the clock that is wrong",
         )
 
 
@@ -175,9 +177,9 @@ def _not_dropped(month: Month, outcome: MonthOutcome, found: list[UUID] | None =
 
 
 def _detach(database: Database, month: Month, tries: int) -> list[UUID]:
-    """Take a month out of its tables, unless a run of it is active: those are returned."""
-    # PostgreSQL prepares statements for all partitions at once, so whoever keeps a lock on an old one keeps
-    # everyone from today's; hence a transaction for each table, with as good as nothing in it.
+    """Detach a month's partitions, unless runs of the month are active; returns some of those runs."""
+    # PostgreSQL locks all partitions when it plans a statement, so a lock on an old partition blocks work on
+    # today's. Hence one short transaction for each table.
     for parent in PARTITIONED:
         found = _retry_while_in_use(tries, partial(_detach_from, database, parent, month))
         if found:
@@ -217,7 +219,7 @@ def _retry_while_in_use(tries: int, work: Callable[[], R]) -> R:
 
 
 def _report_misplaced_rows(tx: Transaction, policy: Policy) -> None:
-    """Rows in the default partitions are not dropped, however old: whoever expects that should know."""
+    """Log a warning for old rows in the default partitions, because they are never dropped."""
     for each in default_partition.count_misplaced(tx, PARTITIONED):
         if policy.is_due(each.month, tx.now):
             log.warning(

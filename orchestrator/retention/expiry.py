@@ -1,6 +1,4 @@
-"""What expires row by row: dead letters and redrives, idempotency claims, workers that are gone. A batch at a
-time.
-"""
+"""Deletes expired rows in batches: dead letters, redrives, idempotency claims and stopped workers."""
 
 from __future__ import annotations
 
@@ -11,10 +9,11 @@ from datetime import datetime, timedelta
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.store.database import Database, Transaction
 
-# Few enough to be deleted within milliseconds; while a batch is full, the next tick goes on.
+# Rows of each table that one call deletes, within milliseconds. After a full batch the next tick continues.
 BATCH = 1_000
+# Seconds between two purges that found nothing left.
 EVERY_S = 3_600
-# Long enough to look into what a worker did last week.
+# How long a stopped worker's row is kept, so that an operator can still see what the worker was.
 WORKERS_KEPT = timedelta(days=7)
 
 _next_run = 0.0
@@ -22,7 +21,7 @@ _next_run = 0.0
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """How many rows were deleted, and whether there may be more."""
+    """The number of deleted rows per table; `is_full` when a batch was full, so more rows may be left."""
 
     dead_letters: int = 0
     idempotency_claims: int = 0
@@ -44,7 +43,7 @@ class Purged:
         return self.dead_letters + self.idempotency_claims + self.workers + self.redrives
 
 
-# A row that somebody holds is being retried, taken over or discarded: the next pass sees what became of it.
+# A locked row is being retried, taken over or discarded: SKIP LOCKED leaves it to the next call.
 _DELETE = """
 DELETE FROM {table} WHERE ctid = ANY(ARRAY(
     SELECT ctid FROM {table} WHERE {column} < :before ORDER BY {column} LIMIT :batch FOR UPDATE SKIP LOCKED))
@@ -52,7 +51,7 @@ DELETE FROM {table} WHERE ctid = ANY(ARRAY(
 
 
 def run_once(tx: Transaction, policy: Policy, batch: int | None = None) -> Purged:
-    """Delete what is older than the policy, up to `batch` rows (BATCH) of each table."""
+    """Delete rows that are older than the policy, at most `batch` of each table (default BATCH)."""
     batch = BATCH if batch is None else batch
     deleted = [_delete(tx, *each, batch) for each in _expired(tx, policy)]
     letters, claims, workers, redrives = deleted
@@ -60,7 +59,7 @@ def run_once(tx: Transaction, policy: Policy, batch: int | None = None) -> Purge
 
 
 def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]:
-    """Table, column, and the time before which a row has expired, in the order of `Purged`."""
+    """For each table: its name, its time column, and the time before which a row has expired."""
     return [
         ("dead_letters", "failed_at", tx.now - policy.dead_letters),
         ("idempotency_claims", "expires_at", tx.now),
@@ -78,7 +77,7 @@ _COUNT = "SELECT count(*) FROM {table} WHERE {column} < :before"
 
 
 def count_expired(database: Database, policy: Policy) -> Purged:
-    """What `purge_all` would delete."""
+    """Count the rows that `purge_all` would delete."""
     with database.transaction() as tx:
         letters, claims, workers, redrives = (
             int(tx.execute(_COUNT.format(table=table, column=column), {"before": before}).scalar_one())
@@ -88,7 +87,11 @@ def count_expired(database: Database, policy: Policy) -> Purged:
 
 
 def run_hourly(database: Database, policy: Policy) -> int:
-    """`run_once`, an hour after the last time or while there is more. How many rows went."""
+    """Call `run_once`, unless a call within the last EVERY_S seconds left nothing to delete.
+
+    Returns:
+        The number of deleted rows.
+    """
     global _next_run
     if time.monotonic() < _next_run:
         return 0
@@ -100,7 +103,7 @@ def run_hourly(database: Database, policy: Policy) -> int:
 
 
 def purge_all(database: Database, policy: Policy) -> Purged:
-    """`run_once` until nothing is left, each batch in a transaction of its own."""
+    """Call `run_once` until no batch is full, each call in its own transaction."""
     purged = Purged(is_full=True)
     while purged.is_full:
         with database.transaction() as tx:

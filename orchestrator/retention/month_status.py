@@ -1,4 +1,4 @@
-"""The months of history there are, and what goes on in them."""
+"""Reads which months of history are on disk, and which runs of a month are active."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from pipeweave.orchestrator.domain.states import ACTIVE_RUN, RunStatus, sql_in
 from pipeweave.orchestrator.retention import partitions
 from pipeweave.orchestrator.store.database import Transaction
 
-# Enough to look at; their number is not what matters.
+# A few active runs suffice to say why a month is kept.
 ACTIVE_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class MonthOnDisk:
-    """A month as the catalogue has it: rows as estimated, bytes on disk, and whether it is on its way out."""
+    """A month with partitions: estimated rows by table, bytes on disk, and whether some are detached already.
+
+    `is_leaving` means that dropping the month has begun.
+    """
 
     month: Month
     rows: dict[str, int] = field(default_factory=dict)
@@ -25,7 +28,7 @@ class MonthOnDisk:
 
 
 def months_on_disk(tx: Transaction) -> list[MonthOnDisk]:
-    """The months that have partitions, oldest first."""
+    """The months that have partitions, attached or detached, oldest first."""
     found: dict[Month, list[partitions.Partition]] = {}
     for each in partitions.list_partitions(tx):
         if each.month is not None:
@@ -41,7 +44,7 @@ def months_on_disk(tx: Transaction) -> list[MonthOnDisk]:
     ]
 
 
-# Both halves read an index: what is over costs nothing.
+# Both halves read an index of open runs: finished runs cost nothing.
 _ACTIVE = f"""
 SELECT id FROM {{runs}} WHERE status IN {sql_in(ACTIVE_RUN)}
 UNION ALL
@@ -53,7 +56,7 @@ LIMIT :most
 
 
 def active_runs(tx: Transaction, month: Month, most: int = ACTIVE_SHOWN) -> list[UUID]:
-    """Runs of a month that are not final, up to `most`; none of a month without a partition."""
+    """Runs of a month that are not final, up to `most`; an empty list for a month without a partition."""
     if not partitions.exists(tx, month.table("runs")):
         return []
     return list(tx.execute(_ACTIVE.format(runs=month.table("runs")), {"most": most}).scalars())

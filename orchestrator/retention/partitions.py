@@ -1,6 +1,6 @@
-"""Monthly partitions of the history tables, made ahead of time.
+"""Lists the monthly partitions of the history tables, and creates them ahead of time.
 
-The bound of a partition is the lowest UUIDv7 of a month, so one id tells where a run and all its rows live.
+A partition begins at the lowest UUIDv7 of its month, so a run's id tells which partitions hold all its rows.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ log = logging.getLogger(__name__)
 
 PARTITIONED = ("runs", "task_runs", "attempts", "events")
 
-# Two months ahead: a deployment whose tick stood still for weeks still finds a partition to write to.
+# Two months ahead: a deployment whose tick did not run for weeks still has a partition to write to.
 MONTHS_AHEAD = 2
 
-# A status changes two or three times in a row's life: room on the page keeps the new versions near the old.
+# A row's status changes two or three times: free space on its page keeps the new row versions on that page.
 _STORAGE = {"runs": "WITH (fillfactor = 80)", "task_runs": "WITH (fillfactor = 70)"}
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition as the catalogue has it.
+    """One partition as PostgreSQL's catalogue describes it.
 
     Args:
-        month: None for the default partition, which holds the ids outside every month.
-        is_attached: False while its month is on its way out (drop_months.py).
-        rows: as PostgreSQL last estimated.
+        month: None for the default partition, which holds the ids outside every month's partition.
+        is_attached: False once drop_months.py has detached it.
+        rows: PostgreSQL's latest estimate.
         size: bytes on disk, indexes included.
     """
 
@@ -57,7 +57,7 @@ ORDER BY c.relname
 
 
 def list_partitions(tx: Transaction) -> list[Partition]:
-    """Every partition there is, those that were detached included."""
+    """Every partition, attached or detached."""
     return [
         Partition(row.name, parent, _month(tail), row.is_attached, row.rows, row.size)
         for row in tx.execute(_LISTED)
@@ -74,15 +74,17 @@ def _month(tail: str) -> Month | None:
     return None if tail == "default" else Month.parse(tail.replace("_", "-"))
 
 
-# --- making them ------------------------------------------------------------------------------------------
+# --- creating partitions ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class MissingPartitions:
-    """Partitions that should be there and are not.
+    """Partitions of one month that do not exist yet.
 
     Args:
-        has_misplaced_rows: the default partitions hold rows that belong there.
+        month: None for the default partitions.
+        parents: the tables that lack a partition.
+        has_misplaced_rows: the default partitions hold rows of this month.
     """
 
     month: Month | None
@@ -91,18 +93,20 @@ class MissingPartitions:
 
 
 def ensure(tx: Transaction, now: datetime, months_ahead: int = MONTHS_AHEAD) -> list[str]:
-    """Make the partitions of this month and the next ones. Returns the names of those that were missing.
+    """Create the missing partitions of this month and the next ones; returns their names.
 
-    A default partition catches ids outside every month, so that an insert never fails for want of one. A
-    month whose rows went there gets its partitions, and its rows are moved, once none of its runs is active.
+    A default partition takes the ids outside every month's partition, so that an insert never fails. A month
+    with rows there gets its partitions and its rows are moved once none of its runs is active.
     """
     return [name for each in missing(tx, now, months_ahead) for name in _make(tx, each, None)]
 
 
 def ensure_without_waiting(database: Database, now: datetime) -> list[str]:
-    """`ensure` for a deployment at work: a partition at a time, and only if its lock is to be had at once.
+    """Do as `ensure` does while the deployment works: one partition per transaction, without waiting for
+    locks.
 
-    What cannot be made now is left to the next call, which has two months' time.
+    A partition whose lock is not free now is left to the next call; there is time, because partitions are
+    created MONTHS_AHEAD months ahead.
 
     Raises:
         Unavailable: PostgreSQL cannot be reached.
@@ -120,10 +124,10 @@ def ensure_without_waiting(database: Database, now: datetime) -> list[str]:
 
 
 def ensure_month(database: Database, month: Month) -> None:
-    """Make what a month lacks of its partitions, as `keep` does.
+    """Create the missing partitions of one month, in one transaction that does not wait for locks.
 
     Raises:
-        InUse: that is not possible now.
+        InUse: a table is in use, or the month's misplaced rows cannot be moved now.
     """
     with at_once(database) as tx:
         known = {each.name for each in list_partitions(tx)}
@@ -134,7 +138,7 @@ def ensure_month(database: Database, month: Month) -> None:
 
 
 def missing(tx: Transaction, now: datetime, months_ahead: int = MONTHS_AHEAD) -> list[MissingPartitions]:
-    """What `ensure` would make. The default partition comes first, the months in their order."""
+    """The partitions that `ensure` would create: the default partitions first, then the months in order."""
     known = {each.name for each in list_partitions(tx)}
     defaults = [each for each in PARTITIONED if f"{each}_default" not in known]
     if defaults:
@@ -157,7 +161,10 @@ def _lacking(
 
 
 def _one_by_one(wanted: Iterable[MissingPartitions]) -> Iterator[MissingPartitions]:
-    """Who holds a lock on one table and waits for another invites a deadlock: only moving rows needs all."""
+    """Split by table, so that no transaction holds one table's lock while it waits for another's: deadlocks.
+
+    A month with misplaced rows is not split, because moving its rows needs all locks at once.
+    """
     for each in wanted:
         if each.has_misplaced_rows:
             yield each
@@ -184,13 +191,13 @@ def _make(tx: Transaction, wanted: MissingPartitions, most_moved: int | None) ->
 
 
 def bounds_of(month: Month) -> str:
-    """A month's bounds as CREATE TABLE and ATTACH PARTITION want them."""
+    """A month's bounds as the FOR VALUES clause of CREATE TABLE and ATTACH PARTITION."""
     return f"FOR VALUES FROM ('{month.first_id}') TO ('{month.next.first_id}')"
 
 
 def _create(tx: Transaction, parent: str, name: str, bounds: str) -> str | None:
     default_partition.lock_tables(tx, [parent])
-    # Behind the lock another process may have been first.
+    # Another process may have created the partition while this one waited for the lock.
     if exists(tx, name):
         return None
     tx.execute(f"CREATE TABLE {name} PARTITION OF {parent} {bounds} {_STORAGE.get(parent, '')}")
@@ -198,11 +205,11 @@ def _create(tx: Transaction, parent: str, name: str, bounds: str) -> str | None:
 
 
 def is_attached(tx: Transaction, name: str) -> bool:
-    """Whether a table is there as a partition."""
+    """Whether a table exists and is attached as a partition."""
     statement = "SELECT relispartition FROM pg_class WHERE oid = to_regclass(:name)"
     return bool(tx.execute(statement, {"name": name}).scalar_one_or_none())
 
 
 def exists(tx: Transaction, name: str) -> bool:
-    """Whether there is such a table, attached or not."""
+    """Whether a table of this name exists, attached or not."""
     return tx.execute("SELECT to_regclass(:name)", {"name": name}).scalar_one() is not None

@@ -1,4 +1,4 @@
-"""How long things are kept (pure)."""
+"""The retention policy: how long history and dead letters are kept (pure)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pipeweave.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How long things are kept.
+    """How long history and dead letters are kept.
 
     Args:
-        runs: history of runs, counted from the end of its month; None keeps it for ever.
-        is_archived: a month goes to storage before it is dropped.
-        dead_letters: since they failed, whether they are open, retried or discarded.
+        runs: how long a month's history is kept after the month ended; None: for ever.
+        is_archived: whether a month is written to storage before it is dropped.
+        dead_letters: how long a dead letter is kept after its failure, open, retried or discarded.
     """
 
     runs: timedelta | None = None
@@ -34,7 +34,7 @@ class Policy:
         )
 
     def due_at(self, month: Month) -> datetime | None:
-        """When a month may go; None: never."""
+        """When a month may be dropped; None: never."""
         return None if self.runs is None else month.end + self.runs
 
     def is_due(self, month: Month, now: datetime) -> bool:
