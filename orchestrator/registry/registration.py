@@ -14,6 +14,7 @@ from pipeweave.authoring.retry import BACKOFFS, MAX_MULTIPLIER, MAX_RETRIES
 from pipeweave.errors import FieldError, InvalidId, InvalidTask
 from pipeweave.json_values import json_faults
 from pipeweave.rates import RATE_EXPECTED, is_rate
+from pipeweave.schema.validation import validate_schema
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
 
 MAX_TASKS = 5_000
@@ -265,8 +266,6 @@ def _task_faults(task: TaskRegistration, field: str) -> Iterator[FieldError]:
 
 
 def _schema_faults(schema: Mapping[str, Any], field: str) -> Iterator[FieldError]:
-    from pipeweave.schema.validation import validate_schema
-
     faults = json_faults(schema, field, budget=MAX_SPEC_BYTES)
     yield from faults
     if not faults:

@@ -26,6 +26,12 @@ MAY_IMPORT: dict[str, set[str]] = {
 LAZY = {"up", "cli"}
 HEAVY = {"flask", "celery", "kombu", "sqlalchemy", "psycopg2", "alembic", "boto3", "redis", "gunicorn"}
 SQL = {"sqlalchemy", "psycopg2", "alembic"}
+# The rooms of the orchestrator: a room imports only rooms before it, and not those that lie beside it.
+ROOMS = (
+    *("domain", "store", "messaging", "security", "registry", "state", "queueing", "engine", "runs"),
+    *("deadletters", "reading", "retention", "deployment", "recovery", "diagnosis"),
+)
+APART = {("messaging", "store"), ("store", "messaging"), ("security", "messaging")}
 # Rooms of the orchestrator that may import a driver (`deployment`: alembic).
 DRIVERS_IN = {"store", "deployment"}
 STATUS_UPDATES_IN = {
@@ -123,6 +129,77 @@ def test_imports_follow_the_direction_of_the_layers() -> None:
         return (name for name in imports(path) if (layer_of_import(name) or layer) not in MAY_IMPORT[layer])
 
     assert not offenders(upward), f"a layer may import only {MAY_IMPORT}"
+
+
+def test_a_room_of_the_orchestrator_imports_only_the_rooms_before_it() -> None:
+    def upward(path: Path) -> Iterator[str]:
+        room = room_of(module_of(path))
+        if room is None:
+            return
+        for name in imports(path):
+            other = room_of(name)
+            if other is not None and (ROOMS.index(other) > ROOMS.index(room) or (room, other) in APART):
+                yield name
+
+    assert not offenders(upward), f"the rooms from below to above: {', '.join(ROOMS)}"
+
+
+def test_every_module_of_the_orchestrator_lies_in_a_room() -> None:
+    outside = [path for path in (ROOT / "orchestrator").glob("*.py") if path.name != "__init__.py"]
+    folders = {path.parent.name for path in (ROOT / "orchestrator").glob("*/__init__.py")}
+    assert not outside
+    assert folders == set(ROOMS)
+
+
+def test_the_orchestrator_imports_nothing_inside_a_function() -> None:
+    """Such an import hides an arrow that points upward, or a circle."""
+
+    def hidden(path: Path) -> Iterator[str]:
+        if layer_of(path) == "orchestrator":
+            for node in ast.walk(tree_of(path)):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    inner = (each for each in ast.walk(node) if isinstance(each, ast.Import | ast.ImportFrom))
+                    yield from (f"{node.name}: {ast.unparse(each)}" for each in inner)
+
+    assert not offenders(hidden)
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports inside functions count, those of a type checker too."""
+    modules = {module_of(path) for path in sources()}
+    arrows = {module_of(path): _modules_imported(path, modules) for path in sources()}
+    assert not _in_a_circle(arrows)
+
+
+def _modules_imported(path: Path, modules: set[str]) -> set[str]:
+    """The modules whose code an import names. A package that holds the module itself is none of them: it is
+    always imported first.
+    """
+    me = module_of(path)
+    named = {name if name in modules else name.rpartition(".")[0] for name in imports(path)} & modules
+    return {name for name in named if name != me and not me.startswith(f"{name}.")}
+
+
+def _in_a_circle(arrows: dict[str, set[str]]) -> set[str]:
+    """Take away the modules that import nothing which is left, until none can be taken; then the same with
+    those that nothing imports. What stays lies in a circle, or between two.
+    """
+    left = {name: set(targets) for name, targets in arrows.items()}
+    for _ in range(2):
+        while ends := {name for name, targets in left.items() if not targets}:
+            left = {name: targets - ends for name, targets in left.items() if name not in ends}
+        turned: dict[str, set[str]] = {name: set() for name in left}
+        for name, targets in left.items():
+            for target in targets:
+                turned[target].add(name)
+        left = turned
+    return set(left)
+
+
+def room_of(name: str) -> str | None:
+    """The room of the orchestrator that a module, or an imported name, belongs to."""
+    parts = name.split(".")
+    return parts[2] if parts[:2] == ["pipeweave", "orchestrator"] and len(parts) > 2 else None
 
 
 def test_the_face_and_the_composition_roots_import_nothing_heavy_at_import_time() -> None:
