@@ -92,6 +92,11 @@ class Plan:
         return tuple(j for j in self.successors(ordinal) if self.joins.get(j) is JoinKind.GATHERED)
 
 
+def standalone_plan(task_id: str) -> Plan:
+    """The plan of a standalone task: one step, named like its task."""
+    return compile_plan(PipelineSpec(id=task_id, steps=(StepSpec(task_id, task_id),)))
+
+
 def compile_plan(spec: PipelineSpec) -> Plan:
     """The plan of a valid spec, in time linear in its steps and edges."""
     ordinals = {step.id: number for number, step in enumerate(spec.steps, start=1)}

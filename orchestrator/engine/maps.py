@@ -6,7 +6,6 @@ order.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -20,11 +19,16 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import OPEN_RUN, TaskStatus, sql_in
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state import completing, outputs, pause_sql, rows
+from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
 from pipeweave.orchestrator.store.values import canonical
 from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS, MAX_TASK_RUNS_PER_RUN
 from pipeweave.spec import references, rules
+
+# Item counts by run and ordinal of the map: every completion of an item asks for its map's. A count never
+# changes once the map is laid out; an entry is a few hundred bytes.
+COUNTS = CacheSpec[tuple[UUID, int], int]("item counts of maps", 1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ def lay_out(tx: Transaction, run: RunHeader, ordinal: int) -> list[TaskRun] | No
         return None if first is None else []
     if completing.lay_out(tx, run.id, ordinal, first=first, count=len(items)) is None:
         return None
-    _counts[(run.id, ordinal)] = len(items)
+    tx.cache_after_commit(COUNTS, (run.id, ordinal), len(items))
     return _insert(tx, run, ordinal, first, items)
 
 
@@ -153,10 +157,6 @@ def _insert(tx: Transaction, run: RunHeader, ordinal: int, first: int, items: li
 
 # --- the end of a map -------------------------------------------------------------------------------------
 
-# Item counts by map: fixed once laid out, asked for with every completion.
-_counts: OrderedDict[tuple[UUID, int], int] = OrderedDict()
-CACHED_COUNTS = 1_000
-
 _PARENT = f"""
 SELECT {rows.COLUMNS}, t.map_first, t.map_count FROM task_runs AS t
 WHERE t.run_id = :run_id AND t.id = :id
@@ -171,12 +171,11 @@ def _parent(tx: Transaction, run_id: UUID, ordinal: int, lock: str = "") -> Any:
 
 def is_wide(tx: Transaction, run_id: UUID, ordinal: int) -> bool:
     """Whether a map's items travel as a chord."""
-    key = (run_id, ordinal)
-    if key not in _counts:
-        _counts[key] = _parent(tx, run_id, ordinal).map_count or 0
-        if len(_counts) > CACHED_COUNTS:
-            _counts.popitem(last=False)
-    return _counts[key] >= WIDE
+    count = tx.cache(COUNTS).get((run_id, ordinal))
+    if count is None:
+        count = int(_parent(tx, run_id, ordinal).map_count or 0)
+        tx.cache_after_commit(COUNTS, (run_id, ordinal), count)
+    return count >= WIDE
 
 
 def lock(tx: Transaction, run_id: UUID, ordinal: int) -> TaskStatus | None:

@@ -1,20 +1,18 @@
-"""What keeps the new runs of a tenant from starting at once: pauses, and a limit of its active runs.
+"""Reads the start conditions of a tenant's new runs: pauses, and a limit of its active runs.
 
-Whoever writes runs has to know it first, for it decides the statuses of their rows. Nearly always it is
-nothing, so a process goes by what it saw last, and the statement that writes finds out whether that still
-holds: then a look was spared, and nothing slips in between a look and the write.
+They decide the statuses of the rows of a new run, so the writer must know them first. Nearly always there are
+none, so a writer uses the conditions that its process read last, and the statement that writes checks that
+they still hold. That saves a round trip, and nothing can change between the look and the write.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
 from pipeweave.orchestrator.state.pause_sql import ALL_TASKS, paused_tasks
+from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction
-
-REMEMBERED_TENANTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +36,19 @@ _IS_LIMITED = "EXISTS (SELECT 1 FROM tenants AS n WHERE n.id = :tenant AND n.max
 # SQL: whether all is as the writer expects.
 AS_EXPECTED = f"{_PAUSES} = CAST(:pauses AS text[]) AND {_IS_LIMITED} = :is_limited"
 _LOOK = f"SELECT {_PAUSES} AS pauses, {_IS_LIMITED} AS is_limited"
-_seen: OrderedDict[tuple[str, str], Holds] = OrderedDict()
+
+# By tenant. One entry is a few names; only tenants that a process triggers runs for are in it.
+CONDITIONS = CacheSpec[str, Holds]("start conditions", 1_000)
 
 
 def expected(tx: Transaction, tenant: str) -> Holds:
-    """What this process saw last; nothing, if it never looked."""
-    return _seen.get((tx.database, tenant), Holds())
+    """The start conditions that this process read last; none, if it never read them."""
+    return tx.cache(CONDITIONS).get(tenant) or Holds()
 
 
 def look(tx: Transaction, tenant: str) -> Holds:
-    """What there is now."""
+    """Read the start conditions of a tenant, and remember them."""
     row: Any = tx.execute(_LOOK, {"tenant": tenant}).one()
     found = Holds(tuple(row.pauses), row.is_limited)
-    _seen[tx.database, tenant] = found
-    if len(_seen) > REMEMBERED_TENANTS:
-        _seen.popitem(last=False)
+    tx.cache_after_commit(CONDITIONS, tenant, found)
     return found

@@ -8,7 +8,6 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.orchestrator.domain.json_shapes import reference
 from pipeweave.orchestrator.registry import pipelines
-from pipeweave.orchestrator.state.run_headers import plan_of
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
@@ -43,8 +42,7 @@ def of_run(tx: Transaction, tenant: str, run: Any, *, load: bool) -> Document:
         run: the run's row.
         load: fetch large outputs from storage, and leave nothing out.
     """
-    stored = pipelines.get(tx, tenant, run.pipeline_id, run.pipeline_version)
-    plan = plan_of(tenant, stored.version, stored.spec)
+    plan = pipelines.get(tx, tenant, run.pipeline_id, run.pipeline_version).plan
     wanted = [ids.task_run_id(run.id, ordinal) for ordinal in plan.ends]
     rows = tx.execute(_ENDS, {"run_id": run.id, "ids": wanted}).all()
     output: Document = {}

@@ -1,14 +1,13 @@
-"""What a trigger has to know: the latest version of a pipeline, and its tasks as they are.
+"""Takes snapshots of what a trigger needs: the latest version of a pipeline, and the rows of its tasks.
 
-It hardly ever changes, so a process goes by what it saw last, and the statement that writes the run finds out
-whether that still holds (AS_EXPECTED): then a look was spared, and nothing slips in between a look and the
-write. What was seen is told by its marks: of each row, the transaction that wrote it and where it lies. No
-change of a row leaves both as they were, whoever makes it.
+They hardly ever change, so a trigger uses the snapshot that its process took last, and the statement that
+writes the run checks that it is still true (AS_EXPECTED). That saves a round trip, and nothing can change
+between the look and the write. A snapshot is identified by the marks of its rows: each row's (xmin, ctid), of
+a task with a rate limit a hash of its row. Every change of a row changes its mark, whoever makes it.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,14 +16,13 @@ from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.registry import pipelines, task_rows
 from pipeweave.orchestrator.registry.pipelines import StoredPipeline
 from pipeweave.orchestrator.registry.task_rows import TaskRow
+from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction
-
-REMEMBERED_PIPELINES = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A pipeline's latest version and those of its tasks that are registered, as they were when looked at."""
+    """A snapshot: a pipeline's latest version and its registered tasks, with the marks of their rows."""
 
     pipeline: StoredPipeline
     tasks: Mapping[str, TaskRow]
@@ -37,11 +35,15 @@ class Seen:
 
 
 ANY: dict[str, Any] = {"catalog": None, "catalog_tasks": [], "marks": None}
-"""Parameters of AS_EXPECTED for whoever expects nothing."""
+"""Parameters of AS_EXPECTED that any catalog fulfils."""
+
+
+# By tenant and pipeline. A snapshot shares its version with the cache of versions, and adds its tasks' rows.
+SNAPSHOTS = CacheSpec[tuple[str, str], Seen]("catalog snapshots", 256)
 
 
 class CatalogChanged(PipeWeaveError):
-    """What a trigger went by is not so any more: it looks again."""
+    """The snapshot of a trigger is out of date: the trigger has to look again."""
 
 
 # The row of a task with a rate limit is rewritten whenever the task starts, so it is known by its content,
@@ -58,7 +60,7 @@ ARRAY(SELECT concat_ws(' ', p.xmin, p.ctid) FROM pipelines AS p
     WHERE t.tenant_id = :tenant AND t.id = ANY(CAST(:catalog_tasks AS text[])) ORDER BY t.id)
 """
 
-# SQL: whether all is as the writer expects.
+# SQL: whether the writer's snapshot is still true.
 AS_EXPECTED = f"(CAST(:marks AS text[]) IS NULL OR {_MARKS} = CAST(:marks AS text[]))"
 
 _LOOK = f"""
@@ -69,22 +71,20 @@ LEFT JOIN (tasks AS t JOIN services AS s ON s.tenant_id = t.tenant_id AND s.id =
 WHERE p.tenant_id = :tenant AND p.id = :catalog
 """
 
-_seen: OrderedDict[tuple[str, str, str], Seen] = OrderedDict()
-
 
 def remembered(tx: Transaction, tenant: str, pipeline_id: str) -> Seen | None:
-    """The last snapshot that this process took; None if it never looked."""
-    return _seen.get((tx.database, tenant, pipeline_id))
+    """The last snapshot that this process took; None if it took none."""
+    return tx.cache(SNAPSHOTS).get((tenant, pipeline_id))
 
 
 def look(tx: Transaction, tenant: str, pipeline_id: str) -> Seen:
-    """The latest version of a pipeline, and those of its tasks that are registered, as they are now.
+    """Take a snapshot of a pipeline's latest version and its registered tasks, and remember it.
 
     Raises:
         NotFound: the tenant has no such pipeline.
     """
-    guess = _seen.get((tx.database, tenant, pipeline_id))
-    # Which tasks to look at depends on the version: nearly always it is the one that was seen last.
+    guess = tx.cache(SNAPSHOTS).get((tenant, pipeline_id))
+    # Which tasks to look at depends on the version, which is nearly always that of the last snapshot.
     pipeline = guess.pipeline if guess is not None else pipelines.get(tx, tenant, pipeline_id)
     while True:
         task_ids = sorted({step.task for step in pipeline.spec.steps})
@@ -94,12 +94,7 @@ def look(tx: Transaction, tenant: str, pipeline_id: str) -> Seen:
         latest = pipelines.get(tx, tenant, pipeline_id, version)
         if latest.version == pipeline.version and rows:
             tasks = {row.id: task_rows.task_row(row[2:]) for row in rows if row.id is not None}
-            return _remember(tx, tenant, Seen(latest, tasks, task_ids, rows[0].marks))
+            seen = Seen(latest, tasks, task_ids, rows[0].marks)
+            tx.cache_after_commit(SNAPSHOTS, (tenant, pipeline_id), seen)
+            return seen
         pipeline = latest
-
-
-def _remember(tx: Transaction, tenant: str, seen: Seen) -> Seen:
-    _seen[tx.database, tenant, seen.pipeline.id] = seen
-    if len(_seen) > REMEMBERED_PIPELINES:
-        _seen.popitem(last=False)
-    return seen

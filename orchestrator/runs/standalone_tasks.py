@@ -10,13 +10,13 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.authoring.idempotency_keys import KEY_EXPECTED, is_key
 from pipeweave.errors import FieldError, InvalidInput, LimitExceeded, NotFound
+from pipeweave.orchestrator.domain.plan import standalone_plan
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.runs import creation, triggering
 from pipeweave.orchestrator.runs.creation import NewRun
-from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.size_limits import MAX_BATCH
 from pipeweave.spec.rules import FAIL_FAST
@@ -92,7 +92,7 @@ def _new_run(tx: Transaction, tenant: str, wish: QueueRequest, tasks: Mapping[st
     kept = tx.values.keep(wish.input)
     inline = wish.input if kept.path is None else None
     priority = triggering.checked_priority(wish.priority)
-    plan = run_headers.single(wish.task_id)
+    plan = standalone_plan(wish.task_id)
     header = RunHeader(ids.new_id(), tenant, None, None, FAIL_FAST, priority, inline, kept.path, plan)
     key = _checked_key(wish.idempotency_key)
     return NewRun(header, kept, tasks, wish.metadata, idempotency_key=key)

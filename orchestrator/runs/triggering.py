@@ -9,7 +9,6 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, PipeWeaveError, Unavailable
-from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.queueing import limits
@@ -19,7 +18,7 @@ from pipeweave.orchestrator.registry.snapshot import CatalogChanged, Seen
 from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.runs import creation
 from pipeweave.orchestrator.runs.creation import NewRun
-from pipeweave.orchestrator.state import cancelling, run_headers, run_transitions
+from pipeweave.orchestrator.state import cancelling, run_transitions
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec.pipeline_spec import PipelineSpec
 from pipeweave.spec.rules import FAILURE_MODES
@@ -132,11 +131,10 @@ def _prepare(
 ) -> _Prepared:
     """Check the runs and put their inputs away. Writes no row."""
     stored = seen.pipeline
-    plan = run_headers.plan_of(tenant, stored.version, stored.spec)
-    tasks = runnable(seen.tasks, {each.step.task for each in plan.steps})
+    tasks = runnable(seen.tasks, {each.step.task for each in stored.plan.steps})
     if check is not None:
         check(stored.spec, tasks)
-    return _Prepared(seen, [_new_run(tx, tenant, stored, plan, tasks, wish) for wish in wishes])
+    return _Prepared(seen, [_new_run(tx, tenant, stored, tasks, wish) for wish in wishes])
 
 
 def _write(tx: Transaction, prepared: _Prepared) -> list[CreatedRun]:
@@ -177,7 +175,6 @@ def _new_run(
     tx: Transaction,
     tenant: str,
     stored: StoredPipeline,
-    plan: Plan,
     tasks: Mapping[str, TaskRow],
     wish: Trigger,
 ) -> NewRun:
@@ -187,7 +184,9 @@ def _new_run(
     kept = tx.values.keep(value)
     inline = value if kept.path is None else None
     run_id = ids.new_id()
-    header = RunHeader(run_id, tenant, stored.id, stored.version, mode, priority, inline, kept.path, plan)
+    header = RunHeader(
+        run_id, tenant, stored.id, stored.version, mode, priority, inline, kept.path, stored.plan
+    )
     spec = stored.spec
     return NewRun(header, kept, tasks, wish.metadata, wish.run_token, spec.timeout_ms, spec.idle_timeout_ms)
 

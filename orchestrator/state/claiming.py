@@ -60,7 +60,7 @@ def start_with_header(
     tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, *, worker: str
 ) -> tuple[RunHeader | None, list[TaskRun]]:
     """`start`, and the header of the run, None when there is no such run: one statement."""
-    if (known := run_headers.known(run_id)) is not None or not ordinals:
+    if (known := run_headers.cached(tx, run_id)) is not None or not ordinals:
         return known or run_headers.load(tx, run_id), start(tx, run_id, ordinals, attempt, worker=worker)
     rows = tx.execute(_START_WITH_HEADER, _claim(tx, run_id, ordinals, attempt, worker)).all()
     if not rows:

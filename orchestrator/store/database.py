@@ -22,6 +22,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 from pipeweave.errors import Deadlocked, Unavailable
 from pipeweave.orchestrator.domain.facts import Fact
 from pipeweave.orchestrator.domain.outbox import Outgoing
+from pipeweave.orchestrator.store.cache import Cache, Caches, CacheSpec, K, V
 from pipeweave.orchestrator.store.connections import Connections
 from pipeweave.orchestrator.store.rows import Result
 from pipeweave.orchestrator.store.statements import statement as sql
@@ -90,10 +91,13 @@ class Transaction:
             self.execute("SELECT 1")
         return Connection(self._database.connections.engine, self._connection)
 
-    @property
-    def database(self) -> str:
-        """Which database this is, for what a process remembers of it."""
-        return self._database.name
+    def cache(self, spec: CacheSpec[K, V]) -> Cache[K, V]:
+        """What this process remembers of this database."""
+        return self._database.caches.of(spec)
+
+    def cache_after_commit(self, spec: CacheSpec[K, V], key: K, value: V) -> None:
+        """Cache what this transaction wrote, or read of what it wrote, once that is durable."""
+        self._after.append(lambda: self.cache(spec).put(key, value))
 
     def execute(
         self, statement: str, parameters: Mapping[str, Any] | None = None, *, lock: str | None = None
@@ -213,7 +217,7 @@ class Database:
         self.connections = Connections(url, pool_size, options)
         looking = f"-c statement_timeout={READ_TIMEOUT_MS} -c default_transaction_read_only=on"
         self._reader = Connections(url, max(1, pool_size // 2), looking)
-        self.name = self.connections.engine.url.render_as_string()
+        self.caches = Caches()
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Commit what the block did, then run its after-commit actions; roll back when it raises."""

@@ -11,7 +11,6 @@ from support.run_driver import Clock, RunDriver
 
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
-from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
@@ -61,12 +60,6 @@ def tx(database: Database) -> Iterator[Transaction]:
             raise RollBack
     except RollBack:
         pass
-
-
-@pytest.fixture(autouse=True)
-def _nothing_remembered() -> None:
-    """Versions are immutable in life, not between tests."""
-    pipelines.forget()
 
 
 @pytest.fixture

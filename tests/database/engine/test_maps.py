@@ -8,7 +8,15 @@ from uuid import UUID
 
 import pytest
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
-from support.run_driver import PERMANENT, RunDriver, claim, finish_task_run, header, settle
+from support.run_driver import (
+    PERMANENT,
+    RunDriver,
+    claim,
+    finish_step,
+    finish_task_run,
+    header,
+    settle,
+)
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.outbox import Chord
@@ -17,6 +25,7 @@ from pipeweave.orchestrator.messaging.batching import group_into_messages
 from pipeweave.orchestrator.queueing import durations
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.state import outputs
+from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Database
 
 MAP: dict[str, list[str]] = {"m": [], "after": ["m"]}
@@ -71,6 +80,33 @@ def test_only_wide_maps_travel_as_chords(driver: RunDriver) -> None:
     chords = [each for each in driver.sent if isinstance(each, Chord)]
     assert [each.run_id for each in chords] == [wide]
     assert narrow != wide
+
+
+BEHIND: dict[str, list[str]] = {"a": [], "m": ["a"]}
+
+
+def test_the_count_of_a_layout_that_was_rolled_back_is_not_remembered(driver: RunDriver) -> None:
+    run_id = driver.begin(BEHIND, maps={"m": "${steps.a}"})
+    with pytest.raises(ZeroDivisionError), driver.database.transaction() as tx:
+        finish_step(tx, run_id, "a", output=list(range(8)))
+        assert maps.is_wide(tx, run_id, 2)
+        raise ZeroDivisionError
+    another_process = Database(driver.database.url, pool_size=0, values=driver.database.values)
+    with another_process.transaction() as tx:
+        finish_step(tx, run_id, "a", output=[1, 2, 3])
+    with driver.database.transaction() as tx:
+        assert not maps.is_wide(tx, run_id, 2)
+
+
+def test_a_process_that_only_lays_out_maps_remembers_a_bounded_number_of_counts(
+    driver: RunDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maps, "COUNTS", CacheSpec[tuple[UUID, int], int]("few", 4))
+    for _ in range(9):
+        run_id = begun(driver, 2)
+    counts = driver.database.caches.of(maps.COUNTS)
+    assert counts.get((run_id, 1)) == 2
+    assert len(counts) <= 4
 
 
 def test_the_outputs_of_items_are_the_map_s_in_their_order(driver: RunDriver) -> None:

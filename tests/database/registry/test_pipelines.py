@@ -191,21 +191,6 @@ def test_a_version_of_a_rolled_back_transaction_is_not_remembered(database: Data
         assert pipelines.get(tx, tenant, "chain").spec == a_chain("b")
 
 
-def test_a_process_remembers_only_so_many_versions(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pipelines, "CACHED_VERSIONS", 2)
-    tenant = "pipelines-few"
-    with database.transaction() as tx:
-        register(tx, tenant, "a")
-        for name in ("one", "two", "three"):
-            store(tx, a_chain("a", id=name), tenant)
-    for name in ("one", "two", "three"):
-        with database.transaction() as tx:
-            pipelines.get(tx, tenant, name)
-    assert [key[2] for key in pipelines._versions] == ["two", "three"]
-
-
 # --- at the same time -------------------------------------------------------------------------------------
 
 

@@ -190,18 +190,6 @@ def test_a_change_of_another_tenant_costs_nothing(driver: RunDriver, sent: list[
     assert len(sent) == 1
 
 
-def test_what_was_seen_first_is_forgotten_first(
-    driver: RunDriver, sent: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    driver.store({"a": []}, id="another")
-    monkeypatch.setattr(snapshot, "REMEMBERED_PIPELINES", len(snapshot._seen))
-    driver.trigger("another")
-    sent.clear()
-    with driver.database.statements() as tx:
-        triggering.trigger(tx, driver.tenant, Trigger("another"))
-    assert len(sent) == 1
-
-
 def test_a_new_version_of_the_pipeline_counts_for_the_next_run(driver: RunDriver) -> None:
     driver.store({"a": [], "b": ["a"]})
     run_id = driver.trigger()

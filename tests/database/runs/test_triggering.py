@@ -199,16 +199,11 @@ def test_a_run_keeps_the_version_it_started_with(driver: RunDriver) -> None:
 
 
 def test_a_process_that_sees_a_run_for_the_first_time_reads_its_own_version(driver: RunDriver) -> None:
-    from pipeweave.orchestrator.registry import pipelines
-    from pipeweave.orchestrator.state import run_headers
-
     driver.store(CHAIN)
     old = driver.trigger()
     driver.store({"a": [], "z": ["a"]})
-    run_headers._headers.clear()
-    run_headers._plans.clear()
-    pipelines.forget()
-    with driver.database.transaction() as tx:
+    newcomer = Database(driver.database.url, pool_size=0)
+    with newcomer.transaction() as tx:
         assert [each.id for each in header(tx, old).plan.steps] == ["a", "b", "c"]
 
 

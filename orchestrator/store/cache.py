@@ -1,0 +1,83 @@
+"""Bounded caches: what a process remembers of one database, so that it need not ask again.
+
+A room that remembers something declares a `CacheSpec`; `Database` owns the caches, so two databases in one
+process never share an entry. Whatever depends on what a transaction wrote is cached after its commit
+(`Transaction.cache_after_commit`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, eq=False)
+class CacheSpec(Generic[K, V]):
+    """Declares a cache of values `V` by keys `K`.
+
+    Args:
+        name: of what it holds, for people.
+        capacity: entries it holds at most.
+    """
+
+    name: str
+    capacity: int
+
+
+class Cache(Generic[K, V]):
+    """At most `capacity` entries, of which those used last are kept. Threads may share it.
+
+    Entries live in two generations. A used entry moves to the young one; when the young one has half of the
+    capacity it becomes the old one, and what was in that is dropped. So the last `capacity // 2` entries that
+    were used are always there, and a read of a young entry is one look into a dictionary, without a lock.
+    """
+
+    __slots__ = ("_half", "_lock", "_old", "_young")
+
+    def __init__(self, capacity: int) -> None:
+        self._half = max(1, capacity // 2)
+        self._lock = threading.Lock()
+        self._young: dict[K, V] = {}
+        self._old: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        """The value of a key; None when it is not cached."""
+        value = self._young.get(key)
+        if value is None and (value := self._old.get(key)) is not None:
+            return self._put(key, value, is_newer=False)
+        return value
+
+    def put(self, key: K, value: V) -> None:
+        """Cache a value, which must not be None."""
+        self._put(key, value, is_newer=True)
+
+    def __len__(self) -> int:
+        return len(self._young.keys() | self._old.keys())
+
+    def _put(self, key: K, value: V, *, is_newer: bool) -> V:
+        with self._lock:
+            # A thread that moves an entry it found in the old generation must not undo a later `put`.
+            if is_newer:
+                self._young[key] = value
+            else:
+                value = self._young.setdefault(key, value)
+            if len(self._young) >= self._half:
+                self._old, self._young = self._young, {}
+            return value
+
+
+class Caches:
+    """The caches of one database, each made when it is first used."""
+
+    def __init__(self) -> None:
+        self._caches: dict[CacheSpec[Any, Any], Cache[Any, Any]] = {}
+
+    def of(self, spec: CacheSpec[K, V]) -> Cache[K, V]:
+        """The cache that a spec declares."""
+        found = self._caches.get(spec)
+        return self._caches.setdefault(spec, Cache(spec.capacity)) if found is None else found
