@@ -107,7 +107,7 @@ def _tick(rig: Rig, sizes: Sizes) -> Figures:
     from pipeweave.orchestrator.deployment.deployment import Deployment
     from pipeweave.orchestrator.recovery import tick
 
-    deployment = Deployment.open(rig.settings, pool_size=2)
+    deployment = Deployment.open(rig.settings, pool_size=1)
     try:
         tick.run_once(deployment)
         times = []

@@ -11,10 +11,8 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from pipeweave.orchestrator.retention import partitions
+from pipeweave.orchestrator.store import advisory_locks
 from pipeweave.orchestrator.store.database import Database, Transaction
-
-# Two processes that migrate at once: the second waits, then finds nothing to do.
-_LOCK = 0x70697065_77656176
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +29,13 @@ class SchemaStatus:
 
 
 def upgrade(database_url: str) -> SchemaStatus:
-    """Run every pending migration and make the partitions, in one transaction under an advisory lock."""
+    """Run every pending migration and make the partitions, in one transaction under an advisory lock.
+
+    Of two processes that migrate at once, the second waits, and then finds nothing to do.
+    """
     database = Database(database_url, pool_size=0)
     with database.transaction() as tx:
-        tx.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": _LOCK})
+        advisory_locks.hold_until_commit(tx, advisory_locks.MIGRATION)
         command.upgrade(_config(tx), "head")
         partitions.ensure(tx, tx.now)
         return _status(tx)
@@ -49,7 +50,7 @@ def status(database_url: str) -> SchemaStatus:
 def reset(database_url: str) -> SchemaStatus:
     """Drop everything PipeWeave ever stored and make the schema anew."""
     with Database(database_url, pool_size=0).transaction() as tx:
-        tx.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": _LOCK})
+        advisory_locks.hold_until_commit(tx, advisory_locks.MIGRATION)
         tx.execute("DROP SCHEMA public CASCADE")
         tx.execute("CREATE SCHEMA public")
     return upgrade(database_url)

@@ -12,7 +12,7 @@ from pipeweave.orchestrator.deployment import migrate
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.retention import default_partition, partitions
-from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.database import RESERVED, Database, Transaction
 from pipeweave.settings import Settings
 
 MIN_MAJOR = 14
@@ -133,7 +133,7 @@ def connections(settings: Settings) -> Verdict:
     with looking(settings) as tx:
         row = tx.execute(_CONNECTIONS).one()
         alive = tx.execute(_WORKERS, {"after": worker_processes.LOST_AFTER}).one()
-    api = settings.db_pool_max + settings.db_pool_max // 2
+    api = settings.db_pool_max + max(1, settings.db_pool_max // 2) + RESERVED
     needed = api + BEAT + PER_WORKER * alive.number + PER_CHILD * int(alive.children)
     shown = (
         f"{row.used} of {row.most} in use; an API process, beat and {alive.number} workers may use {needed}"

@@ -7,8 +7,6 @@ it; the advisory lock lets one act at a time, and every act is guarded, so that 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -22,9 +20,8 @@ from pipeweave.orchestrator.retention import expiry, partitions
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import admission, deadlines
 from pipeweave.orchestrator.state import deployment_mode
+from pipeweave.orchestrator.store import advisory_locks
 from pipeweave.orchestrator.store.database import Database
-
-_LOCK = 0x7469636B
 
 # Partitions are made months ahead, so once an hour is often.
 _PARTITIONS_EVERY_S = 3600
@@ -64,7 +61,7 @@ def run_once(deployment: Deployment) -> Ticked:
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
-    with _alone(deployment.database) as is_alone:
+    with advisory_locks.alone(deployment.database, advisory_locks.TICK) as is_alone:
         if not is_alone:
             return Ticked(is_elsewhere=True)
         with deployment.database.statements() as tx:
@@ -74,19 +71,6 @@ def run_once(deployment: Deployment) -> Ticked:
             if tick_status.note(tx) == deployment_mode.WAITING:
                 tx.afterwards(maintenance_mode.enter_if_drained)
         return ticked
-
-
-@contextmanager
-def _alone(database: Database) -> Iterator[bool]:
-    """Whether this process is the one to act. The lock goes with the connection, should the process die."""
-    with database.statements() as tx:
-        if not tx.execute("SELECT pg_try_advisory_lock(:lock)", {"lock": _LOCK}).scalar_one():
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            tx.execute("SELECT pg_advisory_unlock(:lock)", {"lock": _LOCK})
 
 
 def _watch(database: Database) -> Ticked:

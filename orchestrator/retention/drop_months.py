@@ -30,6 +30,7 @@ from pipeweave.orchestrator.retention.archive import Counts
 from pipeweave.orchestrator.retention.month_status import MonthOnDisk, active_runs, months_on_disk
 from pipeweave.orchestrator.retention.partitions import PARTITIONED
 from pipeweave.orchestrator.retention.policy import Policy
+from pipeweave.orchestrator.store import advisory_locks
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.lock_timeout import InUse, at_once
 from pipeweave.storage import Storage
@@ -37,8 +38,6 @@ from pipeweave.storage import Storage
 log = logging.getLogger(__name__)
 
 R = TypeVar("R")
-
-_LOCK = 0x72657461_696E
 
 # Tries to lock a table that is in use, and seconds between two tries.
 TRIES = 10
@@ -116,13 +115,10 @@ def alone(database: Database) -> Iterator[None]:
     Raises:
         Conflict: another process holds the lock.
     """
-    with database.statements() as tx:
-        if not tx.execute("SELECT pg_try_advisory_lock(:lock)", {"lock": _LOCK}).scalar_one():
+    with advisory_locks.alone(database, advisory_locks.RETENTION) as is_alone:
+        if not is_alone:
             raise Conflict("another process is archiving or dropping history", hint="try again later")
-        try:
-            yield
-        finally:
-            tx.execute("SELECT pg_advisory_unlock(:lock)", {"lock": _LOCK})
+        yield
 
 
 def check_clock(database: Database) -> None:

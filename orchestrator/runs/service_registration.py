@@ -16,10 +16,10 @@ from pipeweave.orchestrator.registry.code_versions import CodeChange, store_task
 from pipeweave.orchestrator.registry.registration import Registration, check
 from pipeweave.orchestrator.registry.tenants import ensure_tenant
 from pipeweave.orchestrator.runs import orphans
+from pipeweave.orchestrator.store import advisory_locks
 from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)
-_LOCK_CLASS = 0x72656769
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,7 @@ def register(tx: Transaction, tenant: str, registration: Registration) -> Regist
     """
     check(registration)
     ensure_tenant(tx, tenant)
-    tx.execute(
-        "SELECT pg_advisory_xact_lock(:class, hashtext(:tenant))", {"class": _LOCK_CLASS, "tenant": tenant}
-    )
+    advisory_locks.hold_tenant_until_commit(tx, advisory_locks.REGISTRATION, tenant)
     previous_version = services.store(tx, tenant, registration)
     stored = services.stored_tasks(tx, tenant, registration)
     services.check_owners(registration, stored)

@@ -36,6 +36,8 @@ DEADLOCK_TRIES = 5
 
 # Looking must never slow running: lists and pages that take longer than this are cut off.
 READ_TIMEOUT_MS = 5_000
+# Connections beside the two pools: one holds the tick's lock while another answers a health check.
+RESERVED = 2
 # A process that died in the middle of a transaction must not hold its locks for long.
 IDLE_IN_TRANSACTION_MS = 60_000
 
@@ -217,6 +219,7 @@ class Database:
         self.connections = Connections(url, pool_size, options)
         looking = f"-c statement_timeout={READ_TIMEOUT_MS} -c default_transaction_read_only=on"
         self._reader = Connections(url, max(1, pool_size // 2), looking)
+        self._reserved = Connections(url, min(RESERVED, pool_size), looking)
         self.caches = Caches()
 
     def transaction(self) -> AbstractContextManager[Transaction]:
@@ -273,7 +276,20 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """Statements that only read, from a pool of their own, each cut off after READ_TIMEOUT_MS."""
-        with self._reader.lend() as connection:
+        with self._look(self._reader) as tx:
+            yield tx
+
+    @contextmanager
+    def reserved(self) -> Iterator[Transaction]:
+        """As `reading`, on a connection that neither verbs nor lists use: for a lock that is held
+        beside other statements, and for the health check, which must not wait for them.
+        """
+        with self._look(self._reserved) as tx:
+            yield tx
+
+    @contextmanager
+    def _look(self, connections: Connections) -> Iterator[Transaction]:
+        with connections.lend() as connection:
             tx = Transaction(self, connection, is_one=False)
             try:
                 yield tx
@@ -284,6 +300,7 @@ class Database:
         """Close every connection."""
         self.connections.close()
         self._reader.close()
+        self._reserved.close()
 
 
 def _attempt(action: Callable[[], object]) -> None:

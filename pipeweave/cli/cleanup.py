@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave import ids
-from pipeweave.cli.months import CONNECTIONS, Place, with_place
+from pipeweave.cli.months import Place, with_place
 from pipeweave.cli.support.connection import json_option
 from pipeweave.cli.support.rendering import show_json
 from pipeweave.cli.token import Lifetime
@@ -54,7 +54,7 @@ def cleanup(
     from pipeweave.orchestrator.retention.drop_months import MonthOutcome
 
     policy = _policy(place.settings, older_than, dlq_retention_days, is_archived=not no_archive)
-    with opened(place.database_url, pool_size=CONNECTIONS) as database:
+    with opened(place.database_url, pool_size=1) as database:
         drop_months.check_clock(database)
         done = drop_months.run_once(database, place.storage, policy, is_rehearsal=dry_run)
         purged = expiry.count_expired(database, policy) if dry_run else expiry.purge_all(database, policy)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pipeweave.orchestrator.retention.policy import Policy
     from pipeweave.orchestrator.store.database import Database, Transaction
 
-# One holds the lock, one reads or changes tables.
-CONNECTIONS = 2
 MOST_COUNTED = 10_000
 
 
@@ -181,7 +179,7 @@ def _archive(place: Place, month: Month) -> Manifest:
     from pipeweave.orchestrator.retention import archive as archives
     from pipeweave.orchestrator.retention import drop_months
 
-    with opened(place.database_url, pool_size=CONNECTIONS) as database:
+    with opened(place.database_url, pool_size=1) as database:
         _check(database, month)
         with drop_months.alone(database):
             return archives.archive_month(database, place.storage, month)

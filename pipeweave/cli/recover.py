@@ -42,7 +42,7 @@ def recover(ctx: click.Context, settings: Settings, auto_resume: bool, as_json: 
     from pipeweave.orchestrator.deployment.deployment import Deployment
     from pipeweave.orchestrator.diagnosis import resending
 
-    deployment = Deployment.open(settings, pool_size=2)
+    deployment = Deployment.open(settings, pool_size=1)
     try:
         done = resending.resume(deployment) if auto_resume else None
         left = resending.look(deployment) if done is None else done.left

@@ -14,9 +14,9 @@ from support.api_samples import OTHER_TENANT, TENANT
 from pipeweave import ids
 from pipeweave.api import create_app
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.security.access_tokens import ADMIN, EVERY_TENANT, READ, TICK, WRITE
+from pipeweave.orchestrator.store import advisory_locks
 
 if TYPE_CHECKING:
     from conftest import Api, Tokens
@@ -157,10 +157,22 @@ def test_of_two_ticks_at_once_one_says_that_another_is_under_way(
 ) -> None:
     make_late(deployment)
     with deployment.database.transaction() as tx:
-        tx.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": tick._LOCK})
+        advisory_locks.hold_until_commit(tx, advisory_locks.TICK)
         answer = clock.post("/api/tick").json
     assert (answer["processed"], answer["message"]) == (0, "Another tick is under way.")
     assert clock.post("/api/tick").json["processed"] == 1
+
+
+def test_a_tick_needs_no_more_than_the_one_connection_of_a_small_pool(
+    clock: Api, run_id: str, deployment: Deployment
+) -> None:
+    make_late(deployment)
+    small = Deployment.open(replace(deployment.settings, db_pool_max=1))
+    try:
+        answer = replace(clock, http=create_app(small.settings, small).test_client()).post("/api/tick")
+    finally:
+        small.close()
+    assert (answer.status_code, answer.json["processed"]) == (200, 1)
 
 
 def test_a_tick_does_nothing_during_maintenance(

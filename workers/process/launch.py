@@ -189,7 +189,7 @@ def run_beat(settings: Settings) -> None:
         )
     json_logs.configure(settings.log_level)
     app = make_celery(settings)
-    TickScheduler.deployment = Deployment.open(settings, pool_size=2)  # one holds the tick's lock
+    TickScheduler.deployment = Deployment.open(settings, pool_size=1)
     retention_thread.start(settings)
     beat = app.Beat(
         scheduler_cls="pipeweave.workers.beat:TickScheduler",

@@ -27,9 +27,6 @@ EVERY_S = 3_600.0
 # A table was in use.
 AGAIN_AFTER_S = 300.0
 
-# One holds the lock, one reads or changes tables.
-CONNECTIONS = 2
-
 
 def start(settings: Settings) -> threading.Thread | None:
     """Apply the retention once an hour from now on; None when runs are kept for ever.
@@ -40,7 +37,7 @@ def start(settings: Settings) -> threading.Thread | None:
     policy = Policy.of(settings)
     if policy.runs is None or settings.database_url is None:
         return None
-    database = Database(settings.database_url, pool_size=CONNECTIONS)
+    database = Database(settings.database_url, pool_size=1)
     storage = open_storage(settings)
     thread = threading.Thread(
         target=_keep_on, args=(database, storage, policy), name="retention", daemon=True

@@ -30,6 +30,7 @@ from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.state import deployment_mode, run_headers
 from pipeweave.orchestrator.state.deployment_mode import MAINTENANCE, RUNNING, WAITING
+from pipeweave.orchestrator.store import advisory_locks
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.settings import Settings
@@ -485,7 +486,7 @@ def test_every_tick_that_acts_leaves_its_time(deployment: Deployment, driver: Ru
     assert first.age is not None
     assert first.age < timedelta(seconds=30)
     with driver.database.transaction() as tx:
-        tx.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": tick._LOCK})
+        advisory_locks.hold_until_commit(tx, advisory_locks.TICK)
         assert tick.run_once(deployment).is_elsewhere
     with driver.database.reading() as tx:
         assert tick_status.find(tx).at == first.at

@@ -20,6 +20,7 @@ from pipeweave.orchestrator.recovery.tick import LATE, Ticked
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.store import advisory_locks
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.settings import Settings
 
@@ -209,7 +210,7 @@ def test_of_two_ticks_at_once_one_does_nothing(
     driver.begin({"a": []})
     clock.ahead = timedelta(seconds=6)
     with driver.database.transaction() as tx:
-        tx.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": tick._LOCK})
+        advisory_locks.hold_until_commit(tx, advisory_locks.TICK)
         with BackgroundCall(lambda: tick.run_once(deployment)) as beside:
             beside.wait()
         assert beside.result == Ticked(is_elsewhere=True)

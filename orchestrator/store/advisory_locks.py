@@ -1,0 +1,57 @@
+"""The advisory locks of PostgreSQL that PipeWeave takes: their numbers, and the ways to hold them.
+
+A lock for a chore that may take long is held by a session, on a reserved connection: it must not take the
+place of a connection that the chore needs, and it ends with its process. A lock for one transaction goes with
+its commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pipeweave.orchestrator.store.database import Database, Transaction
+
+# One process ticks at a time.
+TICK = 0x7469636B
+# One process archives and drops months at a time.
+RETENTION = 0x72657461_696E
+# One process migrates the schema at a time.
+MIGRATION = 0x70697065_77656176
+# The class of a lock for each tenant: services of a tenant register one after the other.
+REGISTRATION = 0x72656769
+
+_TRY = "SELECT pg_try_advisory_lock(:lock)"
+_UNLOCK = "SELECT pg_advisory_unlock(:lock)"
+_UNTIL_COMMIT = "SELECT pg_advisory_xact_lock(:lock)"
+_TENANT_UNTIL_COMMIT = "SELECT pg_advisory_xact_lock(:class, hashtext(:tenant))"
+
+
+@contextmanager
+def alone(database: Database, lock: int) -> Iterator[bool]:
+    """Hold a lock during the block, if no other process holds it.
+
+    Yields:
+        Whether this process holds the lock; the block runs in any case.
+
+    Raises:
+        Unavailable: PostgreSQL cannot be reached.
+    """
+    with database.reserved() as tx:
+        if not tx.execute(_TRY, {"lock": lock}).scalar_one():
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            tx.execute(_UNLOCK, {"lock": lock})
+
+
+def hold_until_commit(tx: Transaction, lock: int) -> None:
+    """Wait for a lock and hold it until the transaction ends."""
+    tx.execute(_UNTIL_COMMIT, {"lock": lock})
+
+
+def hold_tenant_until_commit(tx: Transaction, lock_class: int, tenant: str) -> None:
+    """Wait for a tenant's lock of this class and hold it until the transaction ends."""
+    tx.execute(_TENANT_UNTIL_COMMIT, {"class": lock_class, "tenant": tenant})
