@@ -39,11 +39,18 @@ RUN_FAILED = "RUN_FAILED"
 
 
 @dataclass(frozen=True, slots=True)
-class Going:
-    """The worker that may go on with a released step at once, instead of sending a message for it."""
+class Claimant:
+    """The worker process that goes on with released steps at once, instead of sending messages for them.
+
+    Args:
+        worker: the process as claims name it.
+        queue: the queue that it serves; steps of other queues are left to other workers.
+        room: how many released steps it takes along.
+    """
 
     worker: str
     queue: str
+    room: int = 1
 
 
 @dataclass(slots=True)
@@ -52,9 +59,7 @@ class Advance:
 
     tx: Transaction
     run: RunHeader
-    going: Going | None = None
-    # How many released steps this worker may take along: as many as it finished.
-    room: int = 0
+    claimant: Claimant | None = None
     # The queue of whoever caused this: messages about joins go where the last task run ran.
     queue: str = ""
     # Of the message under way: it counts as one part of every gathered join (or map) of its task runs.
@@ -64,6 +69,10 @@ class Advance:
     continued: list[TaskRun] = field(default_factory=list)
     limited: set[str] = field(default_factory=set)
     ended: bool = False
+    _room: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._room = 0 if self.claimant is None else self.claimant.room
 
     # --- the beginning ------------------------------------------------------------------------------------
 
@@ -274,15 +283,15 @@ class Advance:
         """
         plan = self.run.plan
         plain = [each for each in sorted(ordinals) if plan[each].step.map is None]
-        along = plain[: self.room] if self.going is not None and not _feeds_gathered(self.run, plain) else []
-        self.room -= len(along)
+        along = [] if _feeds_gathered(self.run, plain) else plain[: self._room]
+        self._room -= len(along)
         released = releasing.release(
             self.tx,
             self.run.id,
             plain,
             continued=along,
-            worker=self.going.worker if self.going else None,
-            queue=self.going.queue if self.going else None,
+            worker=self.claimant.worker if self.claimant else None,
+            queue=self.claimant.queue if self.claimant else None,
         )
         self._send(released)
         mapped = [each for each in sorted(ordinals) if plan[each].step.map is not None]

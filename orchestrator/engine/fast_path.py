@@ -1,13 +1,15 @@
-"""The straight way: a step ends well, and what waited for it waits for little else.
+"""The fast path of a turn: complete one step and release what follows it, in one statement.
 
-Most steps of most pipelines are of this kind: their successors have one predecessor, or a few. What
-`advance.py` does in a transaction of several statements is one round trip here: the joins are locked, the
-result is stored, and whatever it was the last predecessor of goes on. What it decides is the same; where a
-join's other predecessors did not simply complete, deciding is left to a join message.
+It takes the same decision as `Advance.settle` for the case that most steps are in: the step ended well, it
+has few successors, and each of them waits for at most a few other steps. The joins are locked, the result is
+stored and the successors that wait for nothing else are released, in one round trip. Where another
+predecessor of a join did not simply complete, the decision takes a rule and is left to a join check, which
+comes back to `Advance`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +19,7 @@ from pipeweave.orchestrator.domain.plan import END, JoinKind
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
-from pipeweave.orchestrator.engine.advance import Going, as_released
+from pipeweave.orchestrator.engine.advance import Claimant, as_released
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import claiming, completing, pause_sql, releasing, run_transitions
 from pipeweave.orchestrator.state.rows import of_row
@@ -29,15 +31,15 @@ from pipeweave.spec.rules import FAIL_FAST
 MOST_SUCCESSORS = 8
 
 
-def is_straight(run: RunHeader, completion: Completion) -> bool:
-    """Whether one statement can store this completion and decide what comes next."""
+def applies(run: RunHeader, completion: Completion) -> bool:
+    """Whether the fast path can store this completion and decide what follows it."""
     done = completion.task_run
     if done.kind != "task" or done.is_limited or completion.selected_next is not None:
         return False
     if completion.key is not None:
         return False
     if done.attempt > 1:
-        # Of a run that was reopened, perhaps: then its joins may have gone on without it.
+        # The run may have been reopened; then the joins of this step may be final already.
         return False
     successors = run.plan.successors(done.ordinal)
     if len(successors) > MOST_SUCCESSORS or any(run.plan.joins[each].is_wide for each in successors):
@@ -48,28 +50,37 @@ def is_straight(run: RunHeader, completion: Completion) -> bool:
     return all(run.plan[each].step.map is None and not run.plan.gathered(each) for each in successors)
 
 
-def go_on(tx: Transaction, run: RunHeader, completion: Completion, going: Going) -> list[TaskRun]:
-    """Store the result and take the next steps. Returns the task run that goes on here, if one does.
+def complete_and_go_on(
+    tx: Transaction, run: RunHeader, completion: Completion, claimant: Claimant
+) -> list[TaskRun]:
+    """Store the result and release the next steps: the fast path of complete + `Advance.settle`.
 
     Args:
-        tx: need not be one transaction: every statement is whole (`Database.statements`).
-        completion: one for which `is_straight` holds.
+        tx: need not be one transaction: the statement is whole (`Database.statements`).
+        completion: one for which `applies` holds.
+
+    Returns:
+        The released step that the claimant runs now, if there is one.
     """
     successors = run.plan.successors(completion.task_run.ordinal)
     if successors == (END,):
-        _complete_last(tx, run, completion, going)
+        _complete_last(tx, run, completion, claimant)
         return []
-    released = _complete_and_go_on(tx, run, completion, successors, going)
+    released = _complete_and_go_on(tx, run, completion, successors, claimant)
     limited = [each for each in released if each.status is TaskStatus.READY]
     tx.send(*(as_released(each) for each in released if each.status is TaskStatus.QUEUED))
     if limited:
-        # A crash in between leaves ready rows; the tick fills their limits.
-        tx.hold()
-        limits.fill(tx, run.tenant, [each.task_id for each in limited])
+        # In a transaction of its own: the statement above may be durable by now, and a deadlock here must not
+        # repeat it. After a crash in between, the tick fills the limits.
+        tx.afterwards(functools.partial(_fill, tenant=run.tenant, tasks=[each.task_id for each in limited]))
     return [each for each in released if each.status is TaskStatus.RUNNING]
 
 
-# --- one round trip ---------------------------------------------------------------------------------------
+def _fill(tx: Transaction, *, tenant: str, tasks: Sequence[str]) -> None:
+    limits.fill(tx, tenant, tasks)
+
+
+# --- the statement ----------------------------------------------------------------------------------------
 
 # The joins first, in the order of their ids: the statement that follows sees what it waited for.
 _LOCK_JOINS = f"""
@@ -144,7 +155,7 @@ FROM moved
 
 
 def _complete_and_go_on(
-    tx: Transaction, run: RunHeader, completion: Completion, successors: Sequence[int], going: Going
+    tx: Transaction, run: RunHeader, completion: Completion, successors: Sequence[int], claimant: Claimant
 ) -> list[TaskRun]:
     """Store a result and release the successors that wait for nothing else.
 
@@ -156,29 +167,29 @@ def _complete_and_go_on(
         "ordinals": list(successors),
         "here": ids.task_run_id(run.id, successors[0]),
         "tenant": run.tenant,
-        "worker": going.worker,
-        "queue": going.queue,
+        "worker": claimant.worker,
+        "queue": claimant.queue,
     }
     edges = _other_edges(run, completion.task_run.ordinal, successors)
     if not edges:
         return sorted(map(of_row, tx.execute(_GO_ON, parameters)), key=lambda each: each.id)
     rows = tx.execute(_GO_ON_TO_JOINS, parameters | _as_parameters(run, edges), lock=_LOCK_JOINS).all()
-    _ask_about(tx, run, rows[0].undecided, going)
+    _ask_about(tx, run, rows[0].undecided, claimant)
     return sorted((of_row(row) for row in rows if row.id is not None), key=lambda each: each.id)
 
 
-def _complete_last(tx: Transaction, run: RunHeader, completion: Completion, going: Going) -> None:
+def _complete_last(tx: Transaction, run: RunHeader, completion: Completion, claimant: Claimant) -> None:
     """Store the result of an end step and, if it was the last one, end the run with it."""
     parameters = completing.completed(tx, [completion])
     edges = _other_edges(run, completion.task_run.ordinal, (END,))
     if edges:
         row = tx.execute(_LAST_OF_SEVERAL, parameters | _as_parameters(run, edges), lock=_LOCK_RUN).first()
-        _ask_about(tx, run, row and row.undecided, going)
+        _ask_about(tx, run, row and row.undecided, claimant)
     else:
         row = tx.execute(_LAST, parameters).first()
     if row and row.is_reopened:
         # Whether it is over takes a look at all of its task runs.
-        tx.send(JoinCheck(run.id, END, going.queue))
+        tx.send(JoinCheck(run.id, END, claimant.queue))
     if row:
         run_transitions.announce_end(tx, run.id, row)
 
@@ -197,5 +208,5 @@ def _as_parameters(run: RunHeader, edges: Sequence[tuple[int, int]]) -> dict[str
     }
 
 
-def _ask_about(tx: Transaction, run: RunHeader, undecided: Any, going: Going) -> None:
-    tx.send(*(JoinCheck(run.id, ids.ordinal_of(each), going.queue) for each in undecided or ()))
+def _ask_about(tx: Transaction, run: RunHeader, undecided: Any, claimant: Claimant) -> None:
+    tx.send(*(JoinCheck(run.id, ids.ordinal_of(each), claimant.queue) for each in undecided or ()))

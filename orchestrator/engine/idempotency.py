@@ -15,8 +15,8 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.errors import AttemptFenced, Deadlocked
+from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.facts import Name
-from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, Kept, TaskRun
 from pipeweave.orchestrator.engine import key_waiters
@@ -27,8 +27,6 @@ from pipeweave.orchestrator.store.database import Transaction
 
 # A row that comes in between a look and a write is seen by the next look.
 TRIES = 5
-
-Outcome = Completion | Awaits | tuple[TaskRun, Failure]
 
 # --- taking a key -----------------------------------------------------------------------------------------
 
@@ -135,7 +133,7 @@ def reserve(tx: Transaction, tenant: str, task_id: str, key: str, task_run_id: U
 # --- the outcomes of a turn -------------------------------------------------------------------------------
 
 
-def lock(tx: Transaction, tenant: str, outcomes: Iterable[Outcome]) -> set[Name]:
+def lock(tx: Transaction, tenant: str, outcomes: Iterable[CallOutcome]) -> set[Name]:
     """Take the keys of a turn's outcomes, before any other row. Gives those that are wanted here and that
     nobody executes under any more.
     """
@@ -145,7 +143,7 @@ def lock(tx: Transaction, tenant: str, outcomes: Iterable[Outcome]) -> set[Name]
 
 
 def settle(
-    advance: Advance, outcomes: Sequence[Outcome], finished: Sequence[TaskRun], free: set[Name]
+    advance: Advance, outcomes: Sequence[CallOutcome], finished: Sequence[TaskRun], free: set[Name]
 ) -> None:
     """Let results answer for their keys, let those step back that another one is in the way of, and wake who
     waited for what ended.
@@ -169,11 +167,11 @@ def settle(
         advance.limited |= key_waiters.wake(tx, tenant, free)
 
 
-def _is_answer(outcome: Outcome) -> bool:
+def _is_answer(outcome: CallOutcome) -> bool:
     return isinstance(outcome, Completion) and outcome.key is not None and outcome.cached_from is None
 
 
-def _name(outcome: Outcome) -> Name:
+def _name(outcome: CallOutcome) -> Name:
     assert isinstance(outcome, Awaits | Completion) and outcome.key is not None
     return outcome.task_run.task_id, outcome.key
 

@@ -9,7 +9,7 @@ same.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -18,9 +18,10 @@ from uuid import UUID
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.engine.advance import Advance, as_released
+from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
+from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.registry.worker_processes import WORKER_OF
-from pipeweave.orchestrator.state import claiming, run_headers
+from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.state.rows import COLUMNS, of_row
 from pipeweave.orchestrator.store.database import Database, Transaction
 
@@ -50,9 +51,7 @@ def _end(tx: Transaction, run_id: UUID, losses: Sequence[Loss]) -> None:
     run = run_headers.load(tx, run_id)
     if run is None:
         return
-    advance = Advance(tx, run, queue=losses[0][0].queue, is_counted=False)
-    advance.settle(advance.fail(losses))
-    advance.close()
+    Turn(run, losses, queue=losses[0][0].queue, is_counted=False).store(tx)
 
 
 # --- what the tick finds ----------------------------------------------------------------------------------
@@ -157,7 +156,8 @@ def of_child(database: Database, doing: Doing, ending: Failure) -> int:
     _give_back(database, [each for each in claimed if each.id not in doing.called], doing.worker)
     if doing.run_id is not None:
         with database.transaction() as tx:
-            hand_over(tx, doing.run_id, (), doing.named, doing.attempt, worker=doing.worker)
+            unstarted = Unstarted((), doing.named, doing.attempt)
+            hand_over(tx, doing.run_id, unstarted, worker=doing.worker)
     return count
 
 
@@ -165,23 +165,5 @@ def _give_back(database: Database, claimed: Sequence[TaskRun], worker: str) -> N
     for run_id in dict.fromkeys(each.run_id for each in claimed):
         mine = [each for each in claimed if each.run_id == run_id]
         database.run(
-            lambda tx, run_id=run_id, mine=mine: hand_over(tx, run_id, mine, (), 1, worker=worker)  # type: ignore[misc]
+            lambda tx, run_id=run_id, mine=mine: hand_over(tx, run_id, Unstarted(mine), worker=worker)  # type: ignore[misc]
         )
-
-
-def hand_over(
-    tx: Transaction,
-    run_id: UUID,
-    claimed: Sequence[TaskRun],
-    left: Collection[int],
-    attempt: int,
-    *,
-    worker: str,
-) -> None:
-    """Let others take what a message claimed as `worker` and did not begin, and what it names and did not
-    claim; nothing of it is an attempt.
-    """
-    for each in claiming.give_back(tx, claimed, worker=worker):
-        tx.send(as_released(each))
-    for each in claiming.queued(tx, run_id, list(left), attempt):
-        tx.send(as_released(each))

@@ -11,13 +11,15 @@ from pipeweave import ids
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.domain import failure
+from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.states import FINAL_RUN
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path
-from pipeweave.orchestrator.engine.advance import Advance, Going
+from pipeweave.orchestrator.engine.advance import Advance, Claimant
+from pipeweave.orchestrator.engine.turn import Turn, check_join
 from pipeweave.orchestrator.runs import deadlines, orphans, triggering
-from pipeweave.orchestrator.state import claiming, completing, rows
+from pipeweave.orchestrator.state import claiming, rows
 from pipeweave.orchestrator.state.rows import COLUMNS
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec.rules import FAIL_FAST, FAILURE_MODES
@@ -99,40 +101,28 @@ class RandomHistory:
     def _work(self, tx: Transaction) -> None:
         """Claim some task runs, end them, go on with what follows."""
         started = self._claim(tx, self.chance.randint(1, 3))
-        going = Going("w1", self._queue(tx)) if self.chance.random() < 0.5 else None
+        claimant = Claimant("w1", self._queue(tx)) if self.chance.random() < 0.5 else None
         while started:
-            advance = Advance(tx, header(tx, self.run_id), going, room=len(started))
-            fine = [each for each in started if not self._fails(each)]
-            failing = [(each, self.chance.choice(_ENDINGS)) for each in started if each not in fine]
-            ended = advance.fail(failing)
-            completions = [self._completion(tx, each) for each in fine]
-            ended += completing.complete(tx, completions)
-            chosen = {
-                each.task_run.ordinal: each.selected_next
-                for each in completions
-                if each.selected_next is not None
-            }
-            advance.settle(ended, chosen)
-            started = advance.close()
+            outcomes = [self._outcome(tx, each) for each in started]
+            turn = Turn(header(tx, self.run_id), outcomes, started[0].queue, claimant=claimant)
+            started = turn.store(tx)
 
     def _work_straight(self, tx: Transaction) -> None:
         run, queue = header(tx, self.run_id), self._queue(tx)
         started = self._claim(tx, 1)
         while started:
             completion = Completion(started[0], tx.values.keep({"by": started[0].step_id}))
-            if not fast_path.is_straight(run, completion):
+            if not fast_path.applies(run, completion):
                 break
-            started = fast_path.go_on(tx, run, completion, Going("w2", queue))
+            started = fast_path.complete_and_go_on(tx, run, completion, Claimant("w2", queue))
 
     def _give_back(self, tx: Transaction) -> None:
         running = self._some(tx, "running", 3)
         claiming.give_back(tx, running)
 
     def _lose(self, tx: Transaction) -> None:
-        advance = Advance(tx, header(tx, self.run_id), is_counted=False)
         lost = [(each, self.chance.choice(_ENDINGS)) for each in self._some(tx, "running", 2)]
-        advance.settle(advance.fail(lost))
-        advance.close()
+        Turn(header(tx, self.run_id), lost, self._queue(tx), is_counted=False).store(tx)
 
     def _claim(self, tx: Transaction, most: int) -> list[TaskRun]:
         found = self._some(tx, "queued", most)
@@ -148,6 +138,11 @@ class RandomHistory:
         if each.map_index is not None:
             return each.map_index in (wished or ())
         return wished is not None or self.chance.random() < 0.05
+
+    def _outcome(self, tx: Transaction, each: TaskRun) -> CallOutcome:
+        if self._fails(each):
+            return each, self.chance.choice(_ENDINGS)
+        return self._completion(tx, each)
 
     def _completion(self, tx: Transaction, each: TaskRun) -> Completion:
         chosen = self.wishes["choose"].get(each.step_id) if each.kind == "task" else None
@@ -171,9 +166,7 @@ class RandomHistory:
         """A chord fires, or the tick asks: for any join, whether it is due or not."""
         run = header(tx, self.run_id)
         for join in self.chance.sample([END, *range(1, len(run.plan.steps) + 1)], len(run.plan.steps) + 1):
-            advance = Advance(tx, run)
-            advance.check(join)
-            advance.close()
+            check_join(tx, run, join)
 
     def _retry(self, tx: Transaction) -> bool:
         """A dead letter is tried again. False when there is none."""

@@ -16,10 +16,10 @@ from uuid import UUID
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, JoinCheck, Outgoing, Part
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
-from pipeweave.orchestrator.engine import fast_path
-from pipeweave.orchestrator.engine.advance import Advance, Going
+from pipeweave.orchestrator.engine.advance import Claimant
+from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.messaging.batching import RunMessage, group_into_messages
-from pipeweave.orchestrator.state import claiming, completing
+from pipeweave.orchestrator.state import claiming
 from support.run_driver import PERMANENT, RunDriver, header
 
 Call = tuple[str, int | None]
@@ -108,20 +108,20 @@ class InlineWorker:
         self.attempts.append((each.step_id, each.map_index, each.attempt, each.code_version))
         failure = self.fails.get(each.step_id) or self.fails.get((each.step_id, each.map_index))
         chosen = self.chooses.get(each.step_id) if each.kind == "task" else None
-        going = Going("w1", message.queue) if self.chance is None or self.chance.random() < 0.5 else None
-        with self.driver.database.transaction() as tx:
+        database = self.driver.database
+        kept = database.values_or_raise.keep({"of": each.step_id})
+        completion = Completion(each, kept, None if chosen is None else tuple(chosen))
+        with database.transaction() as tx:
             run = header(tx, each.run_id)
-            kept = tx.values.keep({"of": each.step_id})
-            completion = Completion(each, kept, None if chosen is None else tuple(chosen))
-            if failure is None and going and fast_path.is_straight(run, completion):
-                return fast_path.go_on(tx, run, completion, going)
-            advance = Advance(
-                tx, run, going, room=1, queue=message.queue, is_counted=message.part != UNCOUNTED
-            )
-            failed = [] if failure is None else advance.fail([(each, failure)])
-            done = [] if failure else completing.complete(tx, [completion])
-            advance.settle([*failed, *done], {} if chosen is None else {each.ordinal: tuple(chosen)})
-            return advance.close()
+        is_taken_along = self.chance is None or self.chance.random() < 0.5
+        turn = Turn(
+            run,
+            [completion if failure is None else (each, failure)],
+            message.queue,
+            claimant=Claimant("w1", message.queue) if is_taken_along else None,
+            is_counted=message.part != UNCOUNTED,
+        )
+        return turn.apply(database)
 
 
 def failing(*which: Any) -> dict[Any, Failure]:

@@ -12,15 +12,16 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import Outgoing, Released
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
-from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.engine.turn import Turn, check_join
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import Trigger
-from pipeweave.orchestrator.state import claiming, completing, run_headers
+from pipeweave.orchestrator.state import claiming, run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.spec.document import parse_spec
 from support.factories import a_task, register
@@ -91,9 +92,7 @@ class RunDriver:
     def check(self, run_id: UUID, join: int) -> None:
         """What a join message does."""
         with self.database.transaction() as tx:
-            advance = Advance(tx, header(tx, run_id))
-            advance.check(join)
-            advance.close()
+            check_join(tx, header(tx, run_id), join)
 
     # --- looking ------------------------------------------------------------------------------------------
 
@@ -132,10 +131,10 @@ def claim(tx: Transaction, run_id: UUID, ordinal: int, worker: str = "w1") -> Ta
     return started[0] if started else None
 
 
-def finish_step(tx: Transaction, run_id: UUID, step: str, **how: Any) -> Advance:
+def finish_step(tx: Transaction, run_id: UUID, step: str, **how: Any) -> None:
     """Start and end a step."""
     run = header(tx, run_id)
-    return finish_task_run(tx, run_id, run.plan.ordinals[step], **how)
+    finish_task_run(tx, run_id, run.plan.ordinals[step], **how)
 
 
 def finish_task_run(
@@ -146,11 +145,11 @@ def finish_task_run(
     output: Any = None,
     chosen: tuple[str, ...] | None = None,
     failure: Failure | None = None,
-) -> Advance:
+) -> None:
     """Start and end the task run of an ordinal."""
     started = claim(tx, run_id, ordinal)
     assert started is not None, f"{ordinal} cannot be started"
-    return settle(tx, started, output=output, chosen=chosen, failure=failure)
+    settle(tx, started, output=output, chosen=chosen, failure=failure)
 
 
 def settle(
@@ -160,16 +159,12 @@ def settle(
     output: Any = None,
     chosen: tuple[str, ...] | None = None,
     failure: Failure | None = None,
-) -> Advance:
+) -> None:
     """End a started task run and go on with its run."""
-    advance = Advance(tx, header(tx, started.run_id))
-    if failure is None:
-        ended = completing.complete(tx, [Completion(started, tx.values.keep(output), chosen)])
-    else:
-        ended = advance.fail([(started, failure)])
-    advance.settle(ended, {} if chosen is None else {started.ordinal: chosen})
-    advance.close()
-    return advance
+    ended: CallOutcome = Completion(started, tx.values.keep(output), chosen)
+    if failure is not None:
+        ended = started, failure
+    Turn(header(tx, started.run_id), [ended], started.queue).store(tx)
 
 
 def ordinals(run_id: UUID, rows: Sequence[Any]) -> list[int]:

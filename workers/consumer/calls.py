@@ -14,6 +14,7 @@ from pipeweave.authoring.context import Context
 from pipeweave.authoring.idempotency_keys import key_of
 from pipeweave.authoring.task import Task
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
+from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.failure import failure_of
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
@@ -24,7 +25,6 @@ from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.spec import references, rules
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.inputs import Inputs, Upstream
-from pipeweave.workers.consumer.message import Outcome
 from pipeweave.workers.consumer.time_limit import TimeLimit
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Calls:
         task = self.tasks.get(task_id)
         return _UNKNOWN if task is None else (task.spec.timeout, task.spec.heartbeat_interval_ms)
 
-    def call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> Outcome:
+    def call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> CallOutcome:
         """Call the task's function once, for so many seconds at most; or take the result of its idempotency
         key, or learn who executes under it. Whatever it raises ends this attempt, never this process.
         """

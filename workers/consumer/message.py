@@ -8,14 +8,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.domain.call_outcome import CallOutcome, task_run_of
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
-
-# How a call ended, or why there was none.
-Outcome = Completion | Awaits | tuple[TaskRun, Failure]
+from pipeweave.orchestrator.engine.hand_over import Unstarted
 
 # Of what a message would go on with, priorities are compared of so many.
 MOST_LOOKED_AT = 16
@@ -34,7 +32,7 @@ class Work:
     part: int = UNCOUNTED
     joins: tuple[int, ...] = ()
     claimed: deque[TaskRun] = field(default_factory=deque)
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[CallOutcome] = field(default_factory=list)
     is_calling: bool = False
     # Something of it may have been stored though PostgreSQL did not answer.
     is_in_doubt: bool = False
@@ -55,23 +53,23 @@ class Work:
             self.is_calling = bool(self.claimed)
             return self.claimed.popleft() if self.claimed else None
 
-    def note(self, outcome: Outcome) -> None:
+    def note(self, outcome: CallOutcome) -> None:
         """How a call ended; it waits to be stored."""
         with self.lock:
             self.is_calling = False
             self.outcomes.append(outcome)
 
-    def next_ones(self, outcomes: Sequence[Outcome]) -> list[int]:
+    def next_ones(self, outcomes: Sequence[CallOutcome]) -> list[int]:
         """What this process would go on with, now that these calls ended: ordinals, a few are enough."""
         plan = self.run.plan
         found = [each.ordinal for each in self.claimed] + list(self.left)
         for each in outcomes:
-            task_run = each[0] if isinstance(each, tuple) else each.task_run
+            task_run = task_run_of(each)
             if task_run.map_parent is None:
                 found += plan.successors(task_run.ordinal)
         return [each for each in found[:MOST_LOOKED_AT] if each != END]
 
-    def waits_for_its_own(self, task_run: TaskRun, outcome: Outcome) -> bool:
+    def waits_for_its_own(self, task_run: TaskRun, outcome: CallOutcome) -> bool:
         """Whether what a task run waits for is a result that is only to be stored: then it is begun again
         after that, and this outcome does not count.
         """
@@ -85,39 +83,27 @@ class Work:
             self.claimed.appendleft(task_run)
             return True
 
-    def ended(self) -> list[Outcome]:
+    def ended(self) -> list[CallOutcome]:
         """What waits to be stored: it is the taker's now."""
         with self.lock:
             return self._ended()
 
-    def take(self) -> Rest:
+    def take(self) -> Unstarted:
         """Everything that is not begun: it is the taker's now."""
         with self.lock:
             return self._rest()
 
-    def take_beside(self) -> tuple[list[Outcome], Rest] | None:
+    def take_beside(self) -> tuple[list[CallOutcome], Unstarted] | None:
         """Both, for another thread: only while a call is under way is it not this thread's to change."""
         with self.lock:
             return (self._ended(), self._rest()) if self.is_calling else None
 
-    def _ended(self) -> list[Outcome]:
+    def _ended(self) -> list[CallOutcome]:
         outcomes, self.outcomes = self.outcomes, []
         return outcomes
 
-    def _rest(self) -> Rest:
-        rest = Rest(list(self.claimed), list(self.left), self.attempt)
+    def _rest(self) -> Unstarted:
+        rest = Unstarted(list(self.claimed), list(self.left), self.attempt)
         self.claimed.clear()
         self.left.clear()
         return rest
-
-
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """What a message did not get to: task runs it had claimed, and ordinals it had not."""
-
-    claimed: Sequence[TaskRun]
-    left: Sequence[int]
-    attempt: int
-
-    def __bool__(self) -> bool:
-        return bool(self.claimed or self.left)

@@ -6,30 +6,31 @@ comes next, so that a chain pays one commit per step and a chunk of small task r
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 from uuid import UUID
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.domain.call_outcome import CallOutcome, task_run_of
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, Asked, JoinCheck, Outgoing, Part, PutBack
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
-from pipeweave.orchestrator.engine import fast_path, idempotency, losses
-from pipeweave.orchestrator.engine.advance import Advance, Going
+from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.engine import losses, turn
+from pipeweave.orchestrator.engine.advance import Claimant
+from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
+from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.queueing import priorities
-from pipeweave.orchestrator.state import claiming, completing, run_headers
+from pipeweave.orchestrator.state import claiming, run_headers
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_durations import Pace
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.child_slots import Slot
-from pipeweave.workers.consumer.message import Outcome, Rest, Work
+from pipeweave.workers.consumer.message import Work
 from pipeweave.workers.consumer.time_limit import HARD_AFTER_S
 from pipeweave.workers.consumer.watchdog import Pulse
 
@@ -37,8 +38,6 @@ log = logging.getLogger(__name__)
 
 # Results wait at most this long before they are stored, however many calls a turn has.
 TURN_S = 0.1
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +147,8 @@ class Runner:
             run = run_headers.load(tx, run_id)
             if run is None:
                 return None, []
-            going = None if self.post.is_mixed() else self._going()
-            advance = Advance(tx, run, going, room=1, queue=self.queue)
-            advance.check(join)
-            return run, advance.close()
+            claimant = None if self.post.is_mixed() else self._claimant()
+            return run, turn.check_join(tx, run, join, queue=self.queue, claimant=claimant)
 
         self._begin_message(run_id, (), 1)
         run, claimed = self.deployment.database.run(check)
@@ -184,20 +181,17 @@ class Runner:
             if not outcomes:
                 return  # what was left of it was taken
             # What is taken here stays taken, should the transaction start over.
-            rest = work.take() if self._must_stop(work, outcomes) else None
-            is_straight = rest is None and self._is_straight(work, outcomes)
-            turn = self._straight_turn if is_straight else self._turn
-            step = functools.partial(turn, work, outcomes, rest)
-            work.claimed.extend(self._report(step, work, is_one=not is_straight))
+            unstarted = work.take() if self._must_stop(work, outcomes) else None
+            work.claimed.extend(self._report(self._turn(work, outcomes, unstarted), work))
             self.slot.stored()
             if work.is_in_doubt:
                 work.take()
                 self.let_go()
 
-    def _must_stop(self, work: Work, outcomes: Sequence[Outcome]) -> bool:
+    def _must_stop(self, work: Work, outcomes: Sequence[CallOutcome]) -> bool:
         return work.is_long or self.post.is_stopping() or self._is_outranked(work, outcomes)
 
-    def _is_outranked(self, work: Work, outcomes: Sequence[Outcome]) -> bool:
+    def _is_outranked(self, work: Work, outcomes: Sequence[CallOutcome]) -> bool:
         """Whether something better is queued than what this message, or a successor, would go on with."""
         if not self.post.is_mixed():
             return False
@@ -210,8 +204,8 @@ class Runner:
         except PipeWeaveError:
             return False  # what was done has to be stored first
 
-    def _going(self) -> Going | None:
-        return None if self.post.is_stopping() else Going(self.worker, self.queue)
+    def _claimant(self) -> Claimant | None:
+        return None if self.post.is_stopping() else Claimant(self.worker, self.queue)
 
     def _call(self, work: Work) -> None:
         """Call the functions of claimed task runs, for as long as a turn may take."""
@@ -233,59 +227,46 @@ class Runner:
             if ended > until or self.post.is_stopping():
                 break
 
-    def _store_apart(self, work: Work, outcomes: Sequence[Outcome], rest: Rest) -> None:
+    def _store_apart(self, work: Work, outcomes: Sequence[CallOutcome], rest: Unstarted) -> None:
         """Store what was done before a call that takes long, and hand over what comes after it."""
         try:
-            self.deployment.database.run(functools.partial(self._turn, work, outcomes, rest))
+            self._turn(work, outcomes, rest).apply(self.deployment.database)
         except PipeWeaveError:
             raise  # it can be tried again
         except Exception:
             log.exception("turn.unstorable")
             self._lose(work, outcomes, rest)
 
-    def _lose(self, work: Work, outcomes: Sequence[Outcome], rest: Rest) -> None:
+    def _lose(self, work: Work, outcomes: Sequence[CallOutcome], rest: Unstarted) -> None:
         """What was called must not look as if it still ran; what was not begun goes to others."""
-        lost = [each[0] if isinstance(each, tuple) else each.task_run for each in outcomes]
-        losses.end(self.deployment.database, [(each, reconcile.UNSTORED) for each in lost])
+        losses.end(self.deployment.database, [(task_run_of(each), reconcile.UNSTORED) for each in outcomes])
         self.deployment.database.run(lambda tx: self._hand_over(tx, work, rest))
 
-    @staticmethod
-    def _is_straight(work: Work, outcomes: Sequence[Outcome]) -> bool:
-        if len(outcomes) > 1 or work.claimed:
-            return False
-        return isinstance(outcomes[0], Completion) and fast_path.is_straight(work.run, outcomes[0])
+    def _turn(self, work: Work, outcomes: Sequence[CallOutcome], unstarted: Unstarted | None) -> Turn:
+        """The turn that stores outcomes and goes on.
 
-    def _straight_turn(
-        self, work: Work, outcomes: Sequence[Outcome], rest: Rest | None, tx: Transaction
-    ) -> list[TaskRun]:
-        """A turn of one statement: see straight.py."""
-        completion = outcomes[0]
-        assert isinstance(completion, Completion)
-        going = Going(self.worker, self.queue)
-        return fast_path.go_on(tx, work.run, completion, going) or self._claim(tx, work)
-
-    def _turn(
-        self, work: Work, outcomes: Sequence[Outcome], rest: Rest | None, tx: Transaction
-    ) -> list[TaskRun]:
-        """Store outcomes, release what waited for them, claim what comes next; one transaction.
-
-        `rest` is what the message gives up because it must stop; None when it goes on.
+        `unstarted` is what the message gives up because it must stop; None when it goes on.
         """
-        going = self._going() if rest is None else None
-        is_counted = work.part != UNCOUNTED
-        advance = Advance(tx, work.run, going, room=len(outcomes), queue=self.queue, is_counted=is_counted)
-        completions = [each for each in outcomes if isinstance(each, Completion)]
-        free = idempotency.lock(tx, work.run.tenant, outcomes)
-        failed = advance.fail([each for each in outcomes if isinstance(each, tuple)])
-        finished = failed + completing.complete(tx, completions)
-        idempotency.settle(advance, outcomes, finished, free)
-        chosen = {c.task_run.ordinal: c.selected_next for c in completions if c.selected_next is not None}
-        advance.settle(finished, chosen)
-        if rest is not None:
-            self._hand_over(tx, work, rest)
-            return advance.close()
-        fresh = [] if work.claimed else self._claim(tx, work)
-        return advance.close() + fresh
+        return Turn(
+            work.run,
+            outcomes,
+            self.queue,
+            claimant=self._claimant() if unstarted is None else None,
+            is_counted=work.part != UNCOUNTED,
+            unstarted=unstarted,
+            worker=self.worker,
+            claim_next=self._claim_next(work) if work.left and not work.claimed else None,
+        )
+
+    def _claim_next(self, work: Work) -> Callable[[Transaction], list[TaskRun]]:
+        left = list(work.left)
+
+        def claim_next(tx: Transaction) -> list[TaskRun]:
+            # A transaction that starts over (a deadlock) finds the message as it was.
+            work.left = deque(left)
+            return self._claim(tx, work)
+
+        return claim_next
 
     def _claim(self, tx: Transaction, work: Work) -> list[TaskRun]:
         """Claim the next task runs of the message, as many as fit in a turn; others may have taken some."""
@@ -302,9 +283,8 @@ class Runner:
         # Another attempt is claimed alone: should its worker die, there is no doubt whether it had begun.
         return self.pace.fitting(TURN_S) if attempt == 1 else 1
 
-    def _hand_over(self, tx: Transaction, work: Work, rest: Rest) -> None:
-        """A message that runs long gives back what it did not get to; nothing of it counts as tried."""
-        losses.hand_over(tx, work.run.id, rest.claimed, rest.left, rest.attempt, worker=self.worker)
+    def _hand_over(self, tx: Transaction, work: Work, unstarted: Unstarted) -> None:
+        hand_over(tx, work.run.id, unstarted, worker=self.worker)
 
     def _count(self, work: Work, was_claimed: bool) -> None:
         """This message is one part of its joins. One that found nothing to do counts nothing: whoever did it,
@@ -323,19 +303,9 @@ class Runner:
         except Exception:
             log.exception("chord.part_lost")
 
-    def _report(self, turn: Callable[[Transaction], R], work: Work, *, is_one: bool) -> R:
+    def _report(self, turn: Turn, work: Work) -> list[TaskRun]:
         """Store what was done, however long PostgreSQL is away: the work itself must not be lost."""
         self.pulse.settle()
         return reconcile.when_it_answers(
-            lambda: self._transact(turn, work, is_one=is_one), "turn", on_doubt=work.doubt
+            lambda: turn.apply(self.deployment.database), "turn", on_doubt=work.doubt
         )
-
-    def _transact(self, step: Callable[[Transaction], R], work: Work, *, is_one: bool) -> R:
-        """Do a step in a transaction. One that must start over (a deadlock) finds the message as it was."""
-        left = list(work.left)
-
-        def from_the_start(tx: Transaction) -> R:
-            work.left = deque(left)
-            return step(tx)
-
-        return self.deployment.database.run(from_the_start, is_one=is_one)

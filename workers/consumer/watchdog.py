@@ -15,13 +15,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pipeweave.errors import AttemptFenced, PipeWeaveError
+from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.engine.hand_over import Unstarted
 from pipeweave.orchestrator.queueing import durations
 from pipeweave.orchestrator.state import heartbeats
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_durations import Pace
-from pipeweave.workers.consumer.message import MESSAGE_S, Outcome, Rest, Work
+from pipeweave.workers.consumer.message import MESSAGE_S, Work
 from pipeweave.workers.consumer.time_limit import HARD_AFTER_S, TimeLimit
 
 log = logging.getLogger(__name__)
@@ -32,7 +34,7 @@ BEAT_EVERY_S = 5.0
 
 
 # Stores what calls gave and hands over what was not begun, in a transaction of its own.
-Store = Callable[[Work, Sequence[Outcome], Rest], None]
+Store = Callable[[Work, Sequence[CallOutcome], Unstarted], None]
 
 
 @dataclass(slots=True)
@@ -80,7 +82,7 @@ class Pulse:
         self.between = between
         self._every = min(LOOK_EVERY_S, shortest_ms / 2000)
         self._call: _Call | None = None
-        self._owed: list[tuple[Work, list[Outcome], Rest]] = []
+        self._owed: list[tuple[Work, list[CallOutcome], Unstarted]] = []
         self._lock = threading.Lock()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)

@@ -15,7 +15,7 @@ from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck, Part, Release
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
-from pipeweave.orchestrator.engine.advance import Advance, Going
+from pipeweave.orchestrator.engine.advance import Advance, Claimant
 from pipeweave.orchestrator.state import completing
 from pipeweave.orchestrator.store.database import Database
 
@@ -260,7 +260,7 @@ def test_continuing_takes_as_many_steps_along_as_there_is_room(driver: RunDriver
         started = claim(tx, run_id, 1)
         assert started is not None
         run = header(tx, run_id)
-        advance = Advance(tx, run, Going("w1", started.queue), room=1, queue=started.queue)
+        advance = Advance(tx, run, Claimant("w1", started.queue), queue=started.queue)
         advance.settle(completing.complete(tx, [Completion(started, tx.values.keep(1))]))
         continued = advance.close()
     assert [each.step_id for each in continued] == ["b"]
@@ -274,8 +274,8 @@ def ended_by_a_worker(driver: RunDriver, run_id: UUID) -> list[TaskRun]:
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)
         assert started is not None
-        going = Going("w1", started.queue)
-        advance = Advance(tx, header(tx, run_id), going, room=1, queue=started.queue)
+        claimant = Claimant("w1", started.queue)
+        advance = Advance(tx, header(tx, run_id), claimant, queue=started.queue)
         advance.settle(completing.complete(tx, [Completion(started, tx.values.keep(1))]))
         return advance.close()
 

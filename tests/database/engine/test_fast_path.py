@@ -15,7 +15,7 @@ from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path
-from pipeweave.orchestrator.engine.advance import Going
+from pipeweave.orchestrator.engine.advance import Claimant
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database
@@ -39,8 +39,8 @@ def go_on(driver: RunDriver, run_id: UUID, task_run: TaskRun, *, queue: str | No
     with driver.database.statements() as tx:
         run = header(tx, run_id)
         completion = Completion(task_run, tx.values.keep({"rows": 3}))
-        assert fast_path.is_straight(run, completion)
-        gone_on = fast_path.go_on(tx, run, completion, Going("w1", queue or task_run.queue))
+        assert fast_path.applies(run, completion)
+        gone_on = fast_path.complete_and_go_on(tx, run, completion, Claimant("w1", queue or task_run.queue))
     with verify.snapshot(driver.database) as tx:
         assert verify.run(tx, run_id) == []
     return gone_on
@@ -121,7 +121,7 @@ def test_what_follows_several_steps_follows_all_of_them_in_time(
         completion = Completion(last, tx.values.keep(None))
         run = header(tx, run_id)
         go_on(driver, run_id, first)
-        gone_on = fast_path.go_on(tx, run, completion, Going("w1", last.queue))
+        gone_on = fast_path.complete_and_go_on(tx, run, completion, Claimant("w1", last.queue))
     ends = [each.finished_at for each in driver.task_runs(run_id)[:2]]
     assert ends[0] > ends[1]
     with verify.snapshot(driver.database) as tx:
@@ -142,7 +142,10 @@ def test_whoever_completes_the_last_of_several_waits_for_who_is_completing_anoth
     first, last = (started(driver, run_id, ordinal) for ordinal in (1, 2))
     with driver.database.transaction() as tx:
         completion = Completion(first, tx.values.keep(None))
-        assert fast_path.go_on(tx, header(tx, run_id), completion, Going("w1", first.queue)) == []
+        assert (
+            fast_path.complete_and_go_on(tx, header(tx, run_id), completion, Claimant("w1", first.queue))
+            == []
+        )
         beside = BackgroundCall(lambda: go_on(driver, run_id, last))
         beside.__enter__()
         wait_for_lock(driver.database)
@@ -261,7 +264,7 @@ def test_what_takes_more_than_this_completion_to_decide_is_not_straight(
     run_id = driver.begin(needs, **members)
     first = started(driver, run_id, 1)
     with driver.database.transaction() as tx:
-        assert not fast_path.is_straight(header(tx, run_id), Completion(first, tx.values.keep(None)))
+        assert not fast_path.applies(header(tx, run_id), Completion(first, tx.values.keep(None)))
 
 
 def test_a_choice_is_not_straight(driver: RunDriver) -> None:
@@ -269,4 +272,4 @@ def test_a_choice_is_not_straight(driver: RunDriver) -> None:
     first = started(driver, run_id, 1)
     with driver.database.transaction() as tx:
         chosen = Completion(first, tx.values.keep(None), ())
-        assert not fast_path.is_straight(header(tx, run_id), chosen)
+        assert not fast_path.applies(header(tx, run_id), chosen)

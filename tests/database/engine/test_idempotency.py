@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -18,12 +18,13 @@ from pipeweave.errors import AttemptFenced
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain import failure
+from pipeweave.orchestrator.domain.call_outcome import CallOutcome, task_run_of
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.engine import idempotency, key_waiters
 from pipeweave.orchestrator.engine.advance import Advance
-from pipeweave.orchestrator.engine.idempotency import Outcome
+from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.retention import expiry
 from pipeweave.orchestrator.retention.policy import Policy
@@ -31,7 +32,7 @@ from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
 from pipeweave.orchestrator.state import claiming, completing
-from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.size_limits import INLINE_BYTES
 
 TTL_S = 60
@@ -68,22 +69,19 @@ class Keyed(RunDriver):
         assert self.take(started, key) is None
         return started
 
-    def turn(self, *outcomes: Outcome) -> list[TaskRun]:
-        """Store outcomes as a worker does; those that ended."""
+    def turn(self, *outcomes: CallOutcome) -> list[TaskRun]:
+        """Store outcomes as a worker does; those that ended with it."""
+        called = [task_run_of(each) for each in outcomes]
         with self.database.transaction() as tx:
-            advance = Advance(tx, header(tx, _of(outcomes[0]).run_id))
-            free = idempotency.lock(tx, self.tenant, outcomes)
-            ended = advance.fail([each for each in outcomes if isinstance(each, tuple)])
-            ended += completing.complete(tx, [each for each in outcomes if isinstance(each, Completion)])
-            idempotency.settle(advance, outcomes, ended, free)
-            chosen = {
-                each.task_run.ordinal: each.selected_next
-                for each in outcomes
-                if isinstance(each, Completion) and each.selected_next is not None
-            }
-            advance.settle(ended, chosen)
-            advance.close()
-            return ended
+            before = self._final(tx, called)
+            Turn(header(tx, called[0].run_id), outcomes, called[0].queue).store(tx)
+            return [each for each in self._final(tx, called) if each not in before]
+
+    @staticmethod
+    def _final(tx: Transaction, called: Sequence[TaskRun]) -> list[TaskRun]:
+        statement = "SELECT t.id FROM task_runs AS t WHERE t.id = ANY(:ids) AND t.finished_at IS NOT NULL"
+        final = set(tx.execute(statement, {"ids": [each.id for each in called]}).scalars())
+        return [each for each in called if each.id in final]
 
     def done(
         self, started: TaskRun, output: Any = "done", key: str = "k", chosen: tuple[str, ...] | None = None
@@ -120,10 +118,6 @@ class Keyed(RunDriver):
         for run_id in runs:
             with verify.snapshot(self.database) as tx:
                 assert verify.run(tx, run_id) == []
-
-
-def _of(outcome: Outcome) -> TaskRun:
-    return outcome[0] if isinstance(outcome, tuple) else outcome.task_run
 
 
 @pytest.fixture
@@ -623,7 +617,7 @@ def test_equal_keys_in_one_turn_are_settled_together(driver: Keyed) -> None:
     items = [driver.start(run_id, ordinal) for ordinal in range(4, 8)]
     found = [driver.take(each, str(each.item)) for each in items]
     assert [each is None for each in found] == [True, False, True, False]
-    outcomes: list[Outcome] = [
+    outcomes: list[CallOutcome] = [
         driver.done(each, each.item, str(each.item)) if other is None else other
         for each, other in zip(items, found, strict=True)
     ]

@@ -13,10 +13,10 @@ from support.run_driver import TRANSIENT, RunDriver, header
 from support.servers import new_database
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion
 from pipeweave.orchestrator.engine import idempotency
-from pipeweave.orchestrator.engine.advance import Advance
-from pipeweave.orchestrator.engine.idempotency import Outcome
+from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.state import attempts, claiming, completing, run_headers
@@ -120,12 +120,9 @@ def test_what_a_key_costs_does_not_grow_with_the_map_nor_with_the_number_of_keys
         tx.execute(_OTHER_KEYS, {"tenant": driver.tenant, "id": wide, "count": WIDTH})
     numbers = iter(next_items(driver, wide, 2 * TIMES))
 
-    def settle(*outcomes: Outcome) -> None:
+    def settle(*outcomes: CallOutcome) -> None:
         with driver.database.transaction() as tx:
-            advance = Advance(tx, header(tx, wide))
-            free = idempotency.lock(tx, driver.tenant, outcomes)
-            ended = completing.complete(tx, [each for each in outcomes if isinstance(each, Completion)])
-            idempotency.settle(advance, outcomes, ended, free)
+            Turn(header(tx, wide), outcomes, "q").store(tx)
 
     def one_turn() -> None:
         mine, key = [next(numbers), next(numbers)], str(ids.new_id())

@@ -17,7 +17,7 @@ from pipeweave.errors import Conflict, Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import fast_path
-from pipeweave.orchestrator.engine.advance import Going
+from pipeweave.orchestrator.engine.advance import Claimant
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Canvas
 from pipeweave.orchestrator.queueing import maintenance_mode
@@ -289,8 +289,8 @@ def end_straight(driver: RunDriver, run_id: UUID) -> None:
         assert run is not None
         assert started is not None
         completion = Completion(started, tx.values.keep(1), None)
-        assert fast_path.is_straight(run, completion)
-        fast_path.go_on(tx, run, completion, Going("w1", started.queue))
+        assert fast_path.applies(run, completion)
+        fast_path.complete_and_go_on(tx, run, completion, Claimant("w1", started.queue))
 
 
 def end_badly(driver: RunDriver, run_id: UUID) -> None:

@@ -15,7 +15,7 @@ from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path
-from pipeweave.orchestrator.engine.advance import Advance, Going
+from pipeweave.orchestrator.engine.advance import Advance, Claimant
 from pipeweave.orchestrator.queueing import limits, pauses
 from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.runs import standalone_tasks
@@ -91,7 +91,7 @@ def test_what_runs_goes_on_to_its_end_and_what_follows_it_waits(driver: RunDrive
     first = started(driver, run_id)
     pause(driver)
     with driver.database.transaction() as tx:
-        advance = Advance(tx, header(tx, run_id), Going("w1", first.queue), room=2)
+        advance = Advance(tx, header(tx, run_id), Claimant("w1", first.queue, room=2))
         advance.settle(completing.complete(tx, [Completion(first, tx.values.keep(None))]))
         assert advance.close() == []
     assert driver.statuses(run_id) == {"a": "completed", "b": "ready", "c": "ready"}
@@ -104,7 +104,10 @@ def test_the_straight_way_stops_too(driver: RunDriver) -> None:
     driver.sent.clear()
     with driver.database.statements() as tx:
         completion = Completion(first, tx.values.keep(None))
-        assert fast_path.go_on(tx, header(tx, run_id), completion, Going("w1", first.queue)) == []
+        assert (
+            fast_path.complete_and_go_on(tx, header(tx, run_id), completion, Claimant("w1", first.queue))
+            == []
+        )
     assert driver.statuses(run_id) == {"a": "completed", "b": "ready"}
     assert driver.sent == []
     resume(driver, None)
@@ -181,7 +184,9 @@ def test_a_task_of_the_same_name_of_another_tenant_goes_through_to_its_end(drive
     first = started(other, run_id)
     with other.database.statements() as tx:
         completion = Completion(first, tx.values.keep(None))
-        [second] = fast_path.go_on(tx, header(tx, run_id), completion, Going("w1", first.queue))
+        [second] = fast_path.complete_and_go_on(
+            tx, header(tx, run_id), completion, Claimant("w1", first.queue)
+        )
     with other.database.transaction() as tx:
         assert [each.ordinal for each in claiming.give_back(tx, [second])] == [2]
     other.finish(run_id, "b")

@@ -17,7 +17,7 @@ from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import fast_path
-from pipeweave.orchestrator.engine.advance import Going
+from pipeweave.orchestrator.engine.advance import Claimant
 from pipeweave.orchestrator.queueing import maintenance_mode, run_slots
 from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
@@ -122,8 +122,8 @@ def test_the_straight_end_of_a_run_lets_the_next_one_start(driver: RunDriver) ->
         started = claim(tx, first, 1)
     assert started is not None
     with driver.database.statements() as tx:
-        fast_path.go_on(
-            tx, header(tx, first), Completion(started, tx.values.keep(1)), Going("w1", started.queue)
+        fast_path.complete_and_go_on(
+            tx, header(tx, first), Completion(started, tx.values.keep(1)), Claimant("w1", started.queue)
         )
     assert statuses(driver, [first, waiting]) == ["completed", "running"]
 

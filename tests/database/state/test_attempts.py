@@ -17,6 +17,7 @@ from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine import losses
+from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
 from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
@@ -507,7 +508,7 @@ def test_a_late_report_of_a_dead_child_leaves_what_runs_elsewhere_by_now(driver:
     assert losses.of_child(driver.database, doing, failure.lost("killed")) == 0
     with driver.database.transaction() as tx:
         # It was claimed when somebody looked, and is not any more.
-        losses.hand_over(tx, run_id, [b], (), 1, worker="w#9")
+        hand_over(tx, run_id, Unstarted([b]), worker="w#9")
     rows = driver.task_runs(run_id)
     assert [(row.status, row.attempt, row.worker) for row in rows] == [
         ("running", 2, "w#10"),

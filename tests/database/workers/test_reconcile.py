@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 from celery import Celery
+from support.factories import register
 from support.run_driver import RunDriver, claim, header
 
 from pipeweave import Context, ids
@@ -24,7 +25,9 @@ from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain.outbox import Asked, JoinCheck, Outgoing, Part, Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.engine.hand_over import Unstarted
 from pipeweave.orchestrator.messaging.publisher import RUN_TASK
+from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
@@ -34,7 +37,7 @@ from pipeweave.workers.consumer import child_slots
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slots
-from pipeweave.workers.consumer.message import Rest, Work
+from pipeweave.workers.consumer.message import Work
 from pipeweave.workers.consumer.runner import Post, Runner
 
 APP = Celery("doubt", broker="memory://", set_as_current=False)
@@ -205,7 +208,7 @@ def test_what_cannot_be_stored_beside_a_long_call_is_lost_and_the_rest_goes_to_o
     child.driver.sent.clear()
     child.database.refuse(0)
     given = Completion(called, child.database.values_or_raise.keep(1))
-    runners[-1].pulse.store(Work(run), [given], Rest([waiting], [], 1))
+    runners[-1].pulse.store(Work(run), [given], Unstarted([waiting]))
     assert attempts(child, run_id) == [("a", 1, "lost")]
     assert child.driver.statuses(run_id)["b"] == "queued"
     assert waiting.ordinal in child.driver.released(run_id)
@@ -288,6 +291,42 @@ def test_what_a_message_still_names_survives_a_deadlock(
     APP.tasks[RUN_TASK](run_id.hex, [1, 2, 3], 1, -1, [])
     assert next(tries) > 1
     assert child.calls == ["a", "b", "c"]
+
+
+def deadlock_once(monkeypatch: pytest.MonkeyPatch, module: ModuleType, verb: str) -> None:
+    """The first call of a verb ends in a deadlock."""
+    real, calls = getattr(module, verb), itertools.count()
+
+    def verb_or_deadlock(*arguments: Any, **named: Any) -> Any:
+        if next(calls) == 0:
+            raise Deadlocked("two transactions waited for each other")
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(module, verb, verb_or_deadlock)
+
+
+def test_a_step_that_runs_here_already_is_not_forgotten_when_a_limit_deadlocks(
+    child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its predecessor was stored by a statement of its own: done again, that statement would find nothing."""
+    run_id = child.driver.begin({"a": [], "b": ["a"], "c": ["a"]}, tasks={"c": "limited"})
+    deadlock_once(monkeypatch, limits, "fill")
+    child.take_first()
+    assert child.calls == ["a", "b"]
+    assert child.driver.statuses(run_id) == {"a": "completed", "b": "completed", "c": "queued"}
+
+
+def test_what_a_step_released_is_sent_though_the_next_claim_deadlocks(
+    child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with child.database.transaction() as tx:
+        register(tx, child.driver.tenant, "elsewhere", id="another")
+    run_id = child.driver.begin({"a": [], "b": [], "c": ["a"]}, tasks={"c": "elsewhere"})
+    child.driver.sent.clear()
+    deadlock_once(monkeypatch, claiming, "start")
+    APP.tasks[RUN_TASK](run_id.hex, [1, 2], 1, -1, [])
+    assert child.calls == ["a", "b"]
+    assert child.driver.released(run_id) == [3]
 
 
 def test_a_message_may_go_on_for_longer_than_a_slot_can_note_calls(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from pipeweave.workers.consumer.message import Rest, Work
+from pipeweave.orchestrator.engine.hand_over import Unstarted
+from pipeweave.workers.consumer.message import Work
 
 # Neither is looked into here.
 RUN: Any = object()
@@ -26,7 +27,7 @@ def test_nothing_is_taken_beside_unless_a_call_is_under_way() -> None:
     mine.note(OUTCOME)
     assert mine.take_beside() is None
     assert mine.ended() == [OUTCOME]
-    assert mine.take() == Rest([SECOND], [7, 8], 2)
+    assert mine.take() == Unstarted([SECOND], [7, 8], 2)
 
 
 def test_while_a_call_takes_long_another_thread_takes_the_rest_once() -> None:
@@ -34,8 +35,8 @@ def test_while_a_call_takes_long_another_thread_takes_the_rest_once() -> None:
     mine.next()
     mine.note(OUTCOME)
     assert mine.next() is SECOND
-    assert mine.take_beside() == ([OUTCOME], Rest([], [7, 8], 2))
-    assert mine.take_beside() == ([], Rest([], [], 2))
+    assert mine.take_beside() == ([OUTCOME], Unstarted([], [7, 8], 2))
+    assert mine.take_beside() == ([], Unstarted([], [], 2))
     mine.note(OUTCOME)
     assert (mine.ended(), mine.next()) == ([OUTCOME], None)
 
@@ -43,4 +44,4 @@ def test_while_a_call_takes_long_another_thread_takes_the_rest_once() -> None:
 def test_what_is_begun_is_not_given_to_others() -> None:
     mine = work()
     assert mine.next() is FIRST
-    assert mine.take_beside() == ([], Rest([SECOND], [7, 8], 2))
+    assert mine.take_beside() == ([], Unstarted([SECOND], [7, 8], 2))

@@ -1,0 +1,45 @@
+"""Handing task runs over: a worker gives back what it will not start, so that another worker takes it.
+
+No attempt is used up: the function of none of these task runs was called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.engine.advance import as_released
+from pipeweave.orchestrator.state import claiming
+from pipeweave.orchestrator.store.database import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Unstarted:
+    """Task runs of one message that its worker will not start.
+
+    Args:
+        claimed: those that the worker claimed already.
+        named: ordinals of those that the message names and the worker did not claim.
+        attempt: the attempt that the message names.
+    """
+
+    claimed: Sequence[TaskRun] = ()
+    named: Sequence[int] = ()
+    attempt: int = 1
+
+    def __bool__(self) -> bool:
+        return bool(self.claimed or self.named)
+
+
+def hand_over(tx: Transaction, run_id: UUID, unstarted: Unstarted, *, worker: str) -> None:
+    """Give claimed task runs back and send messages for them, and for the named ones that are still queued.
+
+    Args:
+        worker: who claimed them; what another worker has claimed since stays with that worker.
+    """
+    for task_run in claiming.give_back(tx, unstarted.claimed, worker=worker):
+        tx.send(as_released(task_run))
+    for task_run in claiming.queued(tx, run_id, unstarted.named, unstarted.attempt):
+        tx.send(as_released(task_run))

@@ -1,0 +1,146 @@
+"""The turn: how the outcomes of calls are stored and how their run goes on. The heart of the engine.
+
+A turn does these things, always in this order:
+
+1. lock keys: the idempotency keys of the outcomes, in the order of their names;
+2. fail: end the attempts that ended badly, with another attempt or a dead letter;
+3. complete: store the results of the attempts that ended well;
+4. settle keys: results answer for their keys, task runs that are blocked by a key step back, waiters wake up;
+5. settle steps: release, skip or end what waited for the task runs that are final now;
+6. hand over what the caller will not start, or claim what the caller starts next;
+7. close: fill the limits of the tasks that the turn touched.
+
+So rows are locked in this order: idempotency keys, the run (first of all task runs where the run fails fast,
+last where the turn may end it), task runs, tasks with limits. Every other path that writes these rows follows
+the same order; a turn that did its steps in another order would deadlock with it.
+What needs an earlier row than those that are locked already (keys of task runs that failed for good, the
+tenant's place for the next run) is done after the commit, in a transaction of its own.
+
+Most turns are one completed step whose successors wait for little else. They take the fast path
+(fast_path.py): the same decision in one statement, which commits by itself.
+
+Workers call `Turn.apply` after each group of calls. An HTTP callback does the same in the API process for
+the one task run that the remote worker reports, with neither a claimant nor anything to hand over: no process
+here goes on with the next steps, so each of them gets a message.
+
+    Turn(run, [Completion(task_run, output)], queue=task_run.queue).apply(database)
+
+A late or doubled report changes no row and releases nothing: the guards are in the statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from pipeweave.orchestrator.domain.call_outcome import CallOutcome
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.engine import fast_path, idempotency
+from pipeweave.orchestrator.engine.advance import Advance, Claimant
+from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
+from pipeweave.orchestrator.state import completing
+from pipeweave.orchestrator.store.database import Database, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Outcomes of calls of one run, and who goes on with the run.
+
+    Args:
+        run: the run of all outcomes.
+        outcomes: how the calls ended; each task run is running and was claimed by the caller.
+        queue: where messages about joins go.
+        claimant: the worker process that goes on with released steps; None sends a message for each of them.
+        is_counted: whether the message of these calls is a part of the chords of its joins.
+        unstarted: what the caller gives back because it must stop; it then claims nothing.
+        worker: who claimed `unstarted`.
+        claim_next: claims more task runs for the caller, such as the next ones that its message names.
+    """
+
+    run: RunHeader
+    outcomes: Sequence[CallOutcome]
+    queue: str
+    claimant: Claimant | None = None
+    is_counted: bool = True
+    unstarted: Unstarted | None = None
+    worker: str = ""
+    claim_next: Callable[[Transaction], list[TaskRun]] | None = None
+
+    def apply(self, database: Database) -> list[TaskRun]:
+        """Do the turn, again when PostgreSQL broke a deadlock at its cost.
+
+        Returns:
+            Task runs that the caller has claimed now and must start.
+
+        Raises:
+            Unavailable: PostgreSQL did not answer; the turn may be durable all the same.
+        """
+        if (completion := self._fast_completion()) is None or self.claimant is None:
+            return database.run(self.store)
+        claimant = self.claimant
+        continued = database.run(
+            lambda tx: fast_path.complete_and_go_on(tx, self.run, completion, claimant), is_one=False
+        )
+        if continued or self.claim_next is None:
+            return continued
+        # Apart from the statement above, which is durable by now: should the claim start over after a
+        # deadlock, the messages of that statement must have left.
+        return database.run(self.claim_next, is_one=False)
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether `apply` takes the fast path."""
+        return self._fast_completion() is not None
+
+    def _fast_completion(self) -> Completion | None:
+        if self.claimant is None or self.unstarted is not None or len(self.outcomes) != 1:
+            return None
+        outcome = self.outcomes[0]
+        if isinstance(outcome, Completion) and fast_path.applies(self.run, outcome):
+            return outcome
+        return None
+
+    def store(self, tx: Transaction) -> list[TaskRun]:
+        """Do the turn in a transaction of the caller's, never on the fast path. Returns what `apply` does."""
+        completions = [each for each in self.outcomes if isinstance(each, Completion)]
+        advance = Advance(tx, self.run, self._claimant_of_all(), queue=self.queue, is_counted=self.is_counted)
+        free_keys = idempotency.lock(tx, self.run.tenant, self.outcomes)
+        final = advance.fail([each for each in self.outcomes if isinstance(each, tuple)])
+        final += completing.complete(tx, completions)
+        idempotency.settle(advance, self.outcomes, final, free_keys)
+        advance.settle(final, _selected_next(completions))
+        claimed = self._hand_over_or_claim(tx)
+        return advance.close() + claimed
+
+    def _claimant_of_all(self) -> Claimant | None:
+        """The caller finished this many task runs, so it may take as many along."""
+        return None if self.claimant is None else replace(self.claimant, room=len(self.outcomes))
+
+    def _hand_over_or_claim(self, tx: Transaction) -> list[TaskRun]:
+        if self.unstarted is not None:
+            hand_over(tx, self.run.id, self.unstarted, worker=self.worker)
+            return []
+        return [] if self.claim_next is None else self.claim_next(tx)
+
+
+def check_join(
+    tx: Transaction, run: RunHeader, join: int, *, queue: str = "", claimant: Claimant | None = None
+) -> list[TaskRun]:
+    """Release a join, finish a map or end the run if PostgreSQL has everything it waits for as final: what a
+    join message asks for. Steps 5 and 7 of a turn.
+
+    Args:
+        join: the ordinal of the step or map; `plan.END` for the end of the run.
+        queue, claimant: as for `Turn`.
+
+    Returns:
+        Task runs that the caller has claimed now and must start.
+    """
+    advance = Advance(tx, run, claimant, queue=queue)
+    advance.check(join)
+    return advance.close()
+
+
+def _selected_next(completions: Sequence[Completion]) -> dict[int, tuple[str, ...]]:
+    return {c.task_run.ordinal: c.selected_next for c in completions if c.selected_next is not None}
