@@ -1,3 +1,4 @@
-"""Dead letters after their burial: retry, discard, redrive in bulk. (`state.attempts` buries them.)
+"""Retries, discards, purges and redrives dead letters. (`state.attempts` writes them.)
 
-Called by `api` and the tick. It must never send a message but through the outbox."""
+Called by `api` and the tick; `reading` uses its filter. This room must never publish a message itself:
+messages go through the outbox."""

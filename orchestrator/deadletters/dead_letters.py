@@ -1,7 +1,8 @@
-"""Dead letters: task runs that failed for good, until a person has them tried again or puts them aside.
+"""Retries, discards and purges dead letters: task runs that failed with no attempt left.
 
-They are written by attempts.py, one for each such task run, and outlive the history of their run. Retrying
-one gives a standalone task a new task run; a pipeline's step goes on in its own run (reopening.py).
+attempts.py writes one dead letter for each such task run; a dead letter outlives the history of its run.
+Retrying a standalone task makes a new task run; retrying a pipeline's step reopens its own run
+(reopening.py).
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
 
-# Discarding and purging by a condition take this many at once; while a batch is full, there are more.
+# Discarding and purging by a filter take this many dead letters at once; a full batch means there may be
+# more.
 BATCH = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """What retrying needs to know of a dead letter: all of it never changes."""
+class DeadLetter:
+    """The columns of a dead letter that a retry needs; none of them ever changes."""
 
     id: UUID
     tenant: str
@@ -43,7 +45,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """What a retry made: the run and the task run that go on, with the code version they run now."""
+    """The result of a retry: the run and the task run that continue, and the code version they use now."""
 
     letter_id: UUID
     run_id: UUID
@@ -52,7 +54,7 @@ class Retried:
     is_standalone: bool
 
 
-# SQL of the columns of a Letter, in its order.
+# The SQL columns of a DeadLetter, in the order of its fields.
 LETTER_COLUMNS = """d.id, d.tenant_id, d.run_id, d.task_run_id, d.task_id,
     d.pipeline_id IS NULL AS is_standalone, d.input, d.input_path"""
 
@@ -62,7 +64,7 @@ FROM dead_letters AS d WHERE d.tenant_id = :tenant AND d.id = :id
 """
 
 
-def _one(tx: Transaction, tenant: str, letter_id: UUID) -> Any:
+def _require(tx: Transaction, tenant: str, letter_id: UUID) -> Any:
     row: Any = tx.execute(_ONE, {"tenant": tenant, "id": letter_id}).one_or_none()
     if row is None:
         shown = ids.show(ids.DEAD_LETTER, letter_id)
@@ -70,62 +72,64 @@ def _one(tx: Transaction, tenant: str, letter_id: UUID) -> Any:
     return row
 
 
-def letter_of(row: Any) -> Letter:
-    """The Letter of a row that starts with LETTER_COLUMNS."""
-    return Letter(*row[:8])
+def letter_of(row: Any) -> DeadLetter:
+    """Make a DeadLetter from a row that starts with LETTER_COLUMNS."""
+    return DeadLetter(*row[:8])
 
 
 # --- retrying ---------------------------------------------------------------------------------------------
 
 
 def retry(tx: Transaction, tenant: str, letter_id: UUID) -> Retried:
-    """Try a task run again that failed for good, with its task's current code and its original input.
+    """Run a dead letter's task run again, with its task's current code and its original input.
 
     Raises:
         NotFound: the tenant has no such dead letter.
-        Conflict: it was retried or discarded already; its run was cancelled, or its history dropped; or its
-            task is not registered any more.
+        Conflict: the dead letter was retried or discarded already; its run was cancelled, or the run's
+            history was dropped; or its task is no longer registered.
         Unavailable: nothing new is accepted during maintenance.
     """
-    _refuse_closed(row := _one(tx, tenant, letter_id))
+    _refuse_closed(row := _require(tx, tenant, letter_id))
     retried = retry_of_run(tx, [letter_of(row)])
     if not retried:
-        # Another was first, between the look and the lock.
-        _refuse_closed(_one(tx, tenant, letter_id))
+        # Another transaction retried or discarded it between the SELECT and the lock.
+        _refuse_closed(_require(tx, tenant, letter_id))
     return retried[0]
 
 
-def retry_of_run(tx: Transaction, letters: Sequence[Letter]) -> list[Retried]:
-    """Retry dead letters of one run. Those that were retried or discarded meanwhile are left out.
+def retry_of_run(tx: Transaction, letters: Sequence[DeadLetter]) -> list[Retried]:
+    """Retry dead letters of one run. Dead letters that were retried or discarded meanwhile are left out.
 
     Raises:
         Conflict, Unavailable: as `retry`; nothing was changed.
     """
     if letters[0].is_standalone:
-        return [each for letter in letters for each in _queue_again(tx, letter)]
-    return _go_on(tx, letters)
+        return [each for letter in letters for each in _retry_standalone(tx, letter)]
+    return _retry_steps(tx, letters)
 
 
-# The run's row comes first, as everywhere: who waits for it finds its letters as its last holder left them.
+# The run's row is locked before this (lock order): so this sees what the row's last holder did to the
+# letters.
 _LOCK = f"""
 SELECT d.id FROM dead_letters AS d WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {OPEN} ORDER BY d.id FOR UPDATE
 """
 
 
-def _lock(tx: Transaction, letters: Sequence[Letter]) -> list[Letter]:
+def _lock(tx: Transaction, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
     still_open = set(tx.execute(_LOCK, {"ids": [each.id for each in letters]}).scalars())
     return [each for each in letters if each.id in still_open]
 
 
-def _go_on(tx: Transaction, letters: Sequence[Letter]) -> list[Retried]:
+def _retry_steps(tx: Transaction, letters: Sequence[DeadLetter]) -> list[Retried]:
     run_id = letters[0].run_id
     maintenance_mode.admit(tx)
     run = run_headers.load(tx, run_id)
-    status = reopening.lock(tx, run, run_id)
+    status = reopening.lock_run(tx, run, run_id)
     still_open = {each.task_run_id: each.id for each in _lock(tx, letters)}
     if run is None or not still_open:
         return []
-    # Marked first: a map that cannot be laid out this time either leaves its next dead letter at once.
+    # Marked before the run goes on: a map whose items cannot be laid out again writes a new dead letter at
+    # once.
     for task_run_id, letter_id in still_open.items():
         _mark(tx, letter_id, run_id, task_run_id)
     return [
@@ -134,25 +138,25 @@ def _go_on(tx: Transaction, letters: Sequence[Letter]) -> list[Retried]:
     ]
 
 
-_WISHES = """
+_RUN_OPTIONS = """
 SELECT r.priority, r.metadata,
     (SELECT t.idempotency_key FROM task_runs AS t WHERE t.run_id = r.id LIMIT 1) AS key
 FROM runs AS r WHERE r.id = :id
 """
 
 
-def _queue_again(tx: Transaction, letter: Letter) -> list[Retried]:
+def _retry_standalone(tx: Transaction, letter: DeadLetter) -> list[Retried]:
     try:
         value = tx.values.load(letter.input, letter.input_path)
     except NotFound as error:
-        raise Conflict(f"the input is not in storage any more: {error.detail}") from error
+        raise Conflict(f"the input is no longer in storage: {error.detail}") from error
     maintenance_mode.admit(tx)
     if not _lock(tx, [letter]):
         return []
-    # Its history may have been dropped: then the task's own priority counts.
-    wishes: Any = tx.execute(_WISHES, {"id": letter.run_id}).one_or_none()
-    kept = (None, None, None) if wishes is None else (wishes.priority, wishes.metadata, wishes.key)
-    # Should another one execute under its key by now, or have its result, then that one is the retry.
+    # The run's history may have been dropped: then the task's own priority is used.
+    options: Any = tx.execute(_RUN_OPTIONS, {"id": letter.run_id}).one_or_none()
+    kept = (None, None, None) if options is None else (options.priority, options.metadata, options.key)
+    # If another task run holds the idempotency key now, or has its result, that task run is the retry.
     queued = standalone_tasks.enqueue(tx, letter.tenant, [QueueRequest(letter.task_id, value, *kept)])[0]
     version = task_rows.tasks(tx, letter.tenant, [letter.task_id])[letter.task_id].code_version
     run_id = ids.run_id_of(queued.task_run_id)
@@ -179,10 +183,11 @@ def _refuse_closed(row: Any) -> None:
             f"dead letter {shown} was retried already", hint=f"its retry is task run {task_run}", dlqId=shown
         )
     if row.discarded_at is not None:
-        raise Conflict(f"dead letter {shown} was discarded", hint="it is not retried any more", dlqId=shown)
+        hint = "a discarded dead letter cannot be retried or discarded again"
+        raise Conflict(f"dead letter {shown} was discarded", hint=hint, dlqId=shown)
 
 
-# --- putting aside ----------------------------------------------------------------------------------------
+# --- discarding and purging -------------------------------------------------------------------------------
 
 _DISCARD = f"""
 UPDATE dead_letters AS d SET discarded_at = :now, discard_reason = :reason
@@ -191,15 +196,15 @@ WHERE d.tenant_id = :tenant AND d.id = :id AND {OPEN}
 
 
 def discard(tx: Transaction, tenant: str, letter_id: UUID, reason: str | None = None) -> None:
-    """Put a dead letter aside: it stays readable, and is not retried any more.
+    """Discard a dead letter: it can still be read, but no longer be retried.
 
     Raises:
         NotFound: the tenant has no such dead letter.
-        Conflict: it was retried or discarded already.
+        Conflict: the dead letter was already retried or discarded.
     """
     parameters = {"tenant": tenant, "id": letter_id, "reason": reason, "now": tx.now}
     if not tx.execute(_DISCARD, parameters).rowcount:
-        _refuse_closed(_one(tx, tenant, letter_id))
+        _refuse_closed(_require(tx, tenant, letter_id))
 
 
 _DISCARD_MATCHING = """
@@ -210,14 +215,20 @@ WHERE u.id = ANY(ARRAY(
 """
 
 
-def discard_matching(tx: Transaction, tenant: str, which: LetterFilter, reason: str | None = None) -> int:
-    """Put a batch of open dead letters aside; how many there were. BATCH of them: there may be more."""
-    where, parameters = which.sql(tenant)
+def discard_matching(
+    tx: Transaction, tenant: str, letter_filter: LetterFilter, reason: str | None = None
+) -> int:
+    """Discard up to BATCH open dead letters that match the filter, except locked ones.
+
+    Returns:
+        How many were discarded; with BATCH there may be more.
+    """
+    where, parameters = letter_filter.sql(tenant)
     statement = _DISCARD_MATCHING.format(where=where, open=OPEN)
     return tx.execute(statement, {**parameters, "reason": reason, "now": tx.now, "batch": BATCH}).rowcount
 
 
-# A row that somebody holds is being retried or discarded: it is left for the next time.
+# A locked row is being retried or discarded: SKIP LOCKED leaves it to the next call.
 _PURGE = """
 DELETE FROM dead_letters WHERE id = ANY(ARRAY(
     SELECT d.id FROM dead_letters AS d WHERE {where} ORDER BY d.id LIMIT :batch FOR UPDATE SKIP LOCKED))
@@ -225,8 +236,10 @@ DELETE FROM dead_letters WHERE id = ANY(ARRAY(
 
 
 def purge(tx: Transaction, tenant: str, before: datetime) -> int:
-    """Delete a batch of dead letters that failed before a time, open or not; how many there were. BATCH of
-    them: there may be more.
+    """Delete up to BATCH dead letters that failed before a time, open or not, except locked ones.
+
+    Returns:
+        How many were deleted; with BATCH there may be more.
     """
     where, parameters = LetterFilter(until=before).sql(tenant)
     return tx.execute(_PURGE.format(where=where), {**parameters, "batch": BATCH}).rowcount

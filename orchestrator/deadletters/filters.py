@@ -1,4 +1,4 @@
-"""Which dead letters are meant: the same words to list, to retry and to discard them."""
+"""The filter of dead letters that listing, redriving and discarding share."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from uuid import UUID
 
 from pipeweave import ids
 
-# SQL of a dead letter that was neither retried nor discarded; partial indexes are made for it.
+# SQL condition for an open dead letter, neither retried nor discarded; partial indexes have this condition.
 OPEN = "d.retried_at IS NULL AND d.discarded_at IS NULL"
 
-# A letter's id is made a little before its `failed_at`, on another host's clock: so far the two may differ.
+# A dead letter's id is made a little before its `failed_at`, by another host's clock. This is how far the two
+# times may be apart.
 _CLOCKS_MAY_DIFFER = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class LetterFilter:
-    """Dead letters for which all that is given holds.
+    """A filter of dead letters; every given condition must hold.
 
     Args:
-        pipeline_id: of the run.
-        task_id: of the task run.
-        error_code: of the last attempt.
-        fingerprint: equal for errors that are alike (hex SHA-256).
-        since: failed at this time or later.
-        until: failed earlier than this time.
+        pipeline_id: the pipeline of the run.
+        task_id: the task of the task run.
+        error_code: the error code of the last attempt.
+        fingerprint: hex SHA-256, the same for similar errors.
+        since: only dead letters that failed at this time or later.
+        until: only dead letters that failed before this time.
     """
 
     pipeline_id: str | None = None
@@ -39,15 +40,15 @@ class LetterFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every dead letter is meant."""
+        """Whether the filter matches every dead letter."""
         return not self.to_json()
 
     def sql(self, tenant: str) -> tuple[str, dict[str, Any]]:
-        """A condition on the rows `d` of a tenant, and its parameters."""
+        """The SQL condition on the tenant's rows `d`, and its parameters."""
         where = ["d.tenant_id = :tenant"]
         where += [f"d.{name} = :{name}" for name in _EQUAL if getattr(self, name) is not None]
         parameters: dict[str, Any] = {"tenant": tenant, **{name: getattr(self, name) for name in _EQUAL}}
-        # Ids are ordered by time: the bounds end a list where it would read on for nothing.
+        # Ids are ordered by time: with bounds on the id a list does not read rows outside the time range.
         if self.since is not None:
             where.append("d.failed_at >= :since AND d.id >= :first")
             parameters |= {"since": _utc(self.since), "first": _id_at(self.since, -_CLOCKS_MAY_DIFFER)}
@@ -57,7 +58,7 @@ class LetterFilter:
         return " AND ".join(where), parameters
 
     def to_json(self) -> dict[str, Any]:
-        """What is given, for a row that keeps it."""
+        """The given conditions as JSON, for the `filter` column of a redrive."""
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
             name: value.isoformat() if isinstance(value, datetime) else value
@@ -66,10 +67,10 @@ class LetterFilter:
         }
 
     @classmethod
-    def of_json(cls, kept: Mapping[str, Any]) -> LetterFilter:
-        """The filter that `to_json` kept."""
-        times = {name: datetime.fromisoformat(kept[name]) for name in ("since", "until") if name in kept}
-        return cls(**{**kept, **times})
+    def of_json(cls, stored: Mapping[str, Any]) -> LetterFilter:
+        """The filter that `to_json` turned into JSON."""
+        times = {name: datetime.fromisoformat(stored[name]) for name in ("since", "until") if name in stored}
+        return cls(**{**stored, **times})
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -77,7 +78,7 @@ _EQUAL = ("pipeline_id", "task_id", "error_code", "fingerprint")
 
 
 def _utc(moment: datetime) -> datetime:
-    """PostgreSQL knows fewer time zones, Python fewer years."""
+    """The time in UTC; a time too near Python's first or last year to be converted keeps its digits."""
     try:
         return moment.astimezone(UTC)
     except OverflowError:

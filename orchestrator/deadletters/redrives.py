@@ -1,7 +1,8 @@
-"""Retrying many dead letters: a row says which and how far it is, and the tick works it off in batches.
+"""Retries many dead letters: a redrive's row has a filter and the progress, and the tick retries in batches.
 
-The letters that are meant are those that are open when it is asked for: one that fails again is not retried
-for ever. What cannot be retried (its run was cancelled, its task is gone) is skipped and stays open.
+A redrive retries the dead letters that are open when it is created, so a task run that fails again is not
+retried for ever. A dead letter that cannot be retried (its run was cancelled, its task is no longer
+registered) is skipped and stays open.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, Unavailable
 from pipeweave.orchestrator.deadletters import dead_letters
-from pipeweave.orchestrator.deadletters.dead_letters import LETTER_COLUMNS, Letter, letter_of
+from pipeweave.orchestrator.deadletters.dead_letters import LETTER_COLUMNS, DeadLetter, letter_of
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.store.database import Database, Transaction, to_json
@@ -26,10 +27,10 @@ log = logging.getLogger(__name__)
 
 RUNNING, COMPLETED, CANCELLED = "running", "completed", "cancelled"
 
-# Letters of a redrive that are retried before it is another one's turn, and how many take turns.
+# Dead letters of one redrive that are retried before the next redrive's turn, and redrives that take turns.
 BATCH = 100
-AT_ONCE = 5
-# A tick has more to do: after this long (s) the next one goes on.
+REDRIVES_AT_ONCE = 5
+# After this long (s) the rest is left to the next tick, because a tick has other chores.
 LONG_ENOUGH_S = 0.5
 
 
@@ -43,16 +44,16 @@ FROM (SELECT count(*) AS total FROM dead_letters AS d WHERE {{where}} AND {OPEN}
 """
 
 
-def create(tx: Transaction, tenant: str, which: LetterFilter) -> UUID:
-    """Ask for the retry of every dead letter that is open now and for which the filter holds; its id.
+def create(tx: Transaction, tenant: str, letter_filter: LetterFilter) -> UUID:
+    """Create a redrive of every dead letter that is open now and matches the filter; returns its id.
 
     Raises:
         Unavailable: nothing new is accepted during maintenance.
     """
     maintenance_mode.admit(tx)
     redrive_id = ids.new_id()
-    where, parameters = which.sql(tenant)
-    given = {"id": redrive_id, "filter": to_json(which.to_json()), "now": tx.now}
+    where, parameters = letter_filter.sql(tenant)
+    given = {"id": redrive_id, "filter": to_json(letter_filter.to_json()), "now": tx.now}
     tx.execute(_CREATE.format(where=where), {**parameters, **given})
     return redrive_id
 
@@ -65,27 +66,27 @@ _STATUS = "SELECT status FROM redrives WHERE id = :id AND tenant_id = :tenant"
 
 
 def cancel(tx: Transaction, tenant: str, redrive_id: UUID) -> None:
-    """Stop a redrive: what it has retried stays so, the rest stays open.
+    """Cancel a redrive: its retried dead letters stay retried, the rest stay open.
 
     Raises:
         NotFound: the tenant has no such redrive.
-        Conflict: it is over.
+        Conflict: the redrive has ended.
     """
-    which = {"id": redrive_id, "tenant": tenant}
-    if tx.execute(_CANCEL, {**which, "now": tx.now}).rowcount:
+    key = {"id": redrive_id, "tenant": tenant}
+    if tx.execute(_CANCEL, {**key, "now": tx.now}).rowcount:
         return
-    status = tx.execute(_STATUS, which).scalar_one_or_none()
+    status = tx.execute(_STATUS, key).scalar_one_or_none()
     if status is None:
-        raise unknown(redrive_id)
+        raise no_redrive(redrive_id)
     raise Conflict(f"redrive {ids.show(ids.REDRIVE, redrive_id)} is {status} already")
 
 
-def unknown(redrive_id: UUID) -> NotFound:
-    """The error for a redrive that is not there, or another tenant's."""
+def no_redrive(redrive_id: UUID) -> NotFound:
+    """The error for a redrive that does not exist or belongs to another tenant."""
     return NotFound(f"there is no redrive {ids.show(ids.REDRIVE, redrive_id)}")
 
 
-# --- working them off -------------------------------------------------------------------------------------
+# --- the chore --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,26 +103,30 @@ SELECT id, tenant_id, filter, last_id FROM redrives WHERE status = '{RUNNING}' O
 
 
 def run_once(database: Database) -> int:
-    """Retry dead letters of the redrives that are under way, in turn. How many there were."""
+    """Retry dead letters of the running redrives, a batch of each in turn, for about LONG_ENOUGH_S.
+
+    Returns:
+        How many dead letters were looked at, retried or skipped.
+    """
     until, count = time.monotonic() + LONG_ENOUGH_S, 0
-    while (found := sum(_go_on_if_possible(database, each) for each in _under_way(database))) > 0:
+    while (found := sum(_work_off_if_possible(database, each) for each in _running(database))) > 0:
         count += found
         if time.monotonic() > until:
             break
     return count
 
 
-def _under_way(database: Database) -> list[_Redrive]:
+def _running(database: Database) -> list[_Redrive]:
     with database.statements() as tx:
-        rows: list[Any] = list(tx.execute(_RUNNING, {"most": AT_ONCE}))
+        rows: list[Any] = list(tx.execute(_RUNNING, {"most": REDRIVES_AT_ONCE}))
     return [_Redrive(row[0], row[1], LetterFilter.of_json(row[2]), row[3]) for row in rows]
 
 
-def _go_on_if_possible(database: Database, redrive: _Redrive) -> int:
+def _work_off_if_possible(database: Database, redrive: _Redrive) -> int:
     try:
-        return _go_on(database, redrive)
+        return _work_off_batch(database, redrive)
     except Unavailable as error:
-        # Maintenance, or storage is away: what was not noted is looked at again by the next tick.
+        # Maintenance is on, or storage is away: the next tick repeats this batch.
         log.info("redrive.delayed", extra={"redrive": str(redrive.id), "reason": error.detail})
         return 0
 
@@ -132,30 +137,34 @@ WHERE {{where}} AND {OPEN} AND d.id < :id AND d.id > :after ORDER BY d.id LIMIT 
 """
 
 
-def _go_on(database: Database, redrive: _Redrive) -> int:
-    letters = _next(database, redrive)
+def _work_off_batch(database: Database, redrive: _Redrive) -> int:
+    letters = _next_letters(database, redrive)
     by_run = groupby(sorted(letters, key=_run_of), key=_run_of)
     retried = sum(_retry(database, redrive, list(of_run)) for _, of_run in by_run)
     skipped = len(letters) - retried
     last_id = letters[-1].id if letters else None
     is_over = len(letters) < BATCH
-    database.run(lambda tx: _note(tx, redrive, skipped, last_id, is_over=is_over))
+    database.run(lambda tx: _record_progress(tx, redrive, skipped, last_id, is_over=is_over))
     return len(letters)
 
 
-def _run_of(letter: Letter) -> UUID:
+def _run_of(letter: DeadLetter) -> UUID:
     return letter.run_id
 
 
-def _next(database: Database, redrive: _Redrive) -> list[Letter]:
+def _next_letters(database: Database, redrive: _Redrive) -> list[DeadLetter]:
     where, parameters = redrive.filter.sql(redrive.tenant)
     given = {"id": redrive.id, "after": redrive.last_id or UUID(int=0), "batch": BATCH}
     with database.statements() as tx:
         return [letter_of(row) for row in tx.execute(_NEXT.format(where=where), {**parameters, **given})]
 
 
-def _retry(database: Database, redrive: _Redrive, letters: Sequence[Letter]) -> int:
-    """Retry letters of one run: all of them together or, when one cannot be, those that can."""
+def _retry(database: Database, redrive: _Redrive, letters: Sequence[DeadLetter]) -> int:
+    """Retry dead letters of one run in one transaction; if that fails, each in its own transaction.
+
+    Returns:
+        How many were retried.
+    """
     try:
         return database.run(lambda tx: _retry_and_count(tx, redrive, letters))
     except (Conflict, NotFound):
@@ -164,21 +173,21 @@ def _retry(database: Database, redrive: _Redrive, letters: Sequence[Letter]) -> 
     return sum(_retry(database, redrive, [each]) for each in letters)
 
 
-# Counted with the retry, so that a crash neither forgets one nor counts it twice. A redrive that was
-# cancelled meanwhile retries nothing more.
+# Counted in the transaction of the retry: a crash neither loses a retry nor counts it twice. No row means
+# that the redrive was cancelled meanwhile; the retry is then rolled back.
 _COUNT = f"""
 UPDATE redrives SET retried = retried + :retried WHERE id = :id AND status = '{RUNNING}' RETURNING id
 """
 
 
-def _retry_and_count(tx: Transaction, redrive: _Redrive, letters: Sequence[Letter]) -> int:
+def _retry_and_count(tx: Transaction, redrive: _Redrive, letters: Sequence[DeadLetter]) -> int:
     retried = dead_letters.retry_of_run(tx, letters)
     if tx.execute(_COUNT, {"id": redrive.id, "retried": len(retried)}).first() is None:
         raise Conflict("the redrive was cancelled")
     return len(retried)
 
 
-_NOTE = f"""
+_RECORD_PROGRESS = f"""
 UPDATE redrives SET skipped = skipped + :skipped, last_id = coalesce(:last_id, last_id),
     status = CASE WHEN :is_over THEN '{COMPLETED}' ELSE status END,
     finished_at = CASE WHEN :is_over THEN CAST(:now AS timestamptz) END
@@ -186,6 +195,8 @@ WHERE id = :id AND status = '{RUNNING}'
 """
 
 
-def _note(tx: Transaction, redrive: _Redrive, skipped: int, last_id: UUID | None, *, is_over: bool) -> None:
+def _record_progress(
+    tx: Transaction, redrive: _Redrive, skipped: int, last_id: UUID | None, *, is_over: bool
+) -> None:
     parameters = {"id": redrive.id, "skipped": skipped, "last_id": last_id, "is_over": is_over, "now": tx.now}
-    tx.execute(_NOTE, parameters)
+    tx.execute(_RECORD_PROGRESS, parameters)

@@ -1,13 +1,13 @@
-"""A run goes on from a step that had failed for good: its dead letter is retried.
+"""Reopens a run when a dead letter of one of its steps is retried.
 
-With the run's row locked, and then its steps', what the failure had stopped is put back: the task run itself
-with its next attempt; what was cancelled because the run ended; what was skipped because of the failure; a
-map whose items go on. Then the run is decided anew from PostgreSQL, as if all that had never been final. What
-completed stays as it is, and so do other failures, each with its own dead letter: joins are decided with
-them.
+This locks the run's row, then the rows of its steps, and moves these task runs back: the failed task run, to
+its next attempt; task runs that were cancelled because the run ended; steps that were skipped because of the
+failure; and the map of a failed item. Then it decides again from PostgreSQL what runs next. Completed task
+runs stay as they are. So do other failures, each with its own dead letter: joins take them into account.
 
-What chords counted before is worth nothing now. What goes on here is not counted (outbox.UNCOUNTED): it asks
-PostgreSQL about its joins when it ends. Members that always count themselves find their chord armed anew.
+Chord counts from before are no longer valid. Messages of the reopened task runs are not counted
+(outbox.UNCOUNTED): when such a task run ends, it checks its joins in PostgreSQL. Chords whose members count
+themselves (limited task runs, maps) are sized again.
 """
 
 from __future__ import annotations
@@ -44,49 +44,50 @@ from pipeweave.orchestrator.store.event_log import append
 
 T = TaskStatus
 
-# What the end of a run does to what is open in it. A person's cancelling, or a removed task, is not among it.
+# Error codes of task runs that were cancelled because their run ended; not of those that a person cancelled,
+# or that lost their task.
 STOPPED_BY_THE_END = (RUN_FAILED, deadlines.RUN_TIMEOUT, deadlines.RUN_IDLE)
 
 
-def lock(tx: Transaction, run: RunHeader | None, run_id: UUID) -> RunStatus:
-    """Take the run's row; how the run stands.
+def lock_run(tx: Transaction, run: RunHeader | None, run_id: UUID) -> RunStatus:
+    """Lock the run's row and return its status.
 
     Raises:
-        Conflict: its history was dropped, or it is not a run that can go on.
+        Conflict: the run's history was dropped, or the run is not running, failed or partial.
     """
     status = None if run is None else run_transitions.lock_status(tx, run_id)
     if status is None:
         raise Conflict(
-            f"the history of run {ids.show(ids.RUN, run_id)} was dropped: it cannot go on",
+            f"the history of run {ids.show(ids.RUN, run_id)} was dropped: the run cannot go on",
             hint="trigger a new run, and discard the dead letter",
         )
     if status in (RunStatus.FAILED, RunStatus.PARTIAL, RunStatus.RUNNING):
         return status
     was = "was cancelled" if status is RunStatus.CANCELLED else f"is {status}"
     raise Conflict(
-        f"run {ids.show(ids.RUN, run_id)} {was}: it does not go on from a dead letter",
+        f"run {ids.show(ids.RUN, run_id)} {was}: it cannot go on from a dead letter",
         hint="a run goes on from a dead letter while it is running, failed or partial",
     )
 
 
 def reopen(tx: Transaction, run: RunHeader, status: RunStatus, letters: Mapping[UUID, UUID]) -> list[TaskRun]:
-    """Let a run go on from task runs that failed for good.
+    """Let a run go on from task runs that have dead letters.
 
     Args:
-        run: with its row locked.
-        status: as `lock` gave it.
-        letters: task run -> its dead letter.
+        run: the run; its row must be locked.
+        status: as `lock_run` returned it.
+        letters: task run id -> dead letter id.
 
     Returns:
-        The task runs, each at its next attempt.
+        These task runs, each at its next attempt.
 
     Raises:
-        Conflict: one of them did not fail, or a task that has to run is not registered any more.
+        Conflict: a task run did not fail, or a task that has to run is no longer registered.
     """
     failed = _failed(tx, run, letters)
-    # An item's own place in the graph is its map's.
+    # In the graph, an item stands at the place of its map.
     places = [each.ordinal if each.map_parent is None else each.map_parent for each in failed]
-    found = what_stopped(run.plan, _steps(tx, run), places)
+    found = find_stopped(run.plan, _steps(tx, run), places)
     runs_again = {run.plan[each].step.task for each in (*places, *found.steps, *found.maps)}
     triggering.runnable(task_rows.tasks(tx, run.tenant, runs_again), runs_again)
 
@@ -94,16 +95,16 @@ def reopen(tx: Transaction, run: RunHeader, status: RunStatus, letters: Mapping[
     targets = _reopen_failed(tx, run, letters)
     others = _reopen_stopped(tx, run, found.steps)
     _reopen_maps(tx, run, found.maps)
-    _go_on(tx, run, status, [*targets, *others], found.maps)
+    _advance(tx, run, status, [*targets, *others], found.maps)
     return targets
 
 
-# --- what was stopped (pure) ------------------------------------------------------------------------------
+# --- stopped steps (pure) ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How a step stands: `is_laid_out` of a map that has its items."""
+class StepState:
+    """The state of a step. `is_laid_out` is True for a map whose items exist."""
 
     status: TaskStatus
     error_code: str | None = None
@@ -111,23 +112,23 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
-    """What goes back beside the failed task runs: steps to `pending`, maps that have items to `waiting`."""
+class StoppedSteps:
+    """Steps to move back besides the failed task runs: `steps` to pending, `maps` with items to waiting."""
 
     steps: tuple[int, ...]
     maps: tuple[int, ...]
 
 
-def what_stopped(plan: Plan, steps: Mapping[int, Standing], places: Iterable[int]) -> Stopped:
-    """What the end of a run and the failures at these places had stopped.
+def find_stopped(plan: Plan, steps: Mapping[int, StepState], places: Iterable[int]) -> StoppedSteps:
+    """Find the steps that the end of the run and the failures at these places had stopped.
 
     Args:
-        plan: of the run.
-        steps: how its steps stand, those left out that are under way.
-        places: the failed steps, and the maps of failed items.
+        plan: the plan of the run.
+        steps: ordinal -> state of its steps; steps that are ready, queued or running may be left out.
+        places: ordinals of the failed steps, and of the maps of failed items.
     """
     places = set(places)
-    back = {each for each, its in steps.items() if _was_stopped_by_the_end(its)}
+    back = {each for each, state in steps.items() if _was_stopped_by_the_end(state)}
     back |= {each for each in places if each in steps and steps[each].is_laid_out}
     frontier = [*places, *back]
     while frontier:
@@ -140,18 +141,18 @@ def what_stopped(plan: Plan, steps: Mapping[int, Standing], places: Iterable[int
         frontier += skipped
     maps = {each for each in back if steps[each].is_laid_out}
     waiting_again = tuple(sorted(each for each in maps if steps[each].status in FINAL_TASK))
-    return Stopped(tuple(sorted(back - maps)), waiting_again)
+    return StoppedSteps(tuple(sorted(back - maps)), waiting_again)
 
 
-def _was_stopped_by_the_end(standing: Standing) -> bool:
-    return standing.status is T.CANCELLED and standing.error_code in STOPPED_BY_THE_END
+def _was_stopped_by_the_end(step: StepState) -> bool:
+    return step.status is T.CANCELLED and step.error_code in STOPPED_BY_THE_END
 
 
-def _follows_a_failure(standing: Standing) -> bool:
-    return standing.status is T.SKIPPED and standing.error_code == PREDECESSOR_FAILED
+def _follows_a_failure(step: StepState) -> bool:
+    return step.status is T.SKIPPED and step.error_code == PREDECESSOR_FAILED
 
 
-# --- what there is ----------------------------------------------------------------------------------------
+# --- reading and locking ----------------------------------------------------------------------------------
 
 _FAILED = """
 SELECT t.id, t.status, t.map_parent FROM task_runs AS t
@@ -169,11 +170,12 @@ def _failed(tx: Transaction, run: RunHeader, letters: Mapping[UUID, UUID]) -> li
     rows = tx.execute(_FAILED, {"run_id": run.id, "ids": list(letters)}).all()
     for row in rows:
         if row.status not in FAILED_TASK:
-            raise Conflict(f"task run {ids.show(ids.TASK_RUN, row.id)} is {row.status}, it did not fail")
+            raise Conflict(f"task run {ids.show(ids.TASK_RUN, row.id)} did not fail: it is {row.status}")
     return [_Failed(ids.ordinal_of(row.id), row.map_parent) for row in rows]
 
 
-# Locked, so that no join is decided from a failure that is being taken back. What runs has decided nothing.
+# Locked, so that no join is decided from a failure that is being undone. Released task runs are left out,
+# because they have decided nothing yet.
 _STEPS = f"""
 SELECT t.id, t.status, t.error_code, t.map_first IS NOT NULL AS is_laid_out FROM task_runs AS t
 WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.status NOT IN {sql_in(RELEASED_TASK)}
@@ -181,20 +183,21 @@ ORDER BY t.id FOR UPDATE
 """
 
 
-def _span(run: RunHeader) -> dict[str, Any]:
+def _step_bounds(run: RunHeader) -> dict[str, Any]:
     first, last = ids.task_run_id(run.id, 1), ids.task_run_id(run.id, len(run.plan.steps))
     return {"run_id": run.id, "first": first, "last": last}
 
 
-def _steps(tx: Transaction, run: RunHeader) -> dict[int, Standing]:
-    rows = tx.execute(_STEPS, _span(run)).all()
+def _steps(tx: Transaction, run: RunHeader) -> dict[int, StepState]:
+    rows = tx.execute(_STEPS, _step_bounds(run)).all()
     tx.catch_up()
-    return {ids.ordinal_of(row.id): Standing(T(row.status), row.error_code, row.is_laid_out) for row in rows}
+    return {ids.ordinal_of(row.id): StepState(T(row.status), row.error_code, row.is_laid_out) for row in rows}
 
 
-# --- back to the beginning --------------------------------------------------------------------------------
+# --- moving task runs back --------------------------------------------------------------------------------
 
-# With the code, and to the workers, that there are now. An item waits for nothing: it is due.
+# The task's current code version and its service's current queue. An item waits for no predecessor: it is
+# due.
 _ANEW = """, code_version = k.code_version, code_hash = k.code_hash, queue = s.queue,
     due_at = CASE WHEN t.kind = 'item' THEN CAST(:now AS timestamptz) END,
     queued_at = NULL, claimed_at = NULL, started_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
@@ -226,8 +229,8 @@ def _reopen_failed(tx: Transaction, run: RunHeader, letters: Mapping[UUID, UUID]
     return [of_row(row) for row in tx.execute(_REOPEN_FAILED, parameters)]
 
 
-# One that had started is followed by its next attempt: a late report of the one before finds no row. Nothing
-# was wrong with it, so it uses up no attempt.
+# A stopped task run that had started gets its next attempt number, so that a late report of the old attempt
+# finds no row. It had not failed, so `max_attempts` grows by one, too.
 _MOVED_STOPPED = move_sql(
     "moved",
     f"'{T.PENDING.value}'",
@@ -284,14 +287,14 @@ _REOPEN_MAPS = f"WITH {_MOVED_MAPS} SELECT count(*) FROM moved"
 
 def _reopen_maps(tx: Transaction, run: RunHeader, maps: Sequence[int]) -> None:
     if maps:
-        which = [ids.task_run_id(run.id, each) for each in maps]
-        tx.execute(_REOPEN_MAPS, {"run_id": run.id, "ids": which, "now": tx.now})
+        map_ids = [ids.task_run_id(run.id, each) for each in maps]
+        tx.execute(_REOPEN_MAPS, {"run_id": run.id, "ids": map_ids, "now": tx.now})
 
 
-# --- going on ---------------------------------------------------------------------------------------------
+# --- advancing the run ------------------------------------------------------------------------------------
 
 
-def _go_on(
+def _advance(
     tx: Transaction, run: RunHeader, status: RunStatus, reopened: Sequence[TaskRun], maps: Sequence[int]
 ) -> None:
     advance = Advance(tx, run, queue=reopened[0].queue, is_counted=False, is_reopening=True)
@@ -317,14 +320,14 @@ GROUP BY t.map_parent
 
 
 def _arm_chords(tx: Transaction, run: RunHeader, reopened: Collection[int], *, was_over: bool) -> None:
-    """Size chords anew whose members count themselves: of what was reopened, and of what is open beside it.
+    """Size the chords again whose members count themselves, reopened members and other open ones.
 
-    While the run goes on, messages may be out that count for its gathered joins and maps: those chords are
-    left alone. Their members, at a later attempt now, ask about the join as well.
+    If the run had not ended, messages that count for its gathered joins and maps may still be out: those
+    chords are left alone. Their reopened members are at a later attempt, and check the join themselves.
     """
     wide = {join: kind for join, kind in run.plan.joins.items() if kind.is_wide}
     if wide:
-        opened = {ids.ordinal_of(row.id): row.counts_itself for row in tx.execute(_OPEN, _span(run))}
+        opened = {ids.ordinal_of(row.id): row.counts_itself for row in tx.execute(_OPEN, _step_bounds(run))}
         for join, kind in wide.items():
             members = [each for each in run.plan.predecessors(join) if each in opened]
             if kind is JoinKind.GATHERED:

@@ -235,7 +235,7 @@ def redrive(tx: Transaction, tenant: str, redrive_id: UUID) -> Document:
     statement = _REDRIVES.format(where="w.id = :id")
     row = tx.execute(statement, {"tenant": tenant, "id": redrive_id, "limit": 1}).one_or_none()
     if row is None:
-        raise redrives.unknown(redrive_id)
+        raise redrives.no_redrive(redrive_id)
     return _redrive(row)
 
 

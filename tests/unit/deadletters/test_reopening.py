@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pipeweave.orchestrator.deadletters.reopening import Standing, Stopped, what_stopped
+from pipeweave.orchestrator.deadletters.reopening import StepState, StoppedSteps, find_stopped
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
 from pipeweave.orchestrator.domain.states import TaskStatus as T
 from pipeweave.spec.document import parse_spec
 
-DONE, FAILED, UNCHOSEN = Standing(T.COMPLETED), Standing(T.FAILED, "BOOM"), Standing(T.SKIPPED)
-STOPPED, FOLLOWED = Standing(T.CANCELLED, "RUN_FAILED"), Standing(T.SKIPPED, "PREDECESSOR_FAILED")
+DONE, FAILED, UNCHOSEN = StepState(T.COMPLETED), StepState(T.FAILED, "BOOM"), StepState(T.SKIPPED)
+STOPPED, FOLLOWED = StepState(T.CANCELLED, "RUN_FAILED"), StepState(T.SKIPPED, "PREDECESSOR_FAILED")
 
 
 def plan(**needs: list[str]) -> Plan:
@@ -20,43 +20,47 @@ CHAIN = plan(a=[], b=["a"], c=["b"], d=["c"])
 
 
 def test_what_followed_the_failure_comes_back_to_where_something_else_decided() -> None:
-    assert what_stopped(CHAIN, {1: FAILED, 2: FOLLOWED, 3: FOLLOWED, 4: FOLLOWED}, [1]) == Stopped(
+    assert find_stopped(CHAIN, {1: FAILED, 2: FOLLOWED, 3: FOLLOWED, 4: FOLLOWED}, [1]) == StoppedSteps(
         (2, 3, 4), ()
     )
-    assert what_stopped(CHAIN, {1: FAILED, 2: FOLLOWED, 3: DONE, 4: FOLLOWED}, [1]) == Stopped((2,), ())
-    assert what_stopped(CHAIN, {1: FAILED, 2: UNCHOSEN, 3: UNCHOSEN, 4: UNCHOSEN}, [1]) == Stopped((), ())
+    assert find_stopped(CHAIN, {1: FAILED, 2: FOLLOWED, 3: DONE, 4: FOLLOWED}, [1]) == StoppedSteps((2,), ())
+    assert find_stopped(CHAIN, {1: FAILED, 2: UNCHOSEN, 3: UNCHOSEN, 4: UNCHOSEN}, [1]) == StoppedSteps(
+        (), ()
+    )
 
 
 def test_what_followed_another_failure_stays() -> None:
     two = plan(a=[], b=[], c=["a"], d=["b"], e=["c", "d"])
     steps = {1: FAILED, 2: FAILED, 3: FOLLOWED, 4: FOLLOWED, 5: FOLLOWED}
-    assert what_stopped(two, steps, [1]) == Stopped((3, 5), ())
-    assert what_stopped(two, steps, [1, 2]) == Stopped((3, 4, 5), ())
+    assert find_stopped(two, steps, [1]) == StoppedSteps((3, 5), ())
+    assert find_stopped(two, steps, [1, 2]) == StoppedSteps((3, 4, 5), ())
 
 
 def test_what_the_end_of_the_run_cancelled_comes_back_whatever_failed() -> None:
     apart = plan(a=[], b=[], c=["b"])
     for code in ("RUN_FAILED", "RUN_TIMEOUT", "RUN_IDLE_TIMEOUT"):
-        steps = {1: FAILED, 2: Standing(T.CANCELLED, code), 3: Standing(T.CANCELLED, code)}
-        assert what_stopped(apart, steps, [1]) == Stopped((2, 3), ())
+        steps = {1: FAILED, 2: StepState(T.CANCELLED, code), 3: StepState(T.CANCELLED, code)}
+        assert find_stopped(apart, steps, [1]) == StoppedSteps((2, 3), ())
     for code in ("CANCELLED", "TASK_REMOVED"):
-        steps = {1: FAILED, 2: Standing(T.CANCELLED, code), 3: FOLLOWED}
-        assert what_stopped(apart, steps, [1]) == Stopped((), ()), "someone meant it"
+        steps = {1: FAILED, 2: StepState(T.CANCELLED, code), 3: FOLLOWED}
+        assert find_stopped(apart, steps, [1]) == StoppedSteps((), ()), "someone meant it"
 
 
 def test_a_map_that_has_items_waits_for_them_again() -> None:
     for its in (
-        Standing(T.FAILED, "MAP_ITEMS_FAILED", True),
-        Standing(T.CANCELLED, "RUN_FAILED", True),
-        Standing(T.COMPLETED, None, True),
+        StepState(T.FAILED, "MAP_ITEMS_FAILED", True),
+        StepState(T.CANCELLED, "RUN_FAILED", True),
+        StepState(T.COMPLETED, None, True),
     ):
-        assert what_stopped(CHAIN, {1: its, 2: FOLLOWED, 3: STOPPED, 4: STOPPED}, [1]) == Stopped(
+        assert find_stopped(CHAIN, {1: its, 2: FOLLOWED, 3: STOPPED, 4: STOPPED}, [1]) == StoppedSteps(
             (2, 3, 4), (1,)
         )
-    assert what_stopped(CHAIN, {1: Standing(T.WAITING, None, True)}, [1]) == Stopped((), ()), "it waits still"
-    beside = {1: FAILED, 2: Standing(T.CANCELLED, "RUN_FAILED", True), 3: STOPPED, 4: STOPPED}
-    assert what_stopped(plan(a=[], b=[], c=[], d=[]), beside, [1]) == Stopped((3, 4), (2,))
+    assert find_stopped(CHAIN, {1: StepState(T.WAITING, None, True)}, [1]) == StoppedSteps((), ()), (
+        "it waits still"
+    )
+    beside = {1: FAILED, 2: StepState(T.CANCELLED, "RUN_FAILED", True), 3: STOPPED, 4: STOPPED}
+    assert find_stopped(plan(a=[], b=[], c=[], d=[]), beside, [1]) == StoppedSteps((3, 4), (2,))
 
 
 def test_what_is_under_way_stays_as_it_is() -> None:
-    assert what_stopped(CHAIN, {1: FAILED, 4: Standing(T.PENDING)}, [1]) == Stopped((), ())
+    assert find_stopped(CHAIN, {1: FAILED, 4: StepState(T.PENDING)}, [1]) == StoppedSteps((), ())
