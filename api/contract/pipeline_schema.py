@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave.durations import DURATION_PATTERN, MAX_MS
-from pipeweave.schema.definition import TYPES
+from pipeweave.schema import TYPES
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_STEPS
-from pipeweave.spec.rules import FAILURE_MODES
+from pipeweave.spec import FAILURE_MODES
 
 _NAME = {"type": "string", "pattern": "^[A-Za-z0-9._~:@-]{1,200}$"}
 _TEXT = {"type": "string", "minLength": 1}

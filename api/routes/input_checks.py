@@ -7,8 +7,8 @@ from typing import Any
 
 from pipeweave.errors import FieldError, InputValidationFailed
 from pipeweave.orchestrator.registry.task_rows import TaskRow
-from pipeweave.schema.validation import validate_input
-from pipeweave.spec.pipeline_spec import PipelineSpec
+from pipeweave.schema import validate_input
+from pipeweave.spec import PipelineSpec
 
 # Errors shown per task. A list of 100,000 wrong entries has 100,000 errors, which nobody reads.
 MAX_SHOWN = 100

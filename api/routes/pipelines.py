@@ -27,8 +27,8 @@ from pipeweave.errors import Conflict, InvalidSpec, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import pipelines, task_rows
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE
-from pipeweave.spec.document import parse_spec
-from pipeweave.spec.graph import dry_run as plan_of
+from pipeweave.spec import dry_run as plan_of
+from pipeweave.spec import parse_spec
 
 routes = Routes("pipelines")
 PIPELINE = {"id": PathId(None, "The pipeline's id.")}

@@ -24,7 +24,7 @@ from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE
-from pipeweave.schema.validation import validate_input as faults_of
+from pipeweave.schema import validate_input as faults_of
 
 routes = Routes("tasks")
 TASK = {"id": PathId(None, "The task's id.")}

@@ -15,7 +15,7 @@ from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.spec.pipeline_spec import PipelineSpec
+from pipeweave.spec import PipelineSpec
 
 
 def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from enum import Enum
 
-from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
+from pipeweave.spec import PipelineSpec, StepSpec
 
 # The end of the run, as if it were a step.
 END = 0

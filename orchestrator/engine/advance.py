@@ -29,8 +29,7 @@ from pipeweave.orchestrator.queueing import durations, limits
 from pipeweave.orchestrator.state import attempts, cancelling, completing, releasing, run_transitions
 from pipeweave.orchestrator.state.cancelling import PREDECESSOR_FAILED
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.spec import rules
-from pipeweave.spec.rules import Decision, Predecessor
+from pipeweave.spec import Decision, Predecessor, rules
 
 T = TaskStatus
 

@@ -25,7 +25,7 @@ from pipeweave.orchestrator.state import claiming, completing, pause_sql, releas
 from pipeweave.orchestrator.state.rows import of_row
 from pipeweave.orchestrator.state.task_transitions import move_sql
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.spec.rules import FAIL_FAST
+from pipeweave.spec import FAIL_FAST
 
 # A step with more successors is a fan-out: those are released in bulk.
 MOST_SUCCESSORS = 8

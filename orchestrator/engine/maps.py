@@ -62,7 +62,7 @@ def _source(tx: Transaction, run: RunHeader, ordinal: int) -> Any:
     step = run.plan[ordinal].step
     assert step.map is not None
     source = step.map.over
-    named = references.steps_named(source)
+    named = references.referenced_steps(source)
     found = outputs.of_steps(tx, run, named) if named else {}
     return references.resolve(source, input=outputs.run_input(tx, run), steps=found)
 

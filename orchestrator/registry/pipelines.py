@@ -13,8 +13,7 @@ from pipeweave.orchestrator.registry.tenants import ensure_tenant
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
-from pipeweave.spec.document import parse_spec
-from pipeweave.spec.pipeline_spec import PipelineSpec
+from pipeweave.spec import PipelineSpec, parse_spec
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from pipeweave.authoring.retry import BACKOFFS, MAX_MULTIPLIER, MAX_RETRIES
 from pipeweave.errors import FieldError, InvalidId, InvalidTask
 from pipeweave.json_values import json_faults
 from pipeweave.rates import RATE_EXPECTED, is_rate
-from pipeweave.schema.validation import validate_schema
+from pipeweave.schema import validate_schema
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
 
 MAX_TASKS = 5_000

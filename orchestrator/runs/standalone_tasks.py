@@ -19,7 +19,7 @@ from pipeweave.orchestrator.runs import creation, triggering
 from pipeweave.orchestrator.runs.creation import NewRun
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.size_limits import MAX_BATCH
-from pipeweave.spec.rules import FAIL_FAST
+from pipeweave.spec import FAIL_FAST
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,7 @@ from pipeweave.orchestrator.runs import creation
 from pipeweave.orchestrator.runs.creation import NewRun
 from pipeweave.orchestrator.state import cancelling, run_transitions
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.spec.pipeline_spec import PipelineSpec
-from pipeweave.spec.rules import FAILURE_MODES
+from pipeweave.spec import FAILURE_MODES, PipelineSpec
 
 # What PostgreSQL's integer holds; lower runs first.
 MIN_PRIORITY, MAX_PRIORITY = -1_000_000, 1_000_000

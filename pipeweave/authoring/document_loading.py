@@ -9,8 +9,7 @@ from typing import Any
 
 from pipeweave.errors import FieldError, InvalidSpec
 from pipeweave.size_limits import MAX_SPEC_BYTES
-from pipeweave.spec.document import parse_spec
-from pipeweave.spec.pipeline_spec import PipelineSpec
+from pipeweave.spec import PipelineSpec, parse_spec
 
 SUFFIXES = (".yaml", ".yml", ".json")
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Protocol
 from pipeweave.authoring.calling import call_plan
 from pipeweave.authoring.context import Context
 from pipeweave.errors import FieldError, InvalidSpec, InvalidTask
-from pipeweave.spec.references import escape, show_path
+from pipeweave.spec import escape, show_path
 from pipeweave.suggestions import did_you_mean
 
 _current: ContextVar[Drawing | None] = ContextVar("pipeweave_drawing", default=None)

@@ -13,9 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from pipeweave.authoring import graph_builder
 from pipeweave.authoring.document_loading import load_documents
 from pipeweave.errors import InvalidSpec
-from pipeweave.spec.derivation import derive
-from pipeweave.spec.document import parse_spec
-from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepSpec
+from pipeweave.spec import MapSpec, PipelineSpec, StepSpec, derive, parse_spec
 
 __all__ = [
     "MapSpec",

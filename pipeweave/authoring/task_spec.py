@@ -108,7 +108,7 @@ class TaskSpec:
         elif self.description is not None and len(self.description) > MAX_DESCRIPTION:
             yield FieldError("description", f"is longer than {MAX_DESCRIPTION} characters", "too_long")
         if self.input_schema is not None:
-            from pipeweave.schema.validation import validate_schema
+            from pipeweave.schema import validate_schema
 
             for fault in validate_schema(self.input_schema):
                 path = f"input_schema.{fault.field}" if fault.field else "input_schema"

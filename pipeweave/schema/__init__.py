@@ -1,3 +1,12 @@
-"""JSON Schema for inputs: what is allowed in a schema, and whether a value fits.
+"""Input schemas: check that a schema is valid, and that an input fits it.
 
-Imports only the base modules. It must never load a remote reference."""
+Every room and layer above may call it. It imports only the base modules. It must never load a remote
+reference: a schema is complete in itself.
+"""
+
+from __future__ import annotations
+
+from pipeweave.schema.definition import TYPES, validate_schema
+from pipeweave.schema.validation import apply_defaults, validate_input
+
+__all__ = ["TYPES", "apply_defaults", "validate_input", "validate_schema"]

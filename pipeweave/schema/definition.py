@@ -1,4 +1,4 @@
-"""Whether an input schema itself is right."""
+"""Check that an input schema itself is valid: its fields, types, bounds, options and `showIf` rules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MAX_PATTERN = 1_000
 
 
 def validate_schema(schema: Any) -> list[FieldError]:
-    """Everything that is wrong with a schema, each with its place (`fields[2].options[0].value`)."""
+    """List every mistake in a schema, each with its place (`fields[2].options[0].value`)."""
     faults = json_faults(schema, budget=1_000_000)
     if faults:
         return faults
@@ -46,7 +46,7 @@ def validate_schema(schema: Any) -> list[FieldError]:
 
 
 class _Definition(FieldErrors):
-    """Walks one schema and collects what is wrong with it."""
+    """Walks one schema and collects its mistakes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class _Definition(FieldErrors):
             if isinstance(name, str):
                 if name in names:
                     self.wrong(
-                        f"{path}[{place}].name", f"{name!r} is the name of another field too", "duplicate"
+                        f"{path}[{place}].name", f"{name!r} is the name of another field, too", "duplicate"
                     )
                 names.add(name)
         for place, field in enumerate(listed):
@@ -145,6 +145,8 @@ class _Definition(FieldErrors):
             return
         self.unknown_keys(rule, ("field", "operator", "value"), path)
         if rule.get("field") not in names:
-            self.wrong(f"{path}.field", f"{rule.get('field')!r} is not a field next to it", "unknown_field")
+            self.wrong(
+                f"{path}.field", f"{rule.get('field')!r} is not a field of the same object", "unknown_field"
+            )
         if rule.get("operator") not in OPERATORS:
             self.wrong(f"{path}.operator", f"must be one of {', '.join(OPERATORS)}", "invalid_value")

@@ -1,4 +1,4 @@
-"""Forms of text that input schemas know: addresses, dates, patterns."""
+"""Check the formats that input schemas know: e-mail addresses, URLs, dates and patterns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMED_DATES = ("%B %d, %Y", "%b %d, %Y", "%d %B %Y", "%d %b %Y", "%B %d, %Y %H:
 
 
 def is_email(text: str) -> bool:
-    """Whether a text has the form of one plain e-mail address."""
+    """True if a text has the form of one plain e-mail address."""
     local, at, domain = text.rpartition("@")
     labels = domain.split(".")
     return (
@@ -38,7 +38,7 @@ def is_email(text: str) -> bool:
 
 
 def is_url(text: str) -> bool:
-    """Whether a text is an absolute URL."""
+    """True if a text is an absolute URL."""
     trimmed = text.strip()
     if not _SCHEME.match(trimmed) or any(letter in trimmed for letter in "\n\t"):
         return False
@@ -51,8 +51,9 @@ def is_url(text: str) -> bool:
 
 
 def is_date(value: Any) -> bool:
-    """Whether JavaScript's Date takes the value: ISO 8601 and common texts, and numbers, booleans and null
-    too.
+    """True if JavaScript's Date accepts the value:
+
+    ISO 8601 and common date texts, numbers, booleans, null.
     """
     if value is None or isinstance(value, bool):
         return True
@@ -83,18 +84,21 @@ def _is_mail_date(text: str) -> bool:
 
 
 def utf16_length(text: str) -> int:
-    """The length that JavaScript gives a text: 16-bit units, not characters."""
+    """The length of a text as JavaScript counts it: in 16-bit units, not in characters."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def search(pattern: str, text: str) -> bool:
-    """Whether the pattern is found in the text (not anchored); a pattern that is none is overlooked."""
+    """True if the pattern matches anywhere in the text.
+
+    A pattern that Python cannot compile always matches.
+    """
     compiled = _compiled(pattern)
     return isinstance(compiled, str) or compiled.search(text) is not None
 
 
 def pattern_fault(pattern: str) -> str | None:
-    """Why a pattern is no regular expression."""
+    """Why Python cannot compile the pattern; None if it can."""
     compiled = _compiled(pattern)
     return compiled if isinstance(compiled, str) else None
 

@@ -1,8 +1,8 @@
-"""Input schemas: which input a task accepts, for forms and for checks.
+"""Check inputs against a task's input schema and fill in its defaults.
 
-A schema is `{"fields": [{"name", "type", "label", …}], "strict": false}`. The codes of the errors are those
-that clients of the worker protocol know (`invalid_type`, `too_small`, …); paths are dotted, list places
-included (`tags.0`). `showIf` is for forms only: a hidden required field is still required.
+A schema is `{"fields": [{"name", "type", "label", …}], "strict": false}`. The error codes are those of the
+worker protocol (`invalid_type`, `too_small`, …). Paths are dotted and include list indexes (`tags.0`).
+`showIf` affects forms only: a hidden required field is still required.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ Check = Callable[[Mapping[str, Any], Any, str], list[FieldError]]
 
 
 def validate_input(schema: Mapping[str, Any] | None, value: Any) -> list[FieldError]:
-    """What keeps an input from being accepted; empty when nothing does, or when there is no schema.
+    """List the mistakes of an input; empty if the schema accepts it, or if there is no schema.
 
-    A schema that is wrong itself gives one error with the field `_schema` and the code `invalid_schema`; a
-    pattern that is no regular expression is overlooked, since other languages know patterns that Python
-    does not.
+    An invalid schema gives one error with the field `_schema` and the code `invalid_schema`. A pattern that
+    Python cannot compile is ignored, because other languages have patterns that Python does not know.
     """
     if schema is None:
         return []
@@ -44,7 +43,7 @@ def validate_input(schema: Mapping[str, Any] | None, value: Any) -> list[FieldEr
 
 
 def apply_defaults(schema: Mapping[str, Any] | None, value: Mapping[str, Any]) -> dict[str, Any]:
-    """A valid input with the defaults of missing optional fields filled in; unknown members are kept."""
+    """Copy a valid input and fill in the defaults of missing optional fields; unknown members stay."""
     filled = dict(value)
     for each in (schema or {}).get("fields", ()):
         if each["name"] not in filled and "default" in each and not each.get("required"):
@@ -149,7 +148,7 @@ def _anything(field: Mapping[str, Any], value: Any, path: str) -> list[FieldErro
 
 
 def _same(value: Any, option: Any) -> bool:
-    """Strict equality as the protocol has it: 1 and 1.0 are the same number, true is no number."""
+    """Compare as the worker protocol does: 1 and 1.0 are the same number, true is not a number."""
     return isinstance(value, bool) == isinstance(option, bool) and value == option
 
 

@@ -1,3 +1,36 @@
-"""Pipelines as documents: steps, edges, references, rules. Pure.
+"""Pipeline specs: parse documents, check the graph, resolve references, decide which step runs next.
 
-Imports the base modules and `schema`. It must never call a task."""
+Every room and layer above may call it. It imports only the base modules, and it is pure: it must never call
+a task, read a file or touch the database.
+"""
+
+from __future__ import annotations
+
+from pipeweave.spec import references, rules
+from pipeweave.spec.derivation import derive
+from pipeweave.spec.document import parse_spec
+from pipeweave.spec.graph import DryRun, Graph, GraphError, dry_run, validate_graph
+from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepSpec
+from pipeweave.spec.reference_syntax import escape, show_path
+from pipeweave.spec.rules import FAIL_FAST, FAILURE_MODES, Decision, Predecessor
+
+__all__ = [
+    "FAILURE_MODES",
+    "FAIL_FAST",
+    "Decision",
+    "DryRun",
+    "Graph",
+    "GraphError",
+    "MapSpec",
+    "PipelineSpec",
+    "Predecessor",
+    "StepSpec",
+    "derive",
+    "dry_run",
+    "escape",
+    "parse_spec",
+    "references",
+    "rules",
+    "show_path",
+    "validate_graph",
+]

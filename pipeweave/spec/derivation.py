@@ -1,4 +1,4 @@
-"""Pipelines that nobody wrote: derived from the `allowed_next` of tasks."""
+"""Derive pipelines from the `allowed_next` options of tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_HINTS = 10
 
 
 class LinkedTask(Protocol):
-    """What deriving needs to know of a task."""
+    """The attributes of a task that `derive` reads."""
 
     @property
     def id(self) -> str: ...
@@ -28,11 +28,11 @@ class LinkedTask(Protocol):
 
 
 def derive(tasks: Iterable[LinkedTask]) -> list[PipelineSpec]:
-    """The pipelines that the tasks' `allowed_next` describe.
+    """Build the pipelines that the tasks' `allowed_next` describe.
 
-    Each task that has successors and is nobody's successor names one pipeline, whose steps are all tasks
-    that can be reached from it, one step per task, without params. A task without any link gives none: it
-    is queued by itself.
+    Each task that has successors and no predecessor gives one pipeline of its name. The steps of that
+    pipeline are the tasks that can be reached from it, one step per task, without params. A task without
+    successors and predecessors gives no pipeline; it is queued as a standalone task.
 
     Raises:
         InvalidSpec: `allowed_next` names an unknown task, or tasks follow each other in a circle.

@@ -1,9 +1,8 @@
-"""A pipeline written as a document (YAML or JSON) -> its normalised spec, or every mistake with the field
-it is in.
+"""Parse a pipeline document (from YAML or JSON) into a normalised spec, or list every mistake by field.
 
-A step without `needs` follows the step before it, `needs: []` starts at once, and `parallel:` holds members
-that all follow what is before them and precede what comes after. A reference makes its step a predecessor
-by itself. A normalised spec is a document too, and comes out as it went in.
+A step without `needs` follows the step before it; a step with `needs: []` starts at once. All members of a
+`parallel:` block follow the step before the block and precede the step after it. A reference to a step makes
+that step a predecessor. A normalised spec is a valid document, too: parsing it gives an equal spec.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pipeweave.field_errors import MOST_ERRORS
 from pipeweave.json_values import json_faults
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
 from pipeweave.spec.document_steps import StepReader, TooManyEdges
-from pipeweave.spec.graph import validate
+from pipeweave.spec.graph import validate_graph
 from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 from pipeweave.spec.references import json_type
 from pipeweave.spec.rules import FAIL_FAST, FAILURE_MODES
@@ -27,15 +26,15 @@ _PIPELINE_KEYS = (
     *("timeout", "timeoutMs", "idleTimeout", "idleTimeoutMs"),
 )
 _SMALLEST_INT, _LARGEST_INT = -(2**31), 2**31 - 1
-_DEEPEST = 72  # MAX_VALUE_DEPTH below steps[].parallel[].params
+_DEEPEST = 72  # MAX_VALUE_DEPTH, plus the levels above steps[].parallel[].params
 
 
 def parse_spec(document: Mapping[str, Any], *, id: str | None = None) -> PipelineSpec:
-    """The normalised spec of a document.
+    """Parse a document into a normalised spec.
 
     Args:
-        document: with `steps`, and what else is said of the whole pipeline.
-        id: of the pipeline, where the document does not say it; both must agree.
+        document: an object with `steps` and the options of the pipeline.
+        id: the pipeline's id, needed if the document has none; must equal the document's id if it has one.
 
     Raises:
         InvalidSpec: with one FieldError for each mistake (`steps[2].needs[0]`); `graphErrors` in its
@@ -44,7 +43,7 @@ def parse_spec(document: Mapping[str, Any], *, id: str | None = None) -> Pipelin
     reader = _Reader()
     spec = reader.pipeline(document, id)
     reader.refuse_if_wrong(document)
-    found = validate(spec)
+    found = validate_graph(spec)
     if found:
         raise InvalidSpec(
             found[0].message,
@@ -58,22 +57,20 @@ def parse_spec(document: Mapping[str, Any], *, id: str | None = None) -> Pipelin
 
 
 class _Reader(StepReader):
-    """Reads one document."""
+    """Reads one document and collects its mistakes."""
 
     def refuse_if_wrong(self, document: Any) -> None:
         if self.errors:
             named = document.get("id") if isinstance(document, Mapping) else None
-            which = f"pipeline {named!r}" if isinstance(named, str) else "the pipeline"
+            subject = f"pipeline {named!r}" if isinstance(named, str) else "the pipeline"
             first = self.errors[0]
-            # Only where they are the whole story: who reads them does not look at `errors` too.
+            # Only if every mistake is one in the graph: a client that reads graphErrors does not read errors.
             found = self.graph_errors if len(self.graph_errors) == len(self.errors) else []
-            detail = f"{which}: {first.field or 'the document'} {first.message}"
+            detail = f"{subject}: {first.field or 'the document'} {first.message}"
             refusal = InvalidSpec(detail, errors=self.errors[:MOST_ERRORS])
             if found:
                 refusal.context["graphErrors"] = [each.to_json() for each in found[:MOST_ERRORS]]
             raise refusal
-
-    # --- the pipeline --------------------------------------------------------------------------------------
 
     def pipeline(self, document: Any, id: str | None) -> PipelineSpec:
         if not isinstance(document, Mapping):
@@ -133,11 +130,14 @@ class _Reader(StepReader):
         return priority
 
     def duration(self, document: Mapping[str, Any], key: str) -> int | None:
-        """People give `timeout` in seconds or with a unit, a normalised spec `timeoutMs`."""
+        """Read a duration in ms.
+
+        Users write `timeout`, in seconds or with a unit; a spec holds `timeoutMs`.
+        """
         in_ms = f"{key}Ms"
         given, exact = document.get(key), document.get(in_ms)
         if given is not None and exact is not None:
-            self.wrong(in_ms, f"says the same as `{key}`: leave one of them out", "conflict")
+            self.wrong(in_ms, f"cannot be given together with `{key}`: leave one of the two out", "conflict")
         if given is not None:
             found = milliseconds(given)
             if found is None:

@@ -1,4 +1,4 @@
-"""The steps of a pipeline document -> StepSpecs: ids, predecessors, params and maps."""
+"""Read the steps of a pipeline document into StepSpecs: ids, predecessors, params and maps."""
 
 from __future__ import annotations
 
@@ -17,12 +17,22 @@ _MAP_KEYS = ("over", "as")
 
 
 class TooManyEdges(Exception):
-    """Reading ends here: what follows would only be larger."""
+    """Stops the reader at MAX_EDGES edges; the mistake itself is already in `errors`.
+
+    Never leaves this room.
+    """
 
 
 @dataclass(slots=True)
 class _Entry:
-    """One step of the document on its way to a StepSpec."""
+    """One step as the document has it, before it becomes a StepSpec.
+
+    Args:
+        field: the step's path in the document, e.g. `steps[2]`.
+        members: the step's keys and values.
+        before: indexes of the steps that it follows if it has no `needs`.
+        id: its id, once `give_ids` has set it.
+    """
 
     field: str
     members: Mapping[str, Any]
@@ -31,7 +41,7 @@ class _Entry:
 
 
 class StepReader(FieldErrors):
-    """Reads the steps of one document and collects what is wrong with them."""
+    """Reads the steps of one document and collects their mistakes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,9 +68,7 @@ class StepReader(FieldErrors):
         return tuple(self.step(entry, entries) for entry in entries)
 
     def entries(self, listed: Iterable[Any]) -> list[_Entry]:
-        """The steps in document order, each with the places of those it follows if it does not say so
-        itself.
-        """
+        """List the steps in document order, each with the steps that it follows if it has no `needs`."""
         entries: list[_Entry] = []
         before: tuple[int, ...] = ()
         for place, each in enumerate(listed):
@@ -86,7 +94,9 @@ class StepReader(FieldErrors):
         others = [key for key in block if key != "parallel"]
         if others:
             self.wrong(
-                f"{path}.{others[0]}", "cannot stand next to `parallel`: put it into the members", "invalid"
+                f"{path}.{others[0]}",
+                "is not allowed next to `parallel`: put it into the members",
+                "invalid",
             )
         members = block["parallel"]
         if not isinstance(members, (list, tuple)) or not members:
@@ -100,15 +110,16 @@ class StepReader(FieldErrors):
         return [(f"{path}.parallel[{place}]", member) for place, member in enumerate(members)]
 
     def give_ids(self, entries: list[_Entry]) -> None:
-        """Check the ids that are there; a step without one takes its task's, with _2, _3 … where that is
-        taken.
+        """Check the ids in the document, and give each step without an id the id of its task.
+
+        If another step has that id already, `_2`, `_3` … is appended.
         """
         for place, entry in enumerate(entries):
             if entry.members.get("id") is not None:
                 entry.id = self.name(entry.members["id"], f"{entry.field}.id")
                 if entry.id and self.known.setdefault(entry.id, place) != place:
                     first = entries[self.known[entry.id]].field
-                    why = f"{entry.id!r} is the id of {first} too"
+                    why = f"{entry.id!r} is the id of {first}, too"
                     self.wrong_graph(f"{entry.field}.id", why, "DUPLICATE_STEP", (entry.id,))
         numbers: dict[str, int] = {}
         for place, entry in enumerate(entries):
@@ -127,7 +138,7 @@ class StepReader(FieldErrors):
             self.wrong(f"{entry.field}.task", "is required", "missing")
         params, map_spec = self.params(entry), self.map(entry)
         if map_spec is not None and map_spec.name is not None and map_spec.name in (params or {}):
-            self.wrong(f"{entry.field}.map.as", f"{map_spec.name!r} is one of `params` too", "duplicate")
+            self.wrong(f"{entry.field}.map.as", f"{map_spec.name!r} is in `params`, too", "duplicate")
         needs = self.needs(entry, entries)
         needs |= self.referenced(params, f"{entry.field}.params", entry, in_map=map_spec is not None)
         if map_spec is not None:
@@ -135,7 +146,7 @@ class StepReader(FieldErrors):
             needs |= self.referenced(map_spec.over, over, entry, in_map=False)
         self.edges += len(needs)
         if self.edges > MAX_EDGES:
-            why = f"brings more than {MAX_EDGES} edges"
+            why = f"gives the pipeline more than {MAX_EDGES} edges"
             self.wrong_graph(f"{entry.field}.needs", why, "TOO_MANY_STEPS", (entry.id,))
             raise TooManyEdges
         return StepSpec(
@@ -210,7 +221,7 @@ class StepReader(FieldErrors):
     def reference(self, each: Reference, path: str, entry: _Entry, in_map: bool) -> str | None:
         if each.root in ("item", "mapIndex") and not in_map:
             where = "inside `map`" if ".map" in path else "in a step without `map`"
-            self.wrong(path, f"{each.text} means nothing {where}", "invalid_reference")
+            self.wrong(path, f"{each.text} has no value {where}", "invalid_reference")
         if each.step is None:
             return None
         if each.step not in self.known:
@@ -233,6 +244,6 @@ class StepReader(FieldErrors):
     def wrong_graph(
         self, path: str, message: str, code: str, steps: tuple[str, ...], expected: str | None = None
     ) -> None:
-        """Note a mistake in the graph, for people by its field and for machines by its steps."""
+        """Add a mistake in the graph: a FieldError with its field, and a GraphError with its steps."""
         self.wrong(path, message, code.lower(), expected)
         self.graph_errors.append(GraphError(code, f"{path} {message}", steps))

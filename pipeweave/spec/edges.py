@@ -1,4 +1,7 @@
-"""Algorithms on edges: mappings from a step to its predecessors (pure, linear, no recursion)."""
+"""Run graph algorithms on edges, given as a mapping from each step to its predecessors.
+
+All functions are pure, linear in steps and edges, and do not recurse.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ Edges = Mapping[str, tuple[str, ...]]
 
 
 def successors_of(predecessors: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """The edges the other way round. Unknown predecessors come last."""
+    """Reverse the edges: map each step to its successors. Unknown predecessors come last."""
     successors: dict[str, list[str]] = {step: [] for step in predecessors}
     for step, needs in predecessors.items():
         for each in needs:
@@ -18,7 +21,10 @@ def successors_of(predecessors: Mapping[str, Sequence[str]]) -> dict[str, tuple[
 
 
 def topological_order(predecessors: Edges, successors: Edges) -> tuple[str, ...]:
-    """Each step after its predecessors, lexical among equals. Steps on or behind a cycle are left out."""
+    """Sort the steps: each after its predecessors, in lexical order among those that could come next.
+
+    Steps on a cycle and steps that follow a cycle are left out.
+    """
     waiting = {step: len(needs) for step, needs in predecessors.items()}
     free = [step for step, count in waiting.items() if count == 0]
     heapq.heapify(free)
@@ -34,10 +40,10 @@ def topological_order(predecessors: Edges, successors: Edges) -> tuple[str, ...]
 
 
 def find_cycles(predecessors: Edges) -> list[tuple[str, ...]]:
-    """One cycle of each tangle of cycles, as a closed path along the edges from its lexically first step.
+    """Find one cycle of each group of connected cycles, as a closed path from its lexically first step.
 
-    Each step left over by the topological order has a predecessor that is left over too; walking back along
-    those must come to a step that was passed before. Predecessors that do not exist are overlooked.
+    Each step that the topological order leaves out has a predecessor that is left out, too. Walking back
+    along these predecessors must reach a step a second time. Unknown predecessors are ignored.
     """
     known = {
         step: tuple(each for each in needs if each in predecessors) for step, needs in predecessors.items()
@@ -70,7 +76,7 @@ def _closed(backwards: list[str]) -> tuple[str, ...]:
 
 
 def parts(predecessors: Edges) -> list[tuple[str, ...]]:
-    """The groups of steps that no edge connects, largest first, each in lexical order."""
+    """Group the steps into parts that no edge connects: the largest part first, each in lexical order."""
     successors = successors_of(predecessors)
     seen: set[str] = set()
     found: list[tuple[str, ...]] = []
@@ -79,7 +85,7 @@ def parts(predecessors: Edges) -> list[tuple[str, ...]]:
             continue
         seen.add(start)
         part = [start]
-        for step in part:  # grows while it is walked
+        for step in part:  # the loop appends to the list that it walks
             near = {each for each in (*predecessors[step], *successors[step]) if each not in seen}
             seen |= near
             part += near
@@ -88,7 +94,7 @@ def parts(predecessors: Edges) -> list[tuple[str, ...]]:
 
 
 def reachable(step: str, edges: Edges) -> frozenset[str]:
-    """Every step that can be reached along the edges, the start not included unless it lies on a cycle."""
+    """All steps that can be reached from `step` along the edges; `step` itself only if it is on a cycle."""
     found: set[str] = set()
     stack = list(edges[step])
     while stack:

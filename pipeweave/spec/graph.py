@@ -1,6 +1,6 @@
-"""The graph of a pipeline: order, levels, neighbours, what is wrong with it, and its dry run (pure).
+"""Build a pipeline's graph (order, levels, neighbours), check it, and compute a dry run. Pure.
 
-Linear in steps and edges, without recursion: specs come from outside and may have 5,000 steps.
+Everything is linear in steps and edges and does not recurse, because users' specs may have 5,000 steps.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Graph:
     """The steps of a valid spec and their edges.
 
     Attributes:
-        predecessors: of each step, in the order of its `needs`.
-        successors: of each step, in document order.
-        order: every step after its predecessors; of those that could come next, the lexically first.
+        predecessors: the predecessors of each step, in the order of its `needs`.
+        successors: the successors of each step, in document order.
+        order: all steps, each after its predecessors; in lexical order among those that could come next.
 
     Raises:
         InvalidSpec: the steps hold a cycle, a duplicate or an unknown predecessor.
@@ -39,7 +39,7 @@ class Graph:
         self.id = spec.id
         self.predecessors: Edges = {step.id: tuple(dict.fromkeys(step.needs)) for step in spec.steps}
         if len(self.predecessors) < len(spec.steps):
-            raise InvalidSpec(f"pipeline {spec.id!r} has several steps of one id")
+            raise InvalidSpec(f"pipeline {spec.id!r} has several steps with the same id")
         self.successors: Edges = successors_of(self.predecessors)
         if len(self.successors) > len(self.predecessors):
             unknown = sorted(self.successors.keys() - self.predecessors.keys())
@@ -50,7 +50,7 @@ class Graph:
 
     @cached_property
     def level_of(self) -> Mapping[str, int]:
-        """Of each step, the edges on the longest way to it from an entry."""
+        """The level of each step: the number of edges on the longest path to it from an entry step."""
         levels: dict[str, int] = {}
         for step in self.order:
             levels[step] = 1 + max((levels[each] for each in self.predecessors[step]), default=-1)
@@ -58,9 +58,7 @@ class Graph:
 
     @cached_property
     def levels(self) -> tuple[tuple[str, ...], ...]:
-        """The steps level by level, each level in lexical order. Steps of one level do not wait for each
-        other.
-        """
+        """The steps by level, each level in lexical order. Steps of one level do not wait for each other."""
         levels: list[list[str]] = [[] for _ in range(max(self.level_of.values(), default=-1) + 1)]
         for step, level in self.level_of.items():
             levels[level].append(step)
@@ -82,17 +80,17 @@ class Graph:
         return tuple(step for step, needs in self.predecessors.items() if len(needs) > 1)
 
     def ancestors(self, step: str) -> frozenset[str]:
-        """Every step that comes before this one."""
+        """All steps before this step, direct and indirect."""
         return reachable(step, self.predecessors)
 
     def descendants(self, step: str) -> frozenset[str]:
-        """Every step that comes after this one."""
+        """All steps after this step, direct and indirect."""
         return reachable(step, self.successors)
 
 
 @dataclass(frozen=True, slots=True)
 class GraphError:
-    """One thing that is wrong, or worth a look, with a graph; `steps` names whom it concerns.
+    """An error in a graph, or a warning about it; `steps` names the steps it concerns.
 
     Errors: NO_ENTRY, TOO_MANY_STEPS, DUPLICATE_STEP, UNKNOWN_STEP, CYCLE (`steps` is the closed path),
     UNKNOWN_TASK.
@@ -108,14 +106,14 @@ class GraphError:
 
 
 class KnownTask(Protocol):
-    """What a dry run needs to know of a task: how many may run at once (0: any number)."""
+    """The attributes of a task that a dry run reads; `concurrency` is how many may run at once, 0 for any."""
 
     @property
     def concurrency(self) -> int: ...
 
 
-def validate(spec: PipelineSpec) -> list[GraphError]:
-    """Everything that keeps the spec from being a graph that can run; empty when nothing does."""
+def validate_graph(spec: PipelineSpec) -> list[GraphError]:
+    """List every error that keeps a run of the spec from working; empty if the graph is valid."""
     ids = [step.id for step in spec.steps]
     edges = sum(len(step.needs) for step in spec.steps)
     if not ids:
@@ -133,7 +131,7 @@ def validate(spec: PipelineSpec) -> list[GraphError]:
     errors += islice(_unknown_steps(predecessors), _MOST_ERRORS)
     if all(predecessors.values()):
         errors.append(
-            GraphError("NO_ENTRY", "every step needs another one: none can start", tuple(ids[:_SHOWN]))
+            GraphError("NO_ENTRY", "every step needs another step, so none can start", tuple(ids[:_SHOWN]))
         )
     errors += [
         GraphError("CYCLE", f"the steps wait for each other: {' → '.join(cycle)}", cycle)
@@ -159,8 +157,8 @@ class PlanEntry:
     Args:
         step: 0-based number of the level.
         tasks: ids of its steps, in lexical order.
-        type: `entry`, `parallel`, `join` (a step of it has several predecessors) or `end`.
-        joins: what each join of the level waits for.
+        type: `entry`, `parallel`, `join` (at least one of its steps has several predecessors) or `end`.
+        joins: the predecessors of each of its steps that has several.
         maps: its steps that are expanded over a list.
     """
 
@@ -182,7 +180,7 @@ class PlanEntry:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What would happen: the plan, or what keeps the pipeline from running."""
+    """The result of a dry run: the plan, or the errors that keep the pipeline from running."""
 
     errors: tuple[GraphError, ...]
     warnings: tuple[GraphError, ...]
@@ -202,13 +200,13 @@ class DryRun:
 
 
 def dry_run(spec: PipelineSpec, tasks: Mapping[str, KnownTask] | None = None) -> DryRun:
-    """Look at a pipeline without running it.
+    """Check a pipeline and plan its levels without running it.
 
     Args:
-        spec: of the pipeline; it may be wrong.
-        tasks: the known tasks by id; None to leave the tasks out of it.
+        spec: the pipeline's spec; it may be invalid.
+        tasks: the known tasks by id; None to skip the checks of tasks.
     """
-    errors = validate(spec)
+    errors = validate_graph(spec)
     errors_of_tasks = [] if tasks is None else list(islice(_unknown_tasks(spec, tasks), _MOST_ERRORS))
     if errors:
         return DryRun((*errors, *errors_of_tasks), (), ())
@@ -249,7 +247,7 @@ def _warnings(spec: PipelineSpec, graph: Graph, tasks: Mapping[str, KnownTask]) 
         )
     if len(graph.levels) > _DEEP:
         yield GraphError(
-            "DEPTH_OVER_20", f"the longest way through the pipeline has {len(graph.levels)} steps"
+            "DEPTH_OVER_20", f"the longest path through the pipeline has {len(graph.levels)} steps"
         )
     task_of = {step.id: step.task for step in spec.steps}
     for level in graph.levels:

@@ -1,4 +1,7 @@
-"""The stored spec of a pipeline: the values that decorator, document and `allowed_next` all give."""
+"""Define the stored spec of a pipeline: PipelineSpec, StepSpec and MapSpec.
+
+The `@pipeline` decorator, documents and `allowed_next` all produce these values.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,12 @@ from pipeweave.spec.rules import FAIL_FAST
 
 @dataclass(frozen=True, slots=True)
 class MapSpec:
-    """A step runs once for each item of a list that is known when the run gets there.
+    """How a step is expanded over a list: it runs once for each item. The list may be known only at run time.
 
     Args:
         over: a reference to the list, or a list (whose entries may hold references).
-        name: the parameter that takes the item (`as` in JSON); None for the first one not otherwise supplied.
+        name: the parameter that takes the item (`as` in JSON); None for the first parameter that `params`
+            does not supply.
     """
 
     over: Any
@@ -30,14 +34,14 @@ class MapSpec:
 
 @dataclass(frozen=True, slots=True)
 class StepSpec:
-    """A node of a pipeline: which task, after which steps, with what.
+    """One step of a pipeline: its task, its predecessors and its parameters.
 
     Args:
         id: unique in the pipeline.
-        task: the id of the task it runs.
+        task: the id of the task that the step runs.
         needs: its predecessors, in the order of the pipeline's steps.
         params: the task's parameters, may hold references; None to fill them from the run's input.
-        map: how it is expanded over a list, if it is.
+        map: how the step is expanded over a list; None if it runs once.
     """
 
     id: str
@@ -61,11 +65,11 @@ class PipelineSpec:
 
     Args:
         id: unique in a tenant.
-        steps: in document order.
-        description: for people.
+        steps: the steps in document order.
+        description: a text for people.
         failure_mode: `fail-fast` (default), `continue` or `partial-merge`.
-        priority: of its task runs, lower first; None for each task's own.
-        defaults: values of the run's input that it may leave out.
+        priority: priority of its task runs, lower first; None for each task's own priority.
+        defaults: values for members that the run's input leaves out.
         timeout_ms: how long a run may take, ms; None for the deployment's limit.
         idle_timeout_ms: how long nothing may happen in a run, ms; None for no limit.
     """
@@ -96,8 +100,9 @@ class PipelineSpec:
         return shown
 
     def input_with_defaults(self, given: Any) -> Any:
-        """The run's input with this pipeline's defaults filled in; an input that is not an object stays as
-        it is.
+        """Fill this pipeline's defaults into a run's input.
+
+        An input that is not an object is returned as is.
         """
         if given is None and self.defaults:
             return dict(self.defaults)

@@ -1,4 +1,4 @@
-"""How a `${…}` is written and read: its root and the path from there."""
+"""Parse and write `${…}` references: a root and a path from that root."""
 
 from __future__ import annotations
 
@@ -21,12 +21,19 @@ _PLAIN_NAME = re.compile(rf"{_NAME}\Z")
 
 
 class BadReference(ValueError):
-    """A `${…}` that cannot be read; the message says why."""
+    """A `${…}` cannot be parsed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One `${…}`: its text, its root, the step it names (root `steps` only) and the path from there."""
+    """One parsed `${…}`.
+
+    Args:
+        text: the reference as it was written.
+        root: `input`, `steps`, `item` or `mapIndex`.
+        step: the id of the step, for the root `steps`; else None.
+        path: the keys and indexes that follow.
+    """
 
     text: str
     root: str
@@ -36,10 +43,10 @@ class Reference:
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> tuple[str | Reference, ...]:
-    """The literal texts and references a text consists of, in order.
+    """Split a text into its literal parts and its references, in order.
 
     Raises:
-        BadReference: a `${` is not closed, or holds something else than a path.
+        BadReference: a `${` is not closed, or does not hold a reference.
     """
     parts: list[str | Reference] = []
     literal, position = "", 0
@@ -101,7 +108,7 @@ def _segment(text: str) -> str | int:
 
 
 def show_path(root: str, path: Sequence[str | int]) -> str:
-    """The text of the reference that starts at `root` and follows `path`."""
+    """Write the reference that starts at `root` and follows `path`."""
     shown = [root]
     for segment in path:
         if isinstance(segment, int):
@@ -114,10 +121,10 @@ def show_path(root: str, path: Sequence[str | int]) -> str:
 
 
 def escape(text: str) -> str:
-    """The text with every `${` made literal."""
+    """Escape every `${` in a text, so that the text holds no references."""
     return text.replace("${", "$${")
 
 
 def short(text: str) -> str:
-    """The text, cut for a message."""
+    """Cut a text to 80 characters for a message."""
     return text if len(text) <= 80 else text[:79] + "…"

@@ -1,12 +1,12 @@
-"""`${…}` references in a step's params and map: what they name, and the values they give.
+"""Find the `${…}` references in a step's params and map, and replace them by their values.
 
-A text that is exactly one reference gives the referenced value with its type; one inside a longer text is
-put in as text (a string as it is, anything else as JSON). `$${` is a literal `${`. A path starts at
-`input`, `steps.<step id>`, `item` or `mapIndex` and goes on with `.name`, `[0]` (`[-1]` is the last) or
-`["any key"]`.
+A text that is exactly one reference is replaced by the referenced value with its type. A reference inside a
+longer text is inserted as text: a string as it is, any other value as JSON. `$${` is a literal `${`. A path
+starts at `input`, `steps.<step id>`, `item` or `mapIndex` and continues with `.name`, `[0]` (`[-1]` is the
+last) or `["any key"]`.
 
-A predecessor that was skipped or failed has no output: a reference to it, or into it, gives null. Any other
-path that leads nowhere is an InvalidReference when it is resolved.
+A predecessor that was skipped or failed has no output: a reference to it gives null. Any other path that
+does not exist raises InvalidReference when it is resolved.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ __all__ = [
     "find_references",
     "json_type",
     "parse",
+    "referenced_steps",
     "resolve",
     "show_path",
-    "steps_named",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A value whose references have been read and found well-formed."""
+    """A JSON value whose references have been parsed without mistakes."""
 
     value: Any
     references: tuple[Reference, ...]
@@ -46,17 +46,17 @@ class Compiled:
     def resolve(
         self, *, input: Any, steps: Mapping[str, Any], item: Any = None, map_index: int | None = None
     ) -> Any:
-        """The value with every reference replaced; see `resolve`."""
+        """Replace every reference in the value; see `resolve`."""
         if self.is_constant:
             return self.value
         return resolve(self.value, input=input, steps=steps, item=item, map_index=map_index)
 
 
 def compile_value(value: Any, field: str = "") -> Compiled:
-    """Read every reference in a JSON value.
+    """Parse every reference in a JSON value.
 
     Raises:
-        InvalidSpec: a reference cannot be read, or the value is nested deeper than MAX_VALUE_DEPTH;
+        InvalidSpec: a reference cannot be parsed, or the value is nested deeper than MAX_VALUE_DEPTH;
             `errors` names each place below `field`.
     """
     found, errors = find_references(value, field)
@@ -66,13 +66,13 @@ def compile_value(value: Any, field: str = "") -> Compiled:
     return Compiled(value, tuple(reference for _, reference in found), is_constant)
 
 
-def steps_named(value: Any) -> set[str]:
+def referenced_steps(value: Any) -> set[str]:
     """The ids of the steps that a JSON value refers to. Raises InvalidSpec like `compile_value`."""
     return {each.step for each in compile_value(value).references if each.step is not None}
 
 
 def find_references(value: Any, field: str) -> tuple[list[tuple[str, Reference]], list[FieldError]]:
-    """Every reference in a JSON value with the field that holds it, and what is wrong with the others."""
+    """List every reference in a JSON value with its field, and the mistakes in unreadable texts."""
     found: list[tuple[str, Reference]] = []
     errors: list[FieldError] = []
     for path, text in _texts(value, field, errors):
@@ -84,7 +84,7 @@ def find_references(value: Any, field: str) -> tuple[list[tuple[str, Reference]]
 
 
 def _texts(value: Any, field: str, errors: list[FieldError]) -> Iterator[tuple[str, str]]:
-    """The texts in a JSON value in document order, without recursion: the value comes from outside."""
+    """Yield the texts with references in document order; does not recurse, because users send the values."""
     stack: list[tuple[str, Any, int]] = [(field, value, 0)]
     while stack:
         path, each, depth = stack.pop()
@@ -110,17 +110,17 @@ def _members(path: str, value: Mapping[Any, Any] | Sequence[Any]) -> Iterator[tu
 def resolve(
     value: Any, *, input: Any, steps: Mapping[str, Any], item: Any = None, map_index: int | None = None
 ) -> Any:
-    """The value with every reference in it replaced by what it names.
+    """Replace every reference in a value by the referenced value.
 
     Args:
-        value: a JSON value that went through `compile_value`; it is not changed.
+        value: a JSON value that passed `compile_value`; it is not changed.
         input: the run's input.
-        steps: output by step id, of the ancestors that completed; a step that is not in it has no output.
+        steps: output by step id, of the ancestors that completed; other steps have no output.
         item: the item of a map.
-        map_index: its 0-based place in the list.
+        map_index: the item's 0-based index in the list.
 
     Raises:
-        InvalidReference: a path leads nowhere, or a text grows beyond MAX_TEXT_CHARS.
+        InvalidReference: a path does not exist, or a text becomes longer than MAX_TEXT_CHARS.
     """
     if isinstance(value, str):
         if "${" not in value:
@@ -148,7 +148,7 @@ def _resolve_text(text: str, roots: Mapping[str, Any], steps: Mapping[str, Any])
         if length > MAX_TEXT_CHARS:
             raise InvalidReference(
                 f"the text {short(text)!r} becomes longer than {MAX_TEXT_CHARS} characters",
-                hint="hand the values to the task as parameters of their own",
+                hint="pass the values to the task as separate parameters",
             )
     return "".join(written)
 
@@ -170,16 +170,16 @@ def _part(value: Any, segment: str | int, reference: Reference) -> Any:
         if segment in value:
             return value[segment]
         raise InvalidReference(
-            f"{reference.text} leads nowhere: there is no {segment!r}",
-            hint=f"the keys there are {_keys(value)}" if value else "the object there is empty",
+            f"{reference.text} does not exist: the object has no key {segment!r}",
+            hint=f"its keys are {_keys(value)}" if value else "the object is empty",
         )
     if isinstance(segment, int) and isinstance(value, (list, tuple)):
         if -len(value) <= segment < len(value):
             return value[segment]
-        raise InvalidReference(f"{reference.text} leads nowhere: the list there has {len(value)} entries")
+        raise InvalidReference(f"{reference.text} does not exist: the list has {len(value)} entries")
     wanted = "an object" if isinstance(segment, str) else "a list"
     raise InvalidReference(
-        f"{reference.text} leads nowhere: {segment!r} needs {wanted}, there is {json_type(value)}"
+        f"{reference.text} does not exist: {segment!r} needs {wanted}, not {json_type(value)}"
     )
 
 

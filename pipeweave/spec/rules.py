@@ -1,9 +1,9 @@
-"""When a step runs, when it is skipped, and how a run ends (pure; the table is in docs/state-machine.md).
+"""Decide when a step runs, when it is skipped, and how a run ends. Pure; docs/state-machine.md has the table.
 
-An edge is *taken* when its predecessor completed and chose the step (choosing nothing in particular is
-choosing all). A step is decided once all its predecessors are final. Skipping because of a failure is
-passed on to the descendants; skipping because nobody chose the step is not a failure, so a join behind it
-still runs with what was chosen.
+An edge is *taken* if its predecessor completed and chose the step; a predecessor that chose no steps in
+particular takes all its edges. A step is decided once all its predecessors are final. If a step is skipped
+because of a failure, its descendants are skipped, too. A step that is skipped because no predecessor chose
+it is not a failure: a join after it still runs with the outputs of the chosen steps.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FINAL = FAILED | {"completed", "skipped"}
 
 
 class Decision(Enum):
-    """What becomes of a step."""
+    """The decision about a step: wait, run or skip."""
 
     WAIT = "wait"
     RUN = "run"
@@ -37,11 +37,11 @@ class Decision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Predecessor:
-    """How one predecessor stands.
+    """The state of one predecessor.
 
     Args:
-        status: its task run's status.
-        selected_next: the step ids it chose; None for all. A set, where it is large.
+        status: the status of its task run.
+        selected_next: the step ids that it chose; None for all successors. Pass a set if there are many.
         follows_failure: it was skipped because of a failure before it (see `follows_failure`).
     """
 
@@ -51,10 +51,9 @@ class Predecessor:
 
 
 def decide_step(mode: str, predecessors: Mapping[str, Predecessor], step_id: str) -> Decision:
-    """Whether a step may run now, is skipped, or waits. A step without predecessors runs.
+    """Decide whether a step runs now, is skipped, or waits. A step without predecessors runs.
 
-    Under `fail-fast` the run ends with the first failure, whatever this says of the steps that were still
-    open.
+    Under `fail-fast` the first failure ends the run, so callers do not follow this decision for open steps.
     """
     taken = failed = False
     for each in predecessors.values():
@@ -70,25 +69,24 @@ def decide_step(mode: str, predecessors: Mapping[str, Predecessor], step_id: str
 
 
 def is_taken(predecessor: Predecessor, step_id: str) -> bool:
-    """Whether the edge from this predecessor to the step is taken."""
+    """True if the edge from this predecessor to the step is taken."""
     if predecessor.status != "completed":
         return False
     return predecessor.selected_next is None or step_id in predecessor.selected_next
 
 
 def follows_failure(predecessors: Iterable[Predecessor]) -> bool:
-    """Whether a step that is skipped now is skipped because of a failure, which its own successors need to
-    know.
-    """
+    """True if a step with these predecessors is skipped because of a failure; its successors need to know."""
     return any(each.status in FAILED or each.follows_failure for each in predecessors)
 
 
 def final_run_status(mode: str, statuses: Iterable[str]) -> str:
-    """How a run ends whose task runs have these statuses.
+    """The final status of a run whose task runs have these statuses.
 
     Args:
         mode: the run's failure mode.
-        statuses: of its task runs, or just the distinct ones; all final, unless the run fails fast.
+        statuses: the statuses of its task runs (duplicates do not matter); all final, unless the run fails
+            fast.
 
     Raises:
         ValueError: a task run is still open, so the run has not ended.
@@ -105,10 +103,14 @@ def final_run_status(mode: str, statuses: Iterable[str]) -> str:
 
 
 def select_next(run_next: Iterable[str] | None, successors: Collection[str]) -> tuple[str, ...] | None:
-    """The successors a task chose, without doubles; None for all.
+    """Check the successors that a task chose and remove duplicates; None means all.
+
+    Args:
+        run_next: the step ids that the task chose; None for all.
+        successors: the step ids that follow the task's step.
 
     Raises:
-        InvalidNextTasks: it chose a step that is not a successor of its own.
+        InvalidNextTasks: the task chose a step that is not a successor of its own step.
     """
     if run_next is None:
         return None

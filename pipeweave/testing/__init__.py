@@ -20,7 +20,7 @@ from pipeweave.authoring.pipeline import Pipeline, PipelineSpec, parse_spec
 from pipeweave.authoring.task import Task, TaskSpec, registered_tasks
 from pipeweave.errors import InvalidInput, InvalidSpec
 from pipeweave.json_values import json_faults
-from pipeweave.spec.graph import validate
+from pipeweave.spec import validate_graph
 from pipeweave.testing.local_result import RunResult, StepResult
 from pipeweave.testing.local_run import Function, LocalRun
 
@@ -118,7 +118,7 @@ def _spec_of(pipeline: Pipeline[..., Any] | PipelineSpec | Mapping[str, Any]) ->
     if isinstance(pipeline, Pipeline):
         return pipeline.spec
     if isinstance(pipeline, PipelineSpec):
-        found = validate(pipeline)
+        found = validate_graph(pipeline)
         if found:
             raise InvalidSpec(found[0].message)
         return pipeline

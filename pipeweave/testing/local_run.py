@@ -17,8 +17,7 @@ from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.errors import MapSourceInvalid, PipeWeaveError, TaskError
 from pipeweave.safe_text import safe_text
 from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
-from pipeweave.spec.graph import Graph
-from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
+from pipeweave.spec import Graph, PipelineSpec, StepSpec
 from pipeweave.spec.references import json_type, resolve
 from pipeweave.spec.rules import (
     FAIL_FAST,

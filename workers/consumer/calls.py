@@ -147,7 +147,7 @@ class Calls:
         return reconcile.when_it_answers(look, "previous_attempts")
 
     def _resolve(self, run: RunHeader, task_run: TaskRun, value: Any, params: Mapping[str, Any]) -> Any:
-        found = self.inputs.outputs(run, references.steps_named(params))
+        found = self.inputs.outputs(run, references.referenced_steps(params))
         return references.resolve(
             params, input=value, steps=found, item=task_run.item, map_index=task_run.map_index
         )

@@ -17,7 +17,7 @@ from pipeweave.authoring.document_loading import SUFFIXES, load_documents
 from pipeweave.authoring.pipeline import derive, registered_pipelines
 from pipeweave.authoring.task import Task, doubled_tasks, registered_tasks
 from pipeweave.errors import FieldError, InvalidInput, InvalidTask, PipeWeaveError
-from pipeweave.spec.pipeline_spec import PipelineSpec
+from pipeweave.spec import PipelineSpec
 
 log = logging.getLogger(__name__)
 

@@ -161,7 +161,11 @@ def test_the_id_may_come_from_outside_but_must_agree() -> None:
         ({"id": "p", "idleTimeout": "367d", "steps": [{"task": "t"}]}, "idleTimeout", "366 days"),
         ({"id": "p", "timeoutMs": 1.5, "steps": [{"task": "t"}]}, "timeoutMs", "whole number"),
         ({"id": "p", "idleTimeoutMs": 0, "steps": [{"task": "t"}]}, "idleTimeoutMs", "whole number"),
-        ({"id": "p", "timeout": 1, "timeoutMs": 1, "steps": [{"task": "t"}]}, "timeoutMs", "says the same"),
+        (
+            {"id": "p", "timeout": 1, "timeoutMs": 1, "steps": [{"task": "t"}]},
+            "timeoutMs",
+            "cannot be given together",
+        ),
         ({"id": "p", "description": 1, "steps": [{"task": "t"}]}, "description", "must be a text"),
         ({"id": "p", "description": "x" * 10_001, "steps": [{"task": "t"}]}, "description", "longer"),
         ({"id": "p", "defaults": [], "steps": [{"task": "t"}]}, "defaults", "must be an object"),
@@ -196,7 +200,7 @@ def test_a_wrong_pipeline_is_refused_with_its_field(document: Any, field: str, w
         (
             {"task": "t", "map": {"over": "${input}", "as": "x"}, "params": {"x": 1}},
             ".map.as",
-            "one of `params`",
+            "in `params`",
         ),
         ({"parallel": []}, ".parallel", "must be a list of steps"),
         ({"parallel": [{"task": "t"}], "needs": []}, ".needs", "next to `parallel`"),
@@ -212,7 +216,7 @@ def test_a_wrong_step_is_refused_with_its_field(step: Any, field: str, why: str)
 
 def test_two_steps_of_one_id_are_refused_at_the_second() -> None:
     found = step_mistakes({"task": "t", "id": "a"}, {"task": "u"}, {"task": "v", "id": "a"})
-    assert found == {"steps[2].id": "'a' is the id of steps[0] too"}
+    assert found == {"steps[2].id": "'a' is the id of steps[0], too"}
 
 
 def test_all_mistakes_are_told_at_once() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from pipeweave.errors import InvalidSpec
-from pipeweave.spec.graph import Graph, GraphError, dry_run, validate
+from pipeweave.spec.graph import Graph, GraphError, dry_run, validate_graph
 from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepSpec
 
 
@@ -57,42 +57,44 @@ def test_levels_entries_ends_and_neighbours() -> None:
 
 
 def test_a_valid_graph_has_no_errors() -> None:
-    assert validate(spec_of(DIAMOND)) == []
+    assert validate_graph(spec_of(DIAMOND)) == []
 
 
 def test_a_cycle_is_told_as_a_closed_path_along_the_edges() -> None:
-    errors = validate(spec_of({"start": [], "c": ["b"], "a": ["c", "start"], "b": ["a"], "after": ["b"]}))
+    errors = validate_graph(
+        spec_of({"start": [], "c": ["b"], "a": ["c", "start"], "b": ["a"], "after": ["b"]})
+    )
     assert codes(errors) == ["CYCLE"]
     assert errors[0].steps == ("a", "b", "c", "a")
     assert "a → b → c → a" in errors[0].message
 
 
 def test_a_step_that_needs_itself_is_a_cycle() -> None:
-    assert validate(spec_of({"a": [], "b": ["b", "a"]}))[0].steps == ("b", "b")
+    assert validate_graph(spec_of({"a": [], "b": ["b", "a"]}))[0].steps == ("b", "b")
 
 
 def test_separate_cycles_are_told_each() -> None:
-    errors = validate(spec_of({"x": [], "a": ["b", "x"], "b": ["a"], "c": ["d"], "d": ["c"]}))
+    errors = validate_graph(spec_of({"x": [], "a": ["b", "x"], "b": ["a"], "c": ["d"], "d": ["c"]}))
     assert [each.steps for each in errors] == [("a", "b", "a"), ("c", "d", "c")]
 
 
 def test_unknown_duplicate_and_missing_entries_name_their_steps() -> None:
     steps = (StepSpec("fetch", "t"), StepSpec("fetch", "t"), StepSpec("b", "t", ("fetsh",)))
-    errors = validate(PipelineSpec("p", steps))
+    errors = validate_graph(PipelineSpec("p", steps))
     assert codes(errors) == ["DUPLICATE_STEP", "UNKNOWN_STEP"]
     assert errors[0].steps == ("fetch",)
     assert errors[1].steps == ("b", "fetsh")
     assert "did you mean 'fetch'" in errors[1].message
-    assert "NO_ENTRY" in codes(validate(spec_of({"a": ["b"], "b": ["a"]})))
-    assert codes(validate(PipelineSpec("p", ()))) == ["NO_ENTRY"]
+    assert "NO_ENTRY" in codes(validate_graph(spec_of({"a": ["b"], "b": ["a"]})))
+    assert codes(validate_graph(PipelineSpec("p", ()))) == ["NO_ENTRY"]
 
 
 def test_too_many_steps_and_too_many_edges_are_refused() -> None:
-    assert codes(validate(spec_of({str(i): [] for i in range(5_001)}))) == ["TOO_MANY_STEPS"]
+    assert codes(validate_graph(spec_of({str(i): [] for i in range(5_001)}))) == ["TOO_MANY_STEPS"]
     wide: dict[str, list[str]] = {f"a{i}": [] for i in range(500)} | {
         f"b{i}": [f"a{j}" for j in range(500)] for i in range(500)
     }
-    assert codes(validate(spec_of(wide))) == ["TOO_MANY_STEPS"]
+    assert codes(validate_graph(spec_of(wide))) == ["TOO_MANY_STEPS"]
 
 
 @pytest.mark.parametrize("edges", [{"a": ["a"]}, {"a": ["b"]}])
@@ -107,12 +109,12 @@ def test_long_chains_and_many_edges_need_no_recursion() -> None:
     assert len(graph.levels) == 5_000
     assert len(graph.ancestors("4999")) == 4_999
     circle = {**chain, "0": ["4999"]}
-    assert len(validate(spec_of(circle))[-1].steps) == 5_001
+    assert len(validate_graph(spec_of(circle))[-1].steps) == 5_001
     layers = {
         f"{i // 50:03}.{i % 50:02}": [f"{i // 50 - 1:03}.{j:02}" for j in range(50)] if i >= 50 else []
         for i in range(2_000)
     }
-    assert validate(spec_of(layers)) == []
+    assert validate_graph(spec_of(layers)) == []
     assert len(Graph(spec_of(layers)).levels) == 40
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.spec.graph import Graph, dry_run, validate
+from pipeweave.spec.graph import Graph, dry_run, validate_graph
 from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 
 Edges = dict[str, set[str]]
@@ -58,7 +58,7 @@ def test_a_graph_agrees_with_the_model(edges: Edges) -> None:
 
 @given(graphs(cyclic=True))
 def test_cycles_are_found_exactly_where_there_are_some(edges: Edges) -> None:
-    cycles = [error for error in validate(spec_of(edges)) if error.code == "CYCLE"]
+    cycles = [error for error in validate_graph(spec_of(edges)) if error.code == "CYCLE"]
     assert bool(cycles) == (len(model_order(edges)) < len(edges))
     for cycle in cycles:
         assert cycle.steps[0] == cycle.steps[-1] == min(cycle.steps)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeweave.errors import InvalidReference, InvalidSpec
-from pipeweave.spec.references import compile_value, escape, parse, resolve, show_path, steps_named
+from pipeweave.spec.references import compile_value, escape, parse, referenced_steps, resolve, show_path
 
 INPUT = {"name": "Ada", "n": 3, "deep": {"list": [1, {"x": True}]}, "odd key}": 7, "none": None}
 STEPS = {"list_files": {"paths": ["a", "b"]}, "a.b": 5, "text": "hello"}
@@ -71,15 +71,15 @@ def test_a_step_without_output_gives_null(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("${input.missing}", "there is no 'missing'"),
-        ("${input.n.x}", "needs an object, there is a number"),
-        ("${input.deep[0]}", "needs a list, there is an object"),
+        ("${input.missing}", "has no key 'missing'"),
+        ("${input.n.x}", "needs an object, not a number"),
+        ("${input.deep[0]}", "needs a list, not an object"),
         ("${steps.list_files.paths[2]}", "has 2 entries"),
-        ("${input.none.x}", "there is null"),
+        ("${input.none.x}", "not null"),
     ],
 )
-def test_a_path_that_leads_nowhere_says_why(text: str, why: str) -> None:
-    with pytest.raises(InvalidReference, match="leads nowhere") as refused:
+def test_a_path_that_does_not_exist_says_why(text: str, why: str) -> None:
+    with pytest.raises(InvalidReference, match="does not exist") as refused:
         value_of(text)
     assert why in refused.value.detail
 
@@ -117,7 +117,7 @@ def test_too_deep_nesting_is_refused_without_recursion() -> None:
 
 
 def test_steps_named_finds_every_step_once() -> None:
-    assert steps_named(["${steps.a}", {"x": "to ${steps.b.c} and ${steps.a[0]}"}, "$${steps.c}"]) == {
+    assert referenced_steps(["${steps.a}", {"x": "to ${steps.b.c} and ${steps.a[0]}"}, "$${steps.c}"]) == {
         "a",
         "b",
     }
