@@ -59,8 +59,8 @@ def serve(
     """
     Deployment.open(settings).close()
     json_logs.configure(settings.log_level)
-    process_memory.share_heaps()
-    process_memory.keep_loaded()
+    process_memory.limit_malloc_heaps()
+    process_memory.freeze_loaded_objects()
     _Server(settings, options(settings, host, port, processes)).run()
 
 
@@ -170,5 +170,5 @@ class _Server(BaseApplication):
         # Called after the fork, because processes must not share connections.
         pool = min(self._settings.db_pool_max, THREADS)
         app = create_app(replace(self._settings, db_pool_max=pool))
-        process_memory.keep_loaded()
+        process_memory.freeze_loaded_objects()
         return app

@@ -140,7 +140,7 @@ def differences(database_url: str) -> list[str]:
 
     database = Database(database_url, pool_size=0)
     with verify.snapshot(database) as tx:
-        return [str(each) for each in verify.all(tx)]
+        return [str(each) for each in verify.all_runs(tx)]
 
 
 def _run(value: Any) -> str:

@@ -153,4 +153,4 @@ def why_task_run(call: Call, id: str) -> dict[str, Any]:
     """The reasons, with numbers: predecessors, due times, pauses, limits, the queue, workers."""
     with call.reading() as tx:
         task_run = ids.read(ids.TASK_RUN, id)
-        return why.why(tx, call.tenant, task_run, call.deployment.canvas.oldest)
+        return why.why(tx, call.tenant, task_run, call.deployment.publisher.oldest)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator.messaging.celery_app import make_celery
-from pipeweave.orchestrator.messaging.publisher import Canvas
+from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
@@ -21,18 +21,18 @@ class Deployment:
     settings: Settings
     database: Database
     values: Values
-    canvas: Canvas
+    publisher: Publisher
 
     @classmethod
     def open(
-        cls, settings: Settings, *, pool_size: int | None = None, canvas: Canvas | None = None
+        cls, settings: Settings, *, pool_size: int | None = None, publisher: Publisher | None = None
     ) -> Deployment:
         """Connections for this process; nothing is opened before it is used.
 
         Args:
             settings: `database_url` and `broker_url` are needed.
             pool_size: database connections; `DB_POOL_MAX` by default, 0 for a process that forks.
-            canvas: the worker's own; made from the settings by default.
+            publisher: the worker's own; made from the settings by default.
 
         Raises:
             InvalidSetting: a URL is missing.
@@ -42,20 +42,20 @@ class Deployment:
                 "DATABASE_URL is not set",
                 hint="set it to postgresql://user:password@host:port/name, or use `pipeweave up`",
             )
-        canvas = canvas or Canvas(make_celery(settings))
+        publisher = publisher or Publisher(make_celery(settings))
         values = Values(open_storage(settings))
         size = settings.db_pool_max if pool_size is None else pool_size
         database = Database(
             settings.database_url,
             pool_size=size,
             values=values,
-            sender=canvas.publish,
+            sender=publisher.publish,
             react=reactions_to,
             max_retry_delay_ms=settings.max_retry_delay_ms,
         )
-        return cls(settings, database, values, canvas)
+        return cls(settings, database, values, publisher)
 
     def close(self) -> None:
         """Give every connection back."""
         self.database.dispose()
-        self.canvas.close()
+        self.publisher.close()

@@ -10,7 +10,7 @@ _M_ARENA_MAX = -8
 HEAPS = 2
 
 
-def keep_loaded() -> None:
+def freeze_loaded_objects() -> None:
     """Spare the garbage collector everything that is there now.
 
     Its rounds through modules and settings find nothing, take milliseconds in the middle of a request or a
@@ -20,7 +20,7 @@ def keep_loaded() -> None:
     gc.freeze()
 
 
-def share_heaps() -> None:
+def limit_malloc_heaps() -> None:
     """Have threads share heaps. By default each thread of glibc keeps one, as large as the largest request it
     ever served; the interpreter's lock lets one thread at a time allocate anyway. Elsewhere nothing changes.
     """

@@ -1,3 +1,3 @@
-"""What is wrong and why: doctor, verify, why, stalled work.
+"""Says what is wrong in a deployment and why: doctor, verify, why, stalled work.
 
-Called by `api` and the command line. It changes nothing, but for what `resending` is asked to send again."""
+Called by `api` and the command line. It changes nothing, except that `repeated_ticks` runs ticks."""

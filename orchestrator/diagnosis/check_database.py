@@ -25,7 +25,7 @@ CROWDED = 0.9
 
 
 @contextmanager
-def looking(settings: Settings) -> Iterator[Transaction]:
+def read_transaction(settings: Settings) -> Iterator[Transaction]:
     """A read-only transaction over a connection of its own, each statement limited in time.
 
     Raises:
@@ -45,7 +45,7 @@ def looking(settings: Settings) -> Iterator[Transaction]:
 
 def reachable(settings: Settings) -> Verdict:
     """PostgreSQL answers, and is new enough."""
-    with looking(settings) as tx:
+    with read_transaction(settings) as tx:
         number = int(tx.execute("SHOW server_version_num").scalar_one())
         version = str(tx.execute("SHOW server_version").scalar_one()).partition(" ")[0]
     parts = urlsplit(settings.database_url or "")
@@ -72,7 +72,7 @@ def schema(settings: Settings) -> Verdict:
 
 def partitions_ahead(settings: Settings) -> Verdict:
     """There are partitions for this month and the next ones."""
-    with looking(settings) as tx:
+    with read_transaction(settings) as tx:
         # Without the next month's there is time left, without this month's there is none.
         now = [each for each in partitions.missing(tx, tx.now, 0)]
         ahead = partitions.missing(tx, tx.now)
@@ -88,7 +88,7 @@ def partitions_ahead(settings: Settings) -> Verdict:
 
 def default_partitions(settings: Settings) -> Verdict:
     """Nothing lies in the default partitions."""
-    with looking(settings) as tx:
+    with read_transaction(settings) as tx:
         found = default_partition.count_misplaced(tx, partitions.PARTITIONED, most=1_000)
     if not found:
         return fine("the default partitions are empty")
@@ -101,7 +101,7 @@ def default_partitions(settings: Settings) -> Verdict:
 
 def clock(settings: Settings) -> Verdict:
     """This host and PostgreSQL agree on the time."""
-    with looking(settings) as tx:
+    with read_transaction(settings) as tx:
         tx.execute("SELECT 1")
         before = datetime.now(UTC)
         theirs: datetime = tx.execute("SELECT clock_timestamp()").scalar_one()
@@ -130,7 +130,7 @@ WHERE stopped_at IS NULL AND heartbeat_at >= now() - CAST(:after AS interval)
 
 def connections(settings: Settings) -> Verdict:
     """PostgreSQL takes as many connections as the processes may use."""
-    with looking(settings) as tx:
+    with read_transaction(settings) as tx:
         row = tx.execute(_CONNECTIONS).one()
         alive = tx.execute(_WORKERS, {"after": worker_processes.LOST_AFTER}).one()
     api = settings.db_pool_max + max(1, settings.db_pool_max // 2) + RESERVED

@@ -6,10 +6,10 @@ from collections import defaultdict
 from datetime import timedelta
 
 from pipeweave.orchestrator.diagnosis import stalled
-from pipeweave.orchestrator.diagnosis.check_database import looking
+from pipeweave.orchestrator.diagnosis.check_database import read_transaction
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.messaging.celery_app import make_celery
-from pipeweave.orchestrator.messaging.publisher import Canvas
+from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.recovery import tick_status
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.state import deployment_mode
@@ -33,7 +33,7 @@ ORDER BY s.tenant_id, s.id LIMIT 20
 
 def workers_alive(settings: Settings) -> Verdict:
     """Workers live, for every service that did not say good-bye."""
-    with looking(settings) as tx:
+    with read_transaction(settings) as tx:
         rows = tx.execute(_ALIVE, {"after": worker_processes.LOST_AFTER}).all()
         lost = [f"{row.id} ({row.tenant_id})" for row in tx.execute(_DISCONNECTED)]
     counts: dict[str, int] = defaultdict(int)
@@ -52,7 +52,7 @@ def workers_alive(settings: Settings) -> Verdict:
 
 def one_storage(settings: Settings) -> Verdict:
     """Processes on several hosts do not each write to a folder of their own."""
-    with looking(settings) as tx:
+    with read_transaction(settings) as tx:
         hosts = {row.hostname for row in tx.execute(_ALIVE, {"after": worker_processes.LOST_AFTER})}
     is_bucket = any(each["provider"] != "local" for each in settings.storage_backends)
     if is_bucket or len(hosts) <= 1:
@@ -65,7 +65,7 @@ def one_storage(settings: Settings) -> Verdict:
 
 def tick(settings: Settings) -> Verdict:
     """Somebody drives the tick."""
-    with looking(settings) as tx:
+    with read_transaction(settings) as tx:
         last = tick_status.find(tx)
     complaint = tick_status.complaint(last, settings, watched_for=timedelta.max)
     if complaint is not None:
@@ -78,7 +78,7 @@ def tick(settings: Settings) -> Verdict:
 
 def mode(settings: Settings) -> Verdict:
     """New work is accepted."""
-    with looking(settings) as tx:
+    with read_transaction(settings) as tx:
         found = deployment_mode.mode(tx)
     if found == deployment_mode.RUNNING:
         return fine("new work is accepted")
@@ -103,7 +103,7 @@ ORDER BY q.queue COLLATE "C"
 
 def queues(settings: Settings) -> Verdict:
     """Somebody consumes every queue that something waits in."""
-    with looking(settings) as tx:
+    with read_transaction(settings) as tx:
         found = tx.execute(_QUEUES, {"after": worker_processes.LOST_AFTER}).scalars()
     if found:
         names = ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if found[SHOWN:] else "")
@@ -119,7 +119,7 @@ SELECT count(*) FROM (SELECT 1 FROM dead_letters AS d WHERE d.retried_at IS NULL
 
 def dead_letters(settings: Settings) -> Verdict:
     """No dead letter is open."""
-    with looking(settings) as tx:
+    with read_transaction(settings) as tx:
         number = int(tx.execute(_DEAD_LETTERS, {"most": MOST_COUNTED}).scalar_one())
     if number:
         shown = f"{number:,}" if number < MOST_COUNTED else f"{number:,} or more"
@@ -129,12 +129,12 @@ def dead_letters(settings: Settings) -> Verdict:
 
 def standing_still(settings: Settings) -> Verdict:
     """Nothing stands still."""
-    canvas = Canvas(make_celery(settings))
+    publisher = Publisher(make_celery(settings))
     try:
-        with looking(settings) as tx:
-            found = stalled.find(tx, canvas, settings)
+        with read_transaction(settings) as tx:
+            found = stalled.find(tx, publisher, settings)
     finally:
-        canvas.close()
+        publisher.close()
     if not found:
         return fine("nothing stands still")
     kinds = ", ".join(dict.fromkeys(each.kind.value for each in found))

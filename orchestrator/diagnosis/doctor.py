@@ -93,19 +93,19 @@ def examine(settings: Settings, checks: Sequence[Check], *, limit_s: float = LIM
     for check in checks:
         lacking = next((each for each in check.needs if each in failed), None)
         if lacking is None:
-            verdict = _made(check, settings, limit_s)
+            verdict = _run_with_limit(check, settings, limit_s)
         else:
             verdict = warning("not checked", f"mend `{lacking}` first")
         # What could not be checked is not there for others to rely upon.
         if verdict.level is Level.ERROR or lacking is not None:
             failed.add(check.name)
-        yield Finding(check.name, _without(secrets, verdict))
+        yield Finding(check.name, _without_secrets(secrets, verdict))
 
 
-def _made(check: Check, settings: Settings, limit_s: float) -> Verdict:
+def _run_with_limit(check: Check, settings: Settings, limit_s: float) -> Verdict:
     found: list[Verdict] = []
     # A thread that hangs all the same ends with the process.
-    thread = threading.Thread(target=lambda: found.append(_looked(check, settings)), daemon=True)
+    thread = threading.Thread(target=lambda: found.append(_run(check, settings)), daemon=True)
     thread.start()
     thread.join(limit_s)
     if not found:
@@ -113,7 +113,7 @@ def _made(check: Check, settings: Settings, limit_s: float) -> Verdict:
     return found[0]
 
 
-def _looked(check: Check, settings: Settings) -> Verdict:
+def _run(check: Check, settings: Settings) -> Verdict:
     try:
         return check.look(settings)
     except PipeWeaveError as problem:
@@ -150,7 +150,7 @@ def _texts(credentials: Any) -> set[str]:
     return {value for name, value in credentials.items() if isinstance(value, str) and name != "basePath"}
 
 
-def _without(secrets: Sequence[str], verdict: Verdict) -> Verdict:
+def _without_secrets(secrets: Sequence[str], verdict: Verdict) -> Verdict:
     line, hint = verdict.line, verdict.hint
     for secret in secrets:
         line = line.replace(secret, MASK)

@@ -16,9 +16,9 @@ from uuid import UUID
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.diagnosis import stalled_runs
 from pipeweave.orchestrator.domain.states import LIVE_TASK, sql_in
-from pipeweave.orchestrator.messaging.publisher import Canvas, level
+from pipeweave.orchestrator.messaging.publisher import Publisher, level
 from pipeweave.orchestrator.recovery import lost_messages, tick_status
-from pipeweave.orchestrator.recovery.tick import LATE as TICK_PATIENCE
+from pipeweave.orchestrator.recovery.tick import LATE as TICK_LATE
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER, WORKER_OF
 from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.state.pause_sql import is_paused
@@ -26,7 +26,7 @@ from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.settings import Settings
 
 # What is later than this was not healed by the tick, which has half of it.
-LATE = 2 * TICK_PATIENCE
+LATE = 2 * TICK_LATE
 # Of each kind; more of the same says nothing more.
 MOST_PER_KIND = 100
 
@@ -48,7 +48,7 @@ class Kind(StrEnum):
     RUN_OVERDUE = "run_overdue"
 
 
-HEALS: dict[Kind, str] = {
+REMEDIES: dict[Kind, str] = {
     Kind.MAINTENANCE: "end it: `pipeweave maintenance exit`",
     Kind.TICK_SILENT: "start `pipeweave beat`",
     Kind.BROKER_AWAY: "start the broker; then the tick sends what was lost",
@@ -65,7 +65,7 @@ HEALS: dict[Kind, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Stale:
+class StalledItem:
     """Something that stands still.
 
     Args:
@@ -80,25 +80,25 @@ class Stale:
     task_run_id: UUID | None = None
 
     @property
-    def what_heals(self) -> str:
-        return HEALS[self.kind]
+    def remedy(self) -> str:
+        return REMEDIES[self.kind]
 
 
-def find(tx: Transaction, canvas: Canvas, settings: Settings) -> list[Stale]:
+def find(tx: Transaction, publisher: Publisher, settings: Settings) -> list[StalledItem]:
     """Everything that stands still, by kind, at most MOST_PER_KIND of each.
 
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
-    looks: tuple[Callable[[], Iterator[Stale]], ...] = (
+    looks: tuple[Callable[[], Iterator[StalledItem]], ...] = (
         lambda: _tick(tx, settings),
         lambda: _silent_workers(tx),
-        lambda: _on_gone_workers(tx),
+        lambda: _on_lost_workers(tx),
         lambda: _silent_attempts(tx),
-        lambda: _lost_messages(tx, canvas),
+        lambda: _lost_messages(tx, publisher),
         lambda: _overdue_retries(tx),
         lambda: _limits_with_room(tx),
-        lambda: _closed_joins(tx),
+        lambda: _unreleased_joins(tx),
         lambda: _overdue_runs(tx),
     )
     found = [each for look in looks for each in islice(look(), MOST_PER_KIND)]
@@ -108,19 +108,19 @@ def find(tx: Transaction, canvas: Canvas, settings: Settings) -> list[Stale]:
 _MODE = "SELECT mode, mode_changed_at FROM orchestrator_state"
 
 
-def _maintenance(tx: Transaction) -> Iterator[Stale]:
+def _maintenance(tx: Transaction) -> Iterator[StalledItem]:
     """Why nothing heals what was found."""
     row = tx.execute(_MODE).one()
     if row.mode == deployment_mode.MAINTENANCE:
         why = "during maintenance the tick leaves everything as it is"
-        yield Stale(Kind.MAINTENANCE, why, row.mode_changed_at)
+        yield StalledItem(Kind.MAINTENANCE, why, row.mode_changed_at)
 
 
-def _tick(tx: Transaction, settings: Settings) -> Iterator[Stale]:
+def _tick(tx: Transaction, settings: Settings) -> Iterator[StalledItem]:
     last = tick_status.find(tx)
     complaint = tick_status.complaint(last, settings, watched_for=timedelta.max)
     if complaint is not None:
-        yield Stale(Kind.TICK_SILENT, complaint.partition(":")[0], last.at)
+        yield StalledItem(Kind.TICK_SILENT, complaint.partition(":")[0], last.at)
 
 
 # --- workers ----------------------------------------------------------------------------------------------
@@ -132,13 +132,13 @@ ORDER BY w.heartbeat_at LIMIT :most
 """
 
 
-def _silent_workers(tx: Transaction) -> Iterator[Stale]:
+def _silent_workers(tx: Transaction) -> Iterator[StalledItem]:
     for row in tx.execute(_SILENT_WORKERS, {"after": LOST_AFTER, "most": MOST_PER_KIND}):
         why = f"worker {row.id} of service {row.service_id} ({row.tenant_id}) does not say that it lives"
-        yield Stale(Kind.WORKER_SILENT, why, row.heartbeat_at)
+        yield StalledItem(Kind.WORKER_SILENT, why, row.heartbeat_at)
 
 
-_ON_GONE_WORKERS = f"""
+_ON_LOST_WORKERS = f"""
 SELECT t.run_id, t.id, t.step_id, t.worker, coalesce(w.stopped_at, w.heartbeat_at) AS since
 FROM task_runs AS t LEFT JOIN LATERAL (
     SELECT w.stopped_at, w.heartbeat_at FROM workers AS w WHERE w.id = {WORKER_OF}) AS w ON true
@@ -149,10 +149,10 @@ ORDER BY t.run_id, t.id LIMIT :most
 """
 
 
-def _on_gone_workers(tx: Transaction) -> Iterator[Stale]:
-    for row in tx.execute(_ON_GONE_WORKERS, {"after": LOST_AFTER, "most": MOST_PER_KIND}):
+def _on_lost_workers(tx: Transaction) -> Iterator[StalledItem]:
+    for row in tx.execute(_ON_LOST_WORKERS, {"after": LOST_AFTER, "most": MOST_PER_KIND}):
         why = f"step {row.step_id} is running on worker {row.worker}, which is gone"
-        yield Stale(Kind.WORKER_GONE, why, row.since, row.run_id, row.id)
+        yield StalledItem(Kind.WORKER_GONE, why, row.since, row.run_id, row.id)
 
 
 _SILENT_ATTEMPTS = """
@@ -164,10 +164,10 @@ ORDER BY t.heartbeat_at LIMIT :most
 """
 
 
-def _silent_attempts(tx: Transaction) -> Iterator[Stale]:
+def _silent_attempts(tx: Transaction) -> Iterator[StalledItem]:
     for row in tx.execute(_SILENT_ATTEMPTS, {"late": LATE, "most": MOST_PER_KIND}):
         why = f"step {row.step_id} should give a heartbeat every {row.interval_ms:,} ms"
-        yield Stale(Kind.ATTEMPT_SILENT, why, row.heartbeat_at, row.run_id, row.id)
+        yield StalledItem(Kind.ATTEMPT_SILENT, why, row.heartbeat_at, row.run_id, row.id)
 
 
 # --- what waits without a reason --------------------------------------------------------------------------
@@ -179,19 +179,19 @@ ORDER BY t.queued_at LIMIT :most
 """
 
 
-def _lost_messages(tx: Transaction, canvas: Canvas) -> Iterator[Stale]:
+def _lost_messages(tx: Transaction, publisher: Publisher) -> Iterator[StalledItem]:
     late = tx.now - LATE
     for place in tx.execute(lost_messages.OLDEST, {"late": late}).all():
         try:
-            waiting = canvas.oldest(place.queue)
+            waiting = publisher.oldest(place.queue)
         except Unavailable as error:
-            yield Stale(Kind.BROKER_AWAY, error.detail)
+            yield StalledItem(Kind.BROKER_AWAY, error.detail)
             return
         before = lost_messages.lost_before(late, waiting[level(place.priority)])
         which = {"queue": place.queue, "priority": place.priority, "before": before, "most": MOST_PER_KIND}
         for row in tx.execute(_LOST, which):
             why = f"step {row.step_id} is queued, and its message is not in queue {row.queue} any more"
-            yield Stale(Kind.MESSAGE_LOST, why, row.queued_at, row.run_id, row.id)
+            yield StalledItem(Kind.MESSAGE_LOST, why, row.queued_at, row.run_id, row.id)
 
 
 _OVERDUE_RETRIES = """
@@ -200,10 +200,10 @@ WHERE t.status = 'pending' AND t.due_at < now() - CAST(:late AS interval) ORDER 
 """
 
 
-def _overdue_retries(tx: Transaction) -> Iterator[Stale]:
+def _overdue_retries(tx: Transaction) -> Iterator[StalledItem]:
     for row in tx.execute(_OVERDUE_RETRIES, {"late": LATE, "most": MOST_PER_KIND}):
         why = f"attempt {row.attempt} of step {row.step_id} is due"
-        yield Stale(Kind.RETRY_OVERDUE, why, row.due_at, row.run_id, row.id)
+        yield StalledItem(Kind.RETRY_OVERDUE, why, row.due_at, row.run_id, row.id)
 
 
 # One row for each task that has ready ones: the task run that is to go first.
@@ -230,18 +230,18 @@ ORDER BY w.oldest LIMIT :most
 """
 
 
-def _limits_with_room(tx: Transaction) -> Iterator[Stale]:
+def _limits_with_room(tx: Transaction) -> Iterator[StalledItem]:
     for row in tx.execute(_ROOM, {"late": tx.now - LATE, "most": MOST_PER_KIND}):
         room = "has no limit" if row.concurrency == 0 else f"has room for {row.concurrency - row.live:,}"
         why = f"{row.number:,} task runs of task {row.task_id} are ready, and it {room}"
-        yield Stale(Kind.LIMIT_HAS_ROOM, why, row.oldest, row.run_id, row.id)
+        yield StalledItem(Kind.LIMIT_HAS_ROOM, why, row.oldest, row.run_id, row.id)
 
 
 # --- runs -------------------------------------------------------------------------------------------------
 
 
-def _closed_joins(tx: Transaction) -> Iterator[Stale]:
-    for found in stalled_runs.closed(tx, late=LATE):
+def _unreleased_joins(tx: Transaction) -> Iterator[StalledItem]:
+    for found in stalled_runs.unreleased_joins(tx, late=LATE):
         if found.task_run_id is None:
             kind, why = Kind.RUN_WITHOUT_LIVE_ROW, "every task run is final, and the run is not"
         else:
@@ -249,7 +249,7 @@ def _closed_joins(tx: Transaction) -> Iterator[Stale]:
                 Kind.JOIN_CLOSED,
                 f"all that step {found.step_id} waits for is final, and it is not released",
             )
-        yield Stale(kind, why, found.since, found.run_id, found.task_run_id)
+        yield StalledItem(kind, why, found.since, found.run_id, found.task_run_id)
 
 
 _OVERDUE_RUNS = """
@@ -259,6 +259,6 @@ ORDER BY r.deadline_at LIMIT :most
 """
 
 
-def _overdue_runs(tx: Transaction) -> Iterator[Stale]:
+def _overdue_runs(tx: Transaction) -> Iterator[StalledItem]:
     for row in tx.execute(_OVERDUE_RUNS, {"late": LATE, "most": MOST_PER_KIND}):
-        yield Stale(Kind.RUN_OVERDUE, "the run is open beyond its time limit", row.deadline_at, row.id)
+        yield StalledItem(Kind.RUN_OVERDUE, "the run is open beyond its time limit", row.deadline_at, row.id)

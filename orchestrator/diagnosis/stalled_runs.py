@@ -21,7 +21,7 @@ MOST_RUNS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class UnreleasedJoin:
     """A join, a map, or with `task_run_id` None the end of a run, that is due and closed since then."""
 
     run_id: UUID
@@ -36,7 +36,7 @@ WHERE r.status IN {sql_in(ADVANCING_RUN)} AND r.created_at < :late ORDER BY r.id
 """
 
 
-def closed(tx: Transaction, *, late: timedelta) -> Iterator[Closed]:
+def unreleased_joins(tx: Transaction, *, late: timedelta) -> Iterator[UnreleasedJoin]:
     """What is due for longer than `late`, of the MOST_RUNS oldest runs that are active."""
     before = tx.now - late
     for run_id in tx.execute(_ACTIVE, {"late": before, "most": MOST_RUNS}).scalars():
@@ -46,13 +46,13 @@ def closed(tx: Transaction, *, late: timedelta) -> Iterator[Closed]:
         for check in lost_messages.closed_joins(tx, run):
             since = _since(tx, run, check.join)
             if since < before:
-                yield _closed(run, check.join, since)
+                yield _unreleased_join(run, check.join, since)
 
 
-def _closed(run: RunHeader, join: int, since: datetime) -> Closed:
+def _unreleased_join(run: RunHeader, join: int, since: datetime) -> UnreleasedJoin:
     if join == END:
-        return Closed(run.id, None, None, since)
-    return Closed(run.id, ids.task_run_id(run.id, join), run.plan[join].id, since)
+        return UnreleasedJoin(run.id, None, None, since)
+    return UnreleasedJoin(run.id, ids.task_run_id(run.id, join), run.plan[join].id, since)
 
 
 # What it waits for: its predecessors; of a map that is laid out, its items; of the end, everything.

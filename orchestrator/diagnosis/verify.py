@@ -57,18 +57,18 @@ def snapshot(database: Database) -> Iterator[Transaction]:
         yield tx
 
 
-def all(tx: Transaction, *, since: datetime | None = None) -> Iterator[Difference]:
+def all_runs(tx: Transaction, *, since: datetime | None = None) -> Iterator[Difference]:
     """The differences of every run, newest first.
 
     Args:
         tx: a `snapshot`, unless nothing changes meanwhile.
         since: only of runs created at this time or later.
     """
-    for run_id in runs(tx, since=since):
+    for run_id in run_ids(tx, since=since):
         yield from run(tx, run_id)
 
 
-def runs(tx: Transaction, *, since: datetime | None = None, before: UUID | None = None) -> Iterator[UUID]:
+def run_ids(tx: Transaction, *, since: datetime | None = None, before: UUID | None = None) -> Iterator[UUID]:
     """The ids of every run, newest first, however many there are.
 
     Args:

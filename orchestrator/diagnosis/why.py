@@ -63,16 +63,16 @@ def _reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
         case T.WAITING:
             yield _waiting(tx, row)
         case T.PENDING:
-            yield from why_pending.before(tx, row)
-            yield from why_held.held(tx, row)
+            yield from why_pending.pending_reasons(tx, row)
+            yield from why_held.limit_reasons(tx, row)
         case T.READY:
-            held = list(why_held.held(tx, row))
+            held = list(why_held.limit_reasons(tx, row))
             yield from held or [
                 reason("goes_now", "its limits have room: the tick lets it go within a second")
             ]
         case T.QUEUED:
-            yield from why_held.paused(tx, row)
-            yield from why_held.queued(tx, row, oldest)
+            yield from why_held.pause_reasons(tx, row)
+            yield from why_held.queue_reasons(tx, row, oldest)
 
 
 # --- over, or under way -----------------------------------------------------------------------------------

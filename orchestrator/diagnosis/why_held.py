@@ -18,11 +18,11 @@ from pipeweave.orchestrator.recovery.tick import LATE
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.store.database import Transaction
 
-# When the message was sent that a worker takes next, by level of a queue (`Canvas.oldest`).
+# When the message was sent that a worker takes next, by level of a queue (`Publisher.oldest`).
 Oldest = Callable[[str], Mapping[int, float | None]]
 
 
-def paused(tx: Transaction, row: Any) -> Iterator[Reason]:
+def pause_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
     """The pauses that hold for a task run: `row` is one of why.py."""
     for each in pauses.find(tx, row.tenant_id):
         if each.task_id not in (None, row.task_id):
@@ -33,9 +33,9 @@ def paused(tx: Transaction, row: Any) -> Iterator[Reason]:
         yield reason(code, text, since=iso(each.paused_at), reason=each.reason)
 
 
-def held(tx: Transaction, row: Any) -> Iterator[Reason]:
+def limit_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
     """Pauses and, of a limited task, the limits that have no room."""
-    yield from paused(tx, row)
+    yield from pause_reasons(tx, row)
     if not row.is_limited or row.kind == "map":
         return
     found = limits.standing(tx, row.tenant_id, row.task_id)
@@ -72,7 +72,7 @@ SELECT count(*) FROM (
 """
 
 
-def queued(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
+def queue_reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
     """What is before a queued task run, who could take it, and where its message is."""
     alive, places = worker_processes.alive_of_queue(tx, row.queue)
     if not alive:
@@ -83,10 +83,10 @@ def queued(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
     text = f"it is queued, {up_to(ahead)} before it; workers alive: {alive:,}, with room for {places:,}"
     numbers = {"ahead": ahead, "priority": row.priority, "queue": row.queue}
     yield reason("queued", text, **numbers, workers=alive, places=places)
-    yield from _late(row, oldest)
+    yield from _lost_message(row, oldest)
 
 
-def _late(row: Any, oldest: Oldest) -> Iterator[Reason]:
+def _lost_message(row: Any, oldest: Oldest) -> Iterator[Reason]:
     try:
         waiting = oldest(row.queue)
     except Unavailable as error:

@@ -17,7 +17,7 @@ from pipeweave.orchestrator.store.database import Transaction
 MOST_SHOWN = 20
 
 
-def before(tx: Transaction, row: Any) -> Iterator[Reason]:
+def pending_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
     """Why a pending task run is not even ready: `row` is one of why.py."""
     if row.run_status == RunStatus.PENDING:
         yield _not_its_turn(tx, row)

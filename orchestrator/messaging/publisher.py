@@ -68,7 +68,7 @@ def level(priority: int) -> int:
     return 6 if priority < 150 else 9
 
 
-class Canvas:
+class Publisher:
     """Sends what transactions put in their outboxes.
 
     Args:

@@ -16,7 +16,7 @@ from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import ADVANCING_RUN, sql_in
 from pipeweave.orchestrator.engine import maps
-from pipeweave.orchestrator.messaging.publisher import Canvas, level
+from pipeweave.orchestrator.messaging.publisher import Publisher, level
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -63,14 +63,14 @@ RETURNING t.run_id, t.id, t.attempt, t.task_id, t.priority, t.queue
 """
 
 
-def republish(tx: Transaction, canvas: Canvas, late: timedelta) -> int:
+def republish(tx: Transaction, publisher: Publisher, late: timedelta) -> int:
     """Send again what has been queued for long and is older than the oldest message: its message is lost.
 
     A queue that is merely long is left alone, else each tick would make it longer (docs/celery.md). Nothing
     is sent while the broker is away.
     """
     try:
-        befores = _lost_before(tx, canvas, late)
+        befores = _lost_before(tx, publisher, late)
     except Unavailable as error:
         log.info("republish.delayed", extra={"reason": error.detail})
         return 0
@@ -90,10 +90,10 @@ def republish(tx: Transaction, canvas: Canvas, late: timedelta) -> int:
     return len(found)
 
 
-def _lost_before(tx: Transaction, canvas: Canvas, late: timedelta) -> dict[tuple[str, int], datetime]:
+def _lost_before(tx: Transaction, publisher: Publisher, late: timedelta) -> dict[tuple[str, int], datetime]:
     """(queue, priority) -> before when a row was queued whose message is lost."""
     places: list[Any] = list(tx.execute(OLDEST, {"late": tx.now - late}))
-    waiting = {queue: canvas.oldest(queue) for queue in dict.fromkeys(each.queue for each in places)}
+    waiting = {queue: publisher.oldest(queue) for queue in dict.fromkeys(each.queue for each in places)}
     return {
         (each.queue, each.priority): lost_before(tx.now - late, waiting[each.queue][level(each.priority)])
         for each in places

@@ -99,7 +99,7 @@ def _act(deployment: Deployment) -> Ticked:
     purged = expiry.run_hourly(database, Policy.of(deployment.settings))
     with database.transaction() as tx:
         return Ticked(
-            republished=lost_messages.republish(tx, deployment.canvas, LATE),
+            republished=lost_messages.republish(tx, deployment.publisher, LATE),
             joins_checked=lost_messages.check_joins(tx, LATE),
             followers_brought=brought,
             limits_filled=filled,

@@ -13,8 +13,8 @@ from pipeweave.cli.support.deployment_options import with_deployment
 from pipeweave.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.diagnosis.resending import Recovery
-    from pipeweave.orchestrator.diagnosis.stalled import Stale
+    from pipeweave.orchestrator.diagnosis.repeated_ticks import RecoveryResult
+    from pipeweave.orchestrator.diagnosis.stalled import StalledItem
 
 # What a tick counts, as a person says it.
 _DONE = {
@@ -40,12 +40,12 @@ def recover(ctx: click.Context, settings: Settings, auto_resume: bool, as_json: 
     Exits 1 while something does.
     """
     from pipeweave.orchestrator.deployment.deployment import Deployment
-    from pipeweave.orchestrator.diagnosis import resending
+    from pipeweave.orchestrator.diagnosis import repeated_ticks
 
     deployment = Deployment.open(settings, pool_size=1)
     try:
-        done = resending.resume(deployment) if auto_resume else None
-        left = resending.look(deployment) if done is None else done.left
+        done = repeated_ticks.tick_until_settled(deployment) if auto_resume else None
+        left = repeated_ticks.find_stalled(deployment) if done is None else done.left
     finally:
         deployment.close()
     if as_json:
@@ -55,7 +55,7 @@ def recover(ctx: click.Context, settings: Settings, auto_resume: bool, as_json: 
     ctx.exit(1 if left else 0)
 
 
-def _show(left: Sequence[Stale], done: Recovery | None) -> None:
+def _show(left: Sequence[StalledItem], done: RecoveryResult | None) -> None:
     from pipeweave.cli.support.rendering import show_table, when
 
     if done is not None:
@@ -73,11 +73,11 @@ def _show(left: Sequence[Stale], done: Recovery | None) -> None:
         click.echo("Nobody else drives the tick: start `pipeweave beat`.", err=True)
 
 
-def _was_silent(found: Sequence[Stale]) -> bool:
+def _was_silent(found: Sequence[StalledItem]) -> bool:
     return any(each.kind.value == "tick_silent" for each in found)
 
 
-def _show_json(left: Sequence[Stale], done: Recovery | None) -> None:
+def _show_json(left: Sequence[StalledItem], done: RecoveryResult | None) -> None:
     from pipeweave.cli.support.rendering import show_json
 
     document: dict[str, Any] = {"stale": [_document(each) for each in left]}
@@ -88,7 +88,7 @@ def _show_json(left: Sequence[Stale], done: Recovery | None) -> None:
     show_json(document)
 
 
-def _document(each: Stale) -> dict[str, Any]:
+def _document(each: StalledItem) -> dict[str, Any]:
     from pipeweave.orchestrator.domain.json_shapes import iso
 
     return {
@@ -97,7 +97,7 @@ def _document(each: Stale) -> dict[str, Any]:
         "taskRun": None if each.task_run_id is None else ids.show(ids.TASK_RUN, each.task_run_id),
         "since": iso(each.since),
         "why": each.why,
-        "whatHeals": each.what_heals,
+        "whatHeals": each.remedy,
     }
 
 

@@ -80,7 +80,7 @@ def _recent(database: Database, since: datetime | None, limit: int | None) -> It
     while left != 0:
         size = verify.RUNS_AT_ONCE if left is None else min(left, verify.RUNS_AT_ONCE)
         with verify.snapshot(database) as tx:
-            found = list(islice(verify.runs(tx, since=since, before=before), size))
+            found = list(islice(verify.run_ids(tx, since=since, before=before), size))
         yield from found
         if len(found) < size:
             return

@@ -136,8 +136,8 @@ def clock(api: Api, tokens: Tokens, quiet: None) -> Api:
 
 def make_late(deployment: Deployment) -> None:
     """Every message that is out was lost an hour ago: nobody consumes the queue, so it is emptied."""
-    deployment.canvas.app.control.purge()
-    backend: Any = deployment.canvas.app.backend
+    deployment.publisher.app.control.purge()
+    backend: Any = deployment.publisher.app.backend
     backend.client.flushall()
     with deployment.database.transaction() as tx:
         tx.execute("UPDATE task_runs SET queued_at = queued_at - interval '1 hour' WHERE status = 'queued'")

@@ -10,7 +10,7 @@ import pytest
 from support.run_driver import Clock, RunDriver
 
 from pipeweave.orchestrator.messaging.celery_app import make_celery
-from pipeweave.orchestrator.messaging.publisher import Canvas
+from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
@@ -37,9 +37,9 @@ def fresh_database(fresh_database_url: str, tmp_path: Path) -> Iterator[Database
 
 
 @pytest.fixture
-def canvas(fresh_broker_url: str) -> Iterator[Canvas]:
-    """A canvas over an empty broker."""
-    made = Canvas(make_celery(Settings(broker_url=fresh_broker_url)))
+def publisher(fresh_broker_url: str) -> Iterator[Publisher]:
+    """A publisher over an empty broker."""
+    made = Publisher(make_celery(Settings(broker_url=fresh_broker_url)))
     backend: Any = made.app.backend
     backend.client.flushdb()
     yield made

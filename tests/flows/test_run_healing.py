@@ -52,10 +52,10 @@ def test_what_waits_in_a_long_queue_is_not_sent_again(stack: LiveStack, gate: Pa
     stack.store({"id": "held-many", "steps": [{"id": "only", "task": "hold"}]})
     runs = [stack.trigger("held-many", {"path": str(gate)}) for _ in range(30)]
     stack.until(Path(f"{gate}.held").exists, "no step runs")
-    depth = stack.deployment.canvas.depth(stack.queue())
+    depth = stack.deployment.publisher.depth(stack.queue())
     assert depth > 0
     assert stack.tick(AHEAD).republished == 0
-    assert stack.deployment.canvas.depth(stack.queue()) == depth
+    assert stack.deployment.publisher.depth(stack.queue()) == depth
     gate.touch()
     assert {stack.finished(run_id).status for run_id in runs} == {"completed"}
 

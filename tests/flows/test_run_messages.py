@@ -76,7 +76,7 @@ def test_doubled_messages_of_wide_joins_and_maps_change_nothing(stack: LiveStack
     stack.store(document)
     stack.store({"id": "held", "steps": [{"id": "only", "task": "hold"}]})
     busy = [stack.trigger("held", {"path": str(gate)}) for _ in range(4)]
-    stack.until(lambda: stack.deployment.canvas.depth(stack.queue()) <= 2, "the worker is not busy")
+    stack.until(lambda: stack.deployment.publisher.depth(stack.queue()) <= 2, "the worker is not busy")
     run_id = stack.trigger("doubled", {"list": list(range(300))})
     assert stack.double_messages() > 100
     gate.touch()

@@ -51,7 +51,7 @@ def test_the_events_of_real_workers_agree_with_their_rows(stack: LiveStack) -> N
         document, wishes = random_graph(chance, f"verified-{number}")
         stack.ran(document, wishes, failure_mode=FAILURE_MODES[number % 3])
     with verify.snapshot(stack.deployment.database) as tx:
-        assert list(verify.all(tx)) == []
+        assert list(verify.all_runs(tx)) == []
     result = call(stack, "verify", "--all", "--json")
     assert (result.exit_code, json.loads(result.stdout)["differing"]) == (0, 0)
     assert json.loads(result.stdout)["verified"] >= 6

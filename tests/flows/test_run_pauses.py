@@ -36,7 +36,7 @@ def quiet(stack: LiveStack) -> None:
     running = "SELECT 1 FROM task_runs WHERE status = 'running'"
     stack.until(lambda: not stack.rows(running), "something runs")
     queue = queue_name(stack.settings.tenant, "python")
-    stack.until(lambda: stack.deployment.canvas.depth(queue) == 0, "messages are left")
+    stack.until(lambda: stack.deployment.publisher.depth(queue) == 0, "messages are left")
 
 
 def called(stack: LiveStack, runs: list[UUID]) -> int:

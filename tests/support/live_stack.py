@@ -195,7 +195,7 @@ class LiveStack:
             self.deployment.database.url,
             pool_size=0,
             values=self.deployment.values,
-            sender=self.deployment.canvas.publish,
+            sender=self.deployment.publisher.publish,
             react=reactions_to,
             now=lambda: datetime.now(UTC) + ahead,
         )
@@ -234,19 +234,19 @@ class LiveStack:
 
     @property
     def _redis(self) -> Any:
-        backend: Any = self.deployment.canvas.app.backend
+        backend: Any = self.deployment.publisher.app.backend
         return backend.client
 
     def send(self, *outgoing: Outgoing) -> None:
         """Publish messages that nobody asked for."""
-        self.deployment.canvas.publish(outgoing)
+        self.deployment.publisher.publish(outgoing)
 
     def queue(self, service: str = "python") -> str:
         return queue_name(self.settings.tenant, service)
 
     def settle(self) -> None:
         """Wait until every message sent so far was consumed and what it led to is done."""
-        self.until(lambda: self.deployment.canvas.depth(self.queue()) == 0, "messages are left")
+        self.until(lambda: self.deployment.publisher.depth(self.queue()) == 0, "messages are left")
         self.store({"id": "settle", "steps": [{"id": "only", "task": "noop"}]})
         for run_id in [self.trigger("settle") for _ in range(6)]:
             self.finished(run_id)

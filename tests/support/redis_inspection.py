@@ -9,14 +9,14 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.outbox import Outgoing, Released
-from pipeweave.orchestrator.messaging.publisher import Canvas
+from pipeweave.orchestrator.messaging.publisher import Publisher
 
 QUEUE = "pipeweave.canvas-tests.python"
 
 
-def redis(canvas: Canvas) -> Any:
-    """A client of the canvas's broker."""
-    backend: Any = canvas.app.backend
+def redis(publisher: Publisher) -> Any:
+    """A client of the publisher's broker."""
+    backend: Any = publisher.app.backend
     return backend.client
 
 
@@ -30,9 +30,9 @@ def released(run_id: UUID, count: int, priority: int = 100, joins: tuple[int, ..
     return [Released(run_id, number, 1, "t", QUEUE, priority, joins) for number in range(1, count + 1)]
 
 
-def messages(canvas: Canvas) -> list[tuple[str, list[Any]]]:
+def messages(publisher: Publisher) -> list[tuple[str, list[Any]]]:
     """Task name and arguments of each message, the way a worker would take them: best level first."""
-    client = redis(canvas)
+    client = redis(publisher)
     found = []
     for suffix in ("", "\x06\x163", "\x06\x166", "\x06\x169"):
         for raw in reversed(client.lrange(QUEUE + suffix, 0, -1)):

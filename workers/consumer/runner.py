@@ -299,7 +299,7 @@ class Runner:
 
     def _publish(self, outgoing: Sequence[Outgoing]) -> None:
         try:
-            self.deployment.canvas.publish(outgoing)
+            self.deployment.publisher.publish(outgoing)
         except Exception:
             log.exception("chord.part_lost")
 

@@ -19,7 +19,7 @@ from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator.deployment import json_logs, process_memory
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.messaging.celery_app import make_celery
-from pipeweave.orchestrator.messaging.publisher import Canvas
+from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.registry import pipelines, task_rows, worker_processes
 from pipeweave.orchestrator.registry.registration import parse
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
@@ -96,7 +96,7 @@ def run_worker(
     )
     worker_shutting_down.connect(lambda **_: alive.stop(), weak=False)
     billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = TRIES_TO_BE_COUNTED
-    process_memory.keep_loaded()
+    process_memory.freeze_loaded_objects()
     with alive:
         app.worker_main(
             [
@@ -119,7 +119,7 @@ def _make_runners(
     children: list[tuple[Runner, Term]] = []
 
     def make_runner(**_: object) -> None:
-        child = Deployment.open(settings, pool_size=CHILD_CONNECTIONS, canvas=Canvas(app))
+        child = Deployment.open(settings, pool_size=CHILD_CONNECTIONS, publisher=Publisher(app))
         slot = take_slot(slots)
         term = Term(lambda: slot.is_busy)
         post = Post(
@@ -133,7 +133,7 @@ def _make_runners(
         runner = Runner(child, Calls(child.database, loaded.tasks), post)
         children[:] = [(runner, term)]
         runner.pulse.start()
-        process_memory.keep_loaded()
+        process_memory.freeze_loaded_objects()
 
     def runner() -> Runner:
         mine, term = children[0]

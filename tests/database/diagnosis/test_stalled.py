@@ -15,11 +15,11 @@ from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.diagnosis import resending, stalled
-from pipeweave.orchestrator.diagnosis.stalled import LATE, Kind, Stale
+from pipeweave.orchestrator.diagnosis import repeated_ticks, stalled
+from pipeweave.orchestrator.diagnosis.stalled import LATE, Kind, StalledItem
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
-from pipeweave.orchestrator.messaging.publisher import Canvas
+from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
@@ -30,7 +30,7 @@ WIDE = {"a": [], **{f"b{n}": ["a"] for n in range(8)}, "c": [f"b{n}" for n in ra
 BROKER = "redis://127.0.0.1:1/0"
 
 
-class Queues(Canvas):
+class Queues(Publisher):
     """A broker that lost every message, or still has what is younger than `oldest_sent`."""
 
     is_away = False
@@ -74,11 +74,11 @@ def a_worker(tx: Transaction, driver: RunDriver) -> str:
     return worker_processes.register(tx, driver.tenant, WorkerStart("python", "w@host", "host", 2, 3))
 
 
-def found(deployment: Deployment) -> list[Stale]:
-    return resending.look(deployment)
+def found(deployment: Deployment) -> list[StalledItem]:
+    return repeated_ticks.find_stalled(deployment)
 
 
-def only(deployment: Deployment) -> Stale:
+def only(deployment: Deployment) -> StalledItem:
     (one,) = found(deployment)
     return one
 
@@ -118,7 +118,7 @@ def test_a_tick_that_does_not_come_is_missed(deployment: Deployment, driver: Run
     assert (one.kind, one.why) == (Kind.TICK_SILENT, "the last tick was 60 min ago")
     assert one.since is not None
     past(driver, "UPDATE orchestrator_state SET last_tick_at = NULL")
-    assert only(deployment) == Stale(Kind.TICK_SILENT, "there was no tick yet")
+    assert only(deployment) == StalledItem(Kind.TICK_SILENT, "there was no tick yet")
 
 
 def test_a_worker_that_fell_silent_is_missed_with_what_it_was_running(
@@ -179,7 +179,7 @@ def test_a_broker_that_is_away_is_said_once(
     driver.begin({"a": [], "b": []})
     later(clock)
     queues.is_away = True
-    assert only(deployment) == Stale(Kind.BROKER_AWAY, "the broker cannot be used")
+    assert only(deployment) == StalledItem(Kind.BROKER_AWAY, "the broker cannot be used")
 
 
 def test_an_attempt_that_is_long_due_is_stale(deployment: Deployment, driver: RunDriver) -> None:
@@ -309,7 +309,7 @@ def test_more_of_a_kind_is_not_shown_than_a_person_reads(
 
 
 def test_everything_stale_has_something_that_heals_it() -> None:
-    assert set(stalled.HEALS) == set(Kind)
+    assert set(stalled.REMEDIES) == set(Kind)
 
 
 # --- setting it going again -------------------------------------------------------------------------------
@@ -328,9 +328,9 @@ class Time:
         self.passed += seconds
 
 
-def resume(deployment: Deployment, time: Time | None = None) -> resending.Recovery:
+def resume(deployment: Deployment, time: Time | None = None) -> repeated_ticks.RecoveryResult:
     time = time or Time()
-    return resending.resume(deployment, clock=time, sleep=time.sleep)
+    return repeated_ticks.tick_until_settled(deployment, clock=time, sleep=time.sleep)
 
 
 def test_what_stands_still_is_set_going_again(
@@ -346,7 +346,7 @@ def test_what_stands_still_is_set_going_again(
 
 
 def test_nothing_is_done_where_nothing_stands_still(deployment: Deployment) -> None:
-    assert resume(deployment) == resending.Recovery([], [])
+    assert resume(deployment) == repeated_ticks.RecoveryResult([], [])
 
 
 def test_trying_ends_when_nothing_moves(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
@@ -357,7 +357,7 @@ def test_trying_ends_when_nothing_moves(deployment: Deployment, driver: RunDrive
     time = Time()
     recovered = resume(deployment, time)
     assert [each.kind for each in recovered.left] == [Kind.JOIN_CLOSED]
-    assert resending.PATIENCE_S <= time.passed <= resending.PATIENCE_S + 2
+    assert repeated_ticks.UNCHANGED_S <= time.passed <= repeated_ticks.UNCHANGED_S + 2
     assert {each.join for each in driver.sent if isinstance(each, JoinCheck)} == {10}
 
 
@@ -379,7 +379,7 @@ def test_trying_ends_when_a_worker_answers(deployment: Deployment, driver: RunDr
     def sleep(_: float) -> None:
         driver.check(run_id, 10)
 
-    recovered = resending.resume(deployment, clock=Time(), sleep=sleep)
+    recovered = repeated_ticks.tick_until_settled(deployment, clock=Time(), sleep=sleep)
     assert (recovered.left, recovered.ticks) == ([], 2)
 
 

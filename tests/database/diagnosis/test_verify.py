@@ -377,8 +377,8 @@ def test_a_run_is_read_in_pieces(driver: RunDriver, monkeypatch: pytest.MonkeyPa
     with verify.snapshot(driver.database) as tx:
         assert verify.run(tx, runs[0]) == []
         since = driver.run(runs[0]).created_at
-        assert [each for each in verify.runs(tx, since=since) if each in runs] == runs[::-1]
-        found = [each for each in verify.all(tx, since=since) if each.run_id in runs]
+        assert [each for each in verify.run_ids(tx, since=since) if each in runs] == runs[::-1]
+        found = [each for each in verify.all_runs(tx, since=since) if each.run_id in runs]
     assert {each.run_id for each in found} == {runs[1]}
     assert len(found) == 4
 

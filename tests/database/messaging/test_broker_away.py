@@ -21,7 +21,7 @@ from support.servers import running_valkey, wait_until
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.domain.outbox import Chord, Part
 from pipeweave.orchestrator.messaging.celery_app import PUBLISHER_TIMEOUT_S, make_celery
-from pipeweave.orchestrator.messaging.publisher import JOIN_TASK, Canvas
+from pipeweave.orchestrator.messaging.publisher import JOIN_TASK, Publisher
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.up.launch import spawn
@@ -51,8 +51,8 @@ def server(tmp_path: Path) -> Iterator[Valkey]:
 
 
 @pytest.fixture
-def canvas(server: Valkey) -> Iterator[Canvas]:
-    made = Canvas(make_celery(Settings(broker_url=server.url)))
+def publisher(server: Valkey) -> Iterator[Publisher]:
+    made = Publisher(make_celery(Settings(broker_url=server.url)))
     # So that it has an open connection when the server stops.
     assert made.depth(QUEUE) == 0
     yield made
@@ -60,9 +60,9 @@ def canvas(server: Valkey) -> Iterator[Canvas]:
 
 
 @pytest.fixture
-def process(canvas: Canvas) -> Iterator[int]:
+def process(publisher: Publisher) -> Iterator[int]:
     """The server's process id; it goes on when the test ends."""
-    pid = int(redis(canvas).info("server")["process_id"])
+    pid = int(redis(publisher).info("server")["process_id"])
     yield pid
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
@@ -74,67 +74,67 @@ def took(action: Callable[[], object]) -> float:
     return time.monotonic() - started
 
 
-def fail_to_ask(canvas: Canvas) -> None:
+def fail_to_ask(publisher: Publisher) -> None:
     with pytest.raises(Unavailable):
-        canvas.depth(QUEUE)
+        publisher.depth(QUEUE)
     with pytest.raises(Unavailable):
-        canvas.oldest(QUEUE)
+        publisher.oldest(QUEUE)
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.name.startswith("pipeweave")]
 
 
-def is_there(canvas: Canvas) -> bool:
+def is_there(publisher: Publisher) -> bool:
     try:
-        return canvas.depth(QUEUE) >= 0
+        return publisher.depth(QUEUE) >= 0
     except Unavailable:
         return False
 
 
 def test_a_broker_that_hangs_costs_one_timeout(
-    canvas: Canvas, process: int, caplog: pytest.LogCaptureFixture
+    publisher: Publisher, process: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     run_id = run()
-    canvas.publish([Chord(run_id, 7, 1)])
+    publisher.publish([Chord(run_id, 7, 1)])
     os.kill(process, signal.SIGSTOP)
-    assert took(lambda: canvas.publish(released(run(), 1))) < FIRST_S
-    assert took(lambda: [canvas.publish(released(run(), 1)) for _ in range(100)]) < NEXT_S
-    assert took(lambda: canvas.count(Part(run_id, 7, QUEUE, ordinal=1))) < NEXT_S
-    assert took(lambda: fail_to_ask(canvas)) < NEXT_S
+    assert took(lambda: publisher.publish(released(run(), 1))) < FIRST_S
+    assert took(lambda: [publisher.publish(released(run(), 1)) for _ in range(100)]) < NEXT_S
+    assert took(lambda: publisher.count(Part(run_id, 7, QUEUE, ordinal=1))) < NEXT_S
+    assert took(lambda: fail_to_ask(publisher)) < NEXT_S
     assert said(caplog) == ["broker.away"]
     os.kill(process, signal.SIGCONT)
-    wait_until(lambda: is_there(canvas))
+    wait_until(lambda: is_there(publisher))
     assert said(caplog) == ["broker.away", "broker.back"]
-    canvas.count(Part(run_id, 7, QUEUE, ordinal=1))
-    assert messages(canvas)[0] == (JOIN_TASK, [run_id.hex, 7])
+    publisher.count(Part(run_id, 7, QUEUE, ordinal=1))
+    assert messages(publisher)[0] == (JOIN_TASK, [run_id.hex, 7])
 
 
-def test_a_broker_that_goes_on_hanging_costs_a_timeout_per_pause(canvas: Canvas, process: int) -> None:
+def test_a_broker_that_goes_on_hanging_costs_a_timeout_per_pause(publisher: Publisher, process: int) -> None:
     os.kill(process, signal.SIGSTOP)
     waits = []
     end = time.monotonic() + 8
     while time.monotonic() < end:
-        waits.append(took(lambda: canvas.publish(released(run(), 1))))
+        waits.append(took(lambda: publisher.publish(released(run(), 1))))
         time.sleep(0.005)
     assert 1 <= sum(wait > 0.5 for wait in waits) <= 3
     assert max(waits) < FIRST_S
 
 
 def test_a_broker_that_died_costs_nothing_and_is_found_again(
-    canvas: Canvas, server: Valkey, process: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    publisher: Publisher, server: Valkey, process: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    canvas.publish(released(run(), 1))
+    publisher.publish(released(run(), 1))
     os.kill(process, signal.SIGKILL)
     wait_until(lambda: not server.is_ready())
-    assert took(lambda: [canvas.publish(released(run(), 1)) for _ in range(100)]) < FIRST_S
-    assert took(lambda: fail_to_ask(canvas)) < NEXT_S
+    assert took(lambda: [publisher.publish(released(run(), 1)) for _ in range(100)]) < FIRST_S
+    assert took(lambda: fail_to_ask(publisher)) < NEXT_S
     with (tmp_path / "again.log").open("wb") as output:
         again = spawn(server.launch(), output)
     try:
-        wait_until(lambda: is_there(canvas))
-        canvas.publish(released(run(), 2))
-        assert canvas.depth(QUEUE) == 2
+        wait_until(lambda: is_there(publisher))
+        publisher.publish(released(run(), 2))
+        assert publisher.depth(QUEUE) == 2
         assert said(caplog) == ["broker.away", "broker.back"]
     finally:
         again.terminate()
@@ -144,20 +144,22 @@ def test_a_broker_that_died_costs_nothing_and_is_found_again(
             again.kill()
 
 
-def test_a_full_broker_is_away_too(canvas: Canvas, caplog: pytest.LogCaptureFixture) -> None:
-    client = redis(canvas)
+def test_a_full_broker_is_away_too(publisher: Publisher, caplog: pytest.LogCaptureFixture) -> None:
+    client = redis(publisher)
     client.config_set("maxmemory", "1")
     for _ in range(20):
-        canvas.publish(released(run(), 1))
+        publisher.publish(released(run(), 1))
     assert said(caplog) == ["broker.away"]
     client.config_set("maxmemory", "0")
-    wait_until(lambda: is_there(canvas))
-    canvas.publish(released(run(), 1))
-    assert canvas.depth(QUEUE) == 1
+    wait_until(lambda: is_there(publisher))
+    publisher.publish(released(run(), 1))
+    assert publisher.depth(QUEUE) == 1
 
 
-def test_a_commit_does_not_depend_on_the_broker(canvas: Canvas, process: int, database: Database) -> None:
-    database.sender = canvas.publish
+def test_a_commit_does_not_depend_on_the_broker(
+    publisher: Publisher, process: int, database: Database
+) -> None:
+    database.sender = publisher.publish
     os.kill(process, signal.SIGSTOP)
 
     def commit() -> None:

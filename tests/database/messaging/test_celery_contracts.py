@@ -20,14 +20,14 @@ from support.redis_inspection import QUEUE, messages, redis, released, run
 
 from pipeweave.orchestrator.domain.outbox import Chord, Part, Released
 from pipeweave.orchestrator.messaging.celery_app import CHORD_LIFE_S, make_celery
-from pipeweave.orchestrator.messaging.publisher import JOIN_TASK, RUN_TASK, Canvas
+from pipeweave.orchestrator.messaging.publisher import JOIN_TASK, RUN_TASK, Publisher
 from pipeweave.settings import Settings
 
 
-def send_by_kombu(canvas: Canvas, ours: dict[str, Any]) -> None:
+def send_by_kombu(publisher: Publisher, ours: dict[str, Any]) -> None:
     """Have kombu's own producer send the content of one of our messages."""
     arguments, keywords, embed = json.loads(base64.b64decode(ours["body"]))
-    with canvas.app.producer_pool.acquire(block=True) as producer:
+    with publisher.app.producer_pool.acquire(block=True) as producer:
         producer.publish(
             (arguments, keywords, embed),
             exchange="",
@@ -42,22 +42,24 @@ def send_by_kombu(canvas: Canvas, ours: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("priority", [0, 60, 100, 200])
 @pytest.mark.parametrize("queue", [QUEUE, 'pipeweave.tenant-ü "1" \\.python'])
-def test_a_message_is_byte_for_byte_what_kombu_would_send(canvas: Canvas, queue: str, priority: int) -> None:
-    canvas.publish([Released(run(), number, 3, "t", queue, priority, (7, 9)) for number in range(1, 300)])
-    [name] = [each for each in redis(canvas).keys("*") if redis(canvas).type(each) == b"list"]
-    [ours] = redis(canvas).lrange(name, -1, -1)
-    redis(canvas).delete(name)
-    send_by_kombu(canvas, json.loads(ours))
-    [theirs] = redis(canvas).lrange(name, 0, -1)
+def test_a_message_is_byte_for_byte_what_kombu_would_send(
+    publisher: Publisher, queue: str, priority: int
+) -> None:
+    publisher.publish([Released(run(), number, 3, "t", queue, priority, (7, 9)) for number in range(1, 300)])
+    [name] = [each for each in redis(publisher).keys("*") if redis(publisher).type(each) == b"list"]
+    [ours] = redis(publisher).lrange(name, -1, -1)
+    redis(publisher).delete(name)
+    send_by_kombu(publisher, json.loads(ours))
+    [theirs] = redis(publisher).lrange(name, 0, -1)
     tag = json.loads(theirs)["properties"]["delivery_tag"]
     assert len(UUID(tag).bytes) == 16
     own_tag = json.loads(ours)["properties"]["delivery_tag"]
     assert ours.replace(own_tag.encode(), tag.encode()) == theirs
 
 
-def chord_keys(canvas: Canvas) -> dict[bytes, tuple[Any, bool]]:
+def chord_keys(publisher: Publisher) -> dict[bytes, tuple[Any, bool]]:
     """What there is of chords: each key's content, and whether it expires."""
-    client = redis(canvas)
+    client = redis(publisher)
     found = {}
     for name in client.keys("celery-taskset-meta-*"):
         kind = client.type(name)
@@ -70,51 +72,55 @@ def chord_keys(canvas: Canvas) -> dict[bytes, tuple[Any, bool]]:
     return found
 
 
-def test_the_size_of_a_chord_is_stored_as_celery_stores_it(canvas: Canvas) -> None:
-    run_id, backend = run(), canvas.app.backend
-    canvas.publish([Chord(run_id, 7, 5)])
-    ours = chord_keys(canvas)
-    redis(canvas).flushdb()
+def test_the_size_of_a_chord_is_stored_as_celery_stores_it(publisher: Publisher) -> None:
+    run_id, backend = run(), publisher.app.backend
+    publisher.publish([Chord(run_id, 7, 5)])
+    ours = chord_keys(publisher)
+    redis(publisher).flushdb()
     backend.set_chord_size(f"{run_id.hex}.7", 5)
-    assert chord_keys(canvas) == ours
+    assert chord_keys(publisher) == ours
     [name] = ours
-    assert redis(canvas).ttl(name) == pytest.approx(CHORD_LIFE_S, abs=60)
+    assert redis(publisher).ttl(name) == pytest.approx(CHORD_LIFE_S, abs=60)
 
 
-def counted_by_celery(canvas: Canvas, part: Part) -> None:
+def counted_by_celery(publisher: Publisher, part: Part) -> None:
     """Count a part as a Celery worker does at the end of a task."""
     group = f"{part.run_id.hex}.{part.join}"
     options = {"queue": part.queue, "priority": 0, "task_id": f"{group}.join"}
-    body = canvas.app.signature(JOIN_TASK, args=(part.run_id.hex, part.join), immutable=True, options=options)
+    body = publisher.app.signature(
+        JOIN_TASK, args=(part.run_id.hex, part.join), immutable=True, options=options
+    )
     context = Context(id=f"{group}.{part.id}", group=group, group_index=part.ordinal, chord=dict(body))
-    canvas.app.backend.on_chord_part_return(context, "SUCCESS", None)
+    publisher.app.backend.on_chord_part_return(context, "SUCCESS", None)
 
 
-def test_a_part_is_counted_as_celery_counts_it(canvas: Canvas) -> None:
+def test_a_part_is_counted_as_celery_counts_it(publisher: Publisher) -> None:
     run_id = run()
     states = []
-    for count in (canvas.count, functools.partial(counted_by_celery, canvas)):
-        redis(canvas).flushdb()
-        canvas.publish([Chord(run_id, 7, 3)])
+    for count in (publisher.count, functools.partial(counted_by_celery, publisher)):
+        redis(publisher).flushdb()
+        publisher.publish([Chord(run_id, 7, 3)])
         for number in (1, 2):
             count(Part(run_id, 7, QUEUE, ordinal=number))
-        open_ = chord_keys(canvas)
+        open_ = chord_keys(publisher)
         count(Part(run_id, 7, QUEUE, ordinal=3))
-        states.append((open_, chord_keys(canvas), messages(canvas)))
+        states.append((open_, chord_keys(publisher), messages(publisher)))
     assert states[0] == states[1]
 
 
 @pytest.mark.parametrize("ours", [{1}, {3}, {1, 2}, {2, 3}])
-def test_parts_counted_by_celery_and_by_us_are_parts_of_one_chord(canvas: Canvas, ours: set[int]) -> None:
+def test_parts_counted_by_celery_and_by_us_are_parts_of_one_chord(
+    publisher: Publisher, ours: set[int]
+) -> None:
     run_id = run()
-    canvas.publish([Chord(run_id, 7, 3)])
+    publisher.publish([Chord(run_id, 7, 3)])
     for number in (1, 2, 3, 1, 2, 3):
         part = Part(run_id, 7, QUEUE, ordinal=number)
-        canvas.count(part) if number in ours else counted_by_celery(canvas, part)
-        assert len(messages(canvas)) == (
-            1 if redis(canvas).get(f"celery-taskset-meta-{run_id.hex}.7.c") else 0
+        publisher.count(part) if number in ours else counted_by_celery(publisher, part)
+        assert len(messages(publisher)) == (
+            1 if redis(publisher).get(f"celery-taskset-meta-{run_id.hex}.7.c") else 0
         )
-    assert messages(canvas) == [(JOIN_TASK, [run_id.hex, 7])]
+    assert messages(publisher) == [(JOIN_TASK, [run_id.hex, 7])]
 
 
 @pytest.fixture
@@ -130,16 +136,16 @@ def _logging_is_left_alone() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_logging_is_left_alone")
-def test_a_celery_worker_takes_what_is_published(canvas: Canvas) -> None:
+def test_a_celery_worker_takes_what_is_published(publisher: Publisher) -> None:
     taken: queue.Queue[list[Any]] = queue.Queue()
-    app = make_celery(Settings(broker_url=canvas.app.conf.broker_url), queues=(QUEUE,), is_worker=True)
+    app = make_celery(Settings(broker_url=publisher.app.conf.broker_url), queues=(QUEUE,), is_worker=True)
 
     @app.task(name=RUN_TASK, shared=False)
     def _run(*arguments: Any) -> None:
         taken.put(list(arguments))
 
     run_id = run()
-    canvas.publish(released(run_id, 2))
+    publisher.publish(released(run_id, 2))
     with start_worker(app, perform_ping_check=False, shutdown_timeout=30):
         assert sorted(taken.get(timeout=30) for _ in range(2)) == [
             [run_id.hex, [number], 1, -1, []] for number in (1, 2)
@@ -161,7 +167,7 @@ def test_a_celery_worker_takes_what_is_published(canvas: Canvas) -> None:
 )
 def test_every_url_leads_where_kombu_consumes(url: str) -> None:
     app = make_celery(Settings(broker_url=url))
-    pool = Canvas(app)._redis._pool
+    pool = Publisher(app)._redis._pool
     channel: Any = Channel.__new__(Channel)
     channel.connection = SimpleNamespace(client=app.connection_for_read(), default_port=6379)
     theirs = channel._connparams()
@@ -174,6 +180,6 @@ def test_every_url_leads_where_kombu_consumes(url: str) -> None:
 def test_publishing_waits_two_seconds_at_most_in_workers_too() -> None:
     for is_worker in (False, True):
         app = make_celery(Settings(broker_url="redis://broker"), is_worker=is_worker)
-        options = Canvas(app)._redis._pool.connection_kwargs
+        options = Publisher(app)._redis._pool.connection_kwargs
         assert (options["socket_timeout"], options["socket_connect_timeout"]) == (2, 1)
         app.close()

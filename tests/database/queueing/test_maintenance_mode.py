@@ -19,7 +19,7 @@ from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Claimant
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
-from pipeweave.orchestrator.messaging.publisher import Canvas
+from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import maintenance
 from pipeweave.orchestrator.recovery import tick, tick_status
@@ -42,7 +42,7 @@ def driver(fresh_database: Database) -> RunDriver:
     return RunDriver(fresh_database)
 
 
-class EmptyQueues(Canvas):
+class EmptyQueues(Publisher):
     """A broker that lost every message."""
 
     def depth(self, queue: str) -> int:
@@ -55,8 +55,8 @@ class EmptyQueues(Canvas):
 @pytest.fixture
 def deployment(driver: RunDriver) -> Iterator[Deployment]:
     settings = Settings(database_url=driver.database.url, broker_url="redis://127.0.0.1:1/0")
-    canvas = EmptyQueues(make_celery(settings))
-    yield Deployment(settings, driver.database, driver.database.values_or_raise, canvas)
+    publisher = EmptyQueues(make_celery(settings))
+    yield Deployment(settings, driver.database, driver.database.values_or_raise, publisher)
 
 
 def do(driver: RunDriver, verb: Callable[..., object], **more: Any) -> None:

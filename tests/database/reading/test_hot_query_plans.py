@@ -21,12 +21,12 @@ from benchmarks import history
 from pipeweave import ids
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.diagnosis import resending, stalled, verify, why
+from pipeweave.orchestrator.diagnosis import repeated_ticks, stalled, verify, why
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
-from pipeweave.orchestrator.messaging.publisher import Canvas
+from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, priorities
 from pipeweave.orchestrator.reading import maintenance
 from pipeweave.orchestrator.recovery import tick
@@ -55,7 +55,7 @@ FEW = 100
 DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
 
 
-class EmptyQueues(Canvas):
+class EmptyQueues(Publisher):
     """A broker that lost every message."""
 
     def oldest(self, queue: str) -> dict[int, float | None]:
@@ -339,7 +339,7 @@ def look_for_what_stands_still(stand: Stand) -> None:
         )
     stand.clock.ahead += 2 * stalled.LATE
     assert {"message_lost", "run_without_live_row"} <= {
-        each.kind.value for each in resending.look(stand.deployment)
+        each.kind.value for each in repeated_ticks.find_stalled(stand.deployment)
     }
 
 

@@ -14,7 +14,7 @@ from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Released
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.messaging.celery_app import make_celery
-from pipeweave.orchestrator.messaging.publisher import Canvas, level
+from pipeweave.orchestrator.messaging.publisher import Publisher, level
 from pipeweave.orchestrator.recovery import lost_messages, tick
 from pipeweave.orchestrator.recovery.tick import LATE, Ticked
 from pipeweave.orchestrator.registry import worker_processes
@@ -28,7 +28,7 @@ WIDE = {"a": [], **{f"b{n}": ["a"] for n in range(8)}, "c": [f"b{n}" for n in ra
 NOTHING = Ticked()
 
 
-class Queues(Canvas):
+class Queues(Publisher):
     """A broker whose queues are as long as the test says."""
 
     def __init__(self, settings: Settings) -> None:
@@ -52,8 +52,8 @@ def deployment(driver: RunDriver) -> Deployment:
 
 
 def long_queue(deployment: Deployment, length: int) -> None:
-    assert isinstance(deployment.canvas, Queues)
-    deployment.canvas.length = length
+    assert isinstance(deployment.publisher, Queues)
+    deployment.publisher.length = length
 
 
 def a_worker(tx: Transaction, tenant: str) -> str:

@@ -124,8 +124,8 @@ def child(database_url: str, tmp_path: Path) -> Iterator[Child]:
 
     tasks: dict[str, Task[..., Any]] = {"noop": Task(noop, TaskSpec(id="noop", code_hash="0" * 64))}
     settings = Settings(database_url=database_url, broker_url="memory://")
-    canvas: Any = SimpleNamespace(publish=made.published.extend)
-    deployment = Deployment(settings, database, values, canvas=canvas)
+    publisher: Any = SimpleNamespace(publish=made.published.extend)
+    deployment = Deployment(settings, database, values, publisher=publisher)
     slot = Slots(1).take(0, os.getpid())
     assert slot is not None
     post = Post(f"w#{os.getpid()}", f"pipeweave.{driver.tenant}.python", slot, lambda: made.is_stopping)

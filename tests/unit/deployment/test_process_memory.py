@@ -16,7 +16,7 @@ from pipeweave.settings import environment
 
 def test_what_was_loaded_is_looked_at_no_more_and_what_comes_later_is() -> None:
     try:
-        process_memory.keep_loaded()
+        process_memory.freeze_loaded_objects()
         assert gc.get_freeze_count() > 10_000
         assert len(gc.get_objects()) < 1_000
         late: list[object] = []
@@ -36,7 +36,7 @@ def private_kb():
         return sum(int(each.split()[1]) for each in lines if each.startswith("Private_Dirty:"))
 
 if sys.argv[1] == "kept":
-    process_memory.keep_loaded()
+    process_memory.freeze_loaded_objects()
 if os.fork() == 0:
     before = private_kb()
     gc.collect()
@@ -58,7 +58,7 @@ HEAPS = """
 import ctypes, sys, threading
 from pipeweave.orchestrator.deployment import process_memory
 if sys.argv[1] == "shared":
-    process_memory.share_heaps()
+    process_memory.limit_malloc_heaps()
 gate = threading.Barrier(6)
 def allocate():
     gate.wait()

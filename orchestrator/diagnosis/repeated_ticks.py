@@ -9,19 +9,19 @@ from dataclasses import asdict, dataclass, field
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import stalled
-from pipeweave.orchestrator.diagnosis.stalled import Kind, Stale
+from pipeweave.orchestrator.diagnosis.stalled import Kind, StalledItem
 from pipeweave.orchestrator.recovery import tick
 
 # Between two looks: as long as beat leaves between two ticks.
 PAUSE_S = 1.0
 # Losses are taken for such after two looks, and workers need a moment for what they are asked: what did not
 # change for so long does not change any more. The longest way ends all the same.
-PATIENCE_S = 15.0
+UNCHANGED_S = 15.0
 LONGEST_S = 300.0
 
 
 @dataclass(slots=True)
-class Recovery:
+class RecoveryResult:
     """What was done.
 
     Args:
@@ -31,49 +31,49 @@ class Recovery:
         ticks: how many there were; those that another process did meanwhile are not among them.
     """
 
-    found: list[Stale]
-    left: list[Stale]
+    found: list[StalledItem]
+    left: list[StalledItem]
     done: Counter[str] = field(default_factory=Counter)
     ticks: int = 0
 
 
-def look(deployment: Deployment) -> list[Stale]:
+def find_stalled(deployment: Deployment) -> list[StalledItem]:
     """What stands still now."""
     with deployment.database.reading() as tx:
-        return stalled.find(tx, deployment.canvas, deployment.settings)
+        return stalled.find(tx, deployment.publisher, deployment.settings)
 
 
-def resume(
+def tick_until_settled(
     deployment: Deployment,
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Recovery:
-    """Tick until nothing stands still, or what does has not changed for PATIENCE_S, or for LONGEST_S. Not at
+) -> RecoveryResult:
+    """Tick until nothing stands still, or what does has not changed for UNCHANGED_S, or for LONGEST_S. Not at
     all during maintenance, when no tick would do anything.
 
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
-    found = look(deployment)
-    recovery = Recovery(found, found)
+    found = find_stalled(deployment)
+    recovery = RecoveryResult(found, found)
     if any(each.kind is Kind.MAINTENANCE for each in found):
         return recovery
-    for _ in _while_it_helps(recovery, clock, sleep):
+    for _ in _while_something_changes(recovery, clock, sleep):
         ticked = tick.run_once(deployment)
         counts = asdict(ticked)
         recovery.ticks += not counts.pop("is_elsewhere")
         recovery.done.update({name: number for name, number in counts.items() if number})
-        recovery.left = look(deployment)
+        recovery.left = find_stalled(deployment)
     return recovery
 
 
-def _while_it_helps(
-    recovery: Recovery, clock: Callable[[], float], sleep: Callable[[float], None]
+def _while_something_changes(
+    recovery: RecoveryResult, clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> Iterator[None]:
     began = changed = clock()
     before = recovery.left
-    while recovery.left and clock() - changed <= PATIENCE_S and clock() - began <= LONGEST_S:
+    while recovery.left and clock() - changed <= UNCHANGED_S and clock() - began <= LONGEST_S:
         yield
         if recovery.left != before:
             before, changed = recovery.left, clock()
