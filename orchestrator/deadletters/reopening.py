@@ -33,6 +33,7 @@ from pipeweave.orchestrator.domain.states import (
 )
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.advance import RUN_FAILED, Advance
+from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.runs import deadlines, triggering
 from pipeweave.orchestrator.state import run_transitions
@@ -297,8 +298,8 @@ def _reopen_maps(tx: Transaction, run: RunHeader, maps: Sequence[int]) -> None:
 def _advance(
     tx: Transaction, run: RunHeader, status: RunStatus, reopened: Sequence[TaskRun], maps: Sequence[int]
 ) -> None:
-    advance = Advance(tx, run, queue=reopened[0].queue, is_counted=False, is_reopening=True)
-    advance.again([each.id for each in reopened if each.kind == "item"])
+    advance = Advance(tx, run, queue=reopened[0].queue, counting=Counting.REOPENED)
+    advance.release_due([each.id for each in reopened if each.kind == "item"])
     advance.decide(sorted(each.ordinal for each in reopened if each.kind != "item"))
     for each in maps:
         advance.check(each)

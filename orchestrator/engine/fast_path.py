@@ -19,7 +19,7 @@ from pipeweave.orchestrator.domain.plan import END, JoinKind
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
-from pipeweave.orchestrator.engine.advance import Claimant, as_released
+from pipeweave.orchestrator.engine.release import Claimant, as_released
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import claiming, completing, pause_sql, releasing, run_transitions
 from pipeweave.orchestrator.state.rows import of_row

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.engine.advance import as_released
+from pipeweave.orchestrator.engine.release import as_released
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Transaction
 

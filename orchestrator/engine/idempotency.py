@@ -17,11 +17,12 @@ from uuid import UUID
 from pipeweave.errors import AttemptFenced, Deadlocked
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.facts import Name
+from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, Kept, TaskRun
 from pipeweave.orchestrator.engine import key_waiters
-from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.key_sql import HOLDER, IS_OPEN, NAMED, name_parameters
+from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -143,28 +144,34 @@ def lock(tx: Transaction, tenant: str, outcomes: Iterable[CallOutcome]) -> set[N
 
 
 def settle(
-    advance: Advance, outcomes: Sequence[CallOutcome], finished: Sequence[TaskRun], free: set[Name]
+    tx: Transaction,
+    run: RunHeader,
+    outcomes: Sequence[CallOutcome],
+    finished: Sequence[TaskRun],
+    free: set[Name],
+    touched: TouchedLimits,
 ) -> None:
-    """Let results answer for their keys, let those step back that another one is in the way of, and wake who
-    waited for what ended.
+    """Let results answer for their keys, let blocked task runs step back, and wake the task runs that waited
+    for a key which is free now.
 
     Args:
         finished: task runs that this turn ended.
-        free: what `lock` gave.
+        free: what `lock` returned.
+        touched: told the tasks whose limits have to be filled.
     """
-    tx, tenant = advance.tx, advance.run.tenant
+    tenant = run.tenant
     waiting = [each for each in outcomes if isinstance(each, Awaits)]
     answers = [each for each in outcomes if isinstance(each, Completion) and _is_answer(each)]
     if waiting:
-        back = key_waiters.step_back(tx, advance.run.id, waiting)
-        advance.limited |= {each.task_id for each in back if each.is_limited}
+        back = key_waiters.step_back(tx, run.id, waiting)
+        touched.note(tenant, [each.task_id for each in back if each.is_limited])
     if answers:
         done = {each.id for each in finished}
         answers = [each for each in answers if each.task_run.id in done]
         _finish(tx, tenant, answers)
         free = free | {_name(each) for each in answers}
     if free:
-        advance.limited |= key_waiters.wake(tx, tenant, free)
+        touched.note(tenant, key_waiters.wake(tx, tenant, free))
 
 
 def _is_answer(outcome: CallOutcome) -> bool:

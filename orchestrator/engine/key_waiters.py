@@ -21,8 +21,8 @@ from pipeweave import ids
 from pipeweave.orchestrator.domain.facts import Name
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Awaits, TaskRun
-from pipeweave.orchestrator.engine.advance import as_released
 from pipeweave.orchestrator.engine.key_sql import HOLDER, IS_OPEN, NAMED, name_parameters
+from pipeweave.orchestrator.engine.release import as_released
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import releasing, run_headers
 from pipeweave.orchestrator.state.rows import read

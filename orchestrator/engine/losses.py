@@ -18,6 +18,7 @@ from uuid import UUID
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.registry.worker_processes import WORKER_OF
@@ -51,7 +52,7 @@ def _end(tx: Transaction, run_id: UUID, losses: Sequence[Loss]) -> None:
     run = run_headers.load(tx, run_id)
     if run is None:
         return
-    Turn(run, losses, queue=losses[0][0].queue, is_counted=False).store(tx)
+    Turn(run, losses, queue=losses[0][0].queue, counting=Counting.UNCOUNTED).store(tx)
 
 
 # --- what the tick finds ----------------------------------------------------------------------------------

@@ -37,8 +37,10 @@ from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path, idempotency
-from pipeweave.orchestrator.engine.advance import Advance, Claimant
+from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
+from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.state import completing
 from pipeweave.orchestrator.store.database import Database, Transaction
 
@@ -52,7 +54,7 @@ class Turn:
         outcomes: how the calls ended; each task run is running and was claimed by the caller.
         queue: where messages about joins go.
         claimant: the worker process that goes on with released steps; None sends a message for each of them.
-        is_counted: whether the message of these calls is a part of the chords of its joins.
+        counting: whether the message of these calls is a part of the chords of its joins.
         unstarted: what the caller gives back because it must stop; it then claims nothing.
         worker: who claimed `unstarted`.
         claim_next: claims more task runs for the caller, such as the next ones that its message names.
@@ -62,7 +64,7 @@ class Turn:
     outcomes: Sequence[CallOutcome]
     queue: str
     claimant: Claimant | None = None
-    is_counted: bool = True
+    counting: Counting = Counting.COUNTED
     unstarted: Unstarted | None = None
     worker: str = ""
     claim_next: Callable[[Transaction], list[TaskRun]] | None = None
@@ -104,11 +106,12 @@ class Turn:
     def store(self, tx: Transaction) -> list[TaskRun]:
         """Do the turn in a transaction of the caller's, never on the fast path. Returns what `apply` does."""
         completions = [each for each in self.outcomes if isinstance(each, Completion)]
-        advance = Advance(tx, self.run, self._claimant_of_all(), queue=self.queue, is_counted=self.is_counted)
+        claimant = self._claimant_of_all()
+        advance = Advance(tx, self.run, claimant, queue=self.queue, counting=self.counting)
         free_keys = idempotency.lock(tx, self.run.tenant, self.outcomes)
         final = advance.fail([each for each in self.outcomes if isinstance(each, tuple)])
         final += completing.complete(tx, completions)
-        idempotency.settle(advance, self.outcomes, final, free_keys)
+        idempotency.settle(tx, self.run, self.outcomes, final, free_keys, advance.touched)
         advance.settle(final, _selected_next(completions))
         claimed = self._hand_over_or_claim(tx)
         return advance.close() + claimed

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
 
@@ -40,14 +41,10 @@ def release(database: Database) -> int:
 
 
 def _release(tx: Transaction, by_run: dict[UUID, list[UUID]]) -> None:
-    limited: dict[str, Advance] = {}
-    for run_id, which in by_run.items():
+    touched = TouchedLimits()
+    for run_id, task_run_ids in by_run.items():
         run = run_headers.load(tx, run_id)
-        if run is None:
-            continue
-        advance = limited.setdefault(run.tenant, Advance(tx, run))
-        advance.run = run
-        advance.again(which)
-    # The limits' rows are locked last, in one order.
-    for tenant in sorted(limited):
-        limited[tenant].close()
+        if run is not None:
+            Advance(tx, run, touched=touched).release_due(task_run_ids)
+    # Once, after all runs: rows of limits are locked last.
+    touched.fill(tx)

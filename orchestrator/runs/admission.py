@@ -18,6 +18,8 @@ from typing import Any
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.engine.chords import Counting
+from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.queueing.run_slots import ACTIVE, lock_tenant
 from pipeweave.orchestrator.registry import pipelines, task_rows, tenants
 from pipeweave.orchestrator.runs.orphans import CODE as TASK_REMOVED
@@ -47,26 +49,25 @@ def admit(tx: Transaction, tenant: str, most: int = BATCH) -> int:
     waiting = list(tx.execute(_NEXT, {"tenant": tenant, "free": free}).scalars())
     tx.catch_up()
     runs = [run for run_id in waiting if (run := run_headers.load(tx, run_id)) is not None]
-    if runs:
-        advance = Advance(tx, runs[0], is_counted=False)
-        for run in runs:
-            _begin(tx, run, advance)
-        # The limits' rows are locked last.
-        advance.close()
+    touched = TouchedLimits()
+    for run in runs:
+        _begin(tx, run, touched)
+    # Once, after all runs: rows of limits are locked last.
+    touched.fill(tx)
     return len(runs)
 
 
-def _begin(tx: Transaction, run: RunHeader, advance: Advance) -> None:
+def _begin(tx: Transaction, run: RunHeader, touched: TouchedLimits) -> None:
     spec = pipelines.get(tx, run.tenant, run.pipeline_id or "", run.pipeline_version).spec
     if not run_transitions.admit(tx, run.id, timeout_ms=spec.timeout_ms):
         return
-    advance.run, advance.queue, advance.ended = run, "", False
+    advance = Advance(tx, run, counting=Counting.UNCOUNTED, touched=touched)
     removed = _removed(tx, run)
     if removed:
         message = "the task was removed while the run waited for its turn"
         advance.settle(cancelling.cancel_tasks(tx, run.id, removed, code=TASK_REMOVED, message=message))
     if not advance.ended:
-        advance.enter()
+        advance.admit()
 
 
 def _removed(tx: Transaction, run: RunHeader) -> Sequence[str]:

@@ -171,7 +171,7 @@ def _needs_more(rows: Sequence[TaskRun]) -> bool:
 def _begin(tx: Transaction, run: RunHeader, rows: Sequence[TaskRun]) -> None:
     advance = Advance(tx, run)
     advance.begin([rows[ordinal - 1] for ordinal in run.plan.entries])
-    advance.limited |= {each.task_id for each in rows if each.status is TaskStatus.READY}
+    advance.touched.note(run.tenant, [each.task_id for each in rows if each.status is TaskStatus.READY])
     advance.close()
 
 

@@ -10,7 +10,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.failure import Failure
-from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.state import claiming, run_headers
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ def failed(api: Api, deployment: Deployment, task_run_id: Any) -> dict[str, Any]
         (started,) = claiming.start(tx, run_id, [ordinal], 1, worker="w1")
         run = run_headers.load(tx, run_id)
         assert run is not None
-        advance = Advance(tx, run)
-        advance.settle(advance.fail([(started, BOOM)]))
-        advance.close()
+        Turn(run, [(started, BOOM)], started.queue).store(tx)
 
     deployment.database.run(fail)
     shown = ids.show(ids.TASK_RUN, task_run_id)

@@ -12,8 +12,8 @@ from pipeweave import ids
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import idempotency
-from pipeweave.orchestrator.engine.advance import Advance
-from pipeweave.orchestrator.state import claiming, completing
+from pipeweave.orchestrator.engine.turn import Turn
+from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.state.run_headers import load
 
 if TYPE_CHECKING:
@@ -44,11 +44,7 @@ def work_off(deployment: Deployment, task_run: str, key: str, output: Any) -> No
         (started,) = claiming.start(tx, run.id, [1], 1, worker="w1")
         assert idempotency.claim(tx, run.tenant, started, key) is None
         outcome = Completion(started, tx.values.keep(output), key=key)
-        free = idempotency.lock(tx, run.tenant, [outcome])
-        advance, ended = Advance(tx, run), completing.complete(tx, [outcome])
-        idempotency.settle(advance, [outcome], ended, free)
-        advance.settle(ended)
-        advance.close()
+        Turn(run, [outcome], started.queue).store(tx)
 
 
 # --- standalone tasks -------------------------------------------------------------------------------------

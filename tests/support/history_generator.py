@@ -16,7 +16,9 @@ from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.states import FINAL_RUN
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path
-from pipeweave.orchestrator.engine.advance import Advance, Claimant
+from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.engine.chords import Counting
+from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.engine.turn import Turn, check_join
 from pipeweave.orchestrator.runs import deadlines, orphans, triggering
 from pipeweave.orchestrator.state import claiming, rows
@@ -122,7 +124,7 @@ class RandomHistory:
 
     def _lose(self, tx: Transaction) -> None:
         lost = [(each, self.chance.choice(_ENDINGS)) for each in self._some(tx, "running", 2)]
-        Turn(header(tx, self.run_id), lost, self._queue(tx), is_counted=False).store(tx)
+        Turn(header(tx, self.run_id), lost, self._queue(tx), counting=Counting.UNCOUNTED).store(tx)
 
     def _claim(self, tx: Transaction, most: int) -> list[TaskRun]:
         found = self._some(tx, "queued", most)
@@ -159,7 +161,7 @@ class RandomHistory:
             {"run_id": self.run_id},
         )
         advance = Advance(tx, header(tx, self.run_id))
-        advance.again([row.id for row in waiting])
+        advance.release_due([row.id for row in waiting])
         advance.close()
 
     def _check(self, tx: Transaction) -> None:

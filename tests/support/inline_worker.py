@@ -16,7 +16,8 @@ from uuid import UUID
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, JoinCheck, Outgoing, Part
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
-from pipeweave.orchestrator.engine.advance import Claimant
+from pipeweave.orchestrator.engine.chords import Counting
+from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.messaging.batching import RunMessage, group_into_messages
 from pipeweave.orchestrator.state import claiming
@@ -119,7 +120,7 @@ class InlineWorker:
             [completion if failure is None else (each, failure)],
             message.queue,
             claimant=Claimant("w1", message.queue) if is_taken_along else None,
-            is_counted=message.part != UNCOUNTED,
+            counting=Counting.UNCOUNTED if message.part == UNCOUNTED else Counting.COUNTED,
         )
         return turn.apply(database)
 

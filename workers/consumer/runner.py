@@ -20,8 +20,9 @@ from pipeweave.orchestrator.domain.outbox import UNCOUNTED, Asked, JoinCheck, Ou
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine import losses, turn
-from pipeweave.orchestrator.engine.advance import Claimant
+from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
+from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.queueing import priorities
 from pipeweave.orchestrator.state import claiming, run_headers
@@ -252,7 +253,7 @@ class Runner:
             outcomes,
             self.queue,
             claimant=self._claimant() if unstarted is None else None,
-            is_counted=work.part != UNCOUNTED,
+            counting=Counting.UNCOUNTED if work.part == UNCOUNTED else Counting.COUNTED,
             unstarted=unstarted,
             worker=self.worker,
             claim_next=self._claim_next(work) if work.left and not work.claimed else None,

@@ -128,7 +128,7 @@ def test_its_history_has_every_attempt(worker: InlineWorker) -> None:
         worker.consume_all()
         with worker.driver.database.transaction() as tx:
             advance = Advance(tx, header(tx, run_id))
-            advance.again([worker.driver.task_runs(run_id)[0].id])
+            advance.release_due([worker.driver.task_runs(run_id)[0].id])
             advance.close()
     (letter,) = letters(worker.driver, run_id)
     assert [each["attempt"] for each in letter.history] == [1, 2, 3, 4]
@@ -202,7 +202,7 @@ def test_a_step_that_took_too_long_is_retried_like_one_that_failed(worker: Inlin
         assert row.attempt == min(attempt + 1, 4)
         with worker.driver.database.transaction() as tx:
             advance = Advance(tx, header(tx, run_id))
-            advance.again([row.id])
+            advance.release_due([row.id])
             advance.close()
     (letter,) = letters(worker.driver, run_id)
     assert (letter.status, worker.driver.statuses(run_id)["b"]) == ("timeout", "timeout")

@@ -391,7 +391,7 @@ def test_the_attempts_of_a_run_are_read_in_pieces(driver: RunDriver, monkeypatch
         driver.finish(run_id, each, failure=TRANSIENT)
     with driver.database.transaction() as tx:
         advance = Advance(tx, header(tx, run_id))
-        advance.again([row.id for row in driver.task_runs(run_id)])
+        advance.release_due([row.id for row in driver.task_runs(run_id)])
         advance.close()
     with driver.database.transaction() as tx:
         [again] = claiming.start(tx, run_id, [1], 2, worker="w2")

@@ -15,7 +15,8 @@ from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck, Part, Release
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
-from pipeweave.orchestrator.engine.advance import Advance, Claimant
+from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.state import completing
 from pipeweave.orchestrator.store.database import Database
 

@@ -15,7 +15,7 @@ from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path
-from pipeweave.orchestrator.engine.advance import Claimant
+from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database

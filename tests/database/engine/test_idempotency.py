@@ -24,6 +24,7 @@ from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.engine import idempotency, key_waiters
 from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.retention import expiry
@@ -31,7 +32,7 @@ from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
-from pipeweave.orchestrator.state import claiming, completing
+from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.size_limits import INLINE_BYTES
 
@@ -401,11 +402,10 @@ def test_the_end_of_the_holder_waits_for_who_is_stepping_back(driver: Keyed) -> 
     found = driver.take(second)
     assert isinstance(found, Awaits)
     with driver.database.transaction() as tx:
-        advance = Advance(tx, header(tx, second.run_id))
         assert idempotency.lock(tx, driver.tenant, [found]) == set()
         with BackgroundCall(lambda: driver.turn(driver.done(first))) as beside:
             wait_for_lock(driver.database)
-            idempotency.settle(advance, [found], [], set())
+            idempotency.settle(tx, header(tx, second.run_id), [found], [], set(), TouchedLimits())
             tx.commit()
     assert beside.result
     assert driver.row(second).status == "queued"
@@ -502,10 +502,7 @@ def test_a_result_answers_only_for_a_key_that_its_task_run_has(driver: Keyed) ->
 def test_who_looks_while_the_holder_is_ending_takes_its_result(driver: Keyed) -> None:
     holder, other = driver.holder(), driver.start(driver.one())
     with driver.database.transaction() as tx:
-        advance, outcome = Advance(tx, header(tx, holder.run_id)), driver.done(holder)
-        free = idempotency.lock(tx, driver.tenant, [outcome])
-        ended = completing.complete(tx, [outcome])
-        idempotency.settle(advance, [outcome], ended, free)
+        Turn(header(tx, holder.run_id), [driver.done(holder)], holder.queue).store(tx)
         beside = BackgroundCall(lambda: driver.take(other))
         beside.__enter__()
         wait_for_lock(driver.database)

@@ -17,7 +17,7 @@ from pipeweave.errors import Conflict, Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import fast_path
-from pipeweave.orchestrator.engine.advance import Claimant
+from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.queueing import maintenance_mode

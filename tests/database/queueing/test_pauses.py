@@ -15,7 +15,8 @@ from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine import fast_path
-from pipeweave.orchestrator.engine.advance import Advance, Claimant
+from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.queueing import limits, pauses
 from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.runs import standalone_tasks

@@ -24,7 +24,7 @@ from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import repeated_ticks, stalled, verify, why
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.engine import idempotency
-from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, priorities
@@ -33,7 +33,6 @@ from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
-from pipeweave.orchestrator.state import completing
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page, cursor_of
 from pipeweave.orchestrator.store.values import Values
@@ -354,11 +353,7 @@ def wait_for_a_key(stand: Stand) -> None:
     outcomes = [found, Completion(holder, stand.driver.database.values_or_raise.keep(1), key=key)]
     for each in outcomes:
         with stand.driver.database.transaction() as tx:
-            advance = Advance(tx, header(tx, each.task_run.run_id))
-            free = idempotency.lock(tx, TENANT, [each])
-            ended = completing.complete(tx, [each]) if isinstance(each, Completion) else []
-            idempotency.settle(advance, [each], ended, free)
-            advance.close()
+            Turn(header(tx, each.task_run.run_id), [each], each.task_run.queue).store(tx)
     assert stand.driver.task_runs(waiter.run_id)[0].status == "queued"
 
 

@@ -17,7 +17,7 @@ from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import fast_path
-from pipeweave.orchestrator.engine.advance import Claimant
+from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.queueing import maintenance_mode, run_slots
 from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest

@@ -14,10 +14,10 @@ from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, LimitExceeded, NotFound, PipeWeaveError
 from pipeweave.orchestrator.domain.task_run import Completion
 from pipeweave.orchestrator.engine import idempotency
-from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
-from pipeweave.orchestrator.state import claiming, completing
+from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.size_limits import INLINE_BYTES, MAX_BATCH
 
@@ -135,16 +135,10 @@ def work_off(driver: RunDriver, queued: Queued, failure: Any = None) -> None:
         assert started.idempotency_key == "k"
         assert idempotency.claim(tx, driver.tenant, started, "k") is None
     with driver.database.transaction() as tx:
-        advance = Advance(tx, header(tx, started.run_id))
+        outcome: Any = (started, failure)
         if failure is None:
-            outcome: Any = Completion(started, tx.values.keep("done"), key="k")
-            free = idempotency.lock(tx, driver.tenant, [outcome])
-            ended = completing.complete(tx, [outcome])
-            idempotency.settle(advance, [outcome], ended, free)
-        else:
-            ended = advance.fail([(started, failure)])
-        advance.settle(ended)
-        advance.close()
+            outcome = Completion(started, tx.values.keep("done"), key="k")
+        Turn(header(tx, started.run_id), [outcome], started.queue).store(tx)
 
 
 def test_a_second_request_with_the_same_key_is_answered_with_the_first_task_run(driver: RunDriver) -> None:

@@ -1,0 +1,137 @@
+"""Chord accounting: which wide joins are told that a predecessor is final, and how.
+
+A wide join (plan.py) is not looked at by each transaction that completes one of its predecessors: its row
+would be the narrowest point of the run. Instead a counter in Redis, its chord, counts parts. A part is either
+a whole message, sent by the worker when the message ends, or a single predecessor that ends on its own time
+(one with a limit, a map, any predecessor of an irregular join). What cannot be counted asks PostgreSQL about
+the join instead, with a join check: that costs a look, and is always right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+
+from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck, Part
+from pipeweave.orchestrator.domain.plan import WIDE, JoinKind
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.store.database import Transaction
+
+
+class Counting(Enum):
+    """How chords count the task runs that a transaction ends or releases."""
+
+    # The message under way is one part of the gathered joins and maps of its task runs.
+    COUNTED = "counted"
+    # No message will count for the task runs that end here: a worker was lost, a message was handed over.
+    UNCOUNTED = "uncounted"
+    # A dead letter is retried: chords have counted these task runs before. Nothing that is released is a part
+    # of a chord, and joins are asked about.
+    REOPENED = "reopened"
+
+
+class ChordAccounting:
+    """The chords of one run, as one transaction changes them. It writes to the outbox only.
+
+    Args:
+        queue: where join checks and the messages of full chords go.
+    """
+
+    def __init__(self, tx: Transaction, run: RunHeader, counting: Counting, queue: str) -> None:
+        self._tx = tx
+        self._run = run
+        self._counting = counting
+        self.queue = queue
+
+    # --- sizes --------------------------------------------------------------------------------------------
+
+    def open_irregular(self) -> None:
+        """Size the chords of irregular joins when the run begins, as their predecessors are released at
+        different times.
+        """
+        plan = self._run.plan
+        irregular = [j for j, kind in plan.joins.items() if kind is JoinKind.IRREGULAR]
+        self._tx.send(*(Chord(self._run.id, j, len(plan.predecessors(j))) for j in irregular))
+
+    def open_gathered(self, released: Sequence[TaskRun], maps: Sequence[int]) -> None:
+        """Size the chords of gathered joins by the predecessors that count on their own: released task runs
+        with a limit, and maps. Messages add themselves when they are made.
+        """
+        if self._counting is Counting.REOPENED:
+            return
+        members: dict[int, int] = {}
+        for task_run in released:
+            for join in self._run.plan.gathered(task_run.ordinal):
+                members[join] = members.get(join, 0) + (1 if task_run.is_limited else 0)
+        for ordinal in maps:
+            for join in self._run.plan.gathered(ordinal):
+                members[join] = members.get(join, 0) + 1
+        self._tx.send(*(Chord(self._run.id, join, count) for join, count in members.items()))
+
+    def open_map(self, ordinal: int, items: Sequence[TaskRun]) -> None:
+        """Size the chord of a map that was laid out; a narrow map has none."""
+        if len(items) >= WIDE:
+            on_their_own = len(items) if items[0].is_limited else 0
+            self._tx.send(Chord(self._run.id, ordinal, on_their_own))
+
+    def joins_of(self, released: TaskRun) -> tuple[int, ...]:
+        """The joins whose chords the message of a released task run is a part of."""
+        if released.map_parent is not None:
+            return (released.map_parent,)
+        if self._counting is Counting.REOPENED:
+            return ()
+        return self._run.plan.gathered(released.ordinal)
+
+    # --- parts --------------------------------------------------------------------------------------------
+
+    def steps_ended(self, ordinals: Iterable[int], ended: Mapping[int, TaskRun]) -> list[int]:
+        """Count final steps for the wide joins behind them, or ask about those joins.
+
+        Args:
+            ended: the task runs of those steps that ended by a call; a step that was skipped in this
+                transaction is not among them.
+
+        Returns:
+            The narrow joins behind the steps, the last first: they are decided in this transaction.
+        """
+        narrow: dict[int, None] = {}
+        checks: dict[int, None] = {}
+        for ordinal in ordinals:
+            for join in self._run.plan.successors(ordinal):
+                kind = self._run.plan.joins[join]
+                if not kind.is_wide:
+                    narrow[join] = None
+                elif not self._counts(kind, join, ordinal, ended.get(ordinal)):
+                    checks[join] = None
+        self._tx.send(*(JoinCheck(self._run.id, join, self.queue) for join in checks))
+        return sorted(narrow, reverse=True)
+
+    def _counts(self, kind: JoinKind, join: int, ordinal: int, task_run: TaskRun | None) -> bool:
+        """Count a final step for a wide join. False when the join must be asked about."""
+        if self._counting is Counting.REOPENED:
+            return False
+        if kind is JoinKind.IRREGULAR or _counts_on_its_own(task_run):
+            self._tx.send(Part(self._run.id, join, self.queue, ordinal=ordinal))
+            return not _may_have_counted(task_run)
+        # Its message counts, unless there is none: it was skipped, or the message does not count.
+        return task_run is not None and self._counting is Counting.COUNTED
+
+    def items_ended(self, parent: int, items: Sequence[TaskRun]) -> None:
+        """Count final items for their wide map, or ask about the map."""
+        for item in items:
+            if item.is_limited:
+                self._tx.send(Part(self._run.id, parent, self.queue, ordinal=item.ordinal))
+        is_counted = self._counting is Counting.COUNTED
+        if not is_counted and any(not item.is_limited or _may_have_counted(item) for item in items):
+            self._tx.send(JoinCheck(self._run.id, parent, self.queue))
+
+
+def _counts_on_its_own(task_run: TaskRun | None) -> bool:
+    """Task runs with a limit and maps end on their own time, whatever message they were in."""
+    return task_run is not None and (task_run.is_limited or task_run.kind == "map")
+
+
+def _may_have_counted(task_run: TaskRun | None) -> bool:
+    """A task run that was reopened ends a second time, and its chord does not count it again."""
+    return task_run is not None and task_run.attempt > 1

@@ -1,0 +1,122 @@
+"""Deciding joins: does a step run, is it skipped, does it wait; and does the run end.
+
+The rule is pure (pipeweave/spec/rules.py). This module finds what the rule needs: the statuses of all
+predecessors, from what the transaction knows already, else with the rows of the joins locked first. So of two
+transactions that end the last two predecessors of a join, the second one sees what the first one did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from pipeweave import ids
+from pipeweave.orchestrator.domain.plan import END
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.state import cancelling, releasing
+from pipeweave.orchestrator.state.cancelling import PREDECESSOR_FAILED
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.spec import rules
+from pipeweave.spec.rules import Decision, Predecessor
+
+
+def decide_or_end(
+    tx: Transaction, run: RunHeader, joins: Sequence[int], known: Mapping[int, Predecessor]
+) -> dict[int, Decision]:
+    """`decide`, and the end of the run as well when a join is decided already: in a run that was reopened, a
+    step may end after its join did, and be the last step to end.
+    """
+    decisions = decide(tx, run, joins, known)
+    if END not in joins and len(decisions) < len(joins):
+        decisions |= decide(tx, run, [END], {})
+    return decisions
+
+
+def decide(
+    tx: Transaction, run: RunHeader, joins: Sequence[int], known: Mapping[int, Predecessor]
+) -> dict[int, Decision]:
+    """Decide joins. Those that another transaction has decided are left out.
+
+    Args:
+        known: predecessors whose end this transaction knows; those of `joins` that are not among them are
+            read, with the joins locked.
+    """
+    unknown = [j for j in joins if any(p not in known for p in run.plan.predecessors(j))]
+    predecessors = known
+    if unknown:
+        undecided = _lock_joins(tx, run, unknown)
+        missing = {p for j in unknown if j in undecided for p in run.plan.predecessors(j)} - known.keys()
+        predecessors = {**_read_predecessors(tx, run, missing), **known}
+        joins = [j for j in joins if j not in unknown or j in undecided]
+    return {join: _decision(run, join, predecessors) for join in joins}
+
+
+def _decision(run: RunHeader, join: int, predecessors: Mapping[int, Predecessor]) -> Decision:
+    before = {run.plan[p].id: predecessors[p] for p in run.plan.predecessors(join)}
+    if join == END:
+        waits = any(each.status not in rules.FINAL for each in before.values())
+        return Decision.WAIT if waits else Decision.RUN
+    return rules.decide_step(run.failure_mode, before, run.plan[join].id)
+
+
+def skip(
+    tx: Transaction, run: RunHeader, decisions: Mapping[int, Decision], known: dict[int, Predecessor]
+) -> list[int]:
+    """Skip the steps that were decided so. Adds them to `known` and returns their ordinals."""
+    by_cause: dict[bool, list[int]] = {True: [], False: []}
+    for join in [j for j, decision in decisions.items() if decision is Decision.SKIP]:
+        ordinals = run.plan.predecessors(join)
+        before = [known[p] for p in ordinals if p in known]
+        if len(before) < len(ordinals):
+            before = list(_read_predecessors(tx, run, ordinals).values())
+        by_cause[rules.follows_failure(before)].append(join)
+    skipped: list[int] = []
+    for is_after_failure, steps in by_cause.items():
+        code = PREDECESSOR_FAILED if is_after_failure else None
+        for task_run in cancelling.skip(tx, run.id, steps, code=code):
+            known[task_run.ordinal] = Predecessor("skipped", None, is_after_failure)
+            skipped.append(task_run.ordinal)
+    return skipped
+
+
+_LOCK_STEPS = f"""
+SELECT t.id FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND {releasing.UNDECIDED}
+ORDER BY t.id FOR UPDATE
+"""
+_LOCK_RUN = "SELECT r.id FROM runs AS r WHERE r.id = :run_id AND r.finished_at IS NULL FOR UPDATE"
+
+
+def _lock_joins(tx: Transaction, run: RunHeader, joins: Sequence[int]) -> set[int]:
+    """Lock the joins that are still undecided: steps in the order of their ids, the run itself last."""
+    locked: set[int] = set()
+    steps = [ids.task_run_id(run.id, join) for join in joins if join != END]
+    if steps:
+        rows = tx.execute(_LOCK_STEPS, {"run_id": run.id, "ids": steps})
+        locked |= {ids.ordinal_of(row.id) for row in rows}
+    if END in joins and tx.execute(_LOCK_RUN, {"run_id": run.id}).first() is not None:
+        locked.add(END)
+    tx.catch_up()
+    return locked
+
+
+_PREDECESSORS = """
+SELECT t.id, t.status, t.selected_next, t.error_code FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[]))
+"""
+
+
+def _read_predecessors(tx: Transaction, run: RunHeader, ordinals: Collection[int]) -> dict[int, Predecessor]:
+    """How steps stand now. A statement of its own after the lock: it sees what the lock waited for."""
+    if not ordinals:
+        return {}
+    task_run_ids = [ids.task_run_id(run.id, ordinal) for ordinal in ordinals]
+    rows: Iterable[Any] = tx.execute(_PREDECESSORS, {"run_id": run.id, "ids": task_run_ids})
+    return {
+        ids.ordinal_of(row.id): Predecessor(
+            row.status,
+            None if row.selected_next is None else frozenset(row.selected_next),
+            row.status == "skipped" and row.error_code == PREDECESSOR_FAILED,
+        )
+        for row in rows
+    }

@@ -1,0 +1,131 @@
+"""Releasing task runs: those that a worker goes on with start at once, the others get a message or wait for
+their limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from pipeweave.orchestrator.domain.outbox import Released
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.engine.chords import ChordAccounting
+from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
+from pipeweave.orchestrator.messaging.batching import MESSAGES_PER_FAN_OUT
+from pipeweave.orchestrator.queueing import durations
+from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.store.database import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """The worker process that goes on with released steps at once, instead of sending messages for them.
+
+    Args:
+        worker: the process as claims name it.
+        queue: the queue that it serves; steps of other queues are left to other workers.
+        room: how many released steps it takes along.
+    """
+
+    worker: str
+    queue: str
+    room: int = 1
+
+
+class Release:
+    """Releases task runs of one run in one transaction.
+
+    Args:
+        chords: told which messages count for which joins.
+        touched: told the tasks whose limits decide.
+        claimant: takes steps along; None sends a message for each of them.
+    """
+
+    def __init__(
+        self,
+        tx: Transaction,
+        run: RunHeader,
+        chords: ChordAccounting,
+        touched: TouchedLimits,
+        claimant: Claimant | None,
+    ) -> None:
+        self._tx = tx
+        self._run = run
+        self._chords = chords
+        self._touched = touched
+        self._claimant = claimant
+        self._room = 0 if claimant is None else claimant.room
+        # Task runs that the claimant runs now.
+        self.continued: list[TaskRun] = []
+
+    def steps(self, ordinals: Sequence[int]) -> list[TaskRun]:
+        """Release pending steps that are no maps, given in the order of their ordinals."""
+        taken_along = [] if self._feeds_gathered(ordinals) else ordinals[: self._room]
+        self._room -= len(taken_along)
+        released = releasing.release(
+            self._tx,
+            self._run.id,
+            ordinals,
+            continued=taken_along,
+            worker=self._claimant.worker if self._claimant else None,
+            queue=self._claimant.queue if self._claimant else None,
+        )
+        self.send(released)
+        return released
+
+    def _feeds_gathered(self, ordinals: Sequence[int]) -> bool:
+        """A gathered join counts messages: it would not learn of the end of a step that travels in none."""
+        return any(self._run.plan.gathered(ordinal) for ordinal in ordinals)
+
+    def due(self, task_run_ids: Sequence[UUID]) -> None:
+        """Release task runs whose next attempt is due. Their messages count for no join: the message of the
+        first attempt has counted already.
+        """
+        for task_run in releasing.release_due(self._tx, self._run.id, task_run_ids):
+            if task_run.status is TaskStatus.READY:
+                self._touched.note(self._run.tenant, [task_run.task_id])
+            else:
+                self._tx.send(as_released(task_run))
+
+    def send(self, released: Sequence[TaskRun]) -> None:
+        """Send messages for released task runs: running ones go on here, ready ones wait for their limits."""
+        usual = self._usual_seconds(released)
+        for task_run in released:
+            match task_run.status:
+                case TaskStatus.RUNNING:
+                    self.continued.append(task_run)
+                case TaskStatus.READY:
+                    self._touched.note(self._run.tenant, [task_run.task_id])
+                case _:
+                    seconds = usual.get(task_run.task_id)
+                    self._tx.send(as_released(task_run, self._chords.joins_of(task_run), seconds))
+
+    def _usual_seconds(self, released: Sequence[TaskRun]) -> Mapping[str, float]:
+        """How long the tasks usually take (s); looked up only for as many task runs as travel in chunks."""
+        if len(released) < MESSAGES_PER_FAN_OUT:
+            return {}
+        return durations.find(self._tx, self._run.tenant, {each.task_id for each in released})
+
+
+def as_released(
+    task_run: TaskRun, joins: tuple[int, ...] = (), usual_seconds: float | None = None
+) -> Released:
+    """What the outbox needs of a queued task run to make its message.
+
+    Args:
+        joins: whose chords the message counts for.
+        usual_seconds: how long its task usually takes (s); None while nobody knows.
+    """
+    return Released(
+        task_run.run_id,
+        task_run.ordinal,
+        task_run.attempt,
+        task_run.task_id,
+        task_run.queue,
+        task_run.priority,
+        joins,
+        seconds=usual_seconds,
+    )
