@@ -16,7 +16,7 @@ from chaos.records import Event, Records, Run, TaskRun
 
 @dataclass(frozen=True)
 class Evidence:
-    """What there is to judge.
+    """What there is to classify_error.
 
     Args:
         accepted: by token: the runs that the API answered with.

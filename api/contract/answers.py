@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from pipeweave import ids
-from pipeweave.authoring.retry import Backoff
+from pipeweave.authoring import Backoff
 
 HASH_PATTERN = "^[0-9a-f]{16,64}$"
 

@@ -19,9 +19,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from pipeweave.api.contract import pipeline_schema
-from pipeweave.authoring.idempotency_keys import KEY_CHARACTERS
-from pipeweave.authoring.option_checks import MAX_CODE, MAX_CODES
-from pipeweave.authoring.retry import MAX_MULTIPLIER, MAX_RETRIES, Backoff
+from pipeweave.authoring import KEY_CHARACTERS, MAX_CODE, MAX_CODES, MAX_MULTIPLIER, MAX_RETRIES, Backoff
 from pipeweave.orchestrator.registry.registration import MAX_TASKS, MAX_VERSION
 from pipeweave.orchestrator.runs.admission import MAX_LIMIT
 from pipeweave.orchestrator.runs.triggering import MAX_PRIORITY, MIN_PRIORITY

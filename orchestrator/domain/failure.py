@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from pipeweave.authoring.retry import judge
+from pipeweave.authoring import classify_error
 from pipeweave.errors import AttemptFailed, AttemptTimedOut, TaskError, TaskNotLoaded
 from pipeweave.json_values import json_faults
 from pipeweave.safe_text import call_safely, safe_text, storable
@@ -65,7 +65,7 @@ class Failure:
 
 def failure_of(error: BaseException) -> Failure:
     """The failure that an exception stands for. It can be stored, whatever the exception holds."""
-    code, is_retryable = judge(error)
+    code, is_retryable = classify_error(error)
     kind = type(error)
     named = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     name = storable(named)[:MAX_MESSAGE]

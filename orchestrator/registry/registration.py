@@ -9,8 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.authoring.option_checks import CODES_EXPECTED, are_codes
-from pipeweave.authoring.retry import BACKOFFS, MAX_MULTIPLIER, MAX_RETRIES
+from pipeweave.authoring import BACKOFFS, CODES_EXPECTED, MAX_MULTIPLIER, MAX_RETRIES, are_codes
 from pipeweave.errors import FieldError, InvalidId, InvalidTask
 from pipeweave.json_values import json_faults
 from pipeweave.rates import RATE_EXPECTED, is_rate

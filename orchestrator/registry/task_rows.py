@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from pipeweave.authoring.retry import RetryPolicy
+from pipeweave.authoring import RetryPolicy
 from pipeweave.orchestrator.registry.code_versions import CodeChange as CodeChange
 from pipeweave.orchestrator.store.database import Transaction
 

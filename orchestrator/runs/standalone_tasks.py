@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.authoring.idempotency_keys import KEY_EXPECTED, is_key
+from pipeweave.authoring import KEY_EXPECTED, is_key
 from pipeweave.errors import FieldError, InvalidInput, LimitExceeded, NotFound
 from pipeweave.orchestrator.domain.plan import standalone_plan
 from pipeweave.orchestrator.domain.run import RunHeader

@@ -1,3 +1,61 @@
-"""What users write with: the decorators, the context of a call, retries, signatures.
+"""Everything users write tasks and pipelines with: decorators, Context, Retry, and how a call is bound.
 
-Imports `spec` and `schema`. It must never import the server's side."""
+Users import from `pipeweave`; testing, the workers, the orchestrator and the API may import from here. It
+imports the base modules, `schema` and `spec`. It must never import a later room, nor load pydantic before a
+value needs it. The decorators `task` and `pipeline` are not handed on here, because the submodules have the
+same names: import them from `pipeweave`.
+"""
+
+from __future__ import annotations
+
+from pipeweave.authoring.calling import Outcome, bind, encode, outcome_of
+from pipeweave.authoring.context import Context, Progress, TaskResult
+from pipeweave.authoring.document_loading import SUFFIXES, load_documents
+from pipeweave.authoring.idempotency_keys import KEY_CHARACTERS, KEY_EXPECTED, is_key, key_of
+from pipeweave.authoring.option_checks import CODES_EXPECTED, MAX_CODE, MAX_CODES, are_codes
+from pipeweave.authoring.pipeline import Pipeline, registered_pipelines
+from pipeweave.authoring.retry import (
+    BACKOFFS,
+    MAX_MULTIPLIER,
+    MAX_RETRIES,
+    Backoff,
+    Retry,
+    RetryPolicy,
+    classify_error,
+)
+from pipeweave.authoring.task import Task, collect, duplicate_tasks, registered_tasks
+from pipeweave.authoring.task_spec import TaskSpec
+
+__all__ = [
+    "BACKOFFS",
+    "CODES_EXPECTED",
+    "KEY_CHARACTERS",
+    "KEY_EXPECTED",
+    "MAX_CODE",
+    "MAX_CODES",
+    "MAX_MULTIPLIER",
+    "MAX_RETRIES",
+    "SUFFIXES",
+    "Backoff",
+    "Context",
+    "Outcome",
+    "Pipeline",
+    "Progress",
+    "Retry",
+    "RetryPolicy",
+    "Task",
+    "TaskResult",
+    "TaskSpec",
+    "are_codes",
+    "bind",
+    "classify_error",
+    "collect",
+    "duplicate_tasks",
+    "encode",
+    "is_key",
+    "key_of",
+    "load_documents",
+    "outcome_of",
+    "registered_pipelines",
+    "registered_tasks",
+]

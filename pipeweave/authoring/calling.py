@@ -1,8 +1,8 @@
-"""Calling a task's function: filling its parameters by name, checking them, reading its result.
+"""Bind the arguments of a task's function, check them against its type hints, and read its result.
 
-What a signature asks for is worked out once per function; a run then costs a few dictionary look-ups.
-pydantic is imported when the first parameter needs it: texts, numbers, lists and objects of the exact type
-do not.
+A function's signature is read once; each call then costs a few dictionary look-ups. pydantic is imported when
+the first value needs it: a value whose type is exactly the hinted str, int, float, bool, list or dict does
+not need it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pipeweave.json_values import json_faults
 from pipeweave.suggestions import did_you_mean
 
 _MOST_ERRORS = 50
-_DEEPEST_RESULT = 250  # where orjson ends
+_DEEPEST_RESULT = 250  # the deepest nesting that orjson writes
 _STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
 @lru_cache(maxsize=8192)
 def call_plan(fn: Callable[..., Any]) -> Signature:
-    """The parameters of a function as `bind` fills them, worked out once per function.
+    """The parameters of a function, which `bind` fills; cached per function.
 
     Raises:
         InvalidTask: the function cannot be called with its parameters by name, or a type hint cannot be read.
@@ -36,12 +36,12 @@ def call_plan(fn: Callable[..., Any]) -> Signature:
 
 
 def bind(fn: Callable[..., Any], ctx: Context) -> dict[str, Any]:
-    """The arguments to call a function with, by parameter name.
+    """Build the arguments to call a function with, by parameter name.
 
-    They come from the step's params, else from the run's input. The item of a map fills the parameter its
-    step names, or the first one that the params do not supply. A parameter annotated `Context` gets the
-    context; one named `input` that nothing else supplies gets the whole input. Each is validated against
-    its type hint.
+    The values come from the step's params, or from the run's input if the step has no params. The item of a
+    map fills the parameter that the step names, or the first parameter that the params do not supply. A
+    parameter annotated `Context` gets the context. A parameter named `input` that gets no value otherwise
+    gets the whole input. Every value is validated against its type hint.
 
     Raises:
         InvalidParams: with one FieldError per wrong field.
@@ -76,7 +76,7 @@ def _fill(plan: Signature, ctx: Context, arguments: dict[str, Any]) -> None:
 
 
 def _supplied(plan: Signature, ctx: Context) -> Mapping[str, Any]:
-    """Values by parameter name, the item of a map among them."""
+    """Values by parameter name, including the item of a map."""
     source = ctx.params if ctx.params is not None else ctx.input
     supplied: Mapping[str, Any] = source if isinstance(source, Mapping) else {}
     if ctx.map_index is None:
@@ -91,9 +91,11 @@ def _item_name(plan: Signature, ctx: Context) -> str | None:
     return ctx.map_name or next((each.name for each in plan.parameters if each.name not in given), None)
 
 
-def keyed_input(fn: Callable[..., Any], ctx: Context) -> Any:
-    """What an idempotency key is made of: `ctx.input`; in a map, an object that holds the item, too, under
-    the name of the parameter that takes it (`item` where none does).
+def idempotency_input(fn: Callable[..., Any], ctx: Context) -> Any:
+    """The value that a task's idempotency_key function gets.
+
+    Outside a map this is `ctx.input`. In a map it is an object that also holds the item, under the name of
+    the parameter that takes it, or under `item` if no parameter takes it.
     """
     if ctx.map_index is None:
         return ctx.input
@@ -117,7 +119,7 @@ def _missing(parameter: Parameter, ctx: Context) -> FieldError:
 
 
 def _unknown(plan: Signature, ctx: Context) -> list[FieldError]:
-    """The names that the step gives and the function does not take. The run's input may hold anything."""
+    """List params of the step that the function does not take. The run's input may have any members."""
     given = [*(ctx.params or ()), *([ctx.map_name] if ctx.map_name is not None else ())]
     known = [each.name for each in plan.parameters]
     errors: list[FieldError] = []
@@ -131,14 +133,18 @@ def _unknown(plan: Signature, ctx: Context) -> list[FieldError]:
 def _refusal(errors: list[FieldError], ctx: Context) -> InvalidParams:
     first = errors[0]
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    which = f"task {ctx.task_id!r}: " if ctx.task_id else ""
-    return InvalidParams(f"{which}{first.field} {first.message}{more}", errors=errors[:_MOST_ERRORS])
+    prefix = f"task {ctx.task_id!r}: " if ctx.task_id else ""
+    return InvalidParams(f"{prefix}{first.field} {first.message}{more}", errors=errors[:_MOST_ERRORS])
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a task gave back: its output, whom it chose (None for all), and the output as JSON text
-    (UTF-8).
+    """The result of a call.
+
+    Args:
+        output: the task's output.
+        run_next: ids of the successors that the task chose; None for all.
+        encoded: the output as JSON text (UTF-8).
     """
 
     output: Any
@@ -147,7 +153,7 @@ class Outcome:
 
 
 def outcome_of(result: Any) -> Outcome:
-    """Read what a task returned: a TaskResult, or a plain value as its output.
+    """Read the return value of a task: a TaskResult, or a plain value, which is the output.
 
     Raises:
         InvalidResult: the output is not JSON, or `run_next` is not a list of step ids.
@@ -158,16 +164,16 @@ def outcome_of(result: Any) -> Outcome:
 
 
 def encode(output: Any) -> bytes:
-    """The JSON text of an output.
+    """Write an output as JSON text.
 
     Raises:
-        InvalidResult: it is not JSON; each FieldError names a place in it.
+        InvalidResult: the output is not JSON; each FieldError names a place in it.
     """
     try:
         encoded = orjson.dumps(output, option=_STRICT)
     except (TypeError, ValueError, RecursionError) as error:
         raise _not_json(output, str(error)) from None
-    # orjson writes NaN and infinities as null, and U+0000 as an escape that PostgreSQL refuses.
+    # orjson writes NaN and infinities as null, and U+0000 as an escape sequence that PostgreSQL refuses.
     if (b"null" in encoded or b"\\u0000" in encoded) and json_faults(
         output, "output", max_depth=_DEEPEST_RESULT
     ):

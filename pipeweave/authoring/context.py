@@ -1,4 +1,4 @@
-"""What a task is given besides its parameters, and what it may give back besides a plain value."""
+"""Define Context, which a task receives besides its parameters, and TaskResult, which it may return."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ Progress = Callable[[float, str | None], None]
 
 @dataclass(slots=True, kw_only=True)
 class Context:
-    """One attempt of one task run, as its task sees it.
+    """The attempt of a task run that the task's function is called for.
 
     Args:
-        run_id: the run (`prun_…`).
-        task_run_id: the task run (`trun_…`).
-        task_id: the task.
-        pipeline_id: the pipeline; None for a standalone task.
-        step_id: the step; None for a standalone task.
-        attempt: 1 for the first execution.
-        input: the run's input, or the step's params where it has some.
-        params: the step's params with every reference resolved; None where the step has none.
-        upstream: output by step id, of every ancestor that completed; read when it is asked for.
-        previous_attempts: of this task run, oldest first: attempt, error, errorCode, timestamp (ISO 8601).
+        run_id: id of the run (`prun_…`).
+        task_run_id: id of the task run (`trun_…`).
+        task_id: id of the task.
+        pipeline_id: id of the pipeline; None for a standalone task.
+        step_id: id of the step; None for a standalone task.
+        attempt: number of the attempt, from 1.
+        input: the step's params if it has any, else the run's input.
+        params: the step's params with every reference resolved; None if the step has no params.
+        upstream: output by step id, of every ancestor that completed; loaded on access.
+        previous_attempts: failed attempts of this task run, oldest first: attempt, error, errorCode,
+            timestamp (ISO 8601).
         item: the item of a map.
-        map_index: its 0-based place in the list; None outside a map.
-        map_name: the parameter that takes the item, where the step names it.
-        code_version: of the task when it was queued.
-        code_hash: of the task's source.
-        tenant: whose run it is.
-        on_progress: receives what `progress` is told.
+        map_index: the item's 0-based index in the list; None outside a map.
+        map_name: the parameter that takes the item, if the step names it.
+        code_version: the code version of the task when the task run was queued.
+        code_hash: the hash of the task's source.
+        tenant: the tenant of the run.
+        on_progress: called with the arguments of `progress`.
     """
 
     run_id: str = ""
@@ -71,19 +72,19 @@ class Context:
         return logging.LoggerAdapter(_logger(self.task_id), ids)
 
     def progress(self, percent: float, message: str | None = None) -> None:
-        """Say how far the task is; it shows in lists, in the UI and in `--wait`.
+        """Report the progress of the task; lists, the UI and `--wait` show it.
 
         Args:
             percent: 0 to 100.
-            message: what it is doing.
+            message: what the task is doing now.
 
         Raises:
-            InvalidInput: percent is not a number from 0 to 100, or the message no text that can be stored.
+            InvalidInput: percent is not a number from 0 to 100, or the message cannot be stored as text.
         """
         if isinstance(percent, bool) or not isinstance(percent, (int, float)) or not 0 <= percent <= 100:
-            raise InvalidInput(f"progress is a number from 0 to 100, not {percent!r}")
+            raise InvalidInput(f"progress must be a number from 0 to 100, not {percent!r}")
         if message is not None and (not isinstance(message, str) or json_faults(message)):
-            raise InvalidInput(f"the message of a progress is text without U+0000, not {message!r:.200}")
+            raise InvalidInput(f"the progress message must be text without U+0000, not {message!r:.200}")
         if self.on_progress is not None:
             self.on_progress(float(percent), message)
 
@@ -95,12 +96,12 @@ def _logger(task_id: str) -> logging.Logger:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """A result that says more than its value: `return TaskResult(rows, run_next=["report"])`.
+    """An output together with the choice of successors: `return TaskResult(rows, run_next=["report"])`.
 
     Args:
-        output: what successors get; a JSON value.
-        run_next: ids of the steps that follow, among this step's successors; None for all, [] for none. A
-            step that nobody chose is skipped.
+        output: the output that successors get; a JSON value.
+        run_next: ids of the successors that may run; None for all, [] for none. A step that none of its
+            predecessors chose is skipped.
     """
 
     output: Any = None

@@ -1,4 +1,4 @@
-"""Pipeline documents in files: YAML and JSON, one or several in a file, a file or a folder of them."""
+"""Load pipeline documents from a YAML or JSON file, or from all such files of a folder."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def load_documents(path: str | Path) -> list[PipelineSpec]:
-    """The pipelines of a file, or of the YAML and JSON files of a folder (in order of their names).
+    """Load the pipelines of a file, or of the YAML and JSON files of a folder (sorted by name).
 
-    A file may hold several documents: YAML separated by `---`, JSON as a list. One that stands alone in its
-    file may leave out its `id`, the file's name without suffix is taken.
+    A file may hold several documents: YAML separated by `---`, JSON as a list. A document that is the only
+    document of its file may leave out its `id`: its id is then the file's name without suffix.
 
     Raises:
-        InvalidSpec: a file cannot be read, a document is wrong, or two pipelines have one id.
+        InvalidSpec: a file cannot be read, a document is invalid, or two pipelines have the same id.
     """
     given = Path(path)
     if given.is_dir():
@@ -32,7 +32,7 @@ def load_documents(path: str | Path) -> list[PipelineSpec]:
     for file in files:
         for spec in _load(file):
             if spec.id in specs:
-                raise InvalidSpec(f"{file}: there is another pipeline {spec.id!r}")
+                raise InvalidSpec(f"{file}: another document has the id {spec.id!r}, too")
             specs[spec.id] = spec
     return list(specs.values())
 
@@ -51,13 +51,13 @@ def _load(file: Path) -> Iterator[PipelineSpec]:
 
 
 def read_documents(file: Path) -> list[Any]:
-    """The documents of a file as they are written.
+    """Read the documents of a file without checking them.
 
     Raises:
-        InvalidSpec: it cannot be read, or is no YAML or JSON.
+        InvalidSpec: the file cannot be read, or is not YAML or JSON.
     """
     if file.suffix.lower() not in SUFFIXES:
-        raise InvalidSpec(f"{file}: a pipeline document ends in {', '.join(SUFFIXES)}")
+        raise InvalidSpec(f"{file}: the name of a pipeline document must end in {', '.join(SUFFIXES)}")
     try:
         if file.stat().st_size > 4 * MAX_SPEC_BYTES:
             raise InvalidSpec(f"{file} is larger than {4 * MAX_SPEC_BYTES} bytes")
@@ -69,13 +69,13 @@ def read_documents(file: Path) -> list[Any]:
 
 def _json(text: str, file: Path) -> list[Any]:
     try:
-        loaded = json.loads(text, object_pairs_hook=_without_doubles)
+        loaded = json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
         raise InvalidSpec(f"{file} is not JSON: {error}") from None
     return loaded if isinstance(loaded, list) else [loaded]
 
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [key for key, _ in pairs]
@@ -88,7 +88,7 @@ def _yaml(text: str, file: Path) -> list[Any]:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """The safe loader, without keys that appear twice."""
+        """YAML's safe loader, which also refuses duplicate keys."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
             seen: set[Any] = set()

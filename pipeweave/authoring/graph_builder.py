@@ -1,7 +1,8 @@
-"""Drawing a pipeline: while a `@pipeline` function runs, calling a task notes a step instead of running it.
+"""Build a pipeline's steps from the task calls of a `@pipeline` function.
 
-What a call returns stands for the step's later output; it can be taken apart with `[…]` and handed to other
-tasks, which makes an edge.
+While the function runs, each call of a task adds a step instead of running the task. The call returns a
+Placeholder for the step's later output. `placeholder[…]` names a part of that output. Passing a placeholder
+to another task makes an edge.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from pipeweave.errors import FieldError, InvalidSpec, InvalidTask
 from pipeweave.spec import escape, show_path
 from pipeweave.suggestions import did_you_mean
 
-_current: ContextVar[Drawing | None] = ContextVar("pipeweave_drawing", default=None)
+_current: ContextVar[GraphBuilder | None] = ContextVar("pipeweave_graph_builder", default=None)
 
 
-class DrawnTask(Protocol):
-    """What drawing needs to know of a task."""
+class CallableTask(Protocol):
+    """The attributes of a task that the builder reads."""
 
     @property
     def id(self) -> str: ...
@@ -29,10 +30,8 @@ class DrawnTask(Protocol):
     def fn(self) -> Any: ...
 
 
-class Result:
-    """A value that will be there when the run gets there: a step's output, the run's input, or a part of
-    one.
-    """
+class Placeholder:
+    """A value that is known only at run time: a step's output, the run's input, or a part of them."""
 
     def __init__(self, root: str, path: tuple[str | int, ...], step: str | None = None) -> None:
         self._root = root
@@ -41,88 +40,88 @@ class Result:
 
     @property
     def step_id(self) -> str | None:
-        """The step it comes from; None for the run's input."""
+        """The step whose output this is; None for the run's input."""
         return self._step
 
     @property
     def reference(self) -> str:
-        """The `${…}` that stands for it in a spec."""
+        """The `${…}` reference to this value in a spec."""
         return show_path(self._root, self._path)
 
-    def __getitem__(self, key: str | int) -> Result:
+    def __getitem__(self, key: str | int) -> Placeholder:
         if isinstance(key, bool) or not isinstance(key, (str, int)):
-            raise InvalidSpec(f"{self!r} can be taken apart with a name or a number, not with {key!r}")
-        return Result(self._root, (*self._path, key), self._step)
+            raise InvalidSpec(f"{self!r} can be indexed with a name or a number, not with {key!r}")
+        return Placeholder(self._root, (*self._path, key), self._step)
 
     def __repr__(self) -> str:
         return f"<{self.reference}>"
 
-    def _not_yet(self, what: str) -> NoReturn:
+    def _refuse(self, problem: str) -> NoReturn:
         raise InvalidSpec(
-            f"{self!r} {what} while the pipeline is drawn: its value is known only when the run gets there",
-            hint="hand it to a task, or use .map() to go over a list",
+            f"{self!r} {problem} while the pipeline is defined: its value is known only at run time",
+            hint="pass it to a task, or use .map() to run a task for each item of a list",
         )
 
     def __iter__(self) -> Iterator[Any]:
-        self._not_yet("cannot be iterated")
+        self._refuse("cannot be iterated")
 
     def __len__(self) -> int:
-        self._not_yet("has no length")
+        self._refuse("has no length")
 
     def __bool__(self) -> bool:
-        self._not_yet("is neither true nor false")
+        self._refuse("is neither true nor false")
 
     def __format__(self, spec: str) -> str:
-        self._not_yet("cannot be put into a text")
+        self._refuse("cannot be inserted into a text")
 
     def __contains__(self, item: object) -> bool:
-        self._not_yet("cannot be searched")
+        self._refuse("cannot be searched")
 
 
-class Drawing:
-    """The steps drawn so far, as the document that will be parsed."""
+class GraphBuilder:
+    """Collects the steps of one pipeline as members of a pipeline document, and the tasks they use."""
 
     def __init__(self) -> None:
         self.steps: list[dict[str, Any]] = []
-        self.tasks: dict[str, DrawnTask] = {}
+        self.tasks: dict[str, CallableTask] = {}
 
     def call(
         self,
-        task: DrawnTask,
+        task: CallableTask,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         *,
         step_id: str | None = None,
         needs: Iterable[Any] = (),
-    ) -> Result:
-        """Draw a step that runs the task once."""
+    ) -> Placeholder:
+        """Add a step that runs the task once."""
         params = {**_by_name(task, args, kwargs), **kwargs}
         return self._step(task, step_id, needs, {"params": _written(params, "params")} if params else {})
 
     def map(
         self,
-        task: DrawnTask,
+        task: CallableTask,
         over: Any,
         name: str | None,
         params: Mapping[str, Any],
         *,
         step_id: str | None = None,
         needs: Iterable[Any] = (),
-    ) -> Result:
-        """Draw a step that runs the task once for each item."""
+    ) -> Placeholder:
+        """Add a step that runs the task once for each item of `over`."""
         _by_name(task, (), {**params, **({name: None} if name is not None else {})})
-        if not isinstance(over, Result):
+        if not isinstance(over, Placeholder):
             over = list(over)
         members: dict[str, Any] = {"params": _written(params, "params")} if params else {}
         members["map"] = {"over": _written(over, "map.over"), "as": name}
         return self._step(task, step_id, needs, members)
 
     def _step(
-        self, task: DrawnTask, step_id: str | None, needs: Iterable[Any], members: Mapping[str, Any]
-    ) -> Result:
+        self, task: CallableTask, step_id: str | None, needs: Iterable[Any], members: Mapping[str, Any]
+    ) -> Placeholder:
         known = {step["id"] for step in self.steps}
         if step_id is not None and step_id in known:
-            raise InvalidSpec(f"the pipeline has a step {step_id!r} already")
+            raise InvalidSpec(f"the pipeline already has a step {step_id!r}")
         if self.tasks.setdefault(task.id, task) is not task:
             raise InvalidSpec(f"two different tasks of this pipeline have the id {task.id!r}")
         named, number = step_id or task.id, 1
@@ -131,41 +130,45 @@ class Drawing:
             named = f"{task.id}_{number}"
         before = [_step_of(each, known) for each in needs]
         self.steps.append({"id": named, "task": task.id, "needs": before, **members})
-        return Result("steps", (named,), named)
+        return Placeholder("steps", (named,), named)
 
 
-def current() -> Drawing | None:
-    """The drawing that calls of tasks belong to, if a pipeline is being drawn here."""
+def current_builder() -> GraphBuilder | None:
+    """The builder of the `@pipeline` function that runs in this context; None outside such a function."""
     return _current.get()
 
 
 @contextmanager
-def draw() -> Iterator[Drawing]:
-    """Collect the calls of tasks made inside. Pipelines cannot be drawn inside each other."""
+def collect_steps() -> Iterator[GraphBuilder]:
+    """Collect the task calls made inside the block as steps.
+
+    Raises:
+        InvalidSpec: a `@pipeline` function called another pipeline.
+    """
     if _current.get() is not None:
-        raise InvalidSpec("a pipeline is called inside another one: call its tasks instead")
-    drawing = Drawing()
-    token = _current.set(drawing)
+        raise InvalidSpec("a pipeline cannot be called inside another pipeline: call its tasks instead")
+    builder = GraphBuilder()
+    token = _current.set(builder)
     try:
-        yield drawing
+        yield builder
     finally:
         _current.reset(token)
 
 
-def item_parameter(task: DrawnTask, given: Iterable[str]) -> str:
-    """The parameter that takes the items of a map: the first that is not given."""
+def item_parameter(task: CallableTask, given: Iterable[str]) -> str:
+    """The parameter that takes the items of a map: the first parameter that is not in `given`."""
     taken = set(given)
     for each in call_plan(task.fn).parameters:
         if each.name not in taken:
             return each.name
-    raise InvalidSpec(f"task {task.id!r} has no parameter left that could take the items")
+    raise InvalidSpec(f"task {task.id!r} has no parameter left to take the items")
 
 
-def call_here(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Call a task's plain function, with an empty context where it needs one and was given none."""
+def call_function(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Call a plain function; pass an empty Context if it needs a Context and the caller gave none."""
     try:
         plan = call_plan(fn)
-    except InvalidTask:  # a hint that only a type checker can read: no matter for a plain call
+    except InvalidTask:  # one of the type hints cannot be read, but a plain call needs no hints
         return fn(*args, **kwargs)
     positional = [each.name for each in plan.parameters if not each.is_keyword_only]
     has_context = plan.context in kwargs or any(isinstance(each, Context) for each in args)
@@ -175,8 +178,8 @@ def call_here(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str
     return fn(**{plan.context: Context()}, **placed, **kwargs)
 
 
-def _by_name(task: DrawnTask, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The positional arguments by name, as Python would place them; the context is never given."""
+def _by_name(task: CallableTask, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Map positional arguments to parameter names, as Python does; callers never pass the Context."""
     plan = call_plan(task.fn)
     positional = [each.name for each in plan.parameters if not each.is_keyword_only]
     if len(args) > len(positional):
@@ -186,7 +189,7 @@ def _by_name(task: DrawnTask, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
     known = {each.name for each in plan.parameters}
     for name in kwargs:
         if name in placed:
-            raise InvalidSpec(f"task {task.id!r} got {name!r} twice")
+            raise InvalidSpec(f"task {task.id!r} got the argument {name!r} twice")
         if name not in known and not plan.takes_any:
             hint = did_you_mean(name, known, f"it takes {', '.join(sorted(known)) or 'nothing'}")
             raise InvalidSpec(f"task {task.id!r} has no parameter {name!r}", hint=hint)
@@ -194,17 +197,17 @@ def _by_name(task: DrawnTask, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
 
 
 def _step_of(value: Any, known: set[str]) -> str:
-    found = value.step_id if isinstance(value, Result) else value
+    found = value.step_id if isinstance(value, Placeholder) else value
     if not isinstance(found, str):
         raise InvalidSpec(f"needs takes the results of steps, not {value!r}")
     if found not in known:
-        raise InvalidSpec(f"needs names {found!r}, which is not a step drawn before")
+        raise InvalidSpec(f"needs names {found!r}, which is not an earlier step of this pipeline")
     return found
 
 
 def _written(value: Any, path: str) -> Any:
-    """A value as it stands in a spec: results become references, every other text is literal."""
-    if isinstance(value, Result):
+    """Convert an argument to its form in a spec: placeholders become references, other texts are escaped."""
+    if isinstance(value, Placeholder):
         return value.reference
     if isinstance(value, str):
         return escape(value)

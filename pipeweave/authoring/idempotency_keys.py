@@ -1,4 +1,4 @@
-"""Idempotency keys as values: what a task's own function makes of a call, and what may be a key."""
+"""Compute idempotency keys with a task's own function, and check keys and such functions."""
 
 from __future__ import annotations
 
@@ -8,40 +8,42 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from pipeweave.authoring.calling import keyed_input
+from pipeweave.authoring.calling import idempotency_input
 from pipeweave.authoring.context import Context
 from pipeweave.errors import AttemptFenced, AttemptTimedOut, FieldError, InvalidIdempotencyKey
 from pipeweave.size_limits import MAX_KEY_CHARS
 
 KEY_EXPECTED = f"a text of 1 to {MAX_KEY_CHARS} characters, none of them a control character or a line break"
 
-# Line breaks of Unicode are control characters, too, but for these two; half a surrogate pair is no text.
+# U+2028 and U+2029 are the only Unicode line breaks that are not control characters. Half a surrogate pair
+# is not text.
 KEY_CHARACTERS = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]"
 _KEY = re.compile(rf"(?:(?![\ud800-\udfff]){KEY_CHARACTERS}){{1,{MAX_KEY_CHARS}}}\Z")
 
 KeyFunction = Callable[..., Any]
 
-# Names of a second parameter that has a default and still is the code version.
+# A second parameter of this name gets the code version even if it has a default.
 _VERSION = ("code_version", "version")
 
 
 def is_key(value: Any) -> bool:
-    """Whether a value is KEY_EXPECTED."""
+    """True if a value is a valid idempotency key (KEY_EXPECTED)."""
     return isinstance(value, str) and _KEY.match(value) is not None
 
 
 def key_of(make: KeyFunction, fn: Callable[..., Any], ctx: Context) -> str:
-    """The key of a call.
+    """Compute the idempotency key of a call.
 
     Args:
-        make: the task's key function; it is given the call's input (`keyed_input`) and, where it takes two
-            arguments, the code version.
+        make: the task's idempotency_key function. It gets the call's input (see `idempotency_input`) and, if
+            it takes two arguments, the code version.
         fn: the task's function.
+        ctx: the attempt's context.
 
     Raises:
-        InvalidIdempotencyKey: it raised, or what it gave is no key.
+        InvalidIdempotencyKey: `make` raised an error or returned an invalid key.
     """
-    arguments = (keyed_input(fn, ctx), ctx.code_version)
+    arguments = (idempotency_input(fn, ctx), ctx.code_version)
     try:
         key = make(*arguments) if takes_version(make) else make(arguments[0])
     except (AttemptTimedOut, AttemptFenced):
@@ -49,19 +51,19 @@ def key_of(make: KeyFunction, fn: Callable[..., Any], ctx: Context) -> str:
     except Exception as error:
         raise InvalidIdempotencyKey(
             f"task {ctx.task_id!r}: idempotency_key raised {type(error).__name__}: {error}"[:1000],
-            hint="it is called with the call's input, and the code version if it takes two arguments",
+            hint="it gets the call's input, and the code version if it takes two arguments",
         ) from error
     if not isinstance(key, str) or not is_key(key):
         what = f"{len(key):,} characters" if isinstance(key, str) and len(key) > MAX_KEY_CHARS else repr(key)
         raise InvalidIdempotencyKey(
-            f"task {ctx.task_id!r}: idempotency_key gave {what}, not {KEY_EXPECTED}"[:1000],
-            hint="hash what is long: hashlib.sha256(…).hexdigest()",
+            f"task {ctx.task_id!r}: idempotency_key returned {what}, not {KEY_EXPECTED}"[:1000],
+            hint="hash long values: hashlib.sha256(…).hexdigest()",
         )
     return key
 
 
 def key_mistakes(make: Any) -> Iterator[FieldError]:
-    """What keeps a value from being a task's key function."""
+    """Yield the mistakes of the option `idempotency_key`; None is valid."""
     if make is None:
         return
     if not callable(make):
@@ -75,8 +77,9 @@ def key_mistakes(make: Any) -> Iterator[FieldError]:
 
 @lru_cache(maxsize=8192)
 def takes_version(make: KeyFunction) -> bool:
-    """Whether a key function is given the code version, too: it has a second parameter that needs it, or is
-    named for it.
+    """True if a key function gets the code version, too.
+
+    It does if it needs a second argument, or if its second parameter is named `code_version` or `version`.
     """
     signature = _signature(make)
     if signature is None or not _can_take(signature, 2):
@@ -92,7 +95,7 @@ def _signature(make: KeyFunction) -> inspect.Signature | None:
     try:
         return inspect.signature(make)
     except (TypeError, ValueError):
-        return None  # a builtin that does not say
+        return None  # a builtin without a readable signature
 
 
 def _can_take(signature: inspect.Signature, count: int) -> bool:

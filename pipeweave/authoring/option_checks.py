@@ -1,4 +1,4 @@
-"""Checks that options of tasks share: each gives what is wrong with one option."""
+"""Check single options of tasks; each function yields the mistakes of one option."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pipeweave.ids import check_name
 from pipeweave.json_values import json_faults
 
 MAX_CODES = 100
-"""Error codes that one task may name."""
+"""The most error codes that one task may name."""
 
 MAX_CODE = 200
-"""Characters of an error code."""
+"""The most characters of an error code."""
 
 CODES_EXPECTED = f"a list of 1 to {MAX_CODES} error codes, each a text of 1 to {MAX_CODE} characters"
 
 
 def name_mistakes(text: Any, option: str) -> Iterator[FieldError]:
-    """What keeps a text from being an id."""
+    """Yield the mistakes of an id."""
     try:
         check_name(text, option)
     except InvalidId as error:
@@ -30,7 +30,15 @@ def name_mistakes(text: Any, option: str) -> Iterator[FieldError]:
 def number_mistakes(
     value: Any, option: str, kind: type, lowest: float, highest: float
 ) -> Iterator[FieldError]:
-    """What is wrong with a number: its type (`int` or `float`, which takes both), or its size."""
+    """Yield the mistakes of a number: a wrong type, or a value out of range.
+
+    Args:
+        value: the option's value.
+        option: the option's name.
+        kind: `int`, or `float`, which also accepts an int.
+        lowest: the smallest valid value.
+        highest: the largest valid value.
+    """
     wanted = "a whole number" if kind is int else "a number"
     expected = f"{wanted} from {lowest} to {highest}"
     allowed = int if kind is int else (int, float)
@@ -43,14 +51,14 @@ def number_mistakes(
 
 
 def choice_mistakes(value: Any, option: str, choices: Sequence[str]) -> Iterator[FieldError]:
-    """What is wrong with one of several words."""
+    """Yield a mistake if the value is not one of `choices`."""
     if not isinstance(value, str) or value not in choices:
         allowed = ", ".join(choices)
         yield FieldError(option, f"is {value!r}: use one of {allowed}"[:500], "invalid_value", allowed)
 
 
 def are_codes(value: Any) -> bool:
-    """Whether a value is CODES_EXPECTED."""
+    """True if a value is a valid list of error codes (CODES_EXPECTED)."""
     return (
         isinstance(value, (list, tuple))
         and 1 <= len(value) <= MAX_CODES
@@ -60,7 +68,7 @@ def are_codes(value: Any) -> bool:
 
 
 def code_mistakes(value: Any, option: str) -> Iterator[FieldError]:
-    """What is wrong with a list of error codes; None is none."""
+    """Yield the mistakes of a list of error codes; None is valid."""
     if value is None or are_codes(value):
         return
     classes = [each for each in value if isinstance(each, type)] if isinstance(value, (list, tuple)) else []

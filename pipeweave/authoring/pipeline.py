@@ -1,6 +1,4 @@
-"""`@pipeline`: a function whose calls of tasks draw a graph. The other two ways, documents and
-`allowed_next`, are here too: all give the same PipelineSpec.
-"""
+"""Define the `@pipeline` decorator, which turns a function that calls tasks into a pipeline."""
 
 from __future__ import annotations
 
@@ -11,21 +9,8 @@ from functools import cached_property
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from pipeweave.authoring import graph_builder
-from pipeweave.authoring.document_loading import load_documents
 from pipeweave.errors import InvalidSpec
-from pipeweave.spec import MapSpec, PipelineSpec, StepSpec, derive, parse_spec
-
-__all__ = [
-    "MapSpec",
-    "Pipeline",
-    "PipelineSpec",
-    "StepSpec",
-    "derive",
-    "load_documents",
-    "parse_spec",
-    "pipeline",
-    "registered_pipelines",
-]
+from pipeweave.spec import PipelineSpec, parse_spec
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,12 +19,14 @@ _registry: dict[str, Pipeline[..., Any]] = {}
 
 
 class Pipeline(Generic[P, R]):
-    """A function that draws a pipeline. It is drawn when its spec is first asked for, so that the tasks it
-    calls may be defined below it. Called, it is the plain function: its tasks run here and now.
+    """A function that defines a pipeline by calling tasks.
+
+    The function runs when `spec` is first read, so the tasks it calls may be defined after it. Calling the
+    Pipeline itself calls the plain function: its tasks then run in this process.
 
     Attributes:
         fn: the plain function.
-        id: of the pipeline.
+        id: the pipeline's id.
     """
 
     def __init__(self, fn: Callable[P, R], id: str, options: Mapping[str, Any]) -> None:
@@ -49,26 +36,26 @@ class Pipeline(Generic[P, R]):
         functools.update_wrapper(self, fn)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if graph_builder.current() is not None:
-            raise InvalidSpec("a pipeline is called inside another one: call its tasks instead")
+        if graph_builder.current_builder() is not None:
+            raise InvalidSpec("a pipeline cannot be called inside another pipeline: call its tasks instead")
         return self.fn(*args, **kwargs)
 
     @cached_property
     def spec(self) -> PipelineSpec:
-        """What is stored.
+        """The pipeline's spec, as it is stored.
 
         Raises:
-            InvalidSpec: the function does something else than calling tasks, or the graph is wrong.
+            InvalidSpec: the function uses a placeholder as a value, or the graph is invalid.
         """
-        return self._drawn[0]
+        return self._built[0]
 
     @property
     def tasks(self) -> Mapping[str, Any]:
-        """The tasks it uses, by id."""
-        return self._drawn[1]
+        """The tasks that the pipeline uses, by id."""
+        return self._built[1]
 
     @cached_property
-    def _drawn(self) -> tuple[PipelineSpec, Mapping[str, Any]]:
+    def _built(self) -> tuple[PipelineSpec, Mapping[str, Any]]:
         inputs: dict[str, Any] = {}
         defaults: dict[str, Any] = {}
         for name, each in inspect.signature(self.fn).parameters.items():
@@ -76,13 +63,13 @@ class Pipeline(Generic[P, R]):
                 raise InvalidSpec(
                     f"pipeline {self.id!r}: parameter {name!r} cannot be filled from the run's input"
                 )
-            inputs[name] = graph_builder.Result("input", (name,))
+            inputs[name] = graph_builder.Placeholder("input", (name,))
             if each.default is not inspect.Parameter.empty:
                 defaults[name] = each.default
-        with graph_builder.draw() as drawn:
-            self.fn(**inputs)  # type: ignore[call-arg]  # every parameter is a reference while drawing
-        document = {**self._options, "id": self.id, "defaults": defaults, "steps": drawn.steps}
-        return parse_spec(document), drawn.tasks
+        with graph_builder.collect_steps() as builder:
+            self.fn(**inputs)  # type: ignore[call-arg]  # every argument is a placeholder here
+        document = {**self._options, "id": self.id, "defaults": defaults, "steps": builder.steps}
+        return parse_spec(document), builder.tasks
 
     def __repr__(self) -> str:
         return f"<pipeline {self.id!r}>"
@@ -117,17 +104,20 @@ def pipeline(
 ) -> Pipeline[P, R] | Callable[[Callable[P, R]], Pipeline[P, R]]:
     """Make a function a pipeline: `@pipeline` or `@pipeline(failure_mode="continue")`.
 
-    Its parameters stand for `${input.<name>}`; their defaults are the input's defaults.
+    A parameter of the function is the reference `${input.<name>}`; its default is the input's default.
 
     Args:
-        fn: the function, where there are no options.
-        id: of the pipeline; the function's name by default.
-        description: for people; the first line of the docstring by default.
+        fn: the function, if the decorator is used without options.
+        id: the pipeline's id; the function's name by default.
+        description: a text for people; the first line of the docstring by default.
         failure_mode: `fail-fast`, `continue` or `partial-merge`.
-        priority: of its task runs, lower first; None for each task's own.
-        timeout: how long a run may take: seconds, or a text as `30s`, `5m` or `2h`; None for the deployment's
-            limit.
-        idle_timeout: how long nothing may happen in a run, in the same words; None for no limit.
+        priority: priority of its task runs, lower first; None for each task's own priority.
+        timeout: how long a run may take: seconds, or a text such as `30s`, `5m` or `2h`; None for the
+            deployment's limit.
+        idle_timeout: how long nothing may happen in a run: as `timeout`, but None for no limit.
+
+    Raises:
+        InvalidSpec: `fn` is not a function.
     """
     options = {
         "description": description,
@@ -142,22 +132,22 @@ def pipeline(
 
 
 def _make(fn: Callable[P, R], id: str | None, options: Mapping[str, Any]) -> Pipeline[P, R]:
-    _refuse_what_is_no_function(fn)
+    _require_function(fn)
     about = options["description"] or (inspect.getdoc(fn) or "").partition("\n")[0] or None
     made = Pipeline(fn, id or fn.__name__, {**options, "description": about})
     _registry[made.id] = made
     return made
 
 
-def _refuse_what_is_no_function(fn: Any) -> None:
+def _require_function(fn: Any) -> None:
     if not inspect.isfunction(fn):
-        raise InvalidSpec(f"{fn!r} is not a function: @pipeline goes before `def`")
+        raise InvalidSpec(f"{fn!r} is not a function: put @pipeline before `def`")
 
 
 def registered_pipelines() -> dict[str, PipelineSpec]:
     """The specs of every `@pipeline` defined so far in this process, by id.
 
     Raises:
-        InvalidSpec: one of them is wrong.
+        InvalidSpec: one of the pipelines is invalid.
     """
     return {id: each.spec for id, each in _registry.items()}

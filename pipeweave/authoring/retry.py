@@ -1,4 +1,4 @@
-"""When a failed attempt is followed by another, and how long after it. Values and arithmetic only."""
+"""Decide whether a failed attempt is followed by another attempt, and after how long. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pipeweave.errors import AttemptFailed, InvalidTask, PipeWeaveError, TaskErr
 from pipeweave.safe_text import call_safely, safe_text, storable
 
 MAX_RETRIES = 10_000
-"""Executions after the first that a task may ask for."""
+"""The most retries that a task may ask for."""
 
 MAX_MULTIPLIER = 1_000
-"""What a delay may grow by from attempt to attempt."""
+"""The largest factor between the delays of two attempts."""
 
 _YEAR_MS = 366 * 86_400_000
 
@@ -24,16 +24,16 @@ BACKOFFS: tuple[Backoff, ...] = get_args(Backoff)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How the attempts of a task follow each other.
+    """The delays between a task's attempts, and the errors that are retried.
 
     Args:
         backoff: how the delay grows: `fixed`, `linear` or `exponential`.
         base_ms: the delay after the first failed attempt, ms.
-        max_delay_ms: no delay is longer, ms.
-        multiplier: what an exponential delay grows by, from 1.
-        jitter: the part of a delay that is left to chance, 0 to 1.
-        retry_on: the error codes that earn another attempt; None for every retryable one.
-        cap_ms: what the operator allows at most, ms; None for no such limit.
+        max_delay_ms: the longest delay, ms.
+        multiplier: the factor by which an exponential delay grows, from 1.
+        jitter: the part of a delay that is random, 0 to 1.
+        retry_on: the error codes that are retried; None for every retryable error.
+        cap_ms: the longest delay that the deployment allows, ms; None for no such limit.
     """
 
     backoff: Backoff
@@ -45,16 +45,18 @@ class RetryPolicy:
     cap_ms: int | None = None
 
     def delay_ms(self, failed_attempt: int, chance: float) -> int:
-        """Milliseconds between the end of an attempt (from 1) and the one that follows it.
+        """The delay in ms between the end of a failed attempt and the start of the next attempt.
 
-        `chance`, from 0 to below 1, decides how much of the jitter is taken off: the longest delay is the
-        one that was asked for, so that jitter never breaks a limit.
+        Args:
+            failed_attempt: number of the attempt that failed, from 1.
+            chance: a random number from 0 to below 1. It decides how much jitter shortens the delay; jitter
+                never lengthens a delay, so it cannot exceed a limit.
         """
         longest = self.max_delay_ms if self.cap_ms is None else min(self.max_delay_ms, self.cap_ms)
         return int(min(self._grown(failed_attempt), longest) * (1 - self.jitter * chance))
 
     def may_retry(self, code: str, *, is_retryable: bool) -> bool:
-        """Whether an error with this code earns another attempt, if one is left."""
+        """True if an error with this code is retried, provided that an attempt is left."""
         return is_retryable and (self.retry_on is None or code in self.retry_on)
 
     def _grown(self, failed_attempt: int) -> float:
@@ -64,7 +66,7 @@ class RetryPolicy:
             case "linear":
                 return self.base_ms * failed_attempt
             case "exponential":
-                # As a float: a whole number to the power of a million is a number of a million digits.
+                # A float: an int to the power of a million would have a million digits.
                 try:
                     return round(self.base_ms * float(self.multiplier) ** (failed_attempt - 1))
                 except OverflowError:
@@ -74,19 +76,19 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often and when a task is tried again: `@task(retry=Retry(attempts=5, jitter=0.2))`.
+    """How often and when a task is retried: `@task(retry=Retry(attempts=5, jitter=0.2))`.
 
     Args:
-        attempts: executions in all, the first included.
-        delay_ms: before the second attempt, ms.
+        attempts: the number of attempts, including the first.
+        delay_ms: the delay before the second attempt, ms.
         backoff: how the delay grows from there: `fixed`, `linear` or `exponential`.
-        multiplier: what an exponential delay grows by, from 1.
+        multiplier: the factor by which an exponential delay grows, from 1.
         max_delay_ms: the longest delay, ms.
-        jitter: the part of each delay that is left to chance, 0 to 1.
-        retry_on: the error codes that earn another attempt; None for every retryable error.
+        jitter: the part of each delay that is random, 0 to 1.
+        retry_on: the error codes that are retried; None for every retryable error.
 
     Raises:
-        InvalidTask: a value is wrong; each FieldError names one.
+        InvalidTask: an argument is invalid; each FieldError names one argument.
     """
 
     attempts: int = 3
@@ -111,7 +113,7 @@ class Retry:
             raise InvalidTask(f"Retry: {errors[0].field} {errors[0].message}", errors=errors)
 
     def to_options(self) -> dict[str, Any]:
-        """The options of a task that say the same."""
+        """Convert to the equivalent plain options of a task."""
         return {
             "retries": self.attempts - 1,
             "retry_delay_ms": self.delay_ms,
@@ -123,8 +125,8 @@ class Retry:
         }
 
 
-def judge(error: BaseException) -> tuple[str, bool]:
-    """The code of what a task raised, and whether another attempt may help."""
+def classify_error(error: BaseException) -> tuple[str, bool]:
+    """Return the code of an error that a task raised, and whether another attempt may help."""
     match error:
         case TaskError():
             code = safe_text(str, error.task_code)[:MAX_CODE] or error.code

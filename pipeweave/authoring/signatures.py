@@ -1,4 +1,4 @@
-"""What a function's signature asks for, read once: its parameters, their defaults and checks."""
+"""Read a function's signature: its parameters, and a validator for each type hint."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _PLAIN: frozenset[Any] = frozenset({str, int, float, bool, list, dict})
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a task that receives a value.
+    """One parameter of a task's function that receives a value.
 
     Args:
-        name: of the parameter.
-        is_required: it has no default.
-        plain_type: a value of exactly this type needs no check.
-        validate: value -> the value as hinted, and what is wrong with it; None where there is no hint.
-        is_keyword_only: it cannot be given by position.
+        name: the parameter's name.
+        is_required: true if it has no default.
+        plain_type: a value of exactly this type needs no validation; None if every value needs it.
+        validate: converts a value to the hinted type and lists its mistakes; None if there is no hint.
+        is_keyword_only: true if it cannot be given by position.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Signature:
     """A function's parameters.
 
     Args:
-        parameters: those that receive values, in order.
-        context: the name of the one that receives the Context.
-        needs_context: that one has no default.
-        takes_any: the function has `**kwargs`.
-        names: of all parameters, the context's included.
-        is_empty: there is nothing to fill.
+        parameters: the parameters that receive values, in order.
+        context: the name of the parameter that receives the Context; None if there is none.
+        needs_context: true if that parameter has no default.
+        takes_any: true if the function has `**kwargs`.
+        names: the names of all parameters, including the context's.
+        is_empty: true if the function has no parameters and no `**kwargs`.
     """
 
     parameters: tuple[Parameter, ...]
@@ -119,7 +119,7 @@ def _parameters(fn: Callable[..., Any]) -> list[tuple[str, inspect.Parameter]]:
     try:
         return list(inspect.signature(fn).parameters.items())
     except (TypeError, ValueError) as error:
-        raise InvalidTask(f"{_name(fn)}: it does not say what its parameters are: {error}") from error
+        raise InvalidTask(f"{_name(fn)}: its signature cannot be read: {error}") from error
 
 
 def _parameter(each: inspect.Parameter, hint: Any) -> Parameter:
@@ -133,19 +133,19 @@ def _parameter(each: inspect.Parameter, hint: Any) -> Parameter:
 
 
 def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
-    """The type hints of a function, with the names of the functions around it in reach."""
+    """The type hints of a function; hints may name variables of the functions around it."""
     inner = inspect.unwrap(fn)
     try:
         return typing.get_type_hints(inner, localns=_closure(inner), include_extras=True)
     except Exception as error:
         raise InvalidTask(
             f"{_name(fn)}: a type hint cannot be read: {error}",
-            hint="import the types of its parameters at the top of the module, where the worker sees them",
+            hint="import the types of its parameters at the top of the module, for the worker to read them",
         ) from error
 
 
 def _closure(fn: Any) -> dict[str, Any] | None:
-    """The variables of the functions around this one that it uses and that have a value by now."""
+    """The variables of enclosing functions that this function uses and that have a value already."""
     code = getattr(fn, "__code__", None)
     found: dict[str, Any] = {}
     for name, cell in zip(
@@ -168,7 +168,7 @@ def _is_context(hint: Any) -> bool:
 
 
 def _validator(name: str, hint: Any) -> Validate:
-    """A check that makes its pydantic adapter when it is first needed."""
+    """A validator for one parameter; it builds its pydantic adapter at the first call."""
     adapters: list[Any] = []
 
     def validate(value: Any) -> tuple[Any, list[FieldError]]:

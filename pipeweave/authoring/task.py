@@ -1,7 +1,7 @@
-"""`@task`: a plain function becomes a task that pipelines can use and workers can run.
+"""Define the `@task` decorator, which makes a function a task that pipelines can use and workers can run.
 
-Called outside a pipeline, a task is still the plain function it was (a Context it needs and does not get is
-empty). Inside a function decorated with `@pipeline`, calling it draws a step instead.
+Outside a pipeline, calling a task calls the plain function (with an empty Context if it needs one and gets
+none). Inside a `@pipeline` function, calling a task adds a step instead.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from pipeweave.authoring.task_spec import TaskSpec, code_hash
 from pipeweave.errors import FieldError, InvalidTask
 from pipeweave.suggestions import did_you_mean
 
-__all__ = ["PlacedTask", "Task", "TaskSpec", "collect", "doubled_tasks", "registered_tasks", "task"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _registry: dict[str, Task[..., Any]] = {}
-_doubled: dict[str, tuple[str, str]] = {}
+_duplicates: dict[str, tuple[str, str]] = {}
 
 
 class Task(Generic[P, R]):
@@ -46,64 +44,67 @@ class Task(Generic[P, R]):
         return self.spec.id
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Draw a step inside a `@pipeline` function, else call the plain function."""
-        drawn = graph_builder.current()
-        if drawn is None:
-            return cast(R, graph_builder.call_here(self.fn, args, kwargs))
-        return cast(R, drawn.call(self, args, kwargs))
+        """Add a step if called inside a `@pipeline` function, else call the plain function."""
+        builder = graph_builder.current_builder()
+        if builder is None:
+            return cast(R, graph_builder.call_function(self.fn, args, kwargs))
+        return cast(R, builder.call(self, args, kwargs))
 
     def map(self, over: Iterable[Any], /, *, name: str | None = None, **params: Any) -> list[R]:
-        """Run once for each item of a list, which may be known only when the run gets there.
+        """Run the task once for each item of a list, which may be known only at run time.
 
         Args:
             over: a step's result, a part of it, a parameter of the pipeline, or a list.
             name: the parameter that takes the item; by default the first that `params` does not supply.
-            params: the same for every item.
+            params: further arguments, the same for every item.
         """
         return self.options().map(over, name=name, **params)
 
-    def options(self, *, step_id: str | None = None, needs: Iterable[Any] = ()) -> PlacedTask[P, R]:
-        """Say more about the step that the next call draws: `report.options(step_id="final",
-        needs=[a])(rows)`.
+    def options(self, *, step_id: str | None = None, needs: Iterable[Any] = ()) -> TaskWithOptions[P, R]:
+        """Set options of the step that the next call adds.
+
+        Example: `report.options(step_id="final", needs=[a])(rows)`.
 
         Args:
-            step_id: its id; by default the task's, with _2, _3 … where that is taken.
-            needs: results (or ids) of steps that must come before it though it takes nothing from them.
+            step_id: the step's id; by default the task's id, with `_2`, `_3` … if it is taken.
+            needs: results (or ids) of steps that must end before this step, though it uses none of their
+                outputs.
         """
-        return PlacedTask(self, step_id, tuple(needs))
+        return TaskWithOptions(self, step_id, tuple(needs))
 
     def __repr__(self) -> str:
         return f"<task {self.spec.id!r}>"
 
 
-class PlacedTask(Generic[P, R]):
-    """A task with what its next step is called and follows; see `Task.options`."""
+class TaskWithOptions(Generic[P, R]):
+    """A task with the id and the predecessors of its next step; see `Task.options`."""
 
-    def __init__(self, placed: Task[P, R], step_id: str | None, needs: tuple[Any, ...]) -> None:
-        self.task = placed
+    def __init__(self, task: Task[P, R], step_id: str | None, needs: tuple[Any, ...]) -> None:
+        self.task = task
         self.step_id = step_id
         self.needs = needs
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        drawn = graph_builder.current()
-        if drawn is None:
-            return cast(R, graph_builder.call_here(self.task.fn, args, kwargs))
-        return cast(R, drawn.call(self.task, args, kwargs, step_id=self.step_id, needs=self.needs))
+        builder = graph_builder.current_builder()
+        if builder is None:
+            return cast(R, graph_builder.call_function(self.task.fn, args, kwargs))
+        return cast(R, builder.call(self.task, args, kwargs, step_id=self.step_id, needs=self.needs))
 
     def map(self, over: Iterable[Any], /, *, name: str | None = None, **params: Any) -> list[R]:
         """See `Task.map`."""
-        drawn = graph_builder.current()
-        if drawn is not None:
-            step = drawn.map(self.task, over, name, params, step_id=self.step_id, needs=self.needs)
+        builder = graph_builder.current_builder()
+        if builder is not None:
+            step = builder.map(self.task, over, name, params, step_id=self.step_id, needs=self.needs)
             return cast("list[R]", step)
         if name is None:
             name = graph_builder.item_parameter(self.task, params)
-        return [graph_builder.call_here(self.task.fn, (), {name: item, **params}) for item in over]
+        return [graph_builder.call_function(self.task.fn, (), {name: item, **params}) for item in over]
 
 
 class Decorator(Protocol):
-    """What `@task(…)` gives. A first parameter annotated Context is not given by callers, so their type has
-    none.
+    """The decorator that `@task(…)` returns.
+
+    Callers do not pass the Context, so the task's type leaves out a first parameter annotated Context.
     """
 
     @overload
@@ -148,12 +149,12 @@ def task(
 def task(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a task: `@task` or `@task(retries=5, timeout=60)`.
 
-    The options, their units and defaults are those of `TaskSpec`; `id` is the function's name by default,
-    `allowed_next` takes tasks as well as ids, and `retry` takes a `Retry` instead of the options it stands
-    for.
+    The options, their units and defaults are those of `TaskSpec`. In addition, `id` is the function's name by
+    default, `allowed_next` takes tasks as well as ids, and `retry` takes a `Retry` in place of the options
+    `retries`, `retry_…` and `max_retry_delay_ms`.
 
     Raises:
-        InvalidTask: an option is wrong or unknown, or the function cannot be a task.
+        InvalidTask: an option is invalid or unknown, or the function cannot be a task.
     """
     _refuse_unknown(options)
     if fn is not None:
@@ -178,7 +179,7 @@ def _refuse_unknown(options: Mapping[str, Any]) -> None:
 
 
 def _make(fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
-    _refuse_what_is_no_function(fn)
+    _require_plain_function(fn)
     given = _with_retry(options)
     after = given.get("allowed_next", ())
     if isinstance(after, str) or not isinstance(after, Iterable):
@@ -191,14 +192,14 @@ def _make(fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
         given["id"] = fn.__name__
     if given.get("description") is None:
         given["description"] = (inspect.getdoc(fn) or "").partition("\n")[0] or None
-    spec = TaskSpec(code_hash=code_hash(fn), name=_place(fn), **given)
+    spec = TaskSpec(code_hash=code_hash(fn), name=f"{fn.__module__}.{fn.__qualname__}", **given)
     made: Task[..., Any] = Task(fn, spec)
     _register(made)
     return made
 
 
 def _with_retry(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a TaskSpec: what `retry` says is said by the plain options."""
+    """The options of a TaskSpec: `retry` is replaced by the plain options it is equivalent to."""
     given = dict(options)
     retry = given.pop("retry", None)
     if isinstance(given.get("retry_on"), list):
@@ -214,23 +215,25 @@ def _with_retry(options: Mapping[str, Any]) -> dict[str, Any]:
             errors=[wrong],
             hint="from pipeweave import Retry; retry=Retry(attempts=3)",
         )
-    said = retry.to_options()
-    doubled = [FieldError(each, "is said by retry already", "conflict") for each in said if each in given]
-    if doubled:
+    retry_options = retry.to_options()
+    conflicts = [
+        FieldError(each, "is set by retry, too", "conflict") for each in retry_options if each in given
+    ]
+    if conflicts:
         raise InvalidTask(
-            f"{doubled[0].field} and retry cannot both be given",
-            errors=doubled,
-            hint=f"say all of it in Retry(…), or without it in {', '.join(said)}",
+            f"{conflicts[0].field} and retry cannot both be given",
+            errors=conflicts,
+            hint=f"use either Retry(…), or {', '.join(retry_options)}",
         )
-    return given | said
+    return given | retry_options
 
 
-def _refuse_what_is_no_function(fn: Any) -> None:
+def _require_plain_function(fn: Any) -> None:
     name = getattr(fn, "__qualname__", repr(fn))
     if isinstance(fn, Task):
-        raise InvalidTask(f"{name} is a task already")
+        raise InvalidTask(f"{name} is already a task")
     if not inspect.isfunction(fn):
-        raise InvalidTask(f"{fn!r} is not a function: @task goes before `def`, its options are given by name")
+        raise InvalidTask(f"{fn!r} is not a function: put @task before `def`, and give its options by name")
     if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
         raise InvalidTask(f"{name} is asynchronous: call `asyncio.run` in a plain function")
     if inspect.isgeneratorfunction(fn):
@@ -239,23 +242,20 @@ def _refuse_what_is_no_function(fn: Any) -> None:
         raise InvalidTask(f"{name} has positional-only parameters, but parameters are filled by name")
 
 
-def _place(fn: Callable[..., Any]) -> str:
-    return f"{fn.__module__}.{fn.__qualname__}"
-
-
 def _register(made: Task[..., Any]) -> None:
-    """Keep the newest task of an id. Two places that define one id are remembered, for a worker to refuse
-    them.
+    """Register a task under its id; a newer task replaces an older one.
+
+    If two different functions define the same id, note both: a worker that loads both refuses to start.
     """
     before = _registry.get(made.id)
     _registry[made.id] = made
     if before is None or _source(before) == _source(made) or "<locals>" in _source(made) + _source(before):
         return
-    _doubled[made.id] = (str(before.spec.name), str(made.spec.name))
+    _duplicates[made.id] = (str(before.spec.name), str(made.spec.name))
 
 
 def _source(made: Task[..., Any]) -> str:
-    """File and name: a module that is imported twice, once as __main__, defines the same task."""
+    """The file and name of a task's function; equal if a module is imported twice, once as __main__."""
     code = made.fn.__code__ if inspect.isfunction(made.fn) else None
     return f"{code.co_filename if code else ''}:{getattr(made.fn, '__qualname__', made.id)}"
 
@@ -265,18 +265,16 @@ def registered_tasks() -> dict[str, Task[..., Any]]:
     return dict(_registry)
 
 
-def doubled_tasks() -> dict[str, tuple[str, str]]:
-    """Ids that two functions of different places claim, with both places: a worker that loads both must
-    refuse.
-    """
-    return dict(_doubled)
+def duplicate_tasks() -> dict[str, tuple[str, str]]:
+    """Task ids that two different functions define, each with the names of both functions."""
+    return dict(_duplicates)
 
 
 def collect(module: ModuleType) -> dict[str, Task[..., Any]]:
-    """The tasks a module holds, by id, imported ones included.
+    """The tasks in a module's namespace by id, including imported tasks.
 
     Raises:
-        InvalidTask: two of them have one id.
+        InvalidTask: two of them have the same id.
     """
     found: dict[str, Task[..., Any]] = {}
     for each in vars(module).values():

@@ -1,4 +1,4 @@
-"""What is known of a task besides its code: its options, checked, and the shape in which it is registered."""
+"""Define TaskSpec: a task's checked options, and their JSON form in a registration."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pipeweave.size_limits import MAX_DESCRIPTION
 
 _INT = 2**31 - 1
 _YEAR_S = 366 * 86_400
-# Option -> type, smallest and largest value. The upper bounds are what the tables can hold,
-# or a year.
+# Option -> type, smallest and largest value. The upper bounds are the largest values of the columns, or a
+# year.
 _RANGES: dict[str, tuple[type, float, float]] = {
     "timeout": (float, 0.001, _YEAR_S),
     "retries": (int, 0, MAX_RETRIES),
@@ -38,29 +38,31 @@ class TaskSpec:
     """A task's options, with the defaults of the worker protocol.
 
     Args:
-        id: the task's name in its tenant.
-        code_hash: lower-case hex SHA-256 of its source.
-        name: where its function is, `package.module.function`.
-        allowed_next: the tasks that may follow it, where pipelines are derived.
-        timeout: seconds an attempt may run.
-        retries: executions after the first.
+        id: the task's id, unique in its tenant.
+        code_hash: lower-case hex SHA-256 of the function's source.
+        name: the function's name, `package.module.function`.
+        allowed_next: ids of the tasks that may follow it in derived pipelines.
+        timeout: how long an attempt may run, s.
+        retries: the number of attempts after the first.
         retry_backoff: `fixed`, `linear` or `exponential`.
-        retry_delay_ms: before the first retry, ms.
+        retry_delay_ms: the delay before the first retry, ms.
         max_retry_delay_ms: the longest delay, ms.
-        retry_multiplier: what an exponential delay grows by, from 1.
-        retry_jitter: the part of each delay that is left to chance, 0 to 1.
-        retry_on: the error codes that earn another attempt; None for every retryable error.
-        heartbeat_interval_ms: between two signs of life, ms.
+        retry_multiplier: the factor by which an exponential delay grows, from 1.
+        retry_jitter: the part of each delay that is random, 0 to 1.
+        retry_on: the error codes that are retried; None for every retryable error.
+        heartbeat_interval_ms: the time between two heartbeats, ms.
         concurrency: how many may run at once over all workers; 0 for any number.
-        rate_limit: how many may start in a time over all workers, as `100/m`; None for any number.
+        rate_limit: how many may start per unit of time over all workers, e.g. `100/m`; None for any number.
         priority: lower runs first.
-        idempotency_ttl: seconds a result answers for its key; None for the deployment's default.
-        idempotency_key: what a call is given, and the code version -> its key; None for none.
-        description: for people; the first line of the docstring by default.
-        input_schema: the input it accepts (`pipeweave.schema.validation`).
+        idempotency_ttl: how long a result is reused for its idempotency key, s; None for the deployment's
+            default.
+        idempotency_key: a function that computes the key from the call's input and, if it takes two
+            arguments, the code version; None for no key.
+        description: a text for people; the first line of the docstring by default.
+        input_schema: the schema of the input (see `pipeweave.schema`).
 
     Raises:
-        InvalidTask: an option is wrong; each FieldError names one.
+        InvalidTask: an option is invalid; each FieldError names one option.
     """
 
     id: str
@@ -116,7 +118,7 @@ class TaskSpec:
 
     @property
     def retry_policy(self) -> RetryPolicy:
-        """How its attempts follow each other."""
+        """The delays between the task's attempts, and the errors that are retried."""
         return RetryPolicy(
             self.retry_backoff,
             self.retry_delay_ms,
@@ -127,7 +129,7 @@ class TaskSpec:
         )
 
     def to_registration(self) -> dict[str, Any]:
-        """The task as it is registered, absent options left out, plus its `name`."""
+        """The task's JSON in a registration; options that are not set are left out."""
         shown: dict[str, Any] = {
             "id": self.id,
             "codeHash": self.code_hash,
@@ -157,8 +159,8 @@ class TaskSpec:
 def code_hash(fn: Callable[..., Any]) -> str:
     """Lower-case hex SHA-256 of a function's source without its indentation.
 
-    Where there is no source (a shell, `exec`), of its byte code and constants, which is as stable as the
-    version of Python.
+    If there is no source (a shell, `exec`), the byte code and constants are hashed instead; that hash changes
+    with the version of Python.
     """
     import inspect
     import textwrap
@@ -175,7 +177,7 @@ def _code_bytes(code: CodeType) -> bytes:
     constants = [
         _code_bytes(each)
         if isinstance(each, CodeType)
-        # A set of texts is iterated in another order in every process.
+        # The order of a set of texts differs between processes.
         else repr(sorted(map(repr, each))).encode()
         if isinstance(each, frozenset)
         else repr(each).encode()

@@ -14,13 +14,20 @@ from typing import Any
 import orjson
 
 from pipeweave import ids
-from pipeweave.authoring.calling import Outcome, bind, outcome_of
-from pipeweave.authoring.context import Context, Progress
-from pipeweave.authoring.pipeline import Pipeline, PipelineSpec, parse_spec
-from pipeweave.authoring.task import Task, TaskSpec, registered_tasks
+from pipeweave.authoring import (
+    Context,
+    Outcome,
+    Pipeline,
+    Progress,
+    Task,
+    TaskSpec,
+    bind,
+    outcome_of,
+    registered_tasks,
+)
 from pipeweave.errors import InvalidInput, InvalidSpec
 from pipeweave.json_values import json_faults
-from pipeweave.spec import validate_graph
+from pipeweave.spec import PipelineSpec, parse_spec, validate_graph
 from pipeweave.testing.local_result import RunResult, StepResult
 from pipeweave.testing.local_run import Function, LocalRun
 

@@ -9,11 +9,7 @@ from typing import Any
 import orjson
 
 from pipeweave import ids
-from pipeweave.authoring.calling import Outcome, bind, encode, outcome_of
-from pipeweave.authoring.context import Context
-from pipeweave.authoring.idempotency_keys import key_of
-from pipeweave.authoring.retry import judge
-from pipeweave.authoring.task_spec import TaskSpec
+from pipeweave.authoring import Context, Outcome, TaskSpec, bind, classify_error, encode, key_of, outcome_of
 from pipeweave.errors import MapSourceInvalid, PipeWeaveError, TaskError
 from pipeweave.safe_text import safe_text
 from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
@@ -197,7 +193,7 @@ class LocalRun:
 def may_go_on(options: TaskSpec, result: StepResult) -> bool:
     """Whether another attempt follows the one that ended so."""
     assert result.error is not None
-    code, is_retryable = judge(result.error)
+    code, is_retryable = classify_error(result.error)
     has_more = result.attempts <= options.retries
     return has_more and options.retry_policy.may_retry(code, is_retryable=is_retryable)
 
@@ -209,7 +205,7 @@ def previous_attempt(result: StepResult) -> Mapping[str, Any]:
         "attempt": result.attempts,
         "status": result.status,
         "error": safe_text(str, result.error) or type(result.error).__name__,
-        "errorCode": judge(result.error)[0],
+        "errorCode": classify_error(result.error)[0],
         "details": getattr(result.error, "details", None),
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     }

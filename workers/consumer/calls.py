@@ -9,10 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.authoring.calling import bind, outcome_of
-from pipeweave.authoring.context import Context
-from pipeweave.authoring.idempotency_keys import key_of
-from pipeweave.authoring.task import Task
+from pipeweave.authoring import Context, Task, bind, key_of, outcome_of
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.failure import failure_of

@@ -13,11 +13,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from pipeweave.authoring.document_loading import SUFFIXES, load_documents
-from pipeweave.authoring.pipeline import derive, registered_pipelines
-from pipeweave.authoring.task import Task, doubled_tasks, registered_tasks
+from pipeweave.authoring import (
+    SUFFIXES,
+    Task,
+    duplicate_tasks,
+    load_documents,
+    registered_pipelines,
+    registered_tasks,
+)
 from pipeweave.errors import FieldError, InvalidInput, InvalidTask, PipeWeaveError
-from pipeweave.spec import PipelineSpec
+from pipeweave.spec import PipelineSpec, derive
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +70,7 @@ def load(apps: Iterable[str]) -> Loaded:
 
 
 def _refuse_doubles() -> None:
-    doubled = doubled_tasks()
+    doubled = duplicate_tasks()
     if doubled:
         raise InvalidTask(
             "two functions claim one task id: "

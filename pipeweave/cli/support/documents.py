@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeweave.authoring.pipeline import PipelineSpec, load_documents
+from pipeweave.authoring import load_documents
 from pipeweave.errors import InvalidSpec
+from pipeweave.spec import PipelineSpec
 
 
 def read_documents(file: Path) -> list[PipelineSpec]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeweave.authoring.pipeline import load_documents
+from pipeweave.authoring import load_documents
 from pipeweave.errors import InvalidSpec
 
 NIGHTLY = """
@@ -48,8 +48,8 @@ def test_a_folder_gives_all_its_documents_in_order_of_their_names(tmp_path: Path
         ("a.json", '{"id": 1, "id": 2}', "'id' appears twice"),
         ("a.json", "[" * 100_000, "is not JSON"),
         ("a.yaml", "id: a\nsteps:\n - task: t\n   params: {at: 2024-01-01}", "a date, which is not JSON"),
-        ("a.yaml", "id: a\nsteps: [{task: t}]\n---\nid: a\nsteps: [{task: t}]", "another pipeline 'a'"),
-        ("a.toml", "id = 1", "ends in .yaml"),
+        ("a.yaml", "id: a\nsteps: [{task: t}]\n---\nid: a\nsteps: [{task: t}]", "has the id 'a', too"),
+        ("a.toml", "id = 1", "must end in .yaml"),
         ("a.yaml", "just text", "must be an object"),
     ],
 )

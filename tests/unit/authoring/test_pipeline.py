@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from pipeweave import Context, pipeline, task
-from pipeweave.authoring.pipeline import Pipeline, parse_spec, registered_pipelines
+from pipeweave.authoring.pipeline import Pipeline, registered_pipelines
 from pipeweave.errors import InvalidSpec
+from pipeweave.spec import parse_spec
 
 
 @task
@@ -150,17 +151,20 @@ wrongly: Any = count
         (lambda x: wrongly({1, 2}), "is a set"),
         (lambda x: wrongly("a") if x else None, "neither true nor false"),
         (lambda x: [wrongly(each) for each in x], "cannot be iterated"),
-        (lambda x: wrongly(f"in {x}"), "put into a text"),
+        (lambda x: wrongly(f"in {x}"), "inserted into a text"),
         (lambda x: len(x), "has no length"),
-        (lambda x: x[1.5], "taken apart"),
+        (lambda x: x[1.5], "can be indexed"),
         (lambda x: wrongly.options(needs=["nope"])("a"), "'nope'"),
         (lambda x: wrongly.options(needs=[5])("a"), "not 5"),
-        (lambda x: (wrongly.options(step_id="s")("a"), wrongly.options(step_id="s")("b")), "'s' already"),
+        (
+            lambda x: (wrongly.options(step_id="s")("a"), wrongly.options(step_id="s")("b")),
+            "already has a step 's'",
+        ),
         (lambda x: None, "at least one step"),
         (lambda x: called_inside(), "inside another"),
     ],
 )
-def test_mistakes_in_drawing_are_told(mistake: Any, why: str | None) -> None:
+def test_mistakes_in_the_calls_of_a_pipeline_function_are_reported(mistake: Any, why: str | None) -> None:
     @pipeline(id="drawn")
     def drawn(x: Any) -> None:
         mistake(x)
@@ -186,7 +190,7 @@ def test_a_pipeline_that_is_called_runs_its_tasks_here_and_now() -> None:
     assert inner() == 3
 
 
-def test_a_failed_drawing_leaves_tasks_callable() -> None:
+def test_a_failed_pipeline_function_leaves_tasks_callable() -> None:
     @pipeline
     def broken() -> None:
         raise RuntimeError("oops")

@@ -13,7 +13,7 @@ import pytest
 import pipeweave
 from pipeweave import Context, Retry, task
 from pipeweave.authoring.retry import RetryPolicy
-from pipeweave.authoring.task import Task, TaskSpec, collect, doubled_tasks, registered_tasks
+from pipeweave.authoring.task import Task, TaskSpec, collect, duplicate_tasks, registered_tasks
 from pipeweave.authoring.task_spec import code_hash
 from pipeweave.errors import InvalidTask
 
@@ -295,13 +295,13 @@ def test_a_function_without_source_has_a_hash_that_is_the_same_in_every_process(
 
 def test_two_places_that_claim_one_id_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["pipeweave.authoring.task"], "_registry", {})
-    monkeypatch.setattr(sys.modules["pipeweave.authoring.task"], "_doubled", {})
+    monkeypatch.setattr(sys.modules["pipeweave.authoring.task"], "_duplicates", {})
 
     source = "from pipeweave import task\n@task\ndef load() -> None: ..."
     for module in ("first", "first", "second"):
-        assert doubled_tasks() == {}
+        assert duplicate_tasks() == {}
         exec(compile(source, f"{module}.py", "exec"), {"__name__": module})
-    assert doubled_tasks() == {"load": ("first.load", "second.load")}
+    assert duplicate_tasks() == {"load": ("first.load", "second.load")}
 
 
 def test_collect_finds_a_modules_tasks_and_refuses_two_of_one_id() -> None:

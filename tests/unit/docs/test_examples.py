@@ -10,8 +10,9 @@ from types import ModuleType
 import pytest
 from support.pages import ROOT
 
-from pipeweave.authoring.pipeline import derive, load_documents
+from pipeweave.authoring import load_documents
 from pipeweave.authoring.task import collect
+from pipeweave.spec import derive
 from pipeweave.testing import run_pipeline
 
 

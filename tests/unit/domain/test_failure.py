@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from pipeweave.authoring.calling import encode
-from pipeweave.authoring.retry import judge
+from pipeweave.authoring.retry import classify_error
 from pipeweave.errors import FieldError, InvalidParams, InvalidResult, TaskError, Unavailable
 from pipeweave.orchestrator.domain.failure import MAX_MESSAGE, MAX_TRACEBACK, Failure, failure_of
 
@@ -140,7 +140,7 @@ def test_details_that_cannot_even_be_shown_are_left_empty() -> None:
 )
 def test_a_local_run_judges_an_error_as_a_worker_does(error: Exception) -> None:
     failure = failure_of(error)
-    assert judge(error) == (failure.code, failure.retryable)
+    assert classify_error(error) == (failure.code, failure.retryable)
 
 
 @dataclasses.dataclass
@@ -196,4 +196,4 @@ def test_no_exception_ends_the_process_that_asks_it() -> None:
     assert raised(Ending()).message == "Ending"
     error = TaskError("x", code=Ends(), retryable=Ends())  # type: ignore[arg-type]
     assert (raised(error).code, raised(error).retryable) == ("TASK_ERROR", True)
-    assert judge(error) == ("TASK_ERROR", True)
+    assert classify_error(error) == ("TASK_ERROR", True)

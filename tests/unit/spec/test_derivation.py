@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeweave.authoring.pipeline import derive, parse_spec
-from pipeweave.authoring.task import TaskSpec
+from pipeweave.authoring import TaskSpec
 from pipeweave.errors import InvalidSpec
+from pipeweave.spec import derive, parse_spec
 from pipeweave.spec.graph import Graph
 
 
