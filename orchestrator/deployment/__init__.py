@@ -1,3 +1,4 @@
-"""The composition root: the connections of one process, its schema, its logs, its memory.
+"""Sets up one process: its connections, the database schema, logs and memory.
 
-Called by `api`, `workers`, the command line and the tick. It must never hold a rule of the engine."""
+Called by `api`, `workers`, the command line, the tick and diagnosis. This room must never decide how a run
+goes on."""

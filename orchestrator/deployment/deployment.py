@@ -1,4 +1,4 @@
-"""One process's connections to everything a deployment is made of."""
+"""Opens one process's connections to the database, the storage and the broker of a deployment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipeweave.storage import open_storage
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Database, storage and broker of one deployment, as one process holds them."""
+    """One process's connections to the database, the storage and the broker of a deployment."""
 
     settings: Settings
     database: Database
@@ -27,12 +27,12 @@ class Deployment:
     def open(
         cls, settings: Settings, *, pool_size: int | None = None, publisher: Publisher | None = None
     ) -> Deployment:
-        """Connections for this process; nothing is opened before it is used.
+        """Set up this process's connections; each is opened when it is first used.
 
         Args:
             settings: `database_url` and `broker_url` are needed.
             pool_size: database connections; `DB_POOL_MAX` by default, 0 for a process that forks.
-            publisher: the worker's own; made from the settings by default.
+            publisher: a worker passes one with its own Celery app; by default made from the settings.
 
         Raises:
             InvalidSetting: a URL is missing.
@@ -56,6 +56,6 @@ class Deployment:
         return cls(settings, database, values, publisher)
 
     def close(self) -> None:
-        """Give every connection back."""
+        """Close every connection."""
         self.database.dispose()
         self.publisher.close()

@@ -1,4 +1,4 @@
-"""Log lines as JSON on stderr, the same from every process."""
+"""Writes log lines as JSON to stderr, in the same form from every process."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 # LOG_LEVEL as the documents name it -> Python's level.
 _LEVELS = {"minimal": logging.WARNING, "normal": logging.INFO, "detailed": logging.DEBUG}
 
-# Attributes every LogRecord has; what else a record carries was put there by `extra`.
+# Attributes that every LogRecord has; further attributes of a record come from `extra`.
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and whatever the caller added."""
+    """One JSON object per line: time, level, logger, message, and the caller's `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -36,12 +36,12 @@ def configure(log_level: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=_LEVELS.get(log_level, logging.INFO), handlers=[handler], force=True)
-    # Celery says at INFO what it received and finished; our events say it better. botocore's DEBUG lines hold
-    # session tokens.
+    # Celery logs each message it received and finished at INFO; our own events say more. botocore's DEBUG
+    # lines hold session tokens.
     for noisy in ("celery.worker.strategy", "celery.app.trace", "kombu", "amqp", "botocore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
 def celery_level(log_level: str) -> str:
-    """The same level by Celery's name."""
+    """The level of LOG_LEVEL by Celery's name."""
     return logging.getLevelName(_LEVELS.get(log_level, logging.INFO))

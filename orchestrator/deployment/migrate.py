@@ -1,4 +1,4 @@
-"""The schema: bring it up, say where it stands, throw it away."""
+"""Upgrades, checks or resets the database schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from pipeweave.orchestrator.store.database import Database, Transaction
 
 @dataclass(frozen=True, slots=True)
 class SchemaStatus:
-    """Where the schema stands: revision ids, `current` None for an empty database."""
+    """The database's revision, the latest one shipped, and those in between, not applied yet.
+
+    `current` is None for an empty database.
+    """
 
     current: str | None
     latest: str
@@ -29,9 +32,9 @@ class SchemaStatus:
 
 
 def upgrade(database_url: str) -> SchemaStatus:
-    """Run every pending migration and make the partitions, in one transaction under an advisory lock.
+    """Run every pending migration and create missing partitions, in one transaction under an advisory lock.
 
-    Of two processes that migrate at once, the second waits, and then finds nothing to do.
+    If two processes migrate at once, the second waits, and then finds nothing to do.
     """
     database = Database(database_url, pool_size=0)
     with database.transaction() as tx:
@@ -48,7 +51,7 @@ def status(database_url: str) -> SchemaStatus:
 
 
 def reset(database_url: str) -> SchemaStatus:
-    """Drop everything PipeWeave ever stored and make the schema anew."""
+    """Drop the whole `public` schema with all its data, and create the tables again."""
     with Database(database_url, pool_size=0).transaction() as tx:
         advisory_locks.hold_until_commit(tx, advisory_locks.MIGRATION)
         tx.execute("DROP SCHEMA public CASCADE")

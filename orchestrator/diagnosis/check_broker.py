@@ -1,4 +1,4 @@
-"""Checks of what lies beside PostgreSQL: broker, storage, API."""
+"""Doctor's checks of the broker, the storage and the API."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pipeweave.orchestrator.messaging.redis_pipeline import RedisPipeline
 from pipeweave.settings import Settings
 from pipeweave.storage import open_storage
 
-# Of Redis; every Valkey is newer.
+# The oldest Redis version that works; every Valkey is newer.
 MIN_BROKER = (6, 2)
 API_TIMEOUT_S = 5.0
 
 
 def _info(settings: Settings, section: str) -> dict[str, str]:
-    """What the broker says of itself."""
+    """One section of the broker's INFO."""
     redis = RedisPipeline(make_celery(settings))
     try:
         (answer,) = redis.execute([("INFO", section)])
@@ -40,35 +40,35 @@ def broker(settings: Settings) -> Verdict:
     if numbers < MIN_BROKER:
         oldest = ".".join(map(str, MIN_BROKER))
         return warning(
-            f"Redis {version or 'of unknown version'}", f"Redis {oldest} is the oldest that is known to do"
+            f"Redis {version or 'of unknown version'}", f"Redis {oldest} is the oldest that is known to work"
         )
     return fine(f"Redis {version}")
 
 
 def memory(settings: Settings) -> Verdict:
-    """The broker never throws keys away to make room."""
+    """The broker never evicts keys to make room."""
     found = _info(settings, "memory")
     policy, most = found.get("maxmemory_policy", "noeviction"), found.get("maxmemory", "0")
     if policy == "noeviction":
         return fine("maxmemory-policy is noeviction")
-    hint = "set maxmemory-policy noeviction: what is thrown away is sent again only after seconds"
+    hint = "set maxmemory-policy noeviction: an evicted message is sent again only after seconds"
     if most == "0":
-        return warning(f"maxmemory-policy is {policy}, for when maxmemory is set", hint)
-    return error(f"maxmemory-policy is {policy}: messages may be thrown away", hint)
+        return warning(f"maxmemory-policy is {policy}, but maxmemory is not set", hint)
+    return error(f"maxmemory-policy is {policy}: messages may be evicted", hint)
 
 
 def persistence(settings: Settings) -> Verdict:
-    """What a restart of the broker loses. Either way nothing that matters."""
+    """Whether the broker's messages survive a restart. Always fine: the tick sends lost messages again."""
     found = _info(settings, "persistence")
     if found.get("aof_enabled") == "1":
         return fine("the broker keeps an append-only file")
-    return fine("the broker keeps no append-only file: after a restart, the tick sends again what was queued")
+    return fine("the broker keeps no append-only file: after a restart, the tick sends queued messages again")
 
 
 def storage(settings: Settings) -> Verdict:
     """An object can be written, read and deleted."""
     if not settings.storage_backends and not Path(settings.data_dir).exists():
-        return fine(f"{_backend(settings)}, which is not there yet")
+        return fine(f"{_backend(settings)}; the folder does not exist yet")
     opened = open_storage(settings)
     path, content = f"probes/doctor-{secrets.token_hex(8)}", secrets.token_bytes(16)
     opened.put(path, content)
@@ -77,7 +77,9 @@ def storage(settings: Settings) -> Verdict:
     finally:
         opened.delete(path)
     if found != content:
-        return error("what was written is not what is read", "something else writes to the same place")
+        return error(
+            "the object read is not the object written", "another program writes to the same storage"
+        )
     return fine(f"{_backend(settings)}: written, read and deleted")
 
 
@@ -92,7 +94,7 @@ def _backend(settings: Settings) -> str:
 
 
 def api(settings: Settings) -> Verdict:
-    """The API answers, and takes the token."""
+    """The API answers, and accepts the token."""
     if not settings.orchestrator_url:
         return fine("not checked: PIPEWEAVE_ORCHESTRATOR_URL is not set")
     with Client(

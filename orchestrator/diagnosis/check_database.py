@@ -1,4 +1,4 @@
-"""Checks of PostgreSQL: whether it is there, can do what is asked of it, and has room."""
+"""Doctor's checks of PostgreSQL: version, schema, partitions, clock and connections."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from pipeweave.orchestrator.store.database import RESERVED, Database, Transactio
 from pipeweave.settings import Settings
 
 MIN_MAJOR = 14
-# Rows carry the clocks of the hosts that wrote them. From here on what is fresh looks late.
+# Rows carry the clocks of the hosts that wrote them. With larger differences, fresh rows look late.
 CLOCK_WARNING = timedelta(seconds=1)
 CLOCK_ERROR = timedelta(seconds=5)
-# Connections of one process (docs/operations.md): a worker's own and its children's, and beat's.
+# Database connections (docs/operations.md) of a worker, of each of its children, and of beat.
 PER_WORKER, PER_CHILD, BEAT = 1, 2, 3
 CROWDED = 0.9
 
 
 @contextmanager
 def read_transaction(settings: Settings) -> Iterator[Transaction]:
-    """A read-only transaction over a connection of its own, each statement limited in time.
+    """A read-only transaction over its own connection, with a statement timeout.
 
     Raises:
-        InvalidSetting: no database is named. Unavailable: it cannot be reached.
+        InvalidSetting: DATABASE_URL is not set.
+        Unavailable: PostgreSQL cannot be reached.
     """
     if not settings.database_url:
         raise InvalidSetting(
@@ -53,13 +54,13 @@ def reachable(settings: Settings) -> Verdict:
     if number < MIN_MAJOR * 10_000:
         return error(
             f"PostgreSQL {version} at {where} is too old",
-            f"PostgreSQL {MIN_MAJOR} is the oldest that will do",
+            f"PostgreSQL {MIN_MAJOR} is the oldest version that works",
         )
     return fine(f"PostgreSQL {version} at {where}")
 
 
 def schema(settings: Settings) -> Verdict:
-    """The schema is the one this version needs."""
+    """The schema is the one that this version needs."""
     try:
         found = migrate.status(settings.database_url or "")
     except ValueError:
@@ -73,7 +74,7 @@ def schema(settings: Settings) -> Verdict:
 def partitions_ahead(settings: Settings) -> Verdict:
     """There are partitions for this month and the next ones."""
     with read_transaction(settings) as tx:
-        # Without the next month's there is time left, without this month's there is none.
+        # A missing partition of a coming month is a warning; of this month, an error.
         now = [each for each in partitions.missing(tx, tx.now, 0)]
         ahead = partitions.missing(tx, tx.now)
     if now:
@@ -87,7 +88,7 @@ def partitions_ahead(settings: Settings) -> Verdict:
 
 
 def default_partitions(settings: Settings) -> Verdict:
-    """Nothing lies in the default partitions."""
+    """The default partitions are empty."""
     with read_transaction(settings) as tx:
         found = default_partition.count_misplaced(tx, partitions.PARTITIONED, most=1_000)
     if not found:
@@ -106,7 +107,7 @@ def clock(settings: Settings) -> Verdict:
         before = datetime.now(UTC)
         theirs: datetime = tx.execute("SELECT clock_timestamp()").scalar_one()
         after = datetime.now(UTC)
-    # As much of the difference as the way there and back does not explain.
+    # The difference beyond what the round trip can explain.
     ahead = theirs - after if theirs > after else before - theirs if theirs < before else timedelta()
     side = "behind" if theirs > after else "ahead of"
     shown = f"this host's clock is {ahead.total_seconds():.1f} s {side} PostgreSQL's"
@@ -129,7 +130,7 @@ WHERE stopped_at IS NULL AND heartbeat_at >= now() - CAST(:after AS interval)
 
 
 def connections(settings: Settings) -> Verdict:
-    """PostgreSQL takes as many connections as the processes may use."""
+    """PostgreSQL allows as many connections as the processes may use."""
     with read_transaction(settings) as tx:
         row = tx.execute(_CONNECTIONS).one()
         alive = tx.execute(_WORKERS, {"after": worker_processes.LOST_AFTER}).one()

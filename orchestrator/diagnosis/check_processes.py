@@ -1,4 +1,4 @@
-"""Checks of the processes and of what they work on."""
+"""Doctor's checks of workers, tick, maintenance, queues, dead letters and stalled work."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ORDER BY s.tenant_id, s.id LIMIT 20
 
 
 def workers_alive(settings: Settings) -> Verdict:
-    """Workers live, for every service that did not say good-bye."""
+    """Every service that did not shut down in order has a live worker."""
     with read_transaction(settings) as tx:
         rows = tx.execute(_ALIVE, {"after": worker_processes.LOST_AFTER}).all()
         lost = [f"{row.id} ({row.tenant_id})" for row in tx.execute(_DISCONNECTED)]
@@ -44,14 +44,14 @@ def workers_alive(settings: Settings) -> Verdict:
         return warning("no worker lives", "start one: pipeweave worker --app MODULE")
     if lost:
         return warning(
-            f"workers: {shown}; lost the last one of: {', '.join(lost[:SHOWN])}",
-            "start a worker of that service, or leave it if it is not to come back",
+            f"workers: {shown}; lost the last worker of: {', '.join(lost[:SHOWN])}",
+            "start a worker of that service, unless the service is retired",
         )
     return fine(f"workers: {shown}, {sum(row.slots for row in rows)} task runs at once")
 
 
 def one_storage(settings: Settings) -> Verdict:
-    """Processes on several hosts do not each write to a folder of their own."""
+    """Workers on several hosts share one storage, not a local folder on each host."""
     with read_transaction(settings) as tx:
         hosts = {row.hostname for row in tx.execute(_ALIVE, {"after": worker_processes.LOST_AFTER})}
     is_bucket = any(each["provider"] != "local" for each in settings.storage_backends)
@@ -64,7 +64,7 @@ def one_storage(settings: Settings) -> Verdict:
 
 
 def tick(settings: Settings) -> Verdict:
-    """Somebody drives the tick."""
+    """The tick runs."""
     with read_transaction(settings) as tx:
         last = tick_status.find(tx)
     complaint = tick_status.complaint(last, settings, watched_for=timedelta.max)
@@ -72,7 +72,7 @@ def tick(settings: Settings) -> Verdict:
         what, _, hint = complaint.partition(": ")
         return error(what, hint)
     if last.age is None:
-        return fine("the tick is driven from outside, and was not yet")
+        return fine("the tick is called from outside, and there was none yet")
     return fine(f"the last tick was {last.age.total_seconds():.0f} s ago")
 
 
@@ -85,7 +85,7 @@ def mode(settings: Settings) -> Verdict:
     return warning(f"the mode is {found}: new work is refused", "`pipeweave maintenance exit` ends it")
 
 
-# The queues that have queued rows: a look into the index for each, however long they are.
+# The queues that have queued task runs: one index look-up for each queue, however long it is.
 _QUEUES = """
 WITH RECURSIVE queues AS (
     (SELECT t.queue FROM task_runs AS t WHERE t.status = 'queued' ORDER BY t.queue LIMIT 1)
@@ -102,13 +102,13 @@ ORDER BY q.queue COLLATE "C"
 
 
 def queues(settings: Settings) -> Verdict:
-    """Somebody consumes every queue that something waits in."""
+    """A live worker consumes every queue in which task runs wait."""
     with read_transaction(settings) as tx:
         found = tx.execute(_QUEUES, {"after": worker_processes.LOST_AFTER}).scalars()
     if found:
         names = ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if found[SHOWN:] else "")
         return error(f"task runs wait in queues without a worker: {names}", "start a worker of that service")
-    return fine("every queue that something waits in has workers")
+    return fine("every queue in which task runs wait has workers")
 
 
 _DEAD_LETTERS = """

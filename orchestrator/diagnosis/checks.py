@@ -1,4 +1,4 @@
-"""All checks of a deployment, in the order in which they are made."""
+"""Lists all checks of doctor, in the order in which they run, and checks the settings."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pipeweave.settings import Settings, explain
 
 
 def checks(problem: PipeWeaveError | None = None) -> tuple[Check, ...]:
-    """Every check.
+    """All checks, in their order.
 
     Args:
-        problem: with the settings, when they could not be read.
+        problem: why the settings could not be read, if so.
     """
     readable = Check("settings", functools.partial(settings_readable, problem))
     return (readable, *check_database.CHECKS, *check_broker.CHECKS, *check_processes.CHECKS)
 
 
 def settings_readable(problem: PipeWeaveError | None, _: Settings) -> Verdict:
-    """Every variable is a setting, with a value that can be used and has an effect."""
+    """Every PipeWeave variable is a known setting with a valid value that has an effect."""
     if problem is not None:
         faults = "; ".join(f"{each.field} {each.message}" for each in problem.errors[:5])
         return error(faults or problem.detail, problem.hint)
@@ -29,6 +29,6 @@ def settings_readable(problem: PipeWeaveError | None, _: Settings) -> Verdict:
     idle = [row.source for row in given if not row.is_used]
     if idle:
         return warning(
-            f"{', '.join(idle)}: given, and without effect in this version", "remove them, or wait"
+            f"{', '.join(idle)}: set, but without effect in this version", "remove them, or leave them unused"
         )
     return fine(f"{len(given)} given; `pipeweave config` shows them")

@@ -1,7 +1,8 @@
-"""Whether every link of a deployment holds, and how to mend the one that does not.
+"""Runs the checks of `pipeweave doctor`: each gives a verdict and, where something is wrong, a hint.
 
-Each check is one small function in a file by what it looks at. It looks for itself, for a limited time, and
-what goes wrong in it is its finding: no check stops another.
+The checks are small functions in check_database.py, check_broker.py and check_processes.py. Each opens its
+own connections and has a time limit. An error in a check becomes its finding and does not stop the next
+check.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from pipeweave.errors import PipeWeaveError
 from pipeweave.settings import Settings
 from pipeweave.settings.readers import MASK
 
-# Longer than every timeout within a check (s).
+# Time limit of a check (s), longer than every timeout within a check.
 LIMIT_S = 15.0
-# A shorter secret would be found in every second word.
+# A shorter secret is not masked: it would be found in ordinary words.
 _SHORTEST_SECRET = 4
 
 
 class Level(StrEnum):
-    """How bad it is: with a warning it works, with an error something does not."""
+    """How serious a finding is. WARNING: the deployment works, for now. ERROR: something does not work."""
 
     OK = "ok"
     WARNING = "warning"
@@ -33,7 +34,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check found, in one line, and what to do about it."""
+    """The result of a check in one line, and what to do about it."""
 
     level: Level
     line: str
@@ -41,38 +42,38 @@ class Verdict:
 
 
 def fine(line: str) -> Verdict:
-    """Nothing to do."""
+    """A verdict at level OK: there is nothing to do."""
     return Verdict(Level.OK, line)
 
 
 def warning(line: str, hint: str) -> Verdict:
-    """It works, for now or with a limp."""
+    """A verdict at level WARNING: the deployment works, for now or in part."""
     return Verdict(Level.WARNING, line, hint)
 
 
 def error(line: str, hint: str | None) -> Verdict:
-    """It does not work."""
+    """A verdict at level ERROR: something does not work."""
     return Verdict(Level.ERROR, line, hint)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check and what it cannot do without.
+    """A check and the checks that it needs.
 
     Args:
-        name: one word.
-        look: may raise; a PipeWeaveError says itself what is wrong and what to do.
-        needs: the checks without whose success this one is not made.
+        name: shown before the verdict, and used in `needs`.
+        run: the check; it may raise, and a PipeWeaveError then gives the verdict's line and hint.
+        needs: names of checks; if one of them failed, this check does not run.
     """
 
     name: str
-    look: Callable[[Settings], Verdict]
+    run: Callable[[Settings], Verdict]
     needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What became of a check."""
+    """A check's name and verdict."""
 
     name: str
     verdict: Verdict
@@ -83,10 +84,10 @@ class Finding:
 
 
 def examine(settings: Settings, checks: Sequence[Check], *, limit_s: float = LIMIT_S) -> Iterator[Finding]:
-    """Make the checks, one after the other. No secret of the settings is in a finding.
+    """Run the checks, one after the other. Secrets of the settings are masked in every finding.
 
     Args:
-        limit_s: a check that takes longer (s) is given up.
+        limit_s: a check that takes longer (s) is abandoned and is an error.
     """
     secrets = _secrets(settings)
     failed: set[str] = set()
@@ -96,7 +97,7 @@ def examine(settings: Settings, checks: Sequence[Check], *, limit_s: float = LIM
             verdict = _run_with_limit(check, settings, limit_s)
         else:
             verdict = warning("not checked", f"mend `{lacking}` first")
-        # What could not be checked is not there for others to rely upon.
+        # A check that did not run counts as failed for the checks that need it.
         if verdict.level is Level.ERROR or lacking is not None:
             failed.add(check.name)
         yield Finding(check.name, _without_secrets(secrets, verdict))
@@ -104,18 +105,18 @@ def examine(settings: Settings, checks: Sequence[Check], *, limit_s: float = LIM
 
 def _run_with_limit(check: Check, settings: Settings, limit_s: float) -> Verdict:
     found: list[Verdict] = []
-    # A thread that hangs all the same ends with the process.
+    # A daemon thread: if it hangs, it ends with the process.
     thread = threading.Thread(target=lambda: found.append(_run(check, settings)), daemon=True)
     thread.start()
     thread.join(limit_s)
     if not found:
-        return error(f"no answer within {limit_s:g} s", "something between here and there swallows packets")
+        return error(f"no answer within {limit_s:g} s", "check whether a firewall drops packets on the way")
     return found[0]
 
 
 def _run(check: Check, settings: Settings) -> Verdict:
     try:
-        return check.look(settings)
+        return check.run(settings)
     except PipeWeaveError as problem:
         return error(problem.detail, problem.hint)
     except Exception as problem:
@@ -127,7 +128,7 @@ def _run(check: Check, settings: Settings) -> Verdict:
 
 
 def _secrets(settings: Settings) -> list[str]:
-    """Everything that no finding may show, the longest first."""
+    """Every text that no finding may show, the longest first."""
     found = {settings.secret_key, settings.api_token}
     for url in (settings.database_url, settings.broker_url, settings.orchestrator_url):
         found |= set(_secrets_of(url or ""))
@@ -146,7 +147,7 @@ def _secrets_of(url: str) -> Iterator[str]:
 def _texts(credentials: Any) -> set[str]:
     if not isinstance(credentials, dict):
         return set()
-    # A folder is not a secret, and its name says what is wrong.
+    # `basePath` is a folder, not a secret; its name helps to see what is wrong.
     return {value for name, value in credentials.items() if isinstance(value, str) and name != "basePath"}
 
 

@@ -1,4 +1,4 @@
-"""Setting going again what stands still: one tick after the other, until nothing is left or nothing moves."""
+"""Runs tick after tick until nothing is stalled, or until the stalled work no longer changes."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from pipeweave.orchestrator.diagnosis import stalled
 from pipeweave.orchestrator.diagnosis.stalled import Kind, StalledItem
 from pipeweave.orchestrator.recovery import tick
 
-# Between two looks: as long as beat leaves between two ticks.
+# Between two ticks (s), as in beat.
 PAUSE_S = 1.0
-# Losses are taken for such after two looks, and workers need a moment for what they are asked: what did not
-# change for so long does not change any more. The longest way ends all the same.
+# Stop when the stalled work has not changed for UNCHANGED_S: the tick needs two passes to find a lost worker,
+# and workers need a moment to answer its messages. Stop after LONGEST_S in any case.
 UNCHANGED_S = 15.0
 LONGEST_S = 300.0
 
 
 @dataclass(slots=True)
 class RecoveryResult:
-    """What was done.
+    """The result of repeated ticks.
 
     Args:
-        found: what stood still at first.
-        left: what still does.
-        done: by what a tick counts (`Ticked`), how much of it.
-        ticks: how many there were; those that another process did meanwhile are not among them.
+        found: the items that were stalled at first.
+        left: the items that are still stalled.
+        done: the ticks' counts by name, without zeros.
+        ticks: how many ticks this process ran; ticks of another process are not counted.
     """
 
     found: list[StalledItem]
@@ -38,7 +38,7 @@ class RecoveryResult:
 
 
 def find_stalled(deployment: Deployment) -> list[StalledItem]:
-    """What stands still now."""
+    """The items that are stalled now."""
     with deployment.database.reading() as tx:
         return stalled.find(tx, deployment.publisher, deployment.settings)
 
@@ -49,8 +49,9 @@ def tick_until_settled(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> RecoveryResult:
-    """Tick until nothing stands still, or what does has not changed for UNCHANGED_S, or for LONGEST_S. Not at
-    all during maintenance, when no tick would do anything.
+    """Tick until nothing is stalled, nothing has changed for UNCHANGED_S, or LONGEST_S has passed.
+
+    During maintenance this runs no tick, because a tick would do nothing.
 
     Raises:
         Unavailable: PostgreSQL cannot be reached.

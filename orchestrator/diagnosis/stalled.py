@@ -1,7 +1,7 @@
-"""What stands still in a deployment, since when and why, and what sets it going again. It changes nothing.
+"""Finds stalled work in a deployment: since when, why, and what will mend it. It changes nothing.
 
-Each look goes through an index of what is open: months of history make none of them slower. What the tick
-heals on its own is stale only when it is late beyond the tick's own patience.
+Each query reads an index of open rows, so history does not make it slower. Work that the tick mends counts as
+stalled only when it is overdue by twice the tick's own threshold.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pipeweave.orchestrator.state.pause_sql import is_paused
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.settings import Settings
 
-# What is later than this was not healed by the tick, which has half of it.
+# Report only work that is overdue by twice the tick's own threshold.
 LATE = 2 * TICK_LATE
-# Of each kind; more of the same says nothing more.
+# Items reported of each kind.
 MOST_PER_KIND = 100
 
 
 class Kind(StrEnum):
-    """Ways of standing still."""
+    """The kinds of stalled work."""
 
     MAINTENANCE = "maintenance"
     TICK_SILENT = "tick_silent"
@@ -52,25 +52,25 @@ REMEDIES: dict[Kind, str] = {
     Kind.MAINTENANCE: "end it: `pipeweave maintenance exit`",
     Kind.TICK_SILENT: "start `pipeweave beat`",
     Kind.BROKER_AWAY: "start the broker; then the tick sends what was lost",
-    Kind.WORKER_SILENT: "two looks of the tick take it for lost; its attempts are then tried again",
-    Kind.WORKER_GONE: "the tick ends the attempt as lost; another one follows, if one is left",
-    Kind.ATTEMPT_SILENT: "two looks of the tick end the attempt as timed out",
+    Kind.WORKER_SILENT: "after two checks the tick declares the worker lost and retries its attempts",
+    Kind.WORKER_GONE: "the tick ends the attempt as lost; the next attempt follows, if one is left",
+    Kind.ATTEMPT_SILENT: "after two checks the tick ends the attempt as timed out",
     Kind.MESSAGE_LOST: "the tick sends the message again",
-    Kind.RETRY_OVERDUE: "the tick lets the attempt go",
-    Kind.LIMIT_HAS_ROOM: "the tick fills the limit",
-    Kind.JOIN_CLOSED: "the tick asks a worker to look at the join",
-    Kind.RUN_WITHOUT_LIVE_ROW: "the tick asks a worker to look at the run's end",
+    Kind.RETRY_OVERDUE: "the tick releases the attempt",
+    Kind.LIMIT_HAS_ROOM: "the tick releases task runs until the limit is full",
+    Kind.JOIN_CLOSED: "the tick asks a worker to check the join",
+    Kind.RUN_WITHOUT_LIVE_ROW: "the tick asks a worker to check whether the run has ended",
     Kind.RUN_OVERDUE: "the tick fails the run",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class StalledItem:
-    """Something that stands still.
+    """One piece of stalled work.
 
     Args:
-        since: None when nobody noted it.
         why: what was found, in a sentence.
+        since: when it stalled; None when that is not known.
     """
 
     kind: Kind
@@ -85,12 +85,12 @@ class StalledItem:
 
 
 def find(tx: Transaction, publisher: Publisher, settings: Settings) -> list[StalledItem]:
-    """Everything that stands still, by kind, at most MOST_PER_KIND of each.
+    """All stalled work, by kind, at most MOST_PER_KIND items of each.
 
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
-    looks: tuple[Callable[[], Iterator[StalledItem]], ...] = (
+    queries: tuple[Callable[[], Iterator[StalledItem]], ...] = (
         lambda: _tick(tx, settings),
         lambda: _silent_workers(tx),
         lambda: _on_lost_workers(tx),
@@ -101,7 +101,7 @@ def find(tx: Transaction, publisher: Publisher, settings: Settings) -> list[Stal
         lambda: _unreleased_joins(tx),
         lambda: _overdue_runs(tx),
     )
-    found = [each for look in looks for each in islice(look(), MOST_PER_KIND)]
+    found = [each for query in queries for each in islice(query(), MOST_PER_KIND)]
     return [*_maintenance(tx), *found] if found else []
 
 
@@ -109,7 +109,7 @@ _MODE = "SELECT mode, mode_changed_at FROM orchestrator_state"
 
 
 def _maintenance(tx: Transaction) -> Iterator[StalledItem]:
-    """Why nothing heals what was found."""
+    """Maintenance, as the reason why the tick mends nothing."""
     row = tx.execute(_MODE).one()
     if row.mode == deployment_mode.MAINTENANCE:
         why = "during maintenance the tick leaves everything as it is"
@@ -134,7 +134,7 @@ ORDER BY w.heartbeat_at LIMIT :most
 
 def _silent_workers(tx: Transaction) -> Iterator[StalledItem]:
     for row in tx.execute(_SILENT_WORKERS, {"after": LOST_AFTER, "most": MOST_PER_KIND}):
-        why = f"worker {row.id} of service {row.service_id} ({row.tenant_id}) does not say that it lives"
+        why = f"worker {row.id} of service {row.service_id} ({row.tenant_id}) sends no heartbeat"
         yield StalledItem(Kind.WORKER_SILENT, why, row.heartbeat_at)
 
 
@@ -151,7 +151,7 @@ ORDER BY t.run_id, t.id LIMIT :most
 
 def _on_lost_workers(tx: Transaction) -> Iterator[StalledItem]:
     for row in tx.execute(_ON_LOST_WORKERS, {"after": LOST_AFTER, "most": MOST_PER_KIND}):
-        why = f"step {row.step_id} is running on worker {row.worker}, which is gone"
+        why = f"step {row.step_id} is running on worker {row.worker}, which is lost or stopped"
         yield StalledItem(Kind.WORKER_GONE, why, row.since, row.run_id, row.id)
 
 
@@ -166,11 +166,11 @@ ORDER BY t.heartbeat_at LIMIT :most
 
 def _silent_attempts(tx: Transaction) -> Iterator[StalledItem]:
     for row in tx.execute(_SILENT_ATTEMPTS, {"late": LATE, "most": MOST_PER_KIND}):
-        why = f"step {row.step_id} should give a heartbeat every {row.interval_ms:,} ms"
+        why = f"step {row.step_id} should send a heartbeat every {row.interval_ms:,} ms"
         yield StalledItem(Kind.ATTEMPT_SILENT, why, row.heartbeat_at, row.run_id, row.id)
 
 
-# --- what waits without a reason --------------------------------------------------------------------------
+# --- task runs that wait without a reason -----------------------------------------------------------------
 
 _LOST = """
 SELECT t.run_id, t.id, t.step_id, t.queue, t.queued_at FROM task_runs AS t
@@ -188,9 +188,9 @@ def _lost_messages(tx: Transaction, publisher: Publisher) -> Iterator[StalledIte
             yield StalledItem(Kind.BROKER_AWAY, error.detail)
             return
         before = lost_messages.lost_before(late, waiting[level(place.priority)])
-        which = {"queue": place.queue, "priority": place.priority, "before": before, "most": MOST_PER_KIND}
-        for row in tx.execute(_LOST, which):
-            why = f"step {row.step_id} is queued, and its message is not in queue {row.queue} any more"
+        place_of = {"queue": place.queue, "priority": place.priority, "before": before, "most": MOST_PER_KIND}
+        for row in tx.execute(_LOST, place_of):
+            why = f"step {row.step_id} is queued, but its message is no longer in queue {row.queue}"
             yield StalledItem(Kind.MESSAGE_LOST, why, row.queued_at, row.run_id, row.id)
 
 
@@ -206,7 +206,7 @@ def _overdue_retries(tx: Transaction) -> Iterator[StalledItem]:
         yield StalledItem(Kind.RETRY_OVERDUE, why, row.due_at, row.run_id, row.id)
 
 
-# One row for each task that has ready ones: the task run that is to go first.
+# One row for each task that has ready task runs, with the task run that should start first.
 _ROOM = f"""
 WITH waiting AS (
     SELECT t.tenant_id, t.task_id, count(*) AS number, min(t.queued_at) AS oldest
@@ -243,11 +243,11 @@ def _limits_with_room(tx: Transaction) -> Iterator[StalledItem]:
 def _unreleased_joins(tx: Transaction) -> Iterator[StalledItem]:
     for found in stalled_runs.unreleased_joins(tx, late=LATE):
         if found.task_run_id is None:
-            kind, why = Kind.RUN_WITHOUT_LIVE_ROW, "every task run is final, and the run is not"
+            kind, why = Kind.RUN_WITHOUT_LIVE_ROW, "every task run is final, but the run is not"
         else:
             kind, why = (
                 Kind.JOIN_CLOSED,
-                f"all that step {found.step_id} waits for is final, and it is not released",
+                f"every predecessor of step {found.step_id} is final, but the step is not released",
             )
         yield StalledItem(kind, why, found.since, found.run_id, found.task_run_id)
 

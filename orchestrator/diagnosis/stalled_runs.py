@@ -1,4 +1,4 @@
-"""Open runs in which a step, or the end, waits for nothing any more and is not released."""
+"""Finds active runs in which all predecessors of a join or of the end are final, but which do not go on."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from pipeweave.orchestrator.recovery import lost_messages
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
 
-# The oldest active runs; what is newer is looked at when those are over.
+# Only this many of the oldest active runs are checked; newer runs once those have ended.
 MOST_RUNS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class UnreleasedJoin:
-    """A join, a map, or with `task_run_id` None the end of a run, that is due and closed since then."""
+    """A join, a map or (with `task_run_id` None) the end of a run that waits for nothing since `since`."""
 
     run_id: UUID
     task_run_id: UUID | None
@@ -37,7 +37,7 @@ WHERE r.status IN {sql_in(ADVANCING_RUN)} AND r.created_at < :late ORDER BY r.id
 
 
 def unreleased_joins(tx: Transaction, *, late: timedelta) -> Iterator[UnreleasedJoin]:
-    """What is due for longer than `late`, of the MOST_RUNS oldest runs that are active."""
+    """The joins, maps and run ends overdue by more than `late`, in the MOST_RUNS oldest active runs."""
     before = tx.now - late
     for run_id in tx.execute(_ACTIVE, {"late": before, "most": MOST_RUNS}).scalars():
         run = run_headers.load(tx, run_id)
@@ -55,7 +55,7 @@ def _unreleased_join(run: RunHeader, join: int, since: datetime) -> UnreleasedJo
     return UnreleasedJoin(run.id, ids.task_run_id(run.id, join), run.plan[join].id, since)
 
 
-# What it waits for: its predecessors; of a map that is laid out, its items; of the end, everything.
+# A join waits for its predecessors, a laid-out map also for its items, the end of a run for its end steps.
 _SINCE = """
 SELECT coalesce(max(t.finished_at), r.created_at) AS since
 FROM runs AS r LEFT JOIN task_runs AS t ON t.run_id = r.id AND {which}

@@ -1,7 +1,7 @@
-"""Comparing what is stored of a run with what its events say it must be.
+"""Compares the stored rows of a run with the rows that its events imply; repairs nothing.
 
-A run under way is seen as it was at one moment (`snapshot`): a change and its event commit together, so that
-what agrees once always agrees. What is told apart is a value; nothing is mended.
+An open run can be compared in a `snapshot`: a change and its event commit together, so in a snapshot rows and
+events agree, unless there is a defect.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pipeweave.orchestrator.domain.replay import Fault, RebuiltAttempt, RebuiltR
 from pipeweave.orchestrator.domain.stored_event import StoredEvent
 from pipeweave.orchestrator.store.database import Database, Transaction
 
-# Rows and events are read in pieces of this size, runs in pieces of that one.
+# Rows and events are read in pieces of ROWS_AT_ONCE, run ids in pieces of RUNS_AT_ONCE.
 ROWS_AT_ONCE = 5_000
 RUNS_AT_ONCE = 500
-# A run whose history is lost as a whole would differ in every row.
+# If all of a run's events are lost, every row differs: so the number of differences shown is limited.
 MOST_PER_RUN = 100
 
 MISSING = "missing"
@@ -32,14 +32,14 @@ MISSING = "missing"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that rows and events disagree on.
+    """One difference between rows and events.
 
     Args:
-        task_run_id: None when it is about the run itself.
-        field: of the row; `attempts[n]` for the record of an attempt; `event` when an event cannot have
-            happened where it stands; `row` when one of the two sides lacks the row as a whole.
-        stored: what the row has.
-        rebuilt: what it must have according to the events.
+        task_run_id: None when the run's own row differs.
+        field: the column; `attempts[n]` for a row of attempts; `event` when an event is impossible at its
+            place; `row` when the row is missing on one of the two sides.
+        stored: the value in the row.
+        rebuilt: the value according to the events.
     """
 
     run_id: UUID
@@ -61,19 +61,19 @@ def all_runs(tx: Transaction, *, since: datetime | None = None) -> Iterator[Diff
     """The differences of every run, newest first.
 
     Args:
-        tx: a `snapshot`, unless nothing changes meanwhile.
-        since: only of runs created at this time or later.
+        tx: a `snapshot`, or any transaction if nothing changes meanwhile.
+        since: only runs created at this time or later.
     """
     for run_id in run_ids(tx, since=since):
         yield from run(tx, run_id)
 
 
 def run_ids(tx: Transaction, *, since: datetime | None = None, before: UUID | None = None) -> Iterator[UUID]:
-    """The ids of every run, newest first, however many there are.
+    """The ids of every run, newest first, read in pieces.
 
     Args:
         since: only runs created at this time or later.
-        before: go on behind this one.
+        before: only runs older than the run with this id.
     """
     oldest = ids.first_id_at(0 if since is None else max(0, int(since.timestamp() * 1000)))
     last = before or UUID(int=(1 << 128) - 1)
@@ -86,7 +86,7 @@ _RUNS = "SELECT r.id FROM runs AS r WHERE r.id >= :oldest AND r.id < :before ORD
 
 
 def run(tx: Transaction, run_id: UUID) -> list[Difference]:
-    """What rows and events of a run disagree on, at most MOST_PER_RUN; nothing when all is well.
+    """The differences between rows and events of a run, at most MOST_PER_RUN; empty when they agree.
 
     Raises:
         NotFound: there is no such run.
@@ -112,7 +112,7 @@ def _events(tx: Transaction, run_id: UUID) -> Iterator[StoredEvent]:
 
 
 def _rows(tx: Transaction, statement: str, run_id: UUID, after: Any, key: str) -> Iterator[Any]:
-    """The rows of a statement that begins behind `:after` in the order of a key, however many there are."""
+    """All rows of a statement that returns rows after `:after` in the order of `key`, read in pieces."""
     while True:
         rows = tx.execute(statement, {"run_id": run_id, "after": after, "limit": ROWS_AT_ONCE}).all()
         yield from rows
@@ -186,10 +186,10 @@ def _differences(tx: Transaction, run_id: UUID, row: Any, rebuilt: RebuiltRun) -
         if value != (expected := getattr(rebuilt, name)):
             yield Difference(run_id, None, name, value, expected)
     yield from (_of_fault(run_id, each) for each in rebuilt.faults)
-    expected_ones = dict(rebuilt.task_runs)
+    expected_task_runs = dict(rebuilt.task_runs)
     for ordinal, each in _task_runs(tx, run_id):
-        yield from _of_task_run(run_id, ordinal, each, expected_ones.pop(ordinal, None))
-    for ordinal, lost in expected_ones.items():
+        yield from _of_task_run(run_id, ordinal, each, expected_task_runs.pop(ordinal, None))
+    for ordinal, lost in expected_task_runs.items():
         yield Difference(run_id, ids.task_run_id(run_id, ordinal), "row", MISSING, lost.status.value)
     yield from _of_attempts(tx, run_id, dict(rebuilt.attempts))
 

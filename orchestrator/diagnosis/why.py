@@ -1,7 +1,7 @@
-"""Why a task run does not run yet: what has to happen first, with numbers.
+"""Explains why a task run does not run yet: what has to happen first, with numbers.
 
-It asks what dispatch asks: the same plan, the same standing of limits, the same places of runs, the same test
-for a lost message. Nothing is locked, so the answer is that of a moment.
+It uses the functions that dispatch uses: the plan, the state of limits, the order of runs, the test for a
+lost message. It locks nothing, so the answer may be out of date a moment later.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ WHERE t.run_id = :run_id AND t.id = :id AND t.tenant_id = :tenant
 
 
 def why(tx: Transaction, tenant: str, id: UUID, oldest: Oldest) -> Document:
-    """{taskRunId, runId, status, reasons}: the reasons in the order in which they must go away.
+    """{taskRunId, runId, status, reasons}: the reasons in the order in which they must be resolved.
+
+    Args:
+        oldest: `Publisher.oldest`, for the messages in Redis.
 
     Raises:
         NotFound: the tenant has no such task run.
@@ -56,7 +59,7 @@ def _reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
         yield _finished(row)
         return
     if deployment_mode.mode(tx) == deployment_mode.MAINTENANCE:
-        yield reason("maintenance", "maintenance is on: nothing moves until `pipeweave maintenance exit`")
+        yield reason("maintenance", "maintenance is on: nothing starts until `pipeweave maintenance exit`")
     match status:
         case T.RUNNING:
             yield _running(row)
@@ -68,20 +71,20 @@ def _reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
         case T.READY:
             held = list(why_held.limit_reasons(tx, row))
             yield from held or [
-                reason("goes_now", "its limits have room: the tick lets it go within a second")
+                reason("goes_now", "its limits have room: the tick releases it within a second")
             ]
         case T.QUEUED:
             yield from why_held.pause_reasons(tx, row)
             yield from why_held.queue_reasons(tx, row, oldest)
 
 
-# --- over, or under way -----------------------------------------------------------------------------------
+# --- finished, running or waiting -------------------------------------------------------------------------
 
 
 def _finished(row: Any) -> Reason:
     because = f" ({row.error_code})" if row.error_code else ""
     numbers = {"finishedAt": iso(row.finished_at), "errorCode": row.error_code}
-    return reason("finished", f"it is {row.status}{because} and does not run any more", **numbers)
+    return reason("finished", f"it is {row.status}{because} and does not run again", **numbers)
 
 
 def _running(row: Any) -> Reason:

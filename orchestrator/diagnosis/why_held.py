@@ -1,4 +1,4 @@
-"""What holds a task run back that could go: pauses, limits, the queue and its workers."""
+"""Reasons why a task run without open predecessors does not start: pauses, limits, the queue, no worker."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pipeweave.orchestrator.recovery.tick import LATE
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.store.database import Transaction
 
-# When the message was sent that a worker takes next, by level of a queue (`Publisher.oldest`).
+# Queue -> for each level, when the message that a worker takes next was sent (`Publisher.oldest`).
 Oldest = Callable[[str], Mapping[int, float | None]]
 
 
 def pause_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
-    """The pauses that hold for a task run: `row` is one of why.py."""
+    """The pauses that apply to a task run. `row` is a row of why.py's query."""
     for each in pauses.find(tx, row.tenant_id):
         if each.task_id not in (None, row.task_id):
             continue
@@ -34,7 +34,7 @@ def pause_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
 
 
 def limit_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
-    """Pauses and, of a limited task, the limits that have no room."""
+    """The pauses and, for a limited task, the limits that have no room."""
     yield from pause_reasons(tx, row)
     if not row.is_limited or row.kind == "map":
         return
@@ -63,7 +63,7 @@ def _rate_limited(found: Standing, position: int, now: datetime) -> Reason:
     return reason("rate_limit", text, **numbers)
 
 
-# --- in the queue -----------------------------------------------------------------------------------------
+# --- queued -----------------------------------------------------------------------------------------------
 
 _AHEAD = """
 SELECT count(*) FROM (
@@ -73,7 +73,7 @@ SELECT count(*) FROM (
 
 
 def queue_reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
-    """What is before a queued task run, who could take it, and where its message is."""
+    """What a queued task run waits for: task runs ahead of it, a worker, or a message that was lost."""
     alive, places = worker_processes.alive_of_queue(tx, row.queue)
     if not alive:
         text = f"no worker is alive that serves {row.queue}"
@@ -95,5 +95,5 @@ def _lost_message(row: Any, oldest: Oldest) -> Iterator[Reason]:
     before = lost_messages.lost_before(row.now - lost_messages.LEEWAY, waiting[level(row.priority)])
     if row.queued_at < before:
         in_s = max(0.0, LATE.total_seconds() - seconds(row.now, row.queued_at))
-        text = f"its message is not in the queue any more: it is sent again in {in_s:g} s"
+        text = f"its message is no longer in the queue: the tick sends it again in {in_s:g} s"
         yield reason("message_late", text, inS=in_s, queuedAt=iso(row.queued_at))

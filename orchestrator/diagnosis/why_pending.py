@@ -1,4 +1,4 @@
-"""What comes before a task run that is pending: the turn of its run, predecessors, a due time."""
+"""Reasons why a task run is pending: its run waits for its turn, open predecessors, a key, a due time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pipeweave.orchestrator.queueing import run_slots
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
 
-# Of the predecessors that are open.
+# Open predecessors shown in a reason.
 MOST_SHOWN = 20
 
 
 def pending_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
-    """Why a pending task run is not even ready: `row` is one of why.py."""
+    """Why a pending task run is not ready. `row` is a row of why.py's query."""
     if row.run_status == RunStatus.PENDING:
         yield _not_its_turn(tx, row)
     if row.run_status == RunStatus.PAUSED:
@@ -27,7 +27,7 @@ def pending_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
         yield from _predecessors(tx, row)
     elif row.awaits is not None:
         holder = task_run_id(row.awaits)
-        text = f"task run {holder} executes under the same idempotency key: it waits for that one's result"
+        text = f"it waits for the result of task run {holder}, which has the same idempotency key"
         yield reason("key_held", text, holder=holder)
     else:
         yield _not_due(tx, row)
@@ -55,11 +55,11 @@ def _predecessors(tx: Transaction, row: Any) -> Iterator[Reason]:
         return
     before = run.plan.predecessors(ordinal)
     if not before:
-        return  # of a run that waits for its turn
-    which = [ids.task_run_id(row.run_id, each) for each in before]
-    opened = tx.execute(_PREDECESSORS, {"run_id": row.run_id, "ids": which}).all()
+        return  # an entry step of a run that waits for its turn
+    predecessor_ids = [ids.task_run_id(row.run_id, each) for each in before]
+    opened = tx.execute(_PREDECESSORS, {"run_id": row.run_id, "ids": predecessor_ids}).all()
     if not opened:
-        text = "all it waits for is final: it goes as soon as a worker, or the tick, has looked at it"
+        text = "all its predecessors are final: it starts as soon as a worker or the tick has checked it"
         yield reason("join_closed", text, predecessors=len(before))
         return
     named = ", ".join(f"{each.step_id} ({each.status})" for each in opened[:3])
@@ -86,7 +86,7 @@ WHERE a.run_id = :run_id AND a.task_run_id = :id ORDER BY a.number DESC LIMIT 1
 def _not_due(tx: Transaction, row: Any) -> Reason:
     last: Any = tx.execute(_LAST_ERROR, {"run_id": row.run_id, "id": row.id}).one_or_none()
     in_s = max(0.0, seconds(row.due_at, row.now))
-    error = "" if last is None else f"; the last one: {last.message} ({last.error_code})"
+    error = "" if last is None else f"; the last error: {last.message} ({last.error_code})"
     text = f"attempt {row.attempt} of {row.max_attempts} is due in {in_s:g} s{error}"
     numbers = {
         "dueAt": iso(row.due_at),

@@ -142,7 +142,7 @@ def _misplaced(each: MisplacedRows) -> dict[str, Any]:
 def _warn_of_misplaced_rows(misplaced: list[dict[str, Any]]) -> None:
     for each in misplaced:
         click.echo(
-            f"{each['table']}_default holds {each['rows']:,} rows of {each['month']}, which never go;"
+            f"{each['table']}_default holds {each['rows']:,} rows of {each['month']}, never dropped;"
             " `pipeweave db migrate` moves them once no run of that month is active",
             err=True,
         )

@@ -67,7 +67,7 @@ def saw(verdict: Verdict) -> tuple[Level, str]:
 
 
 def test_a_deployment_that_holds_is_fine(settings: Settings) -> None:
-    levels = {check.name: check.look(settings).level for check in checks()}
+    levels = {check.name: check.run(settings).level for check in checks()}
     assert set(levels.values()) == {OK}
     assert len(levels) == 19
 
@@ -291,7 +291,7 @@ def test_workers_are_counted_by_service(settings: Settings, driver: RunDriver) -
     assert (level, line) == (OK, f"workers: 1 of python ({driver.tenant}), 4 task runs at once")
     change(driver, "UPDATE services SET status = 'disconnected'")
     level, line = saw(check_processes.workers_alive(settings))
-    assert (level, f"lost the last one of: python ({driver.tenant})" in line) == (WARNING, True)
+    assert (level, f"lost the last worker of: python ({driver.tenant})" in line) == (WARNING, True)
     change(driver, "UPDATE workers SET heartbeat_at = now() - interval '1 minute'")
     assert saw(check_processes.workers_alive(settings)) == (WARNING, "no worker lives")
 

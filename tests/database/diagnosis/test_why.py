@@ -249,7 +249,7 @@ def test_what_runs_says_where_and_what_is_over_says_how_it_ended(driver: RunDriv
     ended = driver.trigger("one")
     driver.finish(ended, "a")
     [reason] = ask(driver, ended)
-    assert (reason["code"], reason["text"]) == ("finished", "it is completed and does not run any more")
+    assert (reason["code"], reason["text"]) == ("finished", "it is completed and does not run again")
 
 
 def test_a_map_waits_for_its_items(driver: RunDriver) -> None:
