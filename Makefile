@@ -9,9 +9,8 @@ STAMP := .venv/.installed
 # The first of these that is 3.11, 3.12 or 3.13; `make PYTHON=/path/to/python setup` takes that one.
 PYTHON := python3 python3.13 python3.12 python3.11
 PYTEST := $(BIN)/python -m pytest -q
-# Cheap tests share two processes; those that start whole stacks run one after the other.
-CHEAP := $(wildcard tests/unit tests/database tests/api)
-WHOLE := $(wildcard tests/flows tests/ui)
+# Four processes even on two cores: tests of whole stacks mostly wait. A file is never split between processes.
+PROCESSES := 4
 
 help: ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' Makefile
@@ -44,8 +43,7 @@ up: setup ## Start everything on this machine and stay (Ctrl-C stops it)
 	$(BIN)/pipeweave up
 
 test: setup links lint ## The gate: all checks and all tests
-	$(PYTEST) -n 2 $(CHEAP)
-	$(PYTEST) $(WHOLE)
+	$(PYTEST) -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 check: setup links lint ## Format, lint, types, architecture and docs
 	$(PYTEST) tests/unit/test_architecture.py tests/unit/docs

@@ -16,16 +16,44 @@ from pipeweave.up.valkey import Valkey
 # Under importlib's import mode pytest leaves sys.path alone; tests import `support` from here.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from support.servers import new_database, running_postgres, running_valkey
+from support.servers import BrokerDatabases, new_database, running_postgres, running_valkey
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
 
 TEMPLATE = "migrated"
-# Celery's messages in one, the counters of its chords in the next.
-_DATABASES_PER_USE = 2
 _names = itertools.count(1)
+
+# The files that take longest, and then the folders: what waits for processes begins at once, what computes
+# fills the gaps, and all test processes end at about the same time.
+_LONGEST = (
+    "test_up_stack.py",
+    "test_run_losses.py",
+    "test_demo.py",
+    "test_benchmarks_smoke.py",
+    "test_chaos.py",
+    "test_cli_project.py",
+    "test_up_accounts.py",
+    "test_run_healing.py",
+    "test_run_retries.py",
+    "test_run_dead_letters.py",
+    "test_run_maintenance.py",
+    "test_verify.py",
+    "test_contract.py",
+)
+_FOLDERS = ("flows", "ui", "database", "api", "unit")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort the files by how long they take; the tests of a file stay together and in their order."""
+    items.sort(key=lambda item: _rank(item.path))
+
+
+def _rank(path: Path) -> tuple[int, int, str]:
+    place = _LONGEST.index(path.name) if path.name in _LONGEST else len(_LONGEST)
+    folder = path.relative_to(Path(__file__).parent).parts[0]
+    return place, _FOLDERS.index(folder), str(path)
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +100,14 @@ def broker_url(valkey_server: Valkey) -> str:
     return valkey_server.url
 
 
+@pytest.fixture(scope="session")
+def broker_databases(valkey_server: Valkey) -> BrokerDatabases:
+    """The databases of this test process's Valkey that tests may have to themselves."""
+    return BrokerDatabases(valkey_server)
+
+
 @pytest.fixture
-def fresh_broker_url(valkey_server: Valkey) -> str:
-    """A database of Valkey for this test alone; the one after it is left free for chord counters."""
-    return valkey_server.url_of(next(_names) * _DATABASES_PER_USE % 256)
+def fresh_broker_url(broker_databases: BrokerDatabases) -> Iterator[str]:
+    """An empty database of Valkey for this test alone."""
+    with broker_databases.one() as url:
+        yield url

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from support.api_samples import SERVICE, SPEC, TENANT
 from support.api_server import running_api
 from support.pages import ROOT
@@ -25,7 +24,6 @@ SCHEMATHESIS = Path(sys.executable).parent / "schemathesis"
 EXAMPLES = 10
 
 
-@pytest.mark.timeout(300)
 def test_schemathesis_finds_nothing(fresh_database_url: str, fresh_broker_url: str, tmp_path: Path) -> None:
     # A database of its own: what schemathesis registers takes the place of what other tests rely on.
     settings = Settings(
@@ -38,7 +36,7 @@ def test_schemathesis_finds_nothing(fresh_database_url: str, fresh_broker_url: s
             *("run", f"{server.url}/api/openapi.json", "--max-examples", str(EXAMPLES), "--seed", "1"),
             *("--header", f"Authorization: Bearer {token}", "--header", f"X-Tenant: {TENANT}"),
         ]
-        found = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=280)
+        found = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=540)
         log = server.log.read_text()
     assert found.returncode == 0, found.stdout[-20_000:] + found.stderr[-2_000:]
     count = len(ENDPOINTS) - 1  # the document does not describe itself

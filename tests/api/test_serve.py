@@ -52,7 +52,7 @@ def test_without_its_urls_the_process_says_so_and_does_not_start(deployment: Dep
 
 def test_what_is_not_http_gets_a_problem_document_too(server: Server) -> None:
     parts = urlsplit(server.url)
-    with socket.create_connection((parts.hostname, parts.port), timeout=10) as connection:
+    with socket.create_connection((parts.hostname, parts.port), timeout=60) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nBad Header\r\n\r\n")
         answer = b"".join(iter(lambda: connection.recv(65536), b""))
     head, _, body = answer.partition(b"\r\n\r\n")

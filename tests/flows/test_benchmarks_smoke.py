@@ -11,7 +11,8 @@ from support.pages import ROOT
 
 from pipeweave.settings import environment
 
-DEADLINE_S = 90
+DEADLINE_S = 540
+
 COMPARED = ["chain_3", "fan_8", "map_20", "diamonds_4", "single_run", "idle"]
 ALONE = ["trigger", "trigger_batch", "chain_10ms", "claim", "memory", "run_list", "run_page", "tick"]
 SYSTEMS = {"ours", "celery", "celery_tuned"}

@@ -7,12 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from support.pages import ROOT
 
 from pipeweave.settings import environment
 
-DEADLINE_S = 280
+DEADLINE_S = 540
 SECONDS, SEED = 18, 14
 # Those that are over at once; the others stop something for seconds.
 KINDS = {
@@ -28,9 +27,8 @@ KINDS = {
 }
 
 
-@pytest.mark.timeout(DEADLINE_S + 20)
 def test_whatever_dies_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:
-    length = ("--seconds", str(SECONDS), "--seed", str(SEED), "--pace", "0.4", "--settle", "180")
+    length = ("--seconds", str(SECONDS), "--seed", str(SEED), "--pace", "0.4", "--settle", "400")
     what = ("--only", ",".join(sorted(KINDS)), "--folder", str(tmp_path), "--json")
     done = subprocess.run(
         [sys.executable, "-m", "chaos", *length, *what],
@@ -54,7 +52,7 @@ def test_a_fault_that_does_not_exist_is_refused_with_the_names_of_those_that_do(
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
     )
     assert done.returncode == 2
     assert "child-killed" in done.stderr

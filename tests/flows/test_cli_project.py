@@ -123,7 +123,7 @@ def test_another_worker_joins_by_the_data_dir(project: StackFolder) -> None:
             assert client.task_run(queued)["output"] == 42
     finally:
         worker.terminate()
-        said, _ = worker.communicate(timeout=30)
+        said, _ = worker.communicate(timeout=120)
     assert worker.returncode == 0, said
 
 

@@ -14,7 +14,7 @@ from support.cli_stack import StackFolder, running_stack
 
 from pipeweave.settings import environment
 
-END_DEADLINE_S = 90
+END_DEADLINE_S = 180
 
 
 @pytest.fixture

@@ -12,8 +12,6 @@ from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator.runs import triggering
 
-pytestmark = pytest.mark.timeout(120)
-
 HELD: dict[str, Any] = {
     "id": "held",
     "steps": [

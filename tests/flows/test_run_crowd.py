@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from support.live_stack import LiveStack
 
-pytestmark = pytest.mark.timeout(180)
-
 DIAMOND = {
     "id": "diamond",
     "steps": [

@@ -17,8 +17,6 @@ from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.spec.rules import FAILURE_MODES
 
-pytestmark = pytest.mark.timeout(240)
-
 CHAIN: dict[str, list[str]] = {"a": [], "b": ["a"], "c": ["b"], "d": ["c"]}
 WIDE = [f"b{number}" for number in range(12)]
 GATHERED = {"a": [], **{each: ["a"] for each in WIDE}, "join": WIDE, "last": ["join"]}

@@ -10,8 +10,6 @@ from support.live_stack import LiveStack
 
 from pipeweave.size_limits import INLINE_BYTES
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def one_step(task: str) -> dict[str, Any]:
     return {"id": f"one-{task}", "steps": [{"id": "only", "task": task}]}

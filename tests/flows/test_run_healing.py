@@ -15,10 +15,13 @@ from support.oracle import random_graph, reference
 
 from pipeweave.spec.rules import FAILURE_MODES
 
-pytestmark = pytest.mark.timeout(180)
-
 # What is younger than that is not yet missed by the tick.
 AHEAD = timedelta(seconds=30)
+
+
+@pytest.fixture(scope="module")
+def stack(own_stack: LiveStack) -> LiveStack:
+    return own_stack
 
 
 def test_a_run_whose_messages_never_left_is_sent_by_the_tick(stack: LiveStack) -> None:

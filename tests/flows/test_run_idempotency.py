@@ -15,8 +15,6 @@ from pipeweave import ids
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import Trigger
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module")
 def stack(empty_stack: LiveStack) -> LiveStack:

@@ -12,8 +12,6 @@ from support.live_stack import Call, LiveStack
 
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 
-pytestmark = pytest.mark.timeout(120)
-
 LIMIT = 2
 
 

@@ -15,8 +15,6 @@ from support.servers import away
 
 from pipeweave.up.postgres import Postgres
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture
 def stack(stack_with_beat: LiveStack) -> LiveStack:

@@ -16,8 +16,6 @@ from pipeweave.orchestrator.recovery import tick_status
 from pipeweave.orchestrator.state.deployment_mode import MAINTENANCE, RUNNING, WAITING
 from pipeweave.settings import environment
 
-pytestmark = pytest.mark.timeout(180)
-
 STEPS = {
     "id": "drained",
     "steps": [
@@ -26,6 +24,11 @@ STEPS = {
         {"id": "last", "task": "noop", "needs": ["each"]},
     ],
 }
+
+
+@pytest.fixture(scope="module")
+def stack(own_stack: LiveStack) -> LiveStack:
+    return own_stack
 
 
 def do(stack: LiveStack, verb: Callable[..., object]) -> None:

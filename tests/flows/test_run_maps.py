@@ -10,8 +10,6 @@ from support.live_stack import LiveStack
 
 from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
 
-pytestmark = pytest.mark.timeout(180)
-
 SUM_OF_DOUBLES: dict[str, Any] = {
     "id": "sum-of-doubles",
     "steps": [

@@ -17,8 +17,6 @@ from pipeweave import ids
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Part, Released
 from pipeweave.orchestrator.domain.plan import END
 
-pytestmark = pytest.mark.timeout(180)
-
 # What is younger than that is not yet missed by the tick.
 AHEAD = timedelta(seconds=30)
 
@@ -34,6 +32,11 @@ WIDE: dict[str, Any] = {
 }
 LIST = list(range(40))
 ONCE = Counter({"a": 1, **{f"b{number}": 1 for number in range(10)}, "c": 1, "d": 40, "e": 1})
+
+
+@pytest.fixture(scope="module")
+def stack(own_stack: LiveStack) -> LiveStack:
+    return own_stack
 
 
 def released(stack: LiveStack, run_id: UUID) -> list[Released]:

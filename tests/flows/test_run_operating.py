@@ -15,8 +15,6 @@ from pipeweave.cli import main
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.spec.rules import FAILURE_MODES
 
-pytestmark = pytest.mark.timeout(240)
-
 WIDE = {
     "id": "wide",
     "steps": [
@@ -25,6 +23,11 @@ WIDE = {
         {"id": "c", "task": "act", "needs": [f"b{n}" for n in range(10)]},
     ],
 }
+
+
+@pytest.fixture(scope="module")
+def stack(own_stack: LiveStack) -> LiveStack:
+    return own_stack
 
 
 def call(stack: LiveStack, *arguments: str) -> Result:

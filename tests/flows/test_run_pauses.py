@@ -13,8 +13,6 @@ from pipeweave.orchestrator.queueing import limits, pauses
 from pipeweave.orchestrator.registry.task_rows import queue_name
 from pipeweave.orchestrator.runs import admission
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture(scope="module")
 def stack(empty_stack: LiveStack) -> LiveStack:

@@ -11,8 +11,6 @@ from support.live_stack import LiveStack
 
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture(scope="module")
 def stack(empty_stack: LiveStack) -> LiveStack:

@@ -12,8 +12,6 @@ from pipeweave.errors import LimitExceeded, NotFound
 from pipeweave.orchestrator.runs.standalone_tasks import Queued, QueueRequest
 from pipeweave.size_limits import MAX_BATCH
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def ended(stack: LiveStack, queued: Queued) -> Any:
     """The task run of a queued task once it is final."""

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from support.live_stack import LiveStack
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module")
 def stack(empty_stack: LiveStack) -> LiveStack:

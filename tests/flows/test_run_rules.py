@@ -12,8 +12,6 @@ from support.oracle import random_graph, reference
 
 from pipeweave.spec.rules import FAILURE_MODES
 
-pytestmark = pytest.mark.timeout(240)
-
 
 def graph(id: str, needs: dict[str, list[str]], **members: Any) -> dict[str, Any]:
     """A pipeline whose steps do what the run's input says."""

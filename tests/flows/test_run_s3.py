@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.live_stack import LiveStack, new_live_stack
+from support.live_stack import LiveStack, StackMaker
 from support.s3_server import a_backend, running_s3
 
 from pipeweave.storage import S3Storage, open_storage
-from pipeweave.up.postgres import Postgres
-from pipeweave.up.valkey import Valkey
 
 HUGE: dict[str, Any] = {
     "id": "huge",
@@ -24,34 +22,29 @@ HUGE: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def s3_stage(
-    postgres_server: Postgres,
-    database_template: str,
-    valkey_server: Valkey,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[LiveStack]:
+def s3_stack(make_stack: StackMaker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveStack]:
     """A stack whose storage is a bucket that does not exist yet, with a worker of two children."""
     folder = tmp_path_factory.mktemp("s3-stack")
     with (
         running_s3(folder) as url,
-        new_live_stack(postgres_server, database_template, valkey_server, folder, (a_backend(url),)) as stack,
+        make_stack(folder, (a_backend(url),)) as stack,
     ):
         stack.start_worker("steps.py", concurrency=2)
         yield stack
 
 
-def test_a_huge_result_goes_through_the_bucket_once_there_is_one(s3_stage: LiveStack) -> None:
-    run = s3_stage.ran(HUGE)
-    failed = s3_stage.steps(run.id)["make"]
+def test_a_huge_result_goes_through_the_bucket_once_there_is_one(s3_stack: LiveStack) -> None:
+    run = s3_stack.ran(HUGE)
+    failed = s3_stack.steps(run.id)["make"]
     assert (run.status, failed.error_code) == ("failed", "INVALID_SETTING")
-    storage = open_storage(s3_stage.settings)
+    storage = open_storage(s3_stack.settings)
     assert isinstance(storage, S3Storage)
     assert storage.bucket.name in failed.error["message"]
 
     storage.make_bucket()
-    run = s3_stage.ran(HUGE)
-    steps = s3_stage.steps(run.id)
+    run = s3_stack.ran(HUGE)
+    steps = s3_stack.steps(run.id)
     assert (run.status, steps["measure"].output) == ("completed", 3_000_000)
     assert len(storage.get(steps["make"].output_path)) == steps["make"].output_size == 3_000_002
-    assert not Path(s3_stage.settings.data_dir).exists()
-    assert "hunter2" not in s3_stage.logs()
+    assert not Path(s3_stack.settings.data_dir).exists()
+    assert "hunter2" not in s3_stack.logs()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
 from support.live_stack import LiveStack
-
-pytestmark = pytest.mark.timeout(120)
 
 DOCUMENT = {
     "id": "taken",

@@ -19,10 +19,7 @@ from support.servers import wait_until
 
 from pipeweave.settings import environment
 
-pytestmark = [
-    pytest.mark.timeout(240),
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else"),
-]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
 
 NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")

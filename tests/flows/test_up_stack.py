@@ -21,8 +21,6 @@ from support.servers import wait_until
 from pipeweave.client.models import Document
 from pipeweave.errors import Unavailable
 
-pytestmark = pytest.mark.timeout(240)
-
 NEEDED = {"watchdog", "valkey", "postgres", "api", "worker-1", "beat"}
 BACK_WITHIN_S = 5.0
 STOPPED_WITHIN_S = 30.0

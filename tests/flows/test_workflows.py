@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from support.live_stack import LiveStack
 
-pytestmark = pytest.mark.timeout(180)
-
 FILES = sorted((Path(__file__).parent / "workflows").glob("*.json"))
 
 

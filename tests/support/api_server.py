@@ -17,7 +17,7 @@ from pipeweave.settings import Settings
 from pipeweave.up.ports import free_port
 from support.servers import wait_until
 
-STOP_DEADLINE_S = 15
+STOP_DEADLINE_S = 60.0
 
 
 @dataclass

@@ -15,7 +15,7 @@ import psutil
 from pipeweave import Client
 from pipeweave.settings import environment
 
-COMMAND_DEADLINE_S = 90
+COMMAND_DEADLINE_S = 180
 
 TASKS = """
 from pipeweave import task

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import Outgoing
 from pipeweave.orchestrator.domain.states import FINAL_RUN
@@ -35,18 +36,11 @@ from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.spec.document import parse_spec
 from pipeweave.up.postgres import Postgres
-from pipeweave.up.valkey import Valkey
-from support.servers import new_database, wait_until
+from support.servers import STOP_DEADLINE_S, WAIT_DEADLINE_S, new_database, wait_until
 
 APPS = Path(__file__).parents[1] / "flows" / "apps"
 
-START_DEADLINE_S = 30.0
-STOP_DEADLINE_S = 15.0
-RUN_DEADLINE_S = 60.0
-
 _numbers = itertools.count(1)
-# Above those that `fresh_broker_url` hands out first.
-_FIRST_BROKER_DATABASE = 128
 
 _FINAL_RUN = tuple(status.value for status in FINAL_RUN)
 
@@ -94,12 +88,16 @@ class LiveStack:
             assert process.poll() is None, self.logs()
             return name in [row.name.partition("@")[0] for row in self.rows(_ALIVE)]
 
-        wait_until(lives, START_DEADLINE_S, f"worker {name} did not start")
+        wait_until(lives, WAIT_DEADLINE_S, f"worker {name} did not start")
         return process.pid
 
     def start_beat(self) -> int:
         """Start a beat; its process id."""
         return self._start(f"beat{next(_numbers)}", ["beat"], self.settings.tenant).pid
+
+    def has_beat(self) -> bool:
+        """Whether a beat runs."""
+        return any(_is_beat(process) and process.poll() is None for process in self.processes)
 
     def _start(self, name: str, arguments: list[str], tenant: str) -> subprocess.Popen[bytes]:
         variables = {
@@ -146,13 +144,27 @@ class LiveStack:
     def kill(self, pid: int) -> None:
         """Kill a process and its children at once."""
         process = next(each for each in self.processes if each.pid == pid)
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         self.processes.remove(process)
 
+    def reset(self) -> None:
+        """Leave one beat alone: kill all other processes, cancel open runs, drop messages and logs."""
+        beats = [process for process in self.processes if _is_beat(process) and process.poll() is None]
+        for process in [process for process in self.processes if process not in beats[:1]]:
+            self.kill(process.pid)
+        for row in self.rows("SELECT id FROM runs WHERE finished_at IS NULL"):
+            with suppress(PipeWeaveError):
+                self.cancel(row.id)
+        self.wipe_broker()
+        for log in self.folder.glob("*.log"):
+            log.write_bytes(b"")
+
     def close(self) -> None:
-        for process in reversed(self.processes[:]):
-            self.stop(process.pid)
+        """Kill every process and close the connections."""
+        for process in self.processes[:]:
+            self.kill(process.pid)
         self.deployment.close()
 
     def logs(self) -> str:
@@ -209,7 +221,7 @@ class LiveStack:
 
     def wipe_broker(self) -> None:
         """Lose everything the broker holds."""
-        self._redis.flushall()
+        self._redis.flushdb()
 
     def forget_chords(self, run_id: UUID) -> int:
         """Lose the counters of a run's chords, but no message; how many keys there were."""
@@ -251,7 +263,7 @@ class LiveStack:
         for run_id in [self.trigger("settle") for _ in range(6)]:
             self.finished(run_id)
 
-    def finished(self, run_id: UUID, deadline_s: float = RUN_DEADLINE_S) -> Any:
+    def finished(self, run_id: UUID, deadline_s: float = WAIT_DEADLINE_S) -> Any:
         """Wait until a run is final; its row."""
         wait_until(lambda: self.run(run_id).status in _FINAL_RUN, deadline_s, f"run {run_id} did not end")
         return self.run(run_id)
@@ -261,7 +273,7 @@ class LiveStack:
         self.store(document)
         return self.finished(self.trigger(str(document["id"]), input, **wish))
 
-    def until(self, is_so: Callable[[], bool], what: str, deadline_s: float = RUN_DEADLINE_S) -> None:
+    def until(self, is_so: Callable[[], bool], what: str, deadline_s: float = WAIT_DEADLINE_S) -> None:
         """Wait until something is so."""
         wait_until(is_so, deadline_s, what)
 
@@ -316,16 +328,36 @@ class LiveStack:
 _ALIVE = "SELECT name FROM workers WHERE stopped_at IS NULL"
 
 
+# What the fixture `make_stack` is: (folder, backends=()) -> a stack without processes, for a block.
+StackMaker = Callable[..., AbstractContextManager[LiveStack]]
+
+
+def _is_beat(process: subprocess.Popen[bytes]) -> bool:
+    return isinstance(process.args, list) and process.args[-1] == "beat"
+
+
 @contextmanager
 def new_live_stack(
-    postgres: Postgres, template: str, valkey: Valkey, folder: Path, backends: tuple[dict[str, Any], ...] = ()
+    postgres: Postgres,
+    template: str,
+    broker_url: str,
+    folder: Path,
+    backends: tuple[dict[str, Any], ...] = (),
 ) -> Iterator[LiveStack]:
-    """A stack with an empty database and an empty broker, without any worker yet."""
+    """A stack with an empty database and no process yet; those that it starts are killed at the end.
+
+    Args:
+        postgres: the server that gets the database.
+        template: the name of a migrated database to copy.
+        broker_url: an empty database of a Valkey.
+        folder: where data, logs and the file of calls go.
+        backends: storage backends as in the setting; none takes the folder.
+    """
     number = next(_numbers)
     with new_database(postgres, f"stack_{number}", template) as database_url:
         settings = Settings(
             database_url=database_url,
-            broker_url=valkey.url_of(_FIRST_BROKER_DATABASE + number % 100),
+            broker_url=broker_url,
             tenant=f"stack-{number}",
             data_dir=str(folder / "data"),
             storage_backends=backends,

@@ -16,7 +16,7 @@ import urllib3
 from pipeweave.up.ports import free_port
 from support.servers import wait_until
 
-STOP_DEADLINE_S = 15.0
+STOP_DEADLINE_S = 60.0
 
 _names = itertools.count(1)
 

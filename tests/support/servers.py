@@ -5,11 +5,13 @@ from __future__ import annotations
 import secrets
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg2
+import redis
 
 from pipeweave.up import postgres, valkey
 from pipeweave.up.launch import Launch, spawn
@@ -17,15 +19,22 @@ from pipeweave.up.ports import free_port
 from pipeweave.up.postgres import Postgres
 from pipeweave.up.valkey import Valkey
 
-START_DEADLINE_S = 30.0
-STOP_DEADLINE_S = 15.0
+# How long a test waits for what should come. Costs nothing when it comes, so it is far beyond what a machine
+# busy with other things needs; pytest's own timeout is beyond it.
+WAIT_DEADLINE_S = 180.0
+STOP_DEADLINE_S = 60.0
 
 
-def wait_until(is_so: Callable[[], bool], deadline_s: float = START_DEADLINE_S, what: str = "") -> None:
-    """Look again until it is so.
+def wait_until(is_so: Callable[[], bool], deadline_s: float = WAIT_DEADLINE_S, what: str = "") -> None:
+    """Look again and again until a condition holds.
+
+    Args:
+        is_so: the condition.
+        deadline_s: how long to wait, in seconds.
+        what: what to say of it when it does not hold in time.
 
     Raises:
-        AssertionError: it was not so in time.
+        AssertionError: the condition did not hold in time.
     """
     end = time.monotonic() + deadline_s
     while not is_so():
@@ -50,6 +59,31 @@ def running_valkey(folder: Path) -> Iterator[Valkey]:
     server.prepare()
     with _running(server.launch(), folder / "valkey.log", server.is_ready, valkey.STOP_SIGNAL):
         yield server
+
+
+class BrokerDatabases:
+    """The databases of a Valkey, handed to one user at a time; database 0 is left to those who share it.
+
+    Args:
+        server: the Valkey.
+    """
+
+    def __init__(self, server: Valkey) -> None:
+        self._server = server
+        # Database 255 is for a test of the connection.
+        self._free = deque(range(1, valkey.DATABASES - 1))
+
+    @contextmanager
+    def one(self) -> Iterator[str]:
+        """An empty database for the block; its URL."""
+        number = self._free.popleft()
+        url = self._server.url_of(number)
+        try:
+            yield url
+        finally:
+            with redis.Redis.from_url(url) as client:
+                client.flushdb()
+            self._free.append(number)
 
 
 @contextmanager

@@ -27,8 +27,6 @@ from pipeweave.settings import Settings
 from pipeweave.up.launch import spawn
 from pipeweave.up.valkey import Valkey
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(autouse=True)
 def _everything_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
@@ -139,7 +137,7 @@ def test_a_broker_that_died_costs_nothing_and_is_found_again(
     finally:
         again.terminate()
         try:
-            again.wait(15)
+            again.wait(60)
         except subprocess.TimeoutExpired:
             again.kill()
 

@@ -376,7 +376,7 @@ def test_a_transaction_that_lost_a_deadlock_is_done_again(driver: RunDriver) -> 
             tries.append(f"{first} before {second}")
             tx.execute(touch, {"run_id": run_id, "id": ids.task_run_id(run_id, first)})
             if len(tries) <= 2:
-                gate.wait(30)
+                gate.wait(60)
             tx.execute(touch, {"run_id": run_id, "id": ids.task_run_id(run_id, second)})
 
         driver.database.run(work)

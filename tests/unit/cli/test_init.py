@@ -36,7 +36,7 @@ def test_a_new_project_passes_its_own_tests(here: Path) -> None:
         cwd=here / "hello",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert done.returncode == 0, done.stdout
     assert "3 passed" in done.stdout

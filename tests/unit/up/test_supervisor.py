@@ -48,7 +48,7 @@ class Stage:
     def start(self, *specs: ProcessSpec) -> None:
         for spec in specs:
             self.supervisor.start(spec)
-        self.supervisor.wait_ready([spec.name for spec in specs], 20)
+        self.supervisor.wait_ready([spec.name for spec in specs], 120)
 
     def watch(self) -> None:
         self._thread = threading.Thread(target=self.supervisor.watch)
@@ -57,7 +57,7 @@ class Stage:
     def stop(self) -> None:
         if self._thread:
             self.supervisor.request_stop()
-            self._thread.join(10)
+            self._thread.join(60)
         self.supervisor.stop()
 
     def pid(self, name: str) -> int:
