@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo up test check lint bench chaos lock links
+.PHONY: help setup demo up test check lint bench chaos sql lock links
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -58,6 +58,9 @@ bench: setup ## Measure against plain Celery on the same machine (HISTORY=100000
 
 chaos: setup ## Inject faults into a real stack, then prove that nothing was lost or done twice (SECONDS=300 SEED=1)
 	$(BIN)/python -m chaos --seconds $(or $(SECONDS),300) --seed $(or $(SEED),1)
+
+sql: setup ## Write docs/sql/ anew: every SQL statement as it is sent
+	$(BIN)/python -m sql_pages
 
 lock: ## Resolve the dependencies anew and write both lock files
 	rm -rf .venv/lock && $(BIN)/python -m venv .venv/lock

@@ -142,8 +142,6 @@ def list_archives(storage: Storage) -> list[Manifest]:
 
 # --- folder and index -------------------------------------------------------------------------------------
 
-_IS_THERE = "SELECT 1 FROM {table} WHERE id = :id"
-
 
 def _choose_folder(tx: Transaction, storage: Storage, month: Month) -> tuple[str, Manifest | None]:
     """The folder to archive a month in, and the archive that is already there.
@@ -157,9 +155,17 @@ def _choose_folder(tx: Transaction, storage: Storage, month: Month) -> tuple[str
         known = _read(storage, f"{folder}/manifest.json")
         if known is None or known.first_run is None:
             return folder, known
-        if tx.execute(_IS_THERE.format(table=month.table("runs")), {"id": known.first_run}).first():
+        if _has_run(tx, month, known.first_run):
             return folder, known
         number += 1
+
+
+_RUN = "SELECT 1 FROM {table} WHERE id = :id"
+
+
+def _has_run(tx: Transaction, month: Month, run_id: UUID) -> bool:
+    """Whether a run is in the month's partition of `runs`, attached or detached."""
+    return tx.execute(_RUN.format(table=month.table("runs")), {"id": run_id}).first() is not None
 
 
 def _read(storage: Storage, path: str) -> Manifest | None:

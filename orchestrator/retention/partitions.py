@@ -46,9 +46,10 @@ class Partition:
     size: int
 
 
+# The size is NULL for a partition that was dropped a moment ago.
 _LISTED = """
 SELECT c.relname AS name, c.relispartition AS is_attached, CAST(greatest(c.reltuples, 0) AS bigint) AS rows,
-       coalesce(pg_total_relation_size(c.oid), 0) AS size  -- NULL: dropped a moment ago
+       coalesce(pg_total_relation_size(c.oid), 0) AS size
 FROM pg_class AS c
 WHERE c.relkind = 'r' AND pg_table_is_visible(c.oid)
   AND c.relname ~ '^(runs|task_runs|attempts|events)_(default|[0-9]{4}_[0-9]{2})$'

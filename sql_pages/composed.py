@@ -1,0 +1,284 @@
+"""Records the statements that functions compose, by calling those functions with a transaction that sends
+nothing.
+
+Each function that composes a statement has a line in CALLS. Every call that it makes is answered with one row
+of ones, or with no rows where it asks for all of them, so that it comes as far as its own statement.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from types import FrameType
+from typing import Any
+from uuid import UUID
+
+from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator.deadletters import dead_letters, redrives
+from pipeweave.orchestrator.deadletters.filters import LetterFilter
+from pipeweave.orchestrator.domain.months import Month
+from pipeweave.orchestrator.domain.states import RunStatus
+from pipeweave.orchestrator.engine import maps
+from pipeweave.orchestrator.queueing import maintenance_mode
+from pipeweave.orchestrator.reading import dead_letters as letter_lists
+from pipeweave.orchestrator.reading import queue, registry
+from pipeweave.orchestrator.reading import runs as run_lists
+from pipeweave.orchestrator.reading import task_runs as task_run_lists
+from pipeweave.orchestrator.retention import (
+    archive,
+    archive_format,
+    default_partition,
+    drop_months,
+    expiry,
+    month_status,
+    partitions,
+)
+from pipeweave.orchestrator.retention.archive_format import HISTORY_TABLES
+from pipeweave.orchestrator.retention.policy import Policy
+from pipeweave.orchestrator.state import cancelling, completing, releasing, run_transitions
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.keyset import Page, cursor_of
+from pipeweave.orchestrator.store.rows import Result
+from sql_pages.statements import ROOT, Module, Statement, composed_by, constants, sentence, split
+
+NOW = datetime(2001, 1, 15, tzinfo=UTC)
+# Statements about a month's partitions are shown for this month.
+MONTH = Month(2001, 1)
+RUN = UUID(int=1)
+TENANT = "default"
+ERROR = {"code": "STEP_FAILED", "message": "step a failed"}
+REDRIVE = redrives._Redrive(RUN, TENANT, LetterFilter(), None)
+
+
+class _Ones:
+    """A row whose columns are all 1."""
+
+    def __getattr__(self, name: str) -> int:
+        return 1
+
+
+class Answer(Result):
+    """One row of ones and a scalar, or no rows where all are wanted."""
+
+    def __init__(self, scalar: Any) -> None:
+        self._scalar = scalar
+
+    @property
+    def rowcount(self) -> int:
+        return 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def first(self) -> Any | None:
+        return _Ones()
+
+    def one(self) -> Any:
+        return _Ones()
+
+    def one_or_none(self) -> Any | None:
+        return None
+
+    def scalars(self) -> list[Any]:
+        return []
+
+    def scalar_one_or_none(self) -> Any | None:
+        return self._scalar
+
+    def scalar_one(self) -> Any:
+        return self._scalar
+
+
+class Recorder(Transaction):
+    """A transaction that sends nothing, and keeps what some functions would have sent.
+
+    Args:
+        composers: those functions, `state.run_transitions._move`.
+        scalar: the answer to a statement that gives one value.
+    """
+
+    def __init__(self, composers: set[str], scalar: Any) -> None:
+        self.composers = composers
+        self.scalar = scalar
+        # Name, sender and text of each statement.
+        self.sent: list[tuple[str, str, str]] = []
+        self.now = NOW
+
+    def hold(self) -> None:
+        pass
+
+    def catch_up(self) -> None:
+        pass
+
+    def execute(
+        self, statement: str, parameters: Mapping[str, Any] | None = None, *, lock: str | None = None
+    ) -> Result:
+        sender, *callers = _callers(sys._getframe(1))
+        if sender in self.composers:
+            # A verb that has its statement composed elsewhere gives it the name.
+            verb = next((each for each in callers if not each.rpartition(".")[2].startswith("_")), sender)
+            name = sender if _is_verb(sender) else verb
+            self.sent += [(name, sender, text) for text in (lock, statement) if text is not None]
+        return Answer(self.scalar)
+
+    def announce(self, fact: Any) -> None:
+        pass
+
+
+def _callers(frame: FrameType | None) -> Iterator[str]:
+    """The functions of the orchestrator that are under way, innermost first."""
+    while frame is not None and not frame.f_globals["__name__"].startswith(__package__ or "?"):
+        module, function = frame.f_globals["__name__"], frame.f_code.co_qualname
+        if module.startswith(ROOT) and not frame.f_code.co_name.startswith("<"):
+            yield f"{module}.{function}".removeprefix(ROOT)
+        frame = frame.f_back
+
+
+def _is_verb(function: str) -> bool:
+    return not function.rpartition(".")[2].startswith("_") and function != "state.task_transitions.move"
+
+
+class RecordingDatabase(Database):
+    """Every transaction of this database is the same recorder."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    @contextmanager
+    def _begin(self, *, is_one: bool) -> Iterator[Transaction]:
+        yield self._recorder
+
+
+PAGE = Page()
+BEHIND = {
+    "runs": Page(cursor=cursor_of("runs", RUN)),
+    "letters": Page(cursor=cursor_of("dead-letters", RUN)),
+    "redrives": Page(cursor=cursor_of("redrives", RUN)),
+    "items": Page(cursor=cursor_of("queue", 1, RUN)),
+    "task runs": Page(cursor=cursor_of("task-runs", RUN)),
+}
+FULL = LetterFilter("a", "b", "C", "d", NOW, NOW)
+LETTERS = LetterFilter()
+
+# Which of the texts of a function a call gives (nothing where there is only one), and the call.
+Calls = list[tuple[str, Callable[[Transaction, Database], object]]]
+CALLS: Calls = [
+    # state
+    ("completed", lambda tx, _: run_transitions._move(tx, RUN, RunStatus.COMPLETED)),
+    ("partial, with an error", lambda tx, _: run_transitions._move(tx, RUN, RunStatus.PARTIAL, ERROR)),
+    ("", lambda tx, _: run_transitions.time_out(tx, RUN, "CODE", "message")),
+    ("", lambda tx, _: run_transitions.cancel(tx, RUN, "reason")),
+    ("", lambda tx, _: releasing.release(tx, RUN, [1])),
+    ("continued here", lambda tx, _: releasing.release(tx, RUN, [], continued=[1], worker="w", queue="q")),
+    ("", lambda tx, _: cancelling.skip(tx, RUN, [1])),
+    ("", lambda tx, _: cancelling.cancel_all(tx, RUN, code="CODE", message="message")),
+    ("", lambda tx, _: cancelling.cancel_tasks(tx, RUN, ["a"], code="C", message="m")),
+    ("", lambda tx, _: completing.lay_out(tx, RUN, 1, first=2, count=3)),
+    ("", lambda tx, _: completing.finish_map(tx, RUN, 1, count=3)),
+    # queueing and engine
+    ("", lambda tx, _: maintenance_mode.request(tx)),
+    ("", lambda tx, _: maintenance_mode.enter_if_drained(tx)),
+    ("", lambda tx, _: maintenance_mode.leave(tx)),
+    ("", lambda tx, _: maps._parent(tx, RUN, 1)),
+    ("", lambda tx, _: maps.lock(tx, RUN, 1)),
+    # dead letters
+    ("all open", lambda tx, _: dead_letters.discard_matching(tx, TENANT, LETTERS)),
+    ("every filter", lambda tx, _: dead_letters.discard_matching(tx, TENANT, FULL)),
+    ("", lambda tx, _: dead_letters.purge(tx, TENANT, NOW)),
+    ("all open", lambda tx, _: redrives.create(tx, TENANT, LETTERS)),
+    ("every filter", lambda tx, _: redrives.create(tx, TENANT, FULL)),
+    ("all open", lambda _, database: redrives._next_letters(database, REDRIVE)),
+    # reading
+    ("the first page", lambda tx, _: letter_lists.dead_letter_list(tx, TENANT, PAGE, LETTERS)),
+    ("every filter", lambda tx, _: letter_lists.dead_letter_list(tx, TENANT, BEHIND["letters"], FULL)),
+    ("all open", lambda tx, _: letter_lists.dead_letter_groups(tx, TENANT, 10, LETTERS)),
+    ("", lambda tx, _: letter_lists.redrive(tx, TENANT, RUN)),
+    ("the first page", lambda tx, _: letter_lists.redrive_list(tx, TENANT, PAGE)),
+    ("a later page", lambda tx, _: letter_lists.redrive_list(tx, TENANT, BEHIND["redrives"])),
+    ("the first page", lambda tx, _: queue.queue_items(tx, TENANT, PAGE)),
+    (
+        "every filter",
+        lambda tx, _: queue.queue_items(tx, TENANT, BEHIND["items"], status="queued", task_id="a"),
+    ),
+    ("the first page", lambda tx, _: registry.pipeline_list(tx, TENANT, PAGE)),
+    ("the first page", lambda tx, _: registry.services(tx, TENANT, PAGE)),
+    ("the first page", lambda tx, _: registry.tasks(tx, TENANT, PAGE)),
+    ("the first page", lambda tx, _: run_lists.run_list(tx, TENANT, PAGE)),
+    (
+        "every filter",
+        lambda tx, _: run_lists.run_list(
+            tx,
+            TENANT,
+            BEHIND["runs"],
+            status="failed",
+            pipeline_id="a",
+            created_after=NOW,
+            created_before=NOW,
+        ),
+    ),
+    ("every type", lambda tx, _: run_lists.run_events(tx, TENANT, RUN, PAGE)),
+    ("one type", lambda tx, _: run_lists.run_events(tx, TENANT, RUN, PAGE, type="run.failed")),
+    ("the first page", lambda tx, _: task_run_lists.of_run(tx, RUN, PAGE)),
+    (
+        "every filter",
+        lambda tx, _: task_run_lists.of_run(tx, RUN, BEHIND["task runs"], status="failed", step_id="a"),
+    ),
+    # retention
+    ("", lambda tx, _: archive.count_rows(tx, MONTH)),
+    ("", lambda tx, _: archive._has_run(tx, MONTH, RUN)),
+    ("", lambda tx, _: archive_format._batch_end(tx, MONTH, RUN)),
+    ("", lambda tx, _: archive_format._RowStream(tx, HISTORY_TABLES[0], MONTH, RUN, RUN)),
+    ("", lambda tx, _: default_partition._count(tx, "runs", MONTH, 1)),
+    ("", lambda tx, _: default_partition.misplaced_months(tx, ["runs"])),
+    ("", lambda tx, _: default_partition.lock_tables(tx, ["runs"])),
+    ("", lambda tx, _: default_partition.move_rows(tx, "runs", MONTH, partitions.bounds_of(MONTH), "")),
+    ("", lambda _, database: drop_months._detach_from(database, "task_runs", MONTH)),
+    ("", lambda _, database: drop_months._drop(database, MONTH)),
+    ("", lambda _, database: expiry.count_expired(database, Policy())),
+    ("dead letters", lambda tx, _: expiry._delete(tx, "dead_letters", "failed_at", NOW, 1)),
+    ("idempotency claims", lambda tx, _: expiry._delete(tx, "idempotency_claims", "expires_at", NOW, 1)),
+    ("workers", lambda tx, _: expiry._delete(tx, "workers", "stopped_at", NOW, 1)),
+    ("redrives", lambda tx, _: expiry._delete(tx, "redrives", "finished_at", NOW, 1)),
+    ("", lambda tx, _: month_status.active_runs(tx, MONTH)),
+    ("", lambda tx, _: partitions.is_attached(tx, "runs")),
+]
+# Calls that come to their statement where there is nothing yet.
+CALLS_OF_NOTHING: Calls = [
+    ("", lambda tx, _: partitions._create(tx, "runs", MONTH.table("runs"), partitions.bounds_of(MONTH))),
+]
+
+
+def composed(found: list[Module]) -> list[Statement]:
+    """The statements that functions compose, as CALLS brings them about.
+
+    Raises:
+        LookupError: a function composes a statement, and no call brings it about.
+    """
+    by_name = {module.name: module for module in found}
+    composers = composed_by(found)
+    statements: dict[tuple[str, str], Statement] = {}
+    have_one_text: set[str] = set()
+    known = {statement.sql for statement in constants(found)}
+    for variant, calls in _recorded(composers):
+        for name, sender, text in calls:
+            if text not in known and name not in have_one_text:
+                does = sentence(*split(by_name, name))
+                statement = Statement(name, text, (sender,), does, variant=variant)
+                statements.setdefault((name, text), statement)
+        have_one_text |= {name for name, _, _ in calls if not variant}
+    missed = composers - {sender for statement in statements.values() for sender in statement.senders}
+    if missed:
+        raise LookupError(f"add a call that makes these functions send: {', '.join(sorted(missed))}")
+    return list(statements.values())
+
+
+def _recorded(composers: set[str]) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+    """The variant of each call; name, sender and text of the statements that it sends."""
+    for calls, scalar in ((CALLS, RUN), (CALLS_OF_NOTHING, None)):
+        for variant, call in calls:
+            recorder = Recorder(composers, scalar)
+            with suppress(PipeWeaveError):
+                call(recorder, RecordingDatabase(recorder))
+            yield variant, recorder.sent
