@@ -314,6 +314,12 @@ class AttemptFenced(PipeWeaveError):
     code = "FENCED"
 
 
+class CorruptValue(AttemptFailed):
+    """A value in storage is not the JSON that was stored there."""
+
+    code = "CORRUPT_VALUE"
+
+
 class MapSourceInvalid(AttemptFailed):
     """The value to map over is not a list, or the list or one of its items is too large."""
 

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from pipeweave.errors import AttemptFailed, InvalidInput, NotFound
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
+from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
@@ -24,6 +25,7 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.engine.chords import ChordAccounting, Counting
 from pipeweave.orchestrator.engine.decide import decide_or_end, skip
+from pipeweave.orchestrator.engine.map_sources import NOTHING_LOADED, Loaded, NotLoaded
 from pipeweave.orchestrator.engine.release import Claimant, Release
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.state import attempts, cancelling, completing, run_transitions
@@ -43,6 +45,9 @@ class Advance:
         counting: how chords count what ends and what is released.
         touched: limits to fill at the end, for a transaction that advances several runs: it then calls
             `touched.fill` once, after all of them, instead of `close`.
+        loaded: values that were loaded from storage before the transaction, for maps that run over them.
+        loads_for: the map whose missing values the caller loads after the transaction (`unloaded`); any other
+            map that lacks values gets a join message.
     """
 
     def __init__(
@@ -54,6 +59,8 @@ class Advance:
         queue: str = "",
         counting: Counting = Counting.COUNTED,
         touched: TouchedLimits | None = None,
+        loaded: Loaded = NOTHING_LOADED,
+        loads_for: int | None = None,
     ) -> None:
         self.tx = tx
         self.run = run
@@ -61,6 +68,10 @@ class Advance:
         # Whether this transaction ended the run.
         self.ended = False
         self._chords = ChordAccounting(tx, run, counting, queue)
+        # Paths in storage of the values that the map `loads_for` lacks.
+        self.unloaded: Sequence[str] = ()
+        self._loaded = loaded
+        self._loads_for = loads_for
         self._releases = Release(tx, run, self._chords, self.touched, claimant)
 
     # --- the beginning ------------------------------------------------------------------------------------
@@ -157,25 +168,29 @@ class Advance:
         else:
             self.decide([join])
 
-    def decide(self, joins: Sequence[int]) -> None:
+    def decide(self, joins: Sequence[int], *, opens_chords: bool = True) -> None:
         """Release or skip steps, or end the run, as PostgreSQL has their predecessors. Maps among them must
         still be pending.
+
+        Args:
+            opens_chords: whether the chords of gathered joins behind the steps are sized now.
         """
         known: dict[int, Predecessor] = {}
         decisions = decide_or_end(self.tx, self.run, joins, known)
         if decisions.get(END) is Decision.RUN:
             self._finish_run()
-        self._release(_to_run(decisions))
+        self._release(_to_run(decisions), opens_chords=opens_chords)
         if skipped := skip(self.tx, self.run, decisions, known):
             self._settle_steps({each: known[each] for each in skipped}, {})
 
-    def _release(self, ordinals: Sequence[int]) -> None:
+    def _release(self, ordinals: Sequence[int], *, opens_chords: bool = True) -> None:
         """Let steps go: plain steps are released, maps are laid out."""
         plan = self.run.plan
         plain = [each for each in sorted(ordinals) if plan[each].step.map is None]
         mapped = [each for each in sorted(ordinals) if plan[each].step.map is not None]
         released = self._releases.steps(plain)
-        self._chords.open_gathered(released, mapped)
+        if opens_chords:
+            self._chords.open_gathered(released, mapped)
         for ordinal in mapped:
             self._lay_out(ordinal)
 
@@ -183,7 +198,10 @@ class Advance:
 
     def _lay_out(self, ordinal: int) -> None:
         try:
-            items = maps.lay_out(self.tx, self.run, ordinal)
+            items = maps.lay_out(self.tx, self.run, ordinal, self._loaded)
+        except NotLoaded as error:
+            self._leave_pending(ordinal, error.paths)
+            return
         except (AttemptFailed, InvalidInput, NotFound) as error:
             self._fail_map(ordinal, failure_of(error))
             return
@@ -195,10 +213,19 @@ class Advance:
         self._chords.open_map(ordinal, items)
         self._releases.send(items)
 
+    def _leave_pending(self, ordinal: int, paths: Sequence[str]) -> None:
+        """Storage must not be read with rows locked: the check of the map's join reads it (joins.py)."""
+        if ordinal == self._loads_for:
+            self.unloaded = paths
+        else:
+            queue = maps.as_task_run(self.tx, self.run.id, ordinal).queue
+            self.tx.send(JoinCheck(self.run.id, ordinal, queue))
+
     def _check_map(self, ordinal: int) -> None:
         match maps.lock(self.tx, self.run.id, ordinal):
             case TaskStatus.PENDING:
-                self.decide([ordinal])
+                # If it feeds a gathered join, it was counted when its siblings and it became ready together.
+                self.decide([ordinal], opens_chords=False)
             case TaskStatus.WAITING if (ending := maps.ending(self.tx, self.run, ordinal)) is not None:
                 self._finish_map(ordinal, ending)
             case None | TaskStatus.WAITING:

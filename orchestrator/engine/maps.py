@@ -12,19 +12,22 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import MapSourceInvalid
+from pipeweave.json_values import json_type
 from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.plan import WIDE
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import OPEN_RUN, TaskStatus, sql_in
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.state import completing, outputs, pause_sql, rows
+from pipeweave.orchestrator.engine import map_sources
+from pipeweave.orchestrator.engine.map_sources import NOTHING_LOADED, Loaded
+from pipeweave.orchestrator.state import completing, pause_sql, rows
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
 from pipeweave.orchestrator.store.values import canonical
 from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS, MAX_TASK_RUNS_PER_RUN
-from pipeweave.spec import references, rules
+from pipeweave.spec import rules
 
 # Item counts by run and ordinal of the map: every completion of an item asks for its map's. A count never
 # changes once the map is laid out; an entry is a few hundred bytes.
@@ -39,16 +42,21 @@ class Ending:
     failure: Failure | None
 
 
-def lay_out(tx: Transaction, run: RunHeader, ordinal: int) -> list[TaskRun] | None:
+def lay_out(
+    tx: Transaction, run: RunHeader, ordinal: int, loaded: Loaded = NOTHING_LOADED
+) -> list[TaskRun] | None:
     """Write a task run for each item. None when the run is no longer open; an empty list when there is no
     item.
 
+    Args:
+        loaded: values that were loaded from storage before the transaction.
+
     Raises:
-        InvalidReference, MapSourceInvalid: what to map over is missing, no list, or beyond the documented
-        caps;
-            nothing was written.
+        NotLoaded: the value to map over is in storage, and not loaded.
+        InvalidReference, MapSourceInvalid, NotFound, CorruptValue: the value to map over is missing, no list,
+            or beyond the documented caps. Nothing was written.
     """
-    items = _items(_source(tx, run, ordinal))
+    items = _items(map_sources.read(tx, run, ordinal, loaded))
     first = _reserve(tx, run.id, len(items)) if items else 0
     if first is None or not items:
         return None if first is None else []
@@ -58,18 +66,9 @@ def lay_out(tx: Transaction, run: RunHeader, ordinal: int) -> list[TaskRun] | No
     return _insert(tx, run, ordinal, first, items)
 
 
-def _source(tx: Transaction, run: RunHeader, ordinal: int) -> Any:
-    step = run.plan[ordinal].step
-    assert step.map is not None
-    source = step.map.over
-    named = references.referenced_steps(source)
-    found = outputs.of_steps(tx, run, named) if named else {}
-    return references.resolve(source, input=outputs.run_input(tx, run), steps=found)
-
-
 def _items(source: Any) -> list[str]:
     if not isinstance(source, list):
-        what = references.json_type(source)
+        what = json_type(source)
         raise MapSourceInvalid(
             f"a map needs a list, there is {what}", hint="let the step before it return a list"
         )

@@ -127,23 +127,5 @@ class Turn:
         return [] if self.claim_next is None else self.claim_next(tx)
 
 
-def check_join(
-    tx: Transaction, run: RunHeader, join: int, *, queue: str = "", claimant: Claimant | None = None
-) -> list[TaskRun]:
-    """Release a join, finish a map or end the run if PostgreSQL has everything it waits for as final: what a
-    join message asks for. Steps 5 and 7 of a turn.
-
-    Args:
-        join: the ordinal of the step or map; `plan.END` for the end of the run.
-        queue, claimant: as for `Turn`.
-
-    Returns:
-        Task runs that the caller has claimed now and must start.
-    """
-    advance = Advance(tx, run, claimant, queue=queue)
-    advance.check(join)
-    return advance.close()
-
-
 def _selected_next(completions: Sequence[Completion]) -> dict[int, tuple[str, ...]]:
     return {c.task_run.ordinal: c.selected_next for c in completions if c.selected_next is not None}

@@ -39,6 +39,8 @@ class NewRun:
     idle_timeout_ms: int | None = None
     # Of a standalone task's only task run.
     idempotency_key: str | None = None
+    # The input itself: an entry map needs it, and must not read it back from storage.
+    value: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ def write(tx: Transaction, new_runs: Sequence[NewRun], seen: Seen | None = None)
         expected = found
     for new, run in zip(new_runs, written, strict=True):
         if run.status is RunStatus.RUNNING:
-            _begin(tx, new.header, run.task_runs)
+            _begin(tx, new, run.task_runs)
     return written
 
 
@@ -168,8 +170,9 @@ def _needs_more(rows: Sequence[TaskRun]) -> bool:
     return any(each.status is TaskStatus.READY or each.kind == "map" for each in rows)
 
 
-def _begin(tx: Transaction, run: RunHeader, rows: Sequence[TaskRun]) -> None:
-    advance = Advance(tx, run)
+def _begin(tx: Transaction, new: NewRun, rows: Sequence[TaskRun]) -> None:
+    run = new.header
+    advance = Advance(tx, run, loaded={} if run.input_path is None else {run.input_path: new.value})
     advance.begin([rows[ordinal - 1] for ordinal in run.plan.entries])
     advance.touched.note(run.tenant, [each.task_id for each in rows if each.status is TaskStatus.READY])
     advance.close()

@@ -187,7 +187,16 @@ def _new_run(
         run_id, tenant, stored.id, stored.version, mode, priority, inline, kept.path, stored.plan
     )
     spec = stored.spec
-    return NewRun(header, kept, tasks, wish.metadata, wish.run_token, spec.timeout_ms, spec.idle_timeout_ms)
+    return NewRun(
+        header,
+        kept,
+        tasks,
+        wish.metadata,
+        wish.run_token,
+        spec.timeout_ms,
+        spec.idle_timeout_ms,
+        value=value,
+    )
 
 
 def _accepted(new: NewRun) -> CreatedRun:

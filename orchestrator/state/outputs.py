@@ -1,10 +1,8 @@
-"""Reading what went in and what came out: the run's input, the outputs of steps, of maps in their items'
-order.
-"""
+"""Finds where the outputs of steps are: in their rows, or at a path in storage."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from pipeweave import ids
@@ -12,62 +10,77 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Values
 
+# Where a step's output is: (inline value, None) or (None, path in storage). A map's output is the list of its
+# items' outputs.
+Place = tuple[Any, str | None]
+Places = dict[str, Place | list[Place]]
+
 _OUTPUTS = """
 SELECT t.step_id, t.kind, t.output, t.output_path, t.map_first, t.map_count FROM task_runs AS t
 WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'completed'
 """
 
-_ITEMS = """
-SELECT t.output, t.output_path FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last ORDER BY t.id
-"""
 
+def places_of_steps(
+    tx: Transaction,
+    run: RunHeader,
+    step_ids: Collection[str],
+    items: Mapping[str, Collection[int] | None] | None = None,
+) -> Places:
+    """Where the outputs of those of these steps are that completed, by step id.
 
-def run_input(tx: Transaction, run: RunHeader) -> Any:
-    """The run's input."""
-    return tx.values.load(run.input, run.input_path)
-
-
-# Where a step's output stands: inline or by its path; of a map, that of each of its items.
-Place = tuple[Any, str | None]
-Places = dict[str, Place | list[Place]]
-
-
-def of_steps(tx: Transaction, run: RunHeader, step_ids: Collection[str]) -> dict[str, Any]:
-    """The outputs of those of these steps that completed, by step id."""
-    return load(tx.values, places_of_steps(tx, run, step_ids))
-
-
-def places_of_steps(tx: Transaction, run: RunHeader, step_ids: Collection[str]) -> Places:
-    """Where the outputs of those of these steps that completed stand, by step id."""
+    Args:
+        items: of the output of a map, only these items are needed (negative ones count from the end); the
+            other items are null.
+    """
     wanted = [ids.task_run_id(run.id, run.plan.ordinals[each]) for each in step_ids]
     found: Places = {}
     for row in tx.execute(_OUTPUTS, {"run_id": run.id, "ids": wanted}).all():
         if row.kind == "map":
-            found[row.step_id] = _of_items(tx, run, row.map_first, row.map_count)
+            needed = None if items is None else items.get(row.step_id)
+            found[row.step_id] = _of_items(tx, run, row.map_first, row.map_count, needed)
         else:
             found[row.step_id] = row.output, row.output_path
     return found
 
 
 def load(values: Values, places: Places) -> dict[str, Any]:
-    """The outputs that stand there."""
+    """Load outputs by step id. Reads storage, so call it outside of transactions."""
     return {
         step_id: [values.load(*each) for each in place] if isinstance(place, list) else values.load(*place)
         for step_id, place in places.items()
     }
 
 
-def _of_items(tx: Transaction, run: RunHeader, first: int | None, count: int) -> list[Place]:
+_ITEMS = """
+SELECT t.output, t.output_path FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last ORDER BY t.id
+"""
+_SOME_ITEMS = """
+SELECT t.id, t.output, t.output_path FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[]))
+"""
+_NULL: Place = (None, None)
+
+
+def _of_items(
+    tx: Transaction, run: RunHeader, first: int | None, count: int, needed: Collection[int] | None
+) -> list[Place]:
     """A map's output. An item that failed under partial-merge leaves null in its place."""
     if first is None or count == 0:
         return []
-    span = {
-        "run_id": run.id,
-        "first": ids.task_run_id(run.id, first),
-        "last": ids.task_run_id(run.id, first + count - 1),
-    }
-    return [(row.output, row.output_path) for row in tx.execute(_ITEMS, span)]
+    if needed is None:
+        span = {
+            "run_id": run.id,
+            "first": ids.task_run_id(run.id, first),
+            "last": ids.task_run_id(run.id, first + count - 1),
+        }
+        return [(row.output, row.output_path) for row in tx.execute(_ITEMS, span)]
+    wanted = [ids.task_run_id(run.id, first + each % count) for each in needed if -count <= each < count]
+    places = [_NULL] * count
+    for row in tx.execute(_SOME_ITEMS, {"run_id": run.id, "ids": wanted}):
+        places[ids.ordinal_of(row.id) - first] = row.output, row.output_path
+    return places
 
 
 _COMPLETED = """

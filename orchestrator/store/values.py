@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
 
-from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.errors import CorruptValue, FieldError, InvalidInput, NotFound
 from pipeweave.orchestrator.domain.task_run import Kept
 from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.storage import Storage
@@ -39,8 +40,30 @@ class Values:
 
         Raises:
             NotFound: storage has no such object.
+            CorruptValue: the object is not JSON.
+            Unavailable: storage cannot be reached.
         """
-        return inline if path is None else orjson.loads(self.storage.get(path))
+        if path is None:
+            return inline
+        try:
+            return orjson.loads(self.storage.get(path))
+        except orjson.JSONDecodeError as error:
+            raise CorruptValue(f"the stored object {path!r} is not JSON: {error}") from error
+
+    def load_all(self, paths: Iterable[str]) -> dict[str, Any]:
+        """Values by their paths. A path that leads to no readable value has the error that says why.
+
+        Raises:
+            Unavailable, InvalidSetting: storage cannot be reached, or refuses the settings; another try may
+                load them.
+        """
+        return {path: self._value_or_error(path) for path in dict.fromkeys(paths)}
+
+    def _value_or_error(self, path: str) -> Any:
+        try:
+            return self.load(None, path)
+        except (NotFound, CorruptValue) as error:
+            return error
 
 
 def canonical(value: Any) -> bytes:

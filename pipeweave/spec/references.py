@@ -12,7 +12,7 @@ does not exist raises InvalidReference when it is resolved.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ __all__ = [
     "find_references",
     "json_type",
     "parse",
+    "referenced_parts",
     "referenced_steps",
     "resolve",
     "show_path",
@@ -69,6 +70,23 @@ def compile_value(value: Any, field: str = "") -> Compiled:
 def referenced_steps(value: Any) -> set[str]:
     """The ids of the steps that a JSON value refers to. Raises InvalidSpec like `compile_value`."""
     return {each.step for each in compile_value(value).references if each.step is not None}
+
+
+def referenced_parts(references: Iterable[Reference]) -> dict[str, frozenset[int] | None]:
+    """List the steps that references name, with the parts of their outputs that are needed: the places in a
+    list if every reference to the step starts with a place (`${steps.m[0].rows}`), None for the whole output.
+    """
+    found: dict[str, frozenset[int] | None] = {}
+    for each in references:
+        if each.step is None:
+            continue
+        place = each.path[0] if each.path else None
+        places = found.get(each.step, frozenset())
+        if isinstance(place, int) and places is not None:
+            found[each.step] = places | {place}
+        else:
+            found[each.step] = None
+    return found
 
 
 def find_references(value: Any, field: str) -> tuple[list[tuple[str, Reference]], list[FieldError]]:

@@ -19,7 +19,7 @@ from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.engine.release import Claimant
-from pipeweave.orchestrator.engine.turn import Turn, check_join
+from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.runs import deadlines, orphans, triggering
 from pipeweave.orchestrator.state import claiming, rows
 from pipeweave.orchestrator.state.rows import COLUMNS
@@ -168,7 +168,9 @@ class RandomHistory:
         """A chord fires, or the tick asks: for any join, whether it is due or not."""
         run = header(tx, self.run_id)
         for join in self.chance.sample([END, *range(1, len(run.plan.steps) + 1)], len(run.plan.steps) + 1):
-            check_join(tx, run, join)
+            advance = Advance(tx, run)
+            advance.check(join)
+            advance.close()
 
     def _retry(self, tx: Transaction) -> bool:
         """A dead letter is tried again. False when there is none."""

@@ -16,8 +16,9 @@ from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.outbox import Outgoing, Released
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
-from pipeweave.orchestrator.engine.turn import Turn, check_join
+from pipeweave.orchestrator.domain.task_run import Completion, Kept, TaskRun
+from pipeweave.orchestrator.engine import joins
+from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import Trigger
@@ -91,8 +92,7 @@ class RunDriver:
 
     def check(self, run_id: UUID, join: int) -> None:
         """What a join message does."""
-        with self.database.transaction() as tx:
-            check_join(tx, header(tx, run_id), join)
+        joins.check(self.database, self.database.values_or_raise, run_id, join)
 
     # --- looking ------------------------------------------------------------------------------------------
 
@@ -161,7 +161,8 @@ def settle(
     failure: Failure | None = None,
 ) -> None:
     """End a started task run and go on with its run."""
-    ended: CallOutcome = Completion(started, tx.values.keep(output), chosen)
+    kept = output if isinstance(output, Kept) else tx.values.keep(output)
+    ended: CallOutcome = Completion(started, kept, chosen)
     if failure is not None:
         ended = started, failure
     Turn(header(tx, started.run_id), [ended], started.queue).store(tx)

@@ -17,15 +17,14 @@ from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome, task_run_of
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, Asked, JoinCheck, Outgoing, Part, PutBack
-from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.engine import losses, turn
+from pipeweave.orchestrator.engine import joins, losses
 from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
 from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.queueing import priorities
-from pipeweave.orchestrator.state import claiming, run_headers
+from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_durations import Pace
@@ -144,17 +143,14 @@ class Runner:
     def join(self, run_id: UUID, join: int) -> None:
         """Release a join whose chord fired or that someone asked about, and go on with it here."""
 
-        def check(tx: Transaction) -> tuple[RunHeader | None, list[TaskRun]]:
-            run = run_headers.load(tx, run_id)
-            if run is None:
-                return None, []
-            claimant = None if self.post.is_mixed() else self._claimant()
-            return run, turn.check_join(tx, run, join, queue=self.queue, claimant=claimant)
-
         self._begin_message(run_id, (), 1)
-        run, claimed = self.deployment.database.run(check)
-        if run is not None:
-            self._work_off(Work(run), claimed)
+        claimant = None if self.post.is_mixed() else self._claimant()
+        deployment = self.deployment
+        checked = joins.check(
+            deployment.database, deployment.values, run_id, join, queue=self.queue, claimant=claimant
+        )
+        if checked.run is not None:
+            self._work_off(Work(checked.run), checked.claimed)
         self._end_message()
 
     def let_go(self, *, sends_again: bool = True) -> None:

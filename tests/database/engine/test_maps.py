@@ -67,7 +67,7 @@ def test_a_map_over_nothing_completes_with_an_empty_list(driver: RunDriver) -> N
     run_id = begun(driver, 0)
     assert driver.statuses(run_id) == {"m": "completed", "after": "queued"}
     with driver.database.transaction() as tx:
-        assert outputs.of_steps(tx, header(tx, run_id), ["m"]) == {"m": []}
+        assert outputs.places_of_steps(tx, header(tx, run_id), ["m"]) == {"m": []}
 
 
 def test_null_is_an_item(driver: RunDriver) -> None:
@@ -115,7 +115,8 @@ def test_the_outputs_of_items_are_the_map_s_in_their_order(driver: RunDriver) ->
         end_items(driver, run_id, number, output=f"of {number}")
     assert driver.statuses(run_id) == {"m": "completed", "after": "queued"}
     with driver.database.transaction() as tx:
-        assert outputs.of_steps(tx, header(tx, run_id), ["m"]) == {"m": ["of 3", "of 4", "of 5"]}
+        places = outputs.places_of_steps(tx, header(tx, run_id), ["m"])
+    assert places == {"m": [("of 3", None), ("of 4", None), ("of 5", None)]}
 
 
 @pytest.mark.parametrize("count", [2, 5])

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeweave.errors import InvalidReference, InvalidSpec
-from pipeweave.spec.references import compile_value, escape, parse, referenced_steps, resolve, show_path
+from pipeweave.spec.references import (
+    compile_value,
+    escape,
+    parse,
+    referenced_parts,
+    referenced_steps,
+    resolve,
+    show_path,
+)
 
 INPUT = {"name": "Ada", "n": 3, "deep": {"list": [1, {"x": True}]}, "odd key}": 7, "none": None}
 STEPS = {"list_files": {"paths": ["a", "b"]}, "a.b": 5, "text": "hello"}
@@ -152,3 +160,19 @@ def test_any_text_is_either_read_or_refused(text: str) -> None:
 def test_a_text_that_grows_beyond_all_bounds_is_refused() -> None:
     with pytest.raises(InvalidReference, match="becomes longer"):
         resolve("${input} " * 5_000, input="x" * 1_000, steps={})
+
+
+@pytest.mark.parametrize(
+    ("value", "parts"),
+    [
+        ("${input} and ${item}", {}),
+        ("${steps.m}", {"m": None}),
+        ("${steps.m[0].rows}", {"m": {0}}),
+        (["${steps.m[0]}", "${steps.m[-1]}", "${steps.n.rows[2]}"], {"m": {0, -1}, "n": None}),
+        (["${steps.m[0]}", "${steps.m}", "${steps.m[1]}"], {"m": None}),
+    ],
+)
+def test_the_places_that_references_need_of_a_list_are_known(
+    value: object, parts: dict[str, set[int] | None]
+) -> None:
+    assert referenced_parts(compile_value(value).references) == parts

@@ -1,0 +1,86 @@
+"""Checks joins: what a join message asks for. Steps 5 and 7 of a turn (turn.py), without outcomes.
+
+A map that runs over a value in storage takes two transactions. The first one finds out which objects are
+needed and leaves the map pending; they are loaded while no connection is held; the second one lays out the
+map. While storage is away the map stays pending, and the tick asks for its join again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.errors import InvalidSetting, Unavailable
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.engine.map_sources import NOTHING_LOADED, Loaded
+from pipeweave.orchestrator.engine.release import Claimant
+from pipeweave.orchestrator.state import run_headers
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.values import Values
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check did.
+
+    Args:
+        run: None when there is no such run.
+        claimed: task runs that the caller has claimed now and must start.
+        unloaded: paths in storage that the map needs, if it was left pending for them.
+    """
+
+    run: RunHeader | None
+    claimed: list[TaskRun]
+    unloaded: Sequence[str] = ()
+
+
+def check(
+    database: Database,
+    values: Values,
+    run_id: UUID,
+    join: int,
+    *,
+    queue: str = "",
+    claimant: Claimant | None = None,
+) -> Checked:
+    """Release a join, finish a map or end the run if PostgreSQL has everything it waits for as final.
+
+    Args:
+        values: where the value that a map runs over is loaded from.
+        join: the ordinal of the step or map; `plan.END` for the end of the run.
+        queue, claimant: as for `Turn`.
+
+    Raises:
+        Unavailable: PostgreSQL did not answer.
+    """
+
+    def check_with(loaded: Loaded) -> Checked:
+        return database.run(lambda tx: _check(tx, run_id, join, loaded, queue, claimant))
+
+    checked = check_with(NOTHING_LOADED)
+    if not checked.unloaded:
+        return checked
+    try:
+        loaded = values.load_all(checked.unloaded)
+    except (Unavailable, InvalidSetting) as error:
+        log.warning("join.delayed", extra={"run_id": ids.show(ids.RUN, run_id), "reason": error.detail})
+        return checked
+    return check_with(loaded)
+
+
+def _check(
+    tx: Transaction, run_id: UUID, join: int, loaded: Loaded, queue: str, claimant: Claimant | None
+) -> Checked:
+    run = run_headers.load(tx, run_id)
+    if run is None:
+        return Checked(None, [])
+    advance = Advance(tx, run, claimant, queue=queue, loaded=loaded, loads_for=join)
+    advance.check(join)
+    return Checked(run, advance.close(), advance.unloaded)
