@@ -1,45 +1,23 @@
-"""What stands still is seen, with its cause and what heals it; what is on its way is left alone."""
+"""What stands still is found, and what is on its way is not."""
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
-from uuid import UUID
 
 import pytest
-from click.testing import CliRunner
 from support.run_driver import TRANSIENT, Clock, RunDriver, claim, settle
+from support.stalled_runs import BROKER, WIDE, Queues, found, later, past
 
 from pipeweave import ids
-from pipeweave.cli import main
-from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.diagnosis import repeated_ticks, stalled
-from pipeweave.orchestrator.diagnosis.stalled import LATE, Kind, StalledItem
-from pipeweave.orchestrator.domain.outbox import JoinCheck
-from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
-from pipeweave.orchestrator.messaging.publisher import Publisher
+from pipeweave.orchestrator.diagnosis import stalled
+from pipeweave.orchestrator.diagnosis.stalled import Kind, StalledItem
+from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.settings import Settings
-
-WIDE = {"a": [], **{f"b{n}": ["a"] for n in range(8)}, "c": [f"b{n}" for n in range(8)]}
-BROKER = "redis://127.0.0.1:1/0"
-
-
-class Queues(Publisher):
-    """A broker that lost every message, or still has what is younger than `oldest_sent`."""
-
-    is_away = False
-    oldest_sent: float | None = None
-
-    def oldest(self, queue: str) -> dict[int, float | None]:
-        if self.is_away:
-            raise Unavailable("the broker cannot be used")
-        return dict.fromkeys(LEVELS, self.oldest_sent)
 
 
 @pytest.fixture
@@ -60,22 +38,8 @@ def deployment(driver: RunDriver, queues: Queues) -> Deployment:
     return found
 
 
-def later(clock: Clock, by: timedelta = LATE) -> None:
-    clock.ahead += by + timedelta(seconds=1)
-
-
-def past(driver: RunDriver, statement: str, **parameters: Any) -> None:
-    """Change what the database's own clock wrote, so that it is long ago."""
-    with driver.database.transaction() as tx:
-        tx.execute(statement, parameters)
-
-
 def a_worker(tx: Transaction, driver: RunDriver) -> str:
     return worker_processes.register(tx, driver.tenant, WorkerStart("python", "w@host", "host", 2, 3))
-
-
-def found(deployment: Deployment) -> list[StalledItem]:
-    return repeated_ticks.find_stalled(deployment)
 
 
 def only(deployment: Deployment) -> StalledItem:
@@ -310,115 +274,3 @@ def test_more_of_a_kind_is_not_shown_than_a_person_reads(
 
 def test_everything_stale_has_something_that_heals_it() -> None:
     assert set(stalled.REMEDIES) == set(Kind)
-
-
-# --- setting it going again -------------------------------------------------------------------------------
-
-
-class Time:
-    """Time that passes only while someone sleeps."""
-
-    def __init__(self) -> None:
-        self.passed = 0.0
-
-    def __call__(self) -> float:
-        return self.passed
-
-    def sleep(self, seconds: float) -> None:
-        self.passed += seconds
-
-
-def resume(deployment: Deployment, time: Time | None = None) -> repeated_ticks.RecoveryResult:
-    time = time or Time()
-    return repeated_ticks.tick_until_settled(deployment, clock=time, sleep=time.sleep)
-
-
-def test_what_stands_still_is_set_going_again(
-    deployment: Deployment, driver: RunDriver, clock: Clock
-) -> None:
-    lost = driver.begin({"a": []})
-    later(clock)
-    driver.sent.clear()
-    recovered = resume(deployment)
-    assert [each.kind for each in recovered.found] == [Kind.MESSAGE_LOST]
-    assert (recovered.left, recovered.ticks, recovered.done) == ([], 1, {"republished": 1})
-    assert driver.released(lost) == [1]
-
-
-def test_nothing_is_done_where_nothing_stands_still(deployment: Deployment) -> None:
-    assert resume(deployment) == repeated_ticks.RecoveryResult([], [])
-
-
-def test_trying_ends_when_nothing_moves(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
-    """Nobody answers the question about the join."""
-    run_id = driver.begin(WIDE)
-    driver.finish(run_id, "a", *(f"b{number}" for number in range(8)))
-    later(clock)
-    time = Time()
-    recovered = resume(deployment, time)
-    assert [each.kind for each in recovered.left] == [Kind.JOIN_CLOSED]
-    assert repeated_ticks.UNCHANGED_S <= time.passed <= repeated_ticks.UNCHANGED_S + 2
-    assert {each.join for each in driver.sent if isinstance(each, JoinCheck)} == {10}
-
-
-def test_maintenance_is_left_as_it_is(deployment: Deployment, driver: RunDriver) -> None:
-    driver.begin({"a": []})
-    past(driver, "UPDATE orchestrator_state SET mode = 'maintenance'")
-    assert found(deployment) == []
-    past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
-    recovered = resume(deployment)
-    assert [each.kind for each in recovered.left] == [Kind.MAINTENANCE, Kind.RUN_OVERDUE]
-    assert recovered.ticks == 0
-
-
-def test_trying_ends_when_a_worker_answers(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
-    run_id = driver.begin(WIDE)
-    driver.finish(run_id, "a", *(f"b{number}" for number in range(8)))
-    later(clock)
-
-    def sleep(_: float) -> None:
-        driver.check(run_id, 10)
-
-    recovered = repeated_ticks.tick_until_settled(deployment, clock=Time(), sleep=sleep)
-    assert (recovered.left, recovered.ticks) == ([], 2)
-
-
-# --- the command ------------------------------------------------------------------------------------------
-
-
-def call(url: str, *arguments: str) -> Any:
-    variables = {"BROKER_URL": BROKER}
-    return CliRunner().invoke(main, ["recover", *arguments, "--database-url", url], env=variables)
-
-
-def test_the_command_says_what_stands_still(driver: RunDriver, deployment: Deployment) -> None:
-    assert call(driver.database.url).stdout == "Nothing stands still.\n"
-    assert call(driver.database.url).exit_code == 0
-    run_id: UUID = driver.begin({"a": []})
-    past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
-    shown = call(driver.database.url)
-    assert shown.exit_code == 1
-    assert ids.show(ids.RUN, run_id) in shown.stdout
-    (document,) = json.loads(call(driver.database.url, "--json").stdout)["stale"]
-    assert document["kind"] == "run_overdue"
-    assert document["run"] == ids.show(ids.RUN, run_id)
-    assert document["taskRun"] is None
-    assert document["since"].endswith("Z")
-    assert document["whatHeals"] == "the tick fails the run"
-
-
-def test_the_command_heals_and_says_what_it_did(driver: RunDriver, deployment: Deployment) -> None:
-    driver.begin({"a": []})
-    past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
-    healed = call(driver.database.url, "--auto-resume")
-    assert healed.stdout == "1 found, 1 ticks: 1 runs timed out\nNothing stands still.\n"
-    assert healed.exit_code == 0
-    document = json.loads(call(driver.database.url, "--auto-resume", "--json").stdout)
-    assert document == {"stale": [], "found": [], "ticks": 0, "done": {}}
-
-
-def test_the_command_says_that_its_own_ticks_were_the_only_ones(
-    driver: RunDriver, deployment: Deployment
-) -> None:
-    past(driver, "UPDATE orchestrator_state SET last_tick_at = NULL")
-    assert "pipeweave beat" in call(driver.database.url, "--auto-resume").stderr

@@ -1,0 +1,177 @@
+"""Redrives: retrying many dead letters in the tick."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from support.concurrency import BackgroundCall, wait_for_lock
+from support.factories import all_pages, register
+from support.failed_runs import (
+    CHAIN,
+    WIDE,
+    called,
+    drop_history,
+    failed_run,
+    letters,
+    listed,
+    still_open,
+)
+from support.inline_worker import InlineWorker
+from support.run_driver import RunDriver
+
+from pipeweave import ids
+from pipeweave.errors import Conflict, NotFound
+from pipeweave.orchestrator.deadletters import redrives
+from pipeweave.orchestrator.deadletters.filters import LetterFilter
+from pipeweave.orchestrator.reading import dead_letters as queries
+from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.spec.rules import CONTINUE
+
+
+def redrive(driver: RunDriver, **filters: Any) -> UUID:
+    return driver.database.run(lambda tx: redrives.create(tx, driver.tenant, LetterFilter(**filters)))
+
+
+def progress(driver: RunDriver, redrive_id: UUID) -> Document:
+    with driver.database.reading() as tx:
+        return queries.redrive(tx, driver.tenant, redrive_id)
+
+
+def test_a_redrive_retries_what_fits_and_says_how_far_it_is(
+    worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redrives, "BATCH", 2)
+    run_id = failed_run(worker, {**{each: [] for each in WIDE}, "join": WIDE}, *WIDE, failureMode=CONTINUE,
+                        tasks={"b0": "limited", "b1": "limited"})  # fmt: skip
+    worker.fails = {}
+    driver = worker.driver
+    redrive_id = redrive(driver, task_id="noop")
+    assert progress(driver, redrive_id)["total"] == 7
+    assert redrives.run_once(driver.database) >= 7
+    shown = progress(driver, redrive_id)
+    assert (shown["status"], shown["retried"], shown["skipped"]) == ("completed", 7, 0)
+    assert shown["filter"] == {"taskId": "noop"}
+    worker.consume_all()
+    assert driver.run(run_id).status == "failed", "two were not meant"
+    assert redrives.run_once(driver.database) == 0
+    redrive(driver)
+    redrives.run_once(driver.database)
+    worker.consume_all()
+    assert driver.run(run_id).status == "completed"
+    assert called(worker)["join"] == 1
+
+
+def test_a_redrive_skips_what_cannot_be_retried(worker: InlineWorker) -> None:
+    driver = worker.driver
+    needs: dict[str, list[str]] = {"a": [], "b": [], "c": []}
+    gone = failed_run(worker, needs, "a", "b", failureMode=CONTINUE)
+    drop_history(driver, gone)
+    fine = failed_run(worker, needs, "b", failureMode=CONTINUE)
+    # Two of one run, of which one has a task that is gone.
+    half = failed_run(worker, needs, "a", "b", failureMode=CONTINUE, tasks={"a": "limited"}, id="half")
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, "noop", "single", version="2.0.0")
+    redrive_id = redrive(driver)
+    redrives.run_once(driver.database)
+    shown = progress(driver, redrive_id)
+    assert (shown["status"], shown["total"], shown["retried"], shown["skipped"]) == ("completed", 5, 2, 3)
+    assert still_open(driver, fine) == []
+    assert [each.step_id for each in still_open(driver, half)] == ["a"]
+    assert len(still_open(driver, gone)) == 2
+
+
+def test_a_redrive_does_not_retry_for_ever_what_fails_again(worker: InlineWorker) -> None:
+    run_id = failed_run(worker, CHAIN, "b")
+    redrive_id = redrive(worker.driver)
+    for _ in range(3):
+        redrives.run_once(worker.driver.database)
+        worker.consume_all()
+    assert progress(worker.driver, redrive_id)["retried"] == 1
+    assert len(letters(worker.driver, run_id)) == 2
+
+
+def test_a_redrive_leaves_out_what_failed_since_it_was_asked_for(
+    worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redrives, "BATCH", 1)
+    monkeypatch.setattr(redrives, "LONG_ENOUGH_S", 0)
+    run_id = failed_run(worker, CHAIN, "b")
+    redrive_id = redrive(worker.driver)
+    for _ in range(3):
+        redrives.run_once(worker.driver.database)
+        worker.consume_all()
+    shown = progress(worker.driver, redrive_id)
+    assert (shown["status"], shown["total"], shown["retried"]) == ("completed", 1, 1)
+    assert len(still_open(worker.driver, run_id)) == 1
+
+
+def test_a_redrive_goes_on_behind_what_cannot_be_retried(
+    worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redrives, "BATCH", 1)
+    drop_history(worker.driver, failed_run(worker, CHAIN, "b"))
+    fine = failed_run(worker, CHAIN, "b")
+    redrive_id = redrive(worker.driver)
+    redrives.run_once(worker.driver.database)
+    shown = progress(worker.driver, redrive_id)
+    assert (shown["status"], shown["retried"], shown["skipped"]) == ("completed", 1, 1)
+    assert still_open(worker.driver, fine) == []
+
+
+def test_a_redrive_that_is_cancelled_at_work_retries_nothing_more(worker: InlineWorker) -> None:
+    driver = worker.driver
+    run_id = failed_run(worker, CHAIN, "b")
+    redrive_id = redrive(driver)
+    with driver.database.transaction() as tx:
+        tx.execute("SELECT 1 FROM runs WHERE id = :id FOR UPDATE", {"id": run_id})
+        beside = BackgroundCall(lambda: redrives.run_once(driver.database))
+        beside.__enter__()
+        wait_for_lock(driver.database)
+        driver.database.run(lambda tx: redrives.cancel(tx, driver.tenant, redrive_id))
+    beside.wait()
+    shown = progress(driver, redrive_id)
+    assert (shown["status"], shown["retried"], shown["skipped"]) == ("cancelled", 0, 0)
+    assert len(still_open(driver, run_id)) == 1
+    assert driver.run(run_id).status == "failed"
+
+
+def test_a_redrive_of_another_tenant_is_not_there(worker: InlineWorker) -> None:
+    failed_run(worker, CHAIN, "b")
+    redrive_id = redrive(worker.driver)
+    other = RunDriver(worker.driver.database)
+    with pytest.raises(NotFound), other.database.transaction() as tx:
+        redrives.cancel(tx, other.tenant, redrive_id)
+    assert progress(worker.driver, redrive_id)["status"] == "running"
+
+
+def test_a_cancelled_redrive_stops(worker: InlineWorker) -> None:
+    driver = worker.driver
+    failed_run(worker, CHAIN, "b")
+    redrive_id = redrive(driver)
+    driver.database.run(lambda tx: redrives.cancel(tx, driver.tenant, redrive_id))
+    redrives.run_once(driver.database)
+    assert progress(driver, redrive_id)["status"] == "cancelled"
+    assert len(listed(driver)["items"]) == 1
+    with pytest.raises(Conflict, match="is cancelled already"):
+        driver.database.run(lambda tx: redrives.cancel(tx, driver.tenant, redrive_id))
+    with pytest.raises(NotFound):
+        driver.database.run(lambda tx: redrives.cancel(tx, driver.tenant, ids.new_id()))
+
+
+def test_a_redrive_of_nothing_is_over_at_once(worker: InlineWorker) -> None:
+    shown = progress(worker.driver, redrive(worker.driver, since=worker.driver.database.now()))
+    assert (shown["status"], shown["total"]) == ("completed", 0)
+    assert shown["finishedAt"] == shown["createdAt"]
+
+
+def test_redrives_are_listed_newest_first(worker: InlineWorker) -> None:
+    made = [redrive(worker.driver) for _ in range(3)]
+
+    def page(wanted: Page) -> Document:
+        with worker.driver.database.reading() as tx:
+            return queries.redrive_list(tx, worker.driver.tenant, wanted)
+
+    found = [each["id"] for each in all_pages(page, 2)]
+    assert found == [ids.show(ids.REDRIVE, each) for each in sorted(made, reverse=True)]

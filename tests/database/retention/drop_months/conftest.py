@@ -1,0 +1,48 @@
+"""A database whose months are dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.retired_months import IN_MARCH, Clock
+
+from pipeweave.orchestrator.retention import drop_months, partitions
+from pipeweave.orchestrator.runs.reactions import reactions_to
+from pipeweave.orchestrator.store.database import Database
+from pipeweave.storage.local import LocalStorage
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The clock of the database: the second of May 2031, until the test sets it."""
+    return Clock()
+
+
+@pytest.fixture
+def database(fresh_database: Database, clock: Clock) -> Iterator[Database]:
+    """An empty database in May with partitions from March on."""
+    opened = Database(fresh_database.url, values=fresh_database.values, react=reactions_to, now=clock)
+    with opened.transaction() as tx:
+        # The months in which this test runs are long past there.
+        for each in partitions.list_partitions(tx):
+            if each.month is not None:
+                tx.execute(f"DROP TABLE {each.name}")
+        partitions.ensure(tx, IN_MARCH, months_ahead=4)
+    yield opened
+    opened.dispose()
+
+
+@pytest.fixture
+def storage(database: Database) -> LocalStorage:
+    """Where the archives go: a folder of this test."""
+    found = database.values_or_raise.storage
+    assert isinstance(found, LocalStorage)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables in use are asked for once, not for minutes."""
+    monkeypatch.setattr(drop_months, "TRIES", 1)
+    monkeypatch.setattr(drop_months, "PAUSE_S", 0.01)
