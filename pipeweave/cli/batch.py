@@ -10,7 +10,7 @@ import click
 import orjson
 
 from pipeweave.cli.support.rendering import show_json, show_warnings
-from pipeweave.client.models import Run, without_none
+from pipeweave.client import Run, without_none
 from pipeweave.errors import FieldError, MalformedJson, PipeWeaveError
 from pipeweave.size_limits import MAX_BATCH, MAX_BODY_BYTES
 

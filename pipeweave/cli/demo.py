@@ -18,8 +18,7 @@ from pipeweave.cli.support.connection import json_option
 from pipeweave.errors import AlreadyUp, PipeWeaveError
 
 if TYPE_CHECKING:
-    from pipeweave.client import Client
-    from pipeweave.client.models import Run
+    from pipeweave.client import Client, Run
     from pipeweave.up.options import UpOptions
     from pipeweave.up.stack import Announcement
 

@@ -11,7 +11,7 @@ import click
 from pipeweave.cli.support.rendering import seconds, show_list
 
 if TYPE_CHECKING:
-    from pipeweave.client.models import Run
+    from pipeweave.client import Run
 
 SHOWN_PACKAGES = 12
 

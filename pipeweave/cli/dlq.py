@@ -12,14 +12,13 @@ from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.token import Lifetime
 
 if TYPE_CHECKING:
-    from pipeweave.client import Client
-    from pipeweave.client.models import Document
+    from pipeweave.client import Client, Document
 
 STATUSES = ("open", "retried", "discarded", "all")
 # Of a task run.
 FINAL = ("completed", "failed", "timeout", "cancelled", "skipped")
 # Between two looks at a standalone task (s).
-LOOK_EVERY_S = 0.5
+POLL_INTERVAL_S = 0.5
 
 _FILTERS = (
     click.option("--pipeline", "pipeline_id", help="Only those of this pipeline."),
@@ -187,7 +186,7 @@ def _followed(client: Client, answer: Document, *, as_json: bool) -> str:
     """How the run that goes on ended, or the task run of a standalone task."""
     if answer["newRunId"] == answer["taskRunId"]:
         while (status := str(client.task_run(answer["taskRunId"])["status"])) not in FINAL:
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_INTERVAL_S)
         return status
     from pipeweave.cli.support.progress import follow
 

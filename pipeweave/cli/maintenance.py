@@ -12,11 +12,10 @@ from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.errors import WaitTimeout
 
 if TYPE_CHECKING:
-    from pipeweave.client import Client
-    from pipeweave.client.models import Document
+    from pipeweave.client import Client, Document
 
 # Between two looks while waiting (s).
-LOOK_EVERY_S = 0.5
+POLL_INTERVAL_S = 0.5
 # Of the open runs that a line names while waiting.
 NAMED_RUNS = 3
 
@@ -121,7 +120,7 @@ def _quiet(client: Client, found: Document, timeout: float | None, tell: Callabl
                 f"maintenance has not begun after {timeout:g} s: {line}",
                 hint="nothing new is accepted; `pipeweave maintenance exit` takes it back",
             )
-        time.sleep(LOOK_EVERY_S if left is None else min(LOOK_EVERY_S, left))
+        time.sleep(POLL_INTERVAL_S if left is None else min(POLL_INTERVAL_S, left))
         found = client.enter_maintenance()
     return found
 

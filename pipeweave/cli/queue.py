@@ -9,8 +9,7 @@ import click
 from pipeweave.cli.support.connection import connected, json_option
 
 if TYPE_CHECKING:
-    from pipeweave.client import Client
-    from pipeweave.client.models import Document
+    from pipeweave.client import Client, Document
 
 
 @click.command()

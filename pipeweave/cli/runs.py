@@ -12,8 +12,7 @@ from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.errors import MalformedJson
 
 if TYPE_CHECKING:
-    from pipeweave.client import Client
-    from pipeweave.client.models import Document, Run
+    from pipeweave.client import Client, Document, Run
 
 FAILURE_MODES = ("fail-fast", "continue", "partial-merge")
 RUN_STATUSES = (

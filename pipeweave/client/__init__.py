@@ -1,4 +1,4 @@
-"""The client of the HTTP API: trigger runs, wait for them, look at everything. The CLI is built on it.
+"""Client of the HTTP API: trigger runs, wait for them, read and control everything the API offers.
 
     from pipeweave import Client
 
@@ -6,8 +6,9 @@
     run = client.trigger("stdlib-report", {"limit": 100})
     print(client.wait(run.id).status)
 
-Documents are given as the API sends them (camelCase). Every refusal is raised as the class of
-`pipeweave.errors` that its problem document names.
+Users, the CLI and the doctor call it. It imports only the base modules, and must never touch the database or
+the broker. Methods return the API's documents unchanged (camelCase). If the API answers with a problem
+document, the client raises the class of `pipeweave.errors` that the document's code names.
 """
 
 from __future__ import annotations
@@ -21,34 +22,37 @@ from pipeweave.client.http import Transport
 from pipeweave.client.models import Document, Page, Run, checked_id, document_of, run_of, without_none
 from pipeweave.errors import Unavailable, WaitTimeout
 
-# How often `wait` looks: soon at first, for runs that take milliseconds, then less and less often.
-FIRST_LOOK_S = 0.02
-LAST_LOOK_S = 0.5
-SLOWER_BY = 1.5
-# Looking must not slow running: a large run, whose answer takes long, is looked at less often.
+__all__ = ["Client", "DeadLetters", "Document", "Page", "Run", "without_none"]
+
+# `wait` polls often at first, for runs that take milliseconds, and then less and less often.
+FIRST_PAUSE_S = 0.02
+USUAL_PAUSE_S = 0.5
+PAUSE_FACTOR = 1.5
+# Polling must not slow the run down: the pause is at least 20 times as long as the last request took, at most
+# 2 s.
 PAUSE_PER_ANSWER = 20
 LONGEST_PAUSE_S = 2.0
-# Rows a page when everything is wanted.
+# Rows per page when a method reads all pages.
 PAGE_SIZE = 500
-# `wait` outlives a restart of the API that takes no longer than this.
+# `wait` continues after an outage of the API of up to this length.
 OUTAGE_S = 15.0
 
 
 _LOADED = "?load=true"
 
 
-def _paused(task_id: str | None) -> str:
+def _pausable(task_id: str | None) -> str:
     return "/api/queue" if task_id is None else f"/api/tasks/{checked_id(task_id)}"
 
 
 class Client:
-    """One orchestrator, seen as one tenant. Thread safe; keeps its connections.
+    """A client of one orchestrator for one tenant. Thread safe; reuses its connections.
 
     Args:
-        url: where the API is, e.g. `http://127.0.0.1:3000`.
-        token: bearer token (`pipeweave token create`), None to send none.
+        url: the API's URL, e.g. `http://127.0.0.1:3000`.
+        token: bearer token (`pipeweave token create`); None to send no token.
         tenant: the tenant of every request.
-        timeout: seconds without an answer after which a request ends in Unavailable.
+        timeout: seconds without an answer after which a request raises Unavailable.
     """
 
     def __init__(
@@ -63,11 +67,11 @@ class Client:
 
     @property
     def dlq(self) -> DeadLetters:
-        """Task runs that failed for good."""
+        """The dead letters: task runs that failed and are not retried any more."""
         return self._dlq
 
     def close(self) -> None:
-        """Close the kept connections."""
+        """Close the pooled connections."""
         self._http.close()
 
     def __enter__(self) -> Client:
@@ -75,8 +79,6 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    # --- runs ---------------------------------------------------------------------------------------------
 
     def trigger(
         self,
@@ -92,16 +94,17 @@ class Client:
         """Start a run of a pipeline's newest version.
 
         Args:
-            pipeline_id: the pipeline, or a task that stands for the pipeline derived from it.
-            input: any JSON value; {} when None.
-            failure_mode: `fail-fast`, `continue` or `partial-merge`; None keeps the pipeline's own.
-            priority: lower runs first; None keeps the pipeline's own.
-            metadata: kept with the run, for people and filters.
-            run_token: a second trigger with the same token and input gives the first one's run.
-            validation_mode: `strict`, `warn` or `none` for the entry tasks' input schemas.
+            pipeline_id: the pipeline, or the entry task of a derived pipeline.
+            input: any JSON value; None sends {}.
+            failure_mode: `fail-fast`, `continue` or `partial-merge`; None for the pipeline's failure mode.
+            priority: lower runs first; None for the pipeline's priority.
+            metadata: stored with the run, for people and filters.
+            run_token: if a run was triggered with the same token and input before, that run is returned.
+            validation_mode: `strict`, `warn` or `none`: how the entry tasks' input schemas are applied.
 
         Raises:
-            NotFound: no such pipeline. InputValidationFailed: with one FieldError per wrong field.
+            NotFound: there is no such pipeline.
+            InputValidationFailed: the input does not fit; one FieldError per wrong field.
         """
         answer = self._http.send(
             "POST",
@@ -120,10 +123,16 @@ class Client:
     def trigger_batch(
         self, pipeline_id: str, runs: Iterable[Mapping[str, Any]], *, validation_mode: str | None = None
     ) -> list[Run]:
-        """Start up to 1,000 runs, all or none. Each of `runs` is as `trigger` sends it.
+        """Start up to 1,000 runs, all or none.
+
+        Args:
+            pipeline_id: the pipeline, or the entry task of a derived pipeline.
+            runs: for each run {input?, failureMode?, priority?, metadata?, runToken?}.
+            validation_mode: `strict`, `warn` or `none`: how the entry tasks' input schemas are applied.
 
         Raises:
-            NotFound: no such pipeline. InvalidInput: its fields say which run, as in `runs[3].priority`.
+            NotFound: there is no such pipeline.
+            InvalidInput: a run is invalid; the fields of its errors name the run: `runs[3].priority`.
         """
         answer = self._http.send(
             "POST",
@@ -133,11 +142,11 @@ class Client:
         return [Run(each["pipelineRunId"], pipeline_id, each["status"], each) for each in answer["runs"]]
 
     def run(self, run_id: str, *, load: bool = False) -> Run:
-        """A run with its counts by status and its first 1,000 task runs.
+        """Read a run, with its counts by status and its first 1,000 task runs.
 
         Args:
             run_id: the run.
-            load: fetch large values from storage, too; otherwise `outputRefs` says where they are.
+            load: also load large values from storage; otherwise `outputRefs` names their paths.
 
         Raises:
             NotFound: there is no such run.
@@ -147,22 +156,22 @@ class Client:
     def wait(
         self, run_id: str, timeout: float | None = None, on_change: Callable[[Run], None] | None = None
     ) -> Run:
-        """Look at a run until it is final; a restart of the API in between is waited out.
+        """Poll a run until it is final. A restart of the API in between does not end the wait.
 
         Args:
             run_id: the run to wait for.
-            timeout: seconds to wait at most; None waits as long as it takes.
-            on_change: called with the run whenever what the API says of it differs from the last time.
+            timeout: seconds to wait at most; None waits without limit.
+            on_change: called with the run whenever the API's answer differs from the answer before.
 
         Raises:
-            WaitTimeout: it was not final in time. It goes on all the same.
+            WaitTimeout: the run is not final yet; it continues to run.
             NotFound: there is no such run.
         """
         began = time.monotonic()
-        pause, last = FIRST_LOOK_S, None
+        pause, last = FIRST_PAUSE_S, None
         while True:
             asked = time.monotonic()
-            run = self._look(run_id)
+            run = self._poll(run_id)
             answered = time.monotonic()
             if on_change and run.document != last:
                 on_change(run)
@@ -177,7 +186,7 @@ class Client:
                 )
             pause = max(pause, min(PAUSE_PER_ANSWER * (answered - asked), LONGEST_PAUSE_S))
             time.sleep(pause if left is None else min(pause, left))
-            pause = min(pause * SLOWER_BY, LAST_LOOK_S)
+            pause = min(pause * PAUSE_FACTOR, USUAL_PAUSE_S)
 
     def runs(
         self,
@@ -188,7 +197,7 @@ class Client:
         cursor: str | None = None,
         **filters: Any,
     ) -> Page:
-        """A page of runs, newest first."""
+        """List one page of runs, newest first."""
         query = {"status": status, "pipelineId": pipeline_id, "limit": limit, "cursor": cursor, **filters}
         return self._page("/api/runs", "runs", query)
 
@@ -196,35 +205,33 @@ class Client:
         """Cancel a run.
 
         Raises:
-            NotFound: there is no such run. Conflict: it is final already.
+            NotFound: there is no such run. Conflict: the run is already final.
         """
         path = f"/api/runs/{checked_id(run_id)}/cancel"
         return run_of(self._http.send("POST", path, without_none(reason=reason)))
 
     def cancel_task(self, task_run_id: str, reason: str | None = None) -> Document:
-        """Cancel a standalone task; gives its task run.
+        """Cancel a standalone task and return its task run.
 
         Raises:
-            NotFound: there is no such task run. Conflict: it is final already, or a step of a run.
+            NotFound: there is no such task run. Conflict: it is already final, or it is a step of a run.
         """
         path = f"/api/task-runs/{checked_id(task_run_id)}/cancel"
         return document_of(self._http.send("POST", path, without_none(reason=reason)))
 
     def task_run(self, task_run_id: str, *, load: bool = False) -> Document:
-        """One task run with its attempts, input and output; `load` fetches large values from storage, too."""
+        """Read a task run with its attempts, input and output; `load` loads large values from storage, too."""
         return document_of(self._http.get(f"/api/task-runs/{checked_id(task_run_id)}{_LOADED * load}"))
 
     def task_runs(self, run_id: str, **filters: Any) -> Iterator[Document]:
-        """Every task run of a run, page by page."""
+        """Iterate over all task runs of a run, page by page."""
         return self._all(
             f"/api/runs/{checked_id(run_id)}/task-runs", "taskRuns", {"limit": PAGE_SIZE, **filters}
         )
 
     def events(self, run_id: str, **filters: Any) -> Iterator[Document]:
-        """Every event of a run in order, page by page."""
+        """Iterate over all events of a run in order, page by page."""
         return self._all(f"/api/runs/{checked_id(run_id)}/events", "events", {"limit": PAGE_SIZE, **filters})
-
-    # --- standalone tasks ---------------------------------------------------------------------------------
 
     def queue(
         self,
@@ -235,14 +242,18 @@ class Client:
         metadata: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Document:
-        """Queue one task outside any pipeline; `runId` of the answer is its task run.
+        """Queue a standalone task; `runId` of the answer is the id of its task run.
 
         Args:
-            idempotency_key: where another task run of the task has it, that one is the answer, with `created`
-                false.
+            task_id: the task.
+            input: any JSON value; None sends {}.
+            priority: lower runs first; None for the task's priority.
+            metadata: stored with the task run, for people and filters.
+            idempotency_key: if another task run of the task has this key, the answer is that task run, with
+                `created` false.
 
         Raises:
-            NotFound: no such task.
+            NotFound: there is no such task.
         """
         given = {} if input is None else input
         body = without_none(
@@ -255,18 +266,20 @@ class Client:
         return document_of(self._http.send("POST", "/api/queue/task", body))
 
     def queue_batch(self, requests: Iterable[Mapping[str, Any]]) -> list[Document]:
-        """Queue up to 1,000 tasks, all or none. Each is {taskId, input, priority?, metadata?,
-        idempotencyKey?}.
+        """Queue up to 1,000 standalone tasks, all or none.
+
+        Args:
+            requests: for each task {taskId, input, priority?, metadata?, idempotencyKey?}.
         """
         answer = self._http.send("POST", "/api/queue/batch", {"tasks": [dict(each) for each in requests]})
         return list(answer["results"])
 
     def queue_status(self) -> Document:
-        """How many task runs are pending, running, waiting, completed and failed."""
+        """Count the task runs that are pending, running, waiting, completed and failed."""
         return document_of(self._http.get("/api/queue/status"))
 
     def why(self, task_run_id: str) -> Document:
-        """Why a task run does not run yet: {status, reasons}, in the order in which they must go away.
+        """Explain why a task run does not run yet: {status, reasons}; the reason to resolve first is first.
 
         Raises:
             NotFound: there is no such task run.
@@ -274,118 +287,117 @@ class Client:
         return document_of(self._http.get(f"/api/task-runs/{checked_id(task_run_id)}/why"))
 
     def pause(self, task_id: str | None = None, reason: str | None = None) -> Document:
-        """Let nothing of a task start, or with None nothing of the tenant; what runs goes on to its end.
+        """Pause a task, or with None the whole tenant: no task run starts; running attempts continue.
 
         Raises:
-            NotFound: no such task.
+            NotFound: there is no such task.
         """
-        return document_of(self._http.send("POST", f"{_paused(task_id)}/pause", without_none(reason=reason)))
+        return document_of(
+            self._http.send("POST", f"{_pausable(task_id)}/pause", without_none(reason=reason))
+        )
 
     def resume(self, task_id: str | None = None) -> Document:
-        """Let go what waited for the end of a pause.
+        """End the pause of a task, or with None of the tenant; its waiting task runs may start again.
 
         Raises:
-            NotFound: no such task. Conflict: it is not paused.
+            NotFound: there is no such task. Conflict: it is not paused.
         """
-        return document_of(self._http.send("POST", f"{_paused(task_id)}/resume", {}))
+        return document_of(self._http.send("POST", f"{_pausable(task_id)}/resume", {}))
 
     def limits(self) -> Document:
-        """{maxActiveRuns, activeRuns, pendingRuns} of the tenant."""
+        """Read the tenant's limit and its use: {maxActiveRuns, activeRuns, pendingRuns}."""
         return document_of(self._http.get("/api/queue/limits"))
 
     def set_limits(self, max_active_runs: int | None) -> Document:
-        """Let at most so many runs of the tenant be active; None for no limit. For administrators."""
+        """Limit how many runs of the tenant may be active; None for no limit.
+
+        Needs an administrator's token.
+        """
         return document_of(self._http.send("PUT", "/api/queue/limits", {"maxActiveRuns": max_active_runs}))
 
-    # --- what there is ------------------------------------------------------------------------------------
-
     def pipelines(self) -> list[Document]:
-        """Every pipeline."""
+        """List all pipelines."""
         return list(self._all("/api/pipelines", "pipelines", {}))
 
     def pipeline(self, pipeline_id: str, version: int | None = None) -> Document:
-        """A pipeline's newest version, or the one that is named."""
+        """Read a pipeline: its newest version, or the given version."""
         path = f"/api/pipelines/{checked_id(pipeline_id)}"
         answer = document_of(self._http.get(path, {"version": version}))
         return document_of(answer["pipeline"])
 
     def put_pipeline(self, pipeline_id: str, spec: Mapping[str, Any]) -> Document:
-        """Store a spec; an equal one keeps the version, a different one makes the next.
+        """Store a spec as the next version; a spec equal to the newest version changes nothing.
 
         Raises:
-            InvalidSpec: with one FieldError per thing that is wrong; nothing is stored.
+            InvalidSpec: the spec is invalid; one FieldError per mistake. Nothing is stored.
         """
         return document_of(self._http.send("PUT", f"/api/pipelines/{checked_id(pipeline_id)}", dict(spec)))
 
     def versions(self, pipeline_id: str) -> list[Document]:
-        """A pipeline's versions, newest first."""
+        """List a pipeline's versions, newest first."""
         return list(self._all(f"/api/pipelines/{checked_id(pipeline_id)}/versions", "versions", {}))
 
     def dry_run(self, pipeline_id: str, input: Any = None, spec: Mapping[str, Any] | None = None) -> Document:
-        """What a run would do, without doing it: {valid, errors, warnings, executionPlan}.
+        """Plan a run without starting it: {valid, errors, warnings, executionPlan}.
 
         Args:
             pipeline_id: the pipeline.
-            input: checked against the entry tasks' schemas, when given.
+            input: an input to check against the entry tasks' schemas; None checks no input.
             spec: plan this document instead of the stored version.
         """
         body = without_none(input=input, spec=None if spec is None else dict(spec))
         return document_of(self._http.send("POST", f"/api/pipelines/{checked_id(pipeline_id)}/dry-run", body))
 
     def services(self) -> list[Document]:
-        """Every service that ever registered."""
+        """List all services that ever registered."""
         return list(self._all("/api/services", "services", {}))
 
     def tasks(self, service_id: str | None = None) -> list[Document]:
-        """Every task, or those of one service."""
+        """List all tasks, or the tasks of one service."""
         path = "/api/tasks" if service_id is None else f"/api/services/{checked_id(service_id)}/tasks"
         return list(self._all(path, "tasks", {}))
 
     def health(self) -> Document:
-        """What `GET /health` says.
+        """Read `GET /health`.
 
         Raises:
-            Unavailable: the API answers, but PostgreSQL or the broker does not.
+            Unavailable: the API cannot be reached, or it cannot reach PostgreSQL or the broker.
         """
         return document_of(self._http.get("/health"))
 
     def info(self) -> Document:
-        """Version, mode and limits of the orchestrator."""
+        """Read the version, mode and limits of the orchestrator."""
         return document_of(self._http.get("/api/info"))
 
-    # --- the deployment itself, for administrators --------------------------------------------------------
-
     def maintenance(self) -> Document:
-        """The mode, and the runs that are open: `blocking`, the oldest 20, and `blockingTotal`."""
+        """Read the deployment's mode and its open runs: `blocking` (the oldest 20) and `blockingTotal`."""
         return document_of(self._http.get("/api/maintenance"))
 
     def request_maintenance(self, reason: str | None = None) -> Document:
-        """Accept nothing new; with the end of the last open run, maintenance begins."""
+        """Stop accepting new work; maintenance begins when the last open run ends. For administrators."""
         return document_of(self._http.send("POST", "/api/maintenance/request", without_none(reason=reason)))
 
     def enter_maintenance(self, reason: str | None = None) -> Document:
-        """Begin maintenance if no run is open, else change nothing.
+        """Begin maintenance if no run is open, else change nothing. For administrators.
 
         Raises:
-            Conflict: it was not requested.
+            Conflict: maintenance was not requested.
         """
         return document_of(self._http.send("POST", "/api/maintenance/enter", without_none(reason=reason)))
 
     def exit_maintenance(self, reason: str | None = None) -> Document:
-        """Accept everything again.
+        """End maintenance and accept new work again. For administrators.
 
         Raises:
-            Conflict: it was not requested.
+            Conflict: maintenance was not requested.
         """
         return document_of(self._http.send("POST", "/api/maintenance/exit", without_none(reason=reason)))
 
     def tick(self) -> Document:
-        """Run one tick, as beat does each second: {processed, did, message}."""
+        """Run one tick, as beat does every second: {processed, did, message}."""
         return document_of(self._http.send("POST", "/api/tick", {}))
 
-    # --- pages --------------------------------------------------------------------------------------------
-
-    def _look(self, run_id: str) -> Run:
+    def _poll(self, run_id: str) -> Run:
         deadline = time.monotonic() + OUTAGE_S
         while True:
             try:
@@ -393,7 +405,7 @@ class Client:
             except Unavailable:
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(LAST_LOOK_S)
+                time.sleep(USUAL_PAUSE_S)
 
     def _page(self, path: str, name: str, query: Mapping[str, Any]) -> Page:
         answer = document_of(self._http.get(path, query))

@@ -1,4 +1,4 @@
-"""Dead letters, as a client sees them: `client.dlq.all()`, `client.dlq.retry(id)`."""
+"""List, retry and discard dead letters over HTTP: `client.dlq.all()`, `client.dlq.retry(id)`."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from pipeweave.client.http import Transport
 from pipeweave.client.models import Document, Page, checked_id, document_of, without_none
 from pipeweave.errors import WaitTimeout
 
-# Between two looks at a redrive (s).
-LOOK_EVERY_S = 0.5
+# `wait` polls a redrive at this interval (s).
+POLL_INTERVAL_S = 0.5
 
 
 class DeadLetters:
-    """Task runs that failed for good.
+    """The dead letters of a tenant: task runs that failed and are not retried any more.
 
-    Filters of its methods are `pipeline_id`, `task_id`, `error_code`, `fingerprint` (equal for errors that
-    are alike), `since` and `until` (when they failed: aware times, or texts as 2026-11-20T12:00:00Z).
+    The `filters` of its methods are `pipeline_id`, `task_id`, `error_code`, `fingerprint` (equal for similar
+    errors), `since` and `until` (time of the failure: aware datetimes, or texts like 2026-11-20T12:00:00Z).
     """
 
     def __init__(self, http: Transport) -> None:
         self._http = http
-
-    # --- looking ------------------------------------------------------------------------------------------
 
     def page(
         self,
@@ -35,11 +33,11 @@ class DeadLetters:
         cursor: str | None = None,
         **filters: Any,
     ) -> Page:
-        """A page, newest first.
+        """List one page of dead letters, newest first.
 
         Args:
-            status: `open` (neither retried nor discarded; what None means), `retried`, `discarded` or `all`.
-            limit: rows, 1 to 1,000; None for 50.
+            status: `open` (neither retried nor discarded), `retried`, `discarded` or `all`; None for `open`.
+            limit: rows per page, 1 to 1,000; None for 50.
             cursor: `next_cursor` of the page before.
             filters: see the class.
         """
@@ -48,7 +46,7 @@ class DeadLetters:
         return Page(list(answer["items"]), answer["nextCursor"])
 
     def all(self, *, status: str | None = None, **filters: Any) -> Iterator[Document]:
-        """Every one, newest first, page by page."""
+        """Iterate over all dead letters, newest first, page by page."""
         cursor = None
         while True:
             page = self.page(status=status, limit=500, cursor=cursor, **filters)
@@ -59,16 +57,16 @@ class DeadLetters:
     def groups(
         self, *, status: str | None = None, limit: int | None = None, **filters: Any
     ) -> list[Document]:
-        """Those whose errors are alike, the largest groups first: {fingerprint, count, message, ...}."""
+        """Group dead letters by similar errors, the largest group first: {fingerprint, count, ...}."""
         query = {"status": status, "limit": limit, **_named(filters)}
         return list(document_of(self._http.get("/api/dlq/groups", query))["groups"])
 
     def get(self, letter_id: str, *, load: bool = False) -> Document:
-        """One, with its input, every attempt with its traceback, and the task's code then and now.
+        """Read a dead letter: its input, its attempts with tracebacks, the task's code version then and now.
 
         Args:
             letter_id: the dead letter.
-            load: fetch a large input from storage, too.
+            load: also load a large input from storage.
 
         Raises:
             NotFound: there is no such dead letter.
@@ -76,37 +74,34 @@ class DeadLetters:
         query = {"load": "true"} if load else {}
         return document_of(self._http.get(f"/api/dlq/{checked_id(letter_id)}", query))
 
-    # --- one ----------------------------------------------------------------------------------------------
-
     def retry(self, letter_id: str) -> Document:
-        """Try it again with the current code: {newRunId, taskRunId, status, codeVersion}. A pipeline's run
-        goes on from the failed step.
+        """Retry a dead letter with the current code: {newRunId, taskRunId, status, codeVersion}.
+
+        A pipeline's run continues from the failed step.
 
         Raises:
             NotFound: there is no such dead letter.
-            Conflict: it was retried or discarded already, or its run cannot go on.
-            Unavailable: nothing new is accepted during maintenance.
+            Conflict: it was retried or discarded before, or its run cannot continue.
+            Unavailable: the deployment is in maintenance and accepts no new work.
         """
         return document_of(self._http.send("POST", f"/api/dlq/{checked_id(letter_id)}/retry", {}))
 
     def discard(self, letter_id: str, reason: str | None = None) -> Document:
-        """Put it aside.
+        """Mark a dead letter as discarded, so that it is no longer open.
 
         Raises:
             NotFound: there is no such dead letter.
-            Conflict: it was retried or discarded already.
+            Conflict: it was retried or discarded before.
         """
         path = f"/api/dlq/{checked_id(letter_id)}/discard"
         return document_of(self._http.send("POST", path, without_none(reason=reason)))
 
-    # --- many ---------------------------------------------------------------------------------------------
-
     def retry_all(self, **filters: Any) -> Document:
-        """Ask for the retry of all that are open now and fit; a redrive: {id, status, total, ...}."""
+        """Start a redrive of all open dead letters that match the filters: {id, status, total, ...}."""
         return document_of(self._http.send("POST", "/api/dlq/retry-all", without_none(**_named(filters))))
 
     def redrive(self, redrive_id: str) -> Document:
-        """How far a redrive is: {status, total, retried, skipped, ...}.
+        """Read the progress of a redrive: {status, total, retried, skipped, ...}.
 
         Raises:
             NotFound: there is no such redrive.
@@ -114,11 +109,11 @@ class DeadLetters:
         return document_of(self._http.get(f"/api/dlq/redrives/{checked_id(redrive_id)}"))
 
     def cancel_redrive(self, redrive_id: str) -> Document:
-        """Stop a redrive; what it has retried goes on.
+        """Stop a redrive; the runs that it has retried continue.
 
         Raises:
             NotFound: there is no such redrive.
-            Conflict: it is over.
+            Conflict: the redrive has ended already.
         """
         path = f"/api/dlq/redrives/{checked_id(redrive_id)}/cancel"
         return document_of(self._http.send("POST", path, {}))
@@ -129,15 +124,15 @@ class DeadLetters:
         timeout: float | None = None,
         on_change: Callable[[Document], None] | None = None,
     ) -> Document:
-        """Look at a redrive until it is over.
+        """Poll a redrive until it ends.
 
         Args:
             redrive_id: the redrive.
-            timeout: seconds to wait at most; None waits as long as it takes.
-            on_change: called with it whenever it differs from the last time.
+            timeout: seconds to wait at most; None waits without limit.
+            on_change: called with the redrive whenever the API's answer differs from the answer before.
 
         Raises:
-            WaitTimeout: it was not over in time. It goes on all the same.
+            WaitTimeout: the redrive has not ended yet; it continues.
         """
         until, last = None if timeout is None else time.monotonic() + timeout, None
         while True:
@@ -149,10 +144,10 @@ class DeadLetters:
                 return found
             if until is not None and time.monotonic() >= until:
                 raise WaitTimeout(f"redrive {redrive_id} is still running after {timeout:g} s")
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_INTERVAL_S)
 
     def discard_all(self, reason: str | None = None, **filters: Any) -> int:
-        """Put all that are open and fit aside; how many there were.
+        """Discard all open dead letters that match the filters; return their number.
 
         Raises:
             InvalidInput: no filter is given.
@@ -161,7 +156,10 @@ class DeadLetters:
         return int(self._http.send("POST", "/api/dlq/discard", body)["discarded"])
 
     def purge(self, older_than: str) -> int:
-        """Delete what failed longer ago than, say, `30d`, open or not; how many there were."""
+        """Delete the dead letters that failed longer ago than e.g.
+
+        `30d`, whether open or not; return their number.
+        """
         return int(self._http.send("POST", "/api/dlq/purge", {"olderThan": older_than})["purged"])
 
 

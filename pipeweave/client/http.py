@@ -1,4 +1,4 @@
-"""HTTP for the client: one request, its answer as JSON, a problem document as the error it stands for."""
+"""Send HTTP requests for the client, parse JSON answers, and raise problem documents as errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import urllib3
 from pipeweave import errors
 from pipeweave.errors import FieldError, InvalidInput, PipeWeaveError, Unavailable
 
-# Only GETs are asked again: nothing else may safely happen twice.
+# Only GETs are repeated: a second POST, PUT or DELETE could act twice.
 GET_TRIES = 3
 FIRST_PAUSE_S = 0.1
 POOLED_CONNECTIONS = 16
@@ -37,11 +37,11 @@ _OF_THE_PROBLEM = frozenset({"type", "title", "status", "code", "detail", "error
 
 
 class Transport:
-    """Requests to one orchestrator in the name of one tenant. Safe to share between threads.
+    """Sends requests to one orchestrator for one tenant. Safe to share between threads.
 
     Args:
-        url: where the API is, e.g. `http://127.0.0.1:3000`; a path prefix is kept.
-        token: bearer token, or None to send none.
+        url: the API's URL, e.g. `http://127.0.0.1:3000`; a path prefix is kept.
+        token: bearer token; None to send no token.
         tenant: sent as `X-Tenant` with every request.
         timeout: seconds to wait for a connection, and again for each part of the answer.
 
@@ -59,11 +59,11 @@ class Transport:
         )
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """The JSON behind a path; asked up to GET_TRIES times while nobody answers.
+        """GET a path and return its JSON; tries up to GET_TRIES times if the API cannot be reached.
 
         Raises:
-            PipeWeaveError: the class that the answer's problem document names.
-            Unavailable: nobody answers.
+            PipeWeaveError: the API refused the request; the class is that of the problem document's code.
+            Unavailable: the API cannot be reached, or did not answer in time.
         """
         given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
         target = f"{path}?{urlencode(given)}" if given else path
@@ -77,7 +77,7 @@ class Transport:
         raise AssertionError("the last pause is None")
 
     def send(self, method: str, path: str, body: Any = None) -> Any:
-        """Send a body as JSON, once, and give the answer's JSON (None where it has none).
+        """Send a body as JSON, once, and return the answer's JSON (None if the answer has no body).
 
         Raises:
             InvalidInput: the body cannot be written as JSON.
@@ -86,11 +86,11 @@ class Transport:
         try:
             data = orjson.dumps(body)
         except TypeError as error:
-            raise InvalidInput(f"what is to be sent is not JSON: {error}") from error
+            raise InvalidInput(f"the request body is not JSON: {error}") from error
         return self._send(method, path, data)
 
     def close(self) -> None:
-        """Close the kept connections."""
+        """Close the pooled connections."""
         self._pool.clear()
 
     def _send(self, method: str, path: str, data: bytes | None) -> Any:
@@ -116,7 +116,7 @@ class Transport:
             return orjson.loads(answer.data)
         except orjson.JSONDecodeError as error:
             raise PipeWeaveError(
-                f"{self.url} answered something that is not JSON", hint="is this the URL of PipeWeave's API?"
+                f"the answer of {self.url} is not JSON", hint="is this the URL of PipeWeave's API?"
             ) from error
 
     def _problem(self, answer: urllib3.BaseHTTPResponse) -> PipeWeaveError:
@@ -131,7 +131,7 @@ class Transport:
 
 
 def from_problem(document: Mapping[str, Any], status: int) -> PipeWeaveError:
-    """The error a problem document stands for: by its `code`, else the nearest one for the status."""
+    """Make the error of a problem document: the class with its `code`, else a class for its HTTP status."""
     code = str(document["code"])
     kind = _by_code().get(code)
     context = {name: value for name, value in document.items() if name not in _OF_THE_PROBLEM}
@@ -162,7 +162,8 @@ def _by_code() -> dict[str, type[PipeWeaveError]]:
     waiting: list[type[PipeWeaveError]] = [PipeWeaveError]
     while waiting:
         kind = waiting.pop()
-        # A task's own error never arrives as a problem, and is made from other things.
+        # TaskError is left out: the API never sends it as a problem, and its constructor takes other
+        # arguments.
         if not issubclass(kind, errors.TaskError):
             found.setdefault(kind.code, kind)
             waiting.extend(kind.__subclasses__())
@@ -191,7 +192,7 @@ def _checked(url: str) -> str:
         raise InvalidInput("the orchestrator's URL must not hold a password", hint="pass a token instead")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput(
-            "the orchestrator's URL is not an http or https URL",
+            "the orchestrator's URL must be an http or https URL",
             errors=[FieldError("url", "must look like http://127.0.0.1:3000", "invalid")],
         )
     return url.rstrip("/")

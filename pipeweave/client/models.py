@@ -1,4 +1,4 @@
-"""What the client gives: a run, a page of a list, and the API's documents as they are."""
+"""Define the client's return values: Run, Page and Document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run as the API described it when it was asked; `document` is the whole answer."""
+    """A run as the API described it at the time of the request; `document` is the whole answer."""
 
     id: str
     pipeline_id: str | None
@@ -29,28 +29,28 @@ class Run:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Task runs by status; empty in a list."""
+        """The number of task runs by status; empty for a run from a list."""
         return self.document.get("counts") or {}
 
     @property
     def output(self) -> Mapping[str, Any]:
-        """The outputs of the end steps that completed, by step id; those too large to show are left out."""
+        """The outputs of the completed end steps, by step id; large outputs are left out unless loaded."""
         return self.document.get("output") or {}
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some rows of a list and, where more follow, the cursor that continues it."""
+    """One page of a list; `next_cursor` continues the list, None if no rows follow."""
 
     items: list[Document]
     next_cursor: str | None = None
 
 
 def checked_id(text: str) -> str:
-    """An id as it goes into a path.
+    """Quote an id for a URL path.
 
     Raises:
-        InvalidInput: it is empty.
+        InvalidInput: the id is empty.
     """
     if not isinstance(text, str) or not text.strip():
         raise InvalidInput("an id must not be empty", errors=[FieldError("id", "must be a text", "required")])
@@ -58,18 +58,22 @@ def checked_id(text: str) -> str:
 
 
 def without_none(**given: Any) -> Document:
-    """A body without the fields that were not given."""
+    """Build a request body from the fields that are not None."""
     return {name: value for name, value in given.items() if value is not None}
 
 
 def document_of(answer: Any) -> Document:
-    """The answer, which must be an object."""
+    """Return the answer if it is a JSON object.
+
+    Raises:
+        PipeWeaveError: it is not an object.
+    """
     if not isinstance(answer, dict):
-        raise PipeWeaveError("the API answered something else than an object")
+        raise PipeWeaveError("the API's answer is not a JSON object")
     return answer
 
 
 def run_of(answer: Any) -> Run:
-    """A run from its document."""
+    """Make a Run from the API's answer."""
     document = document_of(answer)
     return Run(document["id"], document.get("pipelineId"), document["status"], document)

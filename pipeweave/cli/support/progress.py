@@ -13,8 +13,7 @@ from pipeweave.cli.support.rendering import STYLES, is_terminal, show_fields, sh
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from pipeweave.client import Client
-    from pipeweave.client.models import Run
+    from pipeweave.client import Client, Run
 
 BAR_WIDTH = 24
 REDRAWS_PER_SECOND = 8

@@ -58,8 +58,8 @@ def call(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
     """Call the command in an empty folder, with the answering server as its orchestrator."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PIPEWEAVE_ORCHESTRATOR_URL", served.url)
-    monkeypatch.setattr(dead_letters, "LOOK_EVERY_S", 0.01)
-    monkeypatch.setattr(commands, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(dead_letters, "POLL_INTERVAL_S", 0.01)
+    monkeypatch.setattr(commands, "POLL_INTERVAL_S", 0.01)
     return lambda *arguments: CliRunner().invoke(main, ["dlq", *arguments])
 
 

@@ -59,7 +59,7 @@ def call(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
     """Call the command in an empty folder, with the answering server as its orchestrator."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PIPEWEAVE_ORCHESTRATOR_URL", served.url)
-    monkeypatch.setattr(commands, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(commands, "POLL_INTERVAL_S", 0.01)
 
     def called(*arguments: str) -> Result:
         return CliRunner().invoke(main, arguments)
