@@ -70,7 +70,7 @@ def _items(source: Any) -> list[str]:
     if not isinstance(source, list):
         what = json_type(source)
         raise MapSourceInvalid(
-            f"a map needs a list, there is {what}", hint="let the step before it return a list"
+            f"a map needs a list, not {what}", hint="let the step before it return a list"
         )
     if len(source) > MAX_MAP_ITEMS:
         raise MapSourceInvalid(

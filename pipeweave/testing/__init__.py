@@ -1,9 +1,9 @@
-"""Run a task or a whole pipeline in this process, for users' own unit tests: no server, no database.
+"""Run a task or a whole pipeline in this process, for users' unit tests: no server, no database.
 
-The same code decides as in production: parameters are bound, results read, steps run or skipped, references
-resolved, maps expanded and failed attempts tried again by `calling`, `rules`, `references`, `graph` and
-`retry`. What is left out: waiting between attempts, timeouts, limits and everything that is about several
-processes. Steps run one after the other, in the graph's topological order.
+Users' tests call it. It imports the base modules, `spec` and `authoring`, and must never import the server's
+side. The same code as in production binds parameters, resolves references, decides which steps run, expands
+maps and retries failed attempts. Left out are delays between attempts, timeouts, limits and everything that
+involves several processes. Steps run one after the other, in the graph's topological order.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ def run_task(
         input: the run's input.
         params: the step's params, references resolved already; None to fill the parameters from the input.
         upstream: output by step id.
-        item: the item of a map; `map_index` is 0 when only this is given.
-        map_index: the item's place.
-        attempt: 1 for the first.
-        previous_attempts: what failed before.
-        tenant: whose run it is.
-        on_progress: receives what the task reports.
+        item: the item of a map.
+        map_index: the item's 0-based index in the list; 0 by default if `item` is given.
+        attempt: number of the attempt, from 1.
+        previous_attempts: the attempts that failed before.
+        tenant: the tenant of the run.
+        on_progress: called when the task reports progress.
 
     Returns:
-        Its output and the successors it chose.
+        The task's output and the successors that it chose.
 
     Raises:
         InvalidParams: the values do not fit the task's parameters.
-        InvalidResult: what it returned is not JSON.
-        Exception: whatever the task raises.
+        InvalidResult: the return value is not JSON.
+        Exception: any error that the task raises.
     """
     fn = task.fn if isinstance(task, Task) else task
     ctx = Context(
@@ -96,26 +96,26 @@ def run_pipeline(
     failure_mode: str | None = None,
     tenant: str = "test",
 ) -> RunResult:
-    """Run a pipeline to its end, in this process.
+    """Run a pipeline to its end in this process.
 
     Args:
         pipeline: a `@pipeline` function, a spec, or a document.
         input: the run's input.
-        tasks: the tasks, or what stands in for some of them: plain functions by task id, which are tried as
-            often as the tasks they stand in for, or once. What is not given is taken from the pipeline and
-            from the tasks defined in this process.
-        failure_mode: other than the pipeline's own.
-        tenant: whose run it is.
+        tasks: tasks, or plain functions by task id that replace tasks. A function is retried as often as the
+            task that it replaces; if it replaces no known task, it runs once. Other tasks are taken from the
+            pipeline and from the tasks defined in this process.
+        failure_mode: a failure mode that replaces the pipeline's own; None for the pipeline's own.
+        tenant: the tenant of the run.
 
     Raises:
-        InvalidSpec: the pipeline is wrong, or uses a task that is not there.
+        InvalidSpec: the pipeline is invalid, or uses a task that is not defined.
         InvalidInput: the input is not JSON.
     """
     spec = _spec_of(pipeline)
     functions, options = _functions(pipeline, tasks)
     unknown = sorted({step.task for step in spec.steps} - functions.keys())
     if unknown:
-        raise InvalidSpec(f"pipeline {spec.id!r} uses tasks that are not there: {', '.join(unknown[:20])}")
+        raise InvalidSpec(f"pipeline {spec.id!r} uses tasks that are not defined: {', '.join(unknown[:20])}")
     given = spec.input_with_defaults(_json(input, "input"))
     mode = failure_mode or spec.failure_mode
     return LocalRun(spec, given, functions, options, mode=mode, tenant=tenant).to_end()
@@ -133,14 +133,14 @@ def _spec_of(pipeline: Pipeline[..., Any] | PipelineSpec | Mapping[str, Any]) ->
 
 
 def _functions(pipeline: Any, tasks: Any) -> tuple[dict[str, Function], dict[str, TaskSpec]]:
-    """What runs for each task id, and the options of those that are tasks."""
+    """Return the function to call for each task id, and the options of each task."""
     known: dict[str, Any] = {**registered_tasks()}
     if isinstance(pipeline, Pipeline):
         known |= pipeline.tasks
     given = tasks if isinstance(tasks, Mapping) else {task.id: task for task in tasks or ()}
     both = {**known, **given}
     functions = {id: each.fn if isinstance(each, Task) else each for id, each in both.items()}
-    # Of a task that a plain function stands in for, the options still hold.
+    # The options of a task also apply to a plain function that replaces it.
     options = {id: each.spec for all in (known, given) for id, each in all.items() if isinstance(each, Task)}
     return functions, options
 

@@ -1,4 +1,4 @@
-"""How a run in this process ended: what `pipeweave.testing` gives back."""
+"""Define the results that `pipeweave.testing` returns: RunResult and StepResult."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Any
 
 @dataclass(slots=True)
 class StepResult:
-    """What became of a step, or of one item of a map.
+    """The result of a step, or of one item of a map.
 
     Attributes:
         status: `completed`, `failed`, `skipped` or `cancelled`.
-        output: what it gave; a map gives the list of its items' outputs.
-        error: what its last attempt raised.
-        run_next: the successors it chose; None for all.
-        items: of a map, in order.
-        attempts: how often it was executed; a map's items have theirs.
-        previous_attempts: those that failed before the last one, as the last one's context had them.
-        delays_ms: what would have passed before each further attempt, ms; jitter takes nothing off here.
+        output: the step's output; for a map the list of its items' outputs.
+        error: the error that the last attempt raised.
+        run_next: the successors that the step chose; None for all.
+        items: the results of a map's items, in order.
+        attempts: the number of attempts; 0 for a map, whose items have their own.
+        previous_attempts: the failed attempts before the last attempt, as its context showed them.
+        delays_ms: the delays before each retry in production, ms, without jitter.
+        follows_failure: true if the step was skipped because of a failure before it.
     """
 
     status: str
@@ -35,12 +36,12 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended.
+    """The result of a run.
 
     Attributes:
         status: `completed`, `partial` or `failed`.
-        steps: by step id, in the order in which they were decided.
-        output: of the last step; where the pipeline has several ends, their outputs by step id.
+        steps: the results by step id, in the order in which the steps were decided.
+        output: the output of the end step; if the pipeline has several end steps, their outputs by step id.
     """
 
     status: str
@@ -49,11 +50,11 @@ class RunResult:
 
     @property
     def error(self) -> BaseException | None:
-        """What the first failed step raised."""
+        """The error of the first failed step; None if no step failed."""
         return next((step.error for step in self.steps.values() if step.error is not None), None)
 
     def raise_error(self) -> RunResult:
-        """Raise what the first failed step raised, if one failed; else return the result."""
+        """Raise the error of the first failed step; return this result if no step failed."""
         if self.error is not None:
             raise self.error
         return self

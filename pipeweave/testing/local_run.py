@@ -1,4 +1,4 @@
-"""One run of a pipeline in this process: what `pipeweave.testing` is made of."""
+"""Run one pipeline in this process, step by step; `pipeweave.testing` is built on it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,15 @@ Function = Callable[..., Any]
 
 
 class LocalRun:
-    """One run, step by step in topological order.
+    """One run in this process; its steps run one after the other, in topological order.
 
-    `options` are those of the tasks by id; what has none is a plain function, which is executed once.
+    Args:
+        spec: the pipeline.
+        input: the run's input.
+        functions: the function to call, by task id.
+        options: the options of tasks, by task id. A function without options gets one attempt.
+        mode: the run's failure mode.
+        tenant: the tenant of the run.
     """
 
     def __init__(
@@ -57,8 +63,8 @@ class LocalRun:
         self.id = ids.new_id()
         self.count = 0
         self.results: dict[str, StepResult] = {}
-        # What answers for an idempotency key, by task and key.
-        self.kept: dict[tuple[str, str], Outcome] = {}
+        # Outcomes by task and idempotency key; a later call with the same key reuses the outcome.
+        self.outcomes: dict[tuple[str, str], Outcome] = {}
 
     def to_end(self) -> RunResult:
         for step_id in self.graph.order:
@@ -90,7 +96,7 @@ class LocalRun:
         }
 
     def once(self, step: StepSpec, item: Any = None, index: int | None = None) -> StepResult:
-        """Execute a step, or one item of a map, as often as its task wants to be tried."""
+        """Run a step, or one item of a map, and retry it as the task's options say."""
         self.count += 1
         options = self.options.get(step.task)
         failed: list[Mapping[str, Any]] = []
@@ -99,7 +105,7 @@ class LocalRun:
             result = self.attempt(step, item, index, tuple(failed))
             result.attempts = len(failed) + 1
             result.previous_attempts, result.delays_ms = failed, delays
-            if result.error is None or options is None or not may_go_on(options, result):
+            if result.error is None or options is None or not may_retry(options, result):
                 return result
             delays.append(options.retry_policy.delay_ms(result.attempts, 0))
             failed = [*failed, previous_attempt(result)]
@@ -121,15 +127,15 @@ class LocalRun:
         return StepResult("completed", orjson.loads(outcome.encoded), run_next=chosen)
 
     def call(self, task: str, fn: Function, ctx: Context) -> Outcome:
-        """Call a function, unless its result is known by its idempotency key."""
+        """Call a function, or reuse the outcome of an earlier call with the same idempotency key."""
         arguments = bind(fn, ctx)
         options = self.options.get(task)
         if options is None or options.idempotency_key is None:
             return outcome_of(fn(**arguments))
         name = task, key_of(options.idempotency_key, fn, ctx)
-        if name not in self.kept:
-            self.kept[name] = outcome_of(fn(**arguments))
-        return self.kept[name]
+        if name not in self.outcomes:
+            self.outcomes[name] = outcome_of(fn(**arguments))
+        return self.outcomes[name]
 
     def context(
         self,
@@ -180,7 +186,7 @@ class LocalRun:
         assert step.map is not None
         source = resolve(step.map.over, input=self.input, steps=self.upstream(step))
         if not isinstance(source, list):
-            raise MapSourceInvalid(f"a map needs a list, there is {json_type(source)}")
+            raise MapSourceInvalid(f"a map needs a list, not {json_type(source)}")
         if len(source) > MAX_MAP_ITEMS:
             raise MapSourceInvalid(f"the list has {len(source)} items, a map takes at most {MAX_MAP_ITEMS}")
         for index, item in enumerate(source):
@@ -190,8 +196,8 @@ class LocalRun:
         return source
 
 
-def may_go_on(options: TaskSpec, result: StepResult) -> bool:
-    """Whether another attempt follows the one that ended so."""
+def may_retry(options: TaskSpec, result: StepResult) -> bool:
+    """True if another attempt follows the failed attempt."""
     assert result.error is not None
     code, is_retryable = classify_error(result.error)
     has_more = result.attempts <= options.retries
@@ -199,7 +205,7 @@ def may_go_on(options: TaskSpec, result: StepResult) -> bool:
 
 
 def previous_attempt(result: StepResult) -> Mapping[str, Any]:
-    """An attempt that failed, as those after it are told of it."""
+    """Describe a failed attempt for the context of later attempts."""
     assert result.error is not None
     return {
         "attempt": result.attempts,

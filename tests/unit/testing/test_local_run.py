@@ -109,7 +109,7 @@ def test_a_failing_item_ends_as_the_failure_mode_says(mode: str) -> None:
 
 @pytest.mark.parametrize(
     ("paths", "why"),
-    [("abc", "there is a text"), (None, "there is null"), ([["x" * 40_000]], "at most 32768")],
+    [("abc", "not a text"), (None, "not null"), ([["x" * 40_000]], "at most 32768")],
 )
 def test_what_cannot_be_mapped_fails_the_step(paths: Any, why: str) -> None:
     result = run_pipeline(stdlib_report, tasks={"list_files": lambda root: {"paths": paths}})
@@ -283,7 +283,7 @@ def test_several_ends_give_their_outputs_by_step() -> None:
 
 
 def test_unknown_tasks_and_wrong_pipelines_are_refused_before_anything_runs() -> None:
-    with pytest.raises(InvalidSpec, match="not there: nowhere"):
+    with pytest.raises(InvalidSpec, match="not defined: nowhere"):
         run_pipeline({"id": "p", "steps": [{"task": "nowhere"}]})
     with pytest.raises(InvalidSpec):
         run_pipeline({"id": "p", "steps": [{"task": "a", "needs": ["a"]}]}, tasks={"a": lambda: 1})
