@@ -1,4 +1,8 @@
-"""Where values too large for a row live."""
+"""Storage backends for values too large for a row: files of a folder, or a bucket of Amazon S3 or MinIO.
+
+The orchestrator (its room `store`), retention and the workers call it. It imports the base modules and
+`settings`. It must never be called while a transaction holds row locks: a backend may be slow.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,12 @@ __all__ = ["LocalStorage", "S3Storage", "Storage", "open_storage"]
 
 
 def open_storage(settings: Settings) -> Storage:
-    """The default storage backend: files below DATA_DIR unless STORAGE_BACKENDS names another place.
+    """Open the default storage backend: files below DATA_DIR, unless STORAGE_BACKENDS names another backend.
 
-    Nothing is connected to before it is used.
+    The backend connects on first use.
 
     Raises:
-        InvalidSetting: there is no such provider, or what its backends need is not installed.
+        InvalidSetting: the provider does not exist, or a package that it needs is not installed.
     """
     backends = {each["id"]: each for each in settings.storage_backends}
     chosen = settings.default_storage_backend_id or next(

@@ -10,7 +10,7 @@ from pipeweave.storage import S3Storage, open_storage
 
 
 def main() -> int:
-    """Say what was done; 1 with one line on stderr when it could not be."""
+    """Create the bucket and print what was done; return 1 and print the error on stderr if that failed."""
     try:
         storage = open_storage(load())
         if not isinstance(storage, S3Storage):

@@ -1,4 +1,4 @@
-"""What every storage backend can do."""
+"""Define the interface of a storage backend."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pipeweave.errors import InvalidInput
 
 
 class Storage(Protocol):
-    """Objects by path: relative, with forward slashes, never leaving the backend's own room.
+    """Stores objects by path. A path is relative, has forward slashes, and cannot leave the backend's folder.
 
-    Every method may raise `Unavailable` while the backend cannot be reached, and `InvalidSetting` when it
-    refuses what the settings say. Putting the same content at the same path again changes nothing.
+    Every method may raise `Unavailable` if the backend cannot be reached, and `InvalidSetting` if the backend
+    refuses the configured credentials or bucket. Putting the same content at the same path again changes
+    nothing.
     """
 
     def put(self, path: str, content: bytes) -> None:
-        """Write the object; it is durable and whole when this returns."""
+        """Write the object; it is complete and durable when this returns."""
 
     def get(self, path: str) -> bytes:
         """Read the object.
@@ -25,14 +26,14 @@ class Storage(Protocol):
         """
 
     def exists(self, path: str) -> bool:
-        """Whether there is such an object."""
+        """True if the object exists."""
 
     def delete(self, path: str) -> None:
-        """Remove the object; nothing happens when there is none."""
+        """Delete the object; do nothing if it does not exist."""
 
 
 def checked_path(path: str) -> str:
-    """The path itself.
+    """Return the path if it is valid.
 
     Raises:
         InvalidInput: it is empty, absolute, has a NUL or a part that is empty, `.` or `..`.

@@ -1,4 +1,4 @@
-"""Objects as files below one directory, for one host or a shared volume."""
+"""Store objects as files below one directory, for one host or a shared volume."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeweave.storage.base import checked_path
 
 
 class LocalStorage:
-    """Files below `root`; a write is a new file renamed into place, so a reader never sees half of one."""
+    """Files below `root`. A write creates a new file and renames it, so readers never see a partial file."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).resolve()
@@ -29,7 +29,7 @@ class LocalStorage:
             fresh.rename(target)
             _sync_directory(target.parent)
         except OSError as error:
-            # On a full disk, what was begun must not stay.
+            # If the disk is full, delete the partial file.
             with contextlib.suppress(OSError):
                 fresh.unlink(missing_ok=True)
             raise _unusable("write", path, error) from error
@@ -60,12 +60,12 @@ class LocalStorage:
 
 def _unusable(verb: str, path: str, error: OSError) -> Unavailable:
     return Unavailable(
-        f"storage cannot {verb} {path!r}: {error.strerror}", hint="see to the disk of the storage"
+        f"storage cannot {verb} {path!r}: {error.strerror}", hint="check the disk of the storage folder"
     )
 
 
 def _sync_directory(directory: Path) -> None:
-    """The rename itself must survive a power cut, too."""
+    """Flush the directory, so that the rename survives a power cut."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

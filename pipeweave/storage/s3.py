@@ -1,6 +1,6 @@
-"""Objects in a bucket of Amazon S3, or of another store that speaks its protocol.
+"""Store objects in a bucket of Amazon S3, or of another store with the same protocol.
 
-boto3 is an extra (`pip install 'pipeweave[s3]'`) and slow to import: only who uses a bucket pays for it.
+boto3 is an extra (`pip install 'pipeweave[s3]'`) and slow to import, so it is imported on first use.
 """
 
 from __future__ import annotations
@@ -18,24 +18,29 @@ from pipeweave.storage.base import checked_path
 DEFAULT_REGION = "us-east-1"
 AMAZON = "https://s3.amazonaws.com"
 CONNECT_TIMEOUT_S = 2.0
-# Between two pieces of an answer, not for the whole of it.
+# The longest pause between two pieces of an answer; the whole answer may take longer.
 READ_TIMEOUT_S = 10.0
-# The first one included.
+# Attempts per request, including the first.
 MAX_ATTEMPTS = 3
 
 _MISSING = {"NoSuchKey", "NotFound", "404"}
-# Sent with a status of 400, though another attempt may well succeed.
+# Errors with status 400 that another attempt may resolve.
 _PASSING = {"RequestTimeout", "SlowDown"}
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket and how it is reached; its repr shows no credentials.
+    """A bucket, its endpoint and its credentials; the repr shows no credentials.
 
     Args:
-        backend: the id in STORAGE_BACKENDS.
-        endpoint: None means Amazon's own for the region.
-        is_path_style: the bucket stands in the path of a URL instead of in its host.
+        backend: the backend's id in STORAGE_BACKENDS.
+        name: the bucket's name.
+        access_key: the access key's id.
+        secret_key: the secret of the access key.
+        session_token: the token of temporary credentials; None for permanent credentials.
+        region: the bucket's region.
+        endpoint: the store's URL; None for Amazon's endpoint of the region.
+        is_path_style: true if URLs hold the bucket's name in the path, false if in the host.
     """
 
     backend: str
@@ -49,7 +54,7 @@ class Bucket:
 
     @classmethod
     def of(cls, backend: Mapping[str, Any]) -> Bucket:
-        """The bucket that an entry of STORAGE_BACKENDS with provider `aws-s3` or `minio` names."""
+        """Make the Bucket of an entry of STORAGE_BACKENDS with provider `aws-s3` or `minio`."""
         is_amazon, given = backend["provider"] == "aws-s3", backend["credentials"]
         endpoint = backend.get("endpoint")
         return cls(
@@ -102,7 +107,8 @@ class S3Storage:
             with self._client(path) as client:
                 client.head_object(Bucket=self.bucket.name, Key=key)
         except NotFound:
-            # Also without a bucket: an answer to HEAD does not say which of the two is missing.
+            # Also if the bucket is missing: the answer to HEAD does not tell a missing object from a missing
+            # bucket.
             return False
         return True
 
@@ -112,14 +118,14 @@ class S3Storage:
             client.delete_object(Bucket=self.bucket.name, Key=key)
 
     def make_bucket(self) -> bool:
-        """Create the bucket unless it exists; whether it was created."""
+        """Create the bucket if it does not exist; return True if it was created."""
         try:
             with self._client() as client:
                 client.head_bucket(Bucket=self.bucket.name)
                 return False
         except NotFound:
             pass
-        # Amazon takes every region here but its first.
+        # Amazon refuses its default region as a LocationConstraint and needs it for every other region.
         place = {"CreateBucketConfiguration": {"LocationConstraint": self.bucket.region}}
         with self._client() as client:
             options = {} if self.bucket.region == DEFAULT_REGION else place
@@ -128,15 +134,15 @@ class S3Storage:
 
     @contextmanager
     def _client(self, path: str = "") -> Iterator[Any]:
-        """A client of this process, whose errors become ours.
+        """Open this process's client and convert boto3's errors to PipeWeave's.
 
-        Never shown with their cause: what a store answers may quote the request, and with it a session token.
+        The errors have no cause attached: a store's answer may quote the request with its session token.
         """
         from botocore import exceptions as theirs
 
         problem: PipeWeaveError
         try:
-            # Connections must not be shared with a child that was forked.
+            # A forked child must not share its parent's connections.
             if self._connected is None or self._connected[0] != os.getpid():
                 self._connected = os.getpid(), _connect(self.bucket)
             yield self._connected[1]
@@ -161,7 +167,7 @@ class S3Storage:
 
     def _unreachable(self, word: str) -> Unavailable:
         return Unavailable(
-            f"storage backend {self.bucket.backend!r} did not answer as it should ({word})",
+            f"storage backend {self.bucket.backend!r} cannot be reached or failed ({word})",
             hint=f"check that {self.bucket.endpoint or AMAZON} is up and can be reached from this host",
         )
 
@@ -171,7 +177,7 @@ class S3Storage:
             detail = f"storage backend {bucket.backend!r}: there is no bucket {bucket.name!r}"
             hint = "create it (`python -m pipeweave.storage` does), or correct bucket, region or endpoint"
         else:
-            detail = f"storage backend {bucket.backend!r}: bucket {bucket.name!r} refuses us ({word})"
+            detail = f"storage backend {bucket.backend!r}: bucket {bucket.name!r} refused access ({word})"
             hint = (
                 "check credentials, bucket, region and endpoint; the credentials need s3:GetObject, "
                 "s3:PutObject and s3:DeleteObject on its objects and s3:ListBucket on the bucket"
@@ -180,7 +186,7 @@ class S3Storage:
 
 
 def _connect(bucket: Bucket) -> Any:
-    """A client with nothing in it from the machine's own AWS configuration but proxies and certificates."""
+    """Make a boto3 client; of the machine's AWS configuration it uses only proxies and certificates."""
     from boto3.session import Session
     from botocore.config import Config
 
@@ -191,7 +197,7 @@ def _connect(bucket: Bucket) -> Any:
         retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS},
         s3={"addressing_style": "path" if bucket.is_path_style else "virtual"},
         ignore_configured_endpoint_urls=True,
-        # Other stores do not know Amazon's newer checksums; the signature covers the content already.
+        # Other stores do not support Amazon's newer checksums; the signature covers the content already.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
