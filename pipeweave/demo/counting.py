@@ -1,4 +1,4 @@
-"""What can be counted in one Python source file."""
+"""Count lines, tokens, classes, functions and docstrings of a Python source file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-# Layout and remarks: what is left is what the compiler reads.
+# Layout and comments, which the compiler ignores.
 _NOT_COUNTED = frozenset(
     {
         tokenize.COMMENT,
@@ -29,9 +29,9 @@ Documentable = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDe
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Numbers of one file, or of many added up.
+    """The counts of one file, or the sums of many files.
 
-    `definitions` are modules, classes and functions; `documented` are those of them with a docstring.
+    `definitions` counts modules, classes and functions; `documented` counts the definitions with a docstring.
     """
 
     files: int = 0
@@ -48,7 +48,7 @@ class Counts:
 
 
 def count_file(path: Path) -> Counts:
-    """The numbers of one file; one that cannot be decoded or parsed counts as unreadable."""
+    """Count one file; a file that cannot be decoded or parsed counts as unreadable."""
     try:
         with tokenize.open(path) as source:
             text = source.read()
@@ -70,12 +70,12 @@ def count_file(path: Path) -> Counts:
 
 
 def added(rows: list[dict[str, Any]]) -> Counts:
-    """The sums over rows that hold the fields of `Counts`."""
+    """Add up rows that hold the fields of `Counts`."""
     return Counts(**{name: sum(row[name] for row in rows) for name in Counts.__dataclass_fields__})
 
 
 def _tree(text: str) -> ast.Module:
     with warnings.catch_warnings():
-        # Old source is full of escapes that Python warns about today.
+        # Old source has escape sequences that today's Python warns about.
         warnings.simplefilter("ignore")
         return ast.parse(text)

@@ -1,4 +1,4 @@
-"""The demo's pipeline: measure the source of the installed Python standard library.
+"""Define the demo's pipeline, which measures the source of the installed Python standard library.
 
 list_files ─┬─► count, one task run per file ─┬─► summarise, one per package ─┬─► report
             │                                 └─► largest ────────────────────┤
@@ -16,7 +16,7 @@ from typing import Any
 from pipeweave import TaskError, pipeline, task
 from pipeweave.demo.counting import added, count_file
 
-# The standard library's own tests are three times as large as all the rest.
+# The standard library's own tests are three times as large as the rest of it.
 SKIPPED = frozenset({"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"})
 LOOSE_MODULES = "(modules)"
 LARGEST = 5
@@ -57,7 +57,7 @@ def largest(rows: list[Row]) -> list[Row]:
 
 @task
 def report(listing: dict[str, Any], packages: list[Row], largest_files: list[Row]) -> dict[str, Any]:
-    """Put everything together, the largest package first."""
+    """Combine the results into one report, the largest package first."""
     return {
         "python": listing["python"],
         "root": listing["root"],
@@ -69,7 +69,7 @@ def report(listing: dict[str, Any], packages: list[Row], largest_files: list[Row
 
 @pipeline(id="stdlib-report", description="Measure the source of the installed Python standard library.")
 def stdlib_report(limit: int = 0) -> None:
-    """`limit` files only; 0 for all of them."""
+    """Measure at most `limit` files; 0 for all files."""
     listing = list_files(limit=limit)
     rows = count.map(listing["files"], root=listing["root"])
     packages = summarise.map(listing["packages"], rows=rows)
@@ -80,7 +80,8 @@ def source_files(root: Path) -> list[str]:
     """The paths of the source files below a folder, relative to it and sorted."""
     found = []
     for folder, folders, names in os.walk(root):
-        # Pruned on the way down: what is installed next to the library may be many times as large.
+        # Skip these folders before walking them: installed packages may be many times as large as the
+        # library.
         folders[:] = [each for each in folders if each not in SKIPPED]
         here = Path(folder).relative_to(root)
         found += [(here / name).as_posix() for name in names if name.endswith(".py")]
@@ -88,5 +89,5 @@ def source_files(root: Path) -> list[str]:
 
 
 def package_of(path: str) -> str:
-    """The top-level package of a file; modules that stand alone are taken together."""
+    """The top-level package of a file; single modules share the name `(modules)`."""
     return path.partition("/")[0] if "/" in path else LOOSE_MODULES
