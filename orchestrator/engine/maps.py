@@ -69,9 +69,7 @@ def lay_out(
 def _items(source: Any) -> list[str]:
     if not isinstance(source, list):
         what = json_type(source)
-        raise MapSourceInvalid(
-            f"a map needs a list, not {what}", hint="let the step before it return a list"
-        )
+        raise MapSourceInvalid(f"a map needs a list, not {what}", hint="let the step before it return a list")
     if len(source) > MAX_MAP_ITEMS:
         raise MapSourceInvalid(
             f"the list has {len(source):,} items, a map takes at most {MAX_MAP_ITEMS:,}",

@@ -220,7 +220,7 @@ class Client:
         return document_of(self._http.send("POST", path, without_none(reason=reason)))
 
     def task_run(self, task_run_id: str, *, load: bool = False) -> Document:
-        """Read a task run with its attempts, input and output; `load` loads large values from storage, too."""
+        """Read a task run with its attempts, input and output; `load` also loads large values."""
         return document_of(self._http.get(f"/api/task-runs/{checked_id(task_run_id)}{_LOADED * load}"))
 
     def task_runs(self, run_id: str, **filters: Any) -> Iterator[Document]:
