@@ -29,6 +29,9 @@ from pipeweave.up.ports import free_port
 if TYPE_CHECKING:
     from conftest import Tokens
 
+# How long an answer may take on a busy machine.
+ANSWER_DEADLINE_S = 60.0
+
 
 @pytest.fixture(scope="module")
 def server(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
@@ -38,7 +41,7 @@ def server(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_the_process_serves_and_stops_when_told(deployment: Deployment, tmp_path: Path) -> None:
     with running_api(deployment.settings, tmp_path, "--processes", "2") as server:
-        answer = urllib3.request("GET", f"{server.url}/health", retries=False)
+        answer = urllib3.request("GET", f"{server.url}/health", retries=False, timeout=ANSWER_DEADLINE_S)
         assert answer.status == 200
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(GRACEFUL_TIMEOUT_S + 10) == 0
@@ -52,7 +55,7 @@ def test_without_its_urls_the_process_says_so_and_does_not_start(deployment: Dep
 
 def test_what_is_not_http_gets_a_problem_document_too(server: Server) -> None:
     parts = urlsplit(server.url)
-    with socket.create_connection((parts.hostname, parts.port), timeout=60) as connection:
+    with socket.create_connection((parts.hostname, parts.port), timeout=ANSWER_DEADLINE_S) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nBad Header\r\n\r\n")
         answer = b"".join(iter(lambda: connection.recv(65536), b""))
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -62,7 +65,9 @@ def test_what_is_not_http_gets_a_problem_document_too(server: Server) -> None:
 
 
 def test_a_line_that_is_too_long_is_refused_as_such(server: Server) -> None:
-    answer = urllib3.request("GET", f"{server.url}/api/runs?cursor={'x' * 10_000}", retries=False)
+    answer = urllib3.request(
+        "GET", f"{server.url}/api/runs?cursor={'x' * 10_000}", retries=False, timeout=ANSWER_DEADLINE_S
+    )
     assert (answer.status, answer.json()["status"]) == (414, 414)
 
 
@@ -76,15 +81,28 @@ def test_a_chunked_body_over_the_limit_is_refused_and_one_of_just_the_limit_is_n
         content = b'{"taskId": "nobody"}'.ljust(size)
         chunks = (content[at : at + 1_000_000] for at in range(0, size, 1_000_000))
         url = f"{server.url}/api/queue/task"
-        answer = urllib3.request("POST", url, body=chunks, headers=headers, retries=False)
+        answer = urllib3.request(
+            "POST", url, body=chunks, headers=headers, retries=False, timeout=ANSWER_DEADLINE_S
+        )
         codes.append((answer.status, answer.json()["code"]))
     assert codes == [(404, "NOT_FOUND"), (413, "PAYLOAD_TOO_LARGE")]
 
 
 def test_the_access_log_has_neither_tokens_nor_broken_lines(server: Server) -> None:
     headers = {"Authorization": "Bearer pw_secret-token"}
-    urllib3.request("GET", f"{server.url}/api/runs?token=pw_query-token", headers=headers, retries=False)
-    urllib3.request("GET", f"{server.url}/w/default/pw_path-token/api/tasks%0aforged", retries=False)
+    urllib3.request(
+        "GET",
+        f"{server.url}/api/runs?token=pw_query-token",
+        headers=headers,
+        retries=False,
+        timeout=ANSWER_DEADLINE_S,
+    )
+    urllib3.request(
+        "GET",
+        f"{server.url}/w/default/pw_path-token/api/tasks%0aforged",
+        retries=False,
+        timeout=ANSWER_DEADLINE_S,
+    )
     # A line is written after its answer was sent.
     wait_until(lambda: "GET /w/default/***/api/tasks%0Aforged" in server.log.read_text())
     assert "GET /api/runs" in server.log.read_text()

@@ -58,6 +58,6 @@ def running_api(settings: Settings, folder: Path, *options: str) -> Iterator[Ser
 
 def _is_healthy(url: str) -> bool:
     try:
-        return urllib3.request("GET", f"{url}/health", retries=False, timeout=2).status == 200
+        return urllib3.request("GET", f"{url}/health", retries=False, timeout=10).status == 200
     except urllib3.exceptions.HTTPError:
         return False

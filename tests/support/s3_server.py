@@ -47,7 +47,7 @@ def running_s3(folder: Path) -> Iterator[str]:
 def _answers(url: str) -> bool:
     try:
         with urllib3.PoolManager() as pool:
-            return pool.request("GET", f"{url}/moto-api/", retries=False, timeout=1.0).status == 200
+            return pool.request("GET", f"{url}/moto-api/", retries=False, timeout=10.0).status == 200
     except urllib3.exceptions.HTTPError:
         return False
 
