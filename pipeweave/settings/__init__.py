@@ -1,9 +1,10 @@
-"""Settings: the only reader of environment variables.
+"""Settings: read the environment variables, check them, and say where each value came from.
 
-Every setting may be given under its own name (`MAX_CONCURRENCY`) or with the prefix (`PIPEWEAVE_PORT`).
-Anything that would silently do nothing is an error instead, with the nearest right name: an unknown
-`PIPEWEAVE_…` name, a slip of the pen in a name of ours, two spellings that disagree, a name that never had an
-effect.
+This is the only place that reads the environment; every later room and layer may call it. It imports only the
+base modules. A setting may be given under its own name (`MAX_CONCURRENCY`) or with the prefix
+(`PIPEWEAVE_PORT`). A variable must never be ignored silently: an unknown `PIPEWEAVE_…` name, a misspelt
+name, two spellings with different values, and a name that never had an effect are errors, with the nearest
+right name.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from pipeweave.settings.database_url import DATABASE_PARTS, NEEDED, parts_of, re
 from pipeweave.settings.readers import Unreadable
 from pipeweave.settings.table import INEFFECTIVE, OLD_STORAGE_PREFIXES, PREFIX, RESERVED_PREFIXES, TABLE
 
-# A short name such as DATABASE_URI may well be another program's; a long one, a slip away from ours, is not.
+# A variable is taken for a misspelt setting only if the setting's name is this long and the two are this
+# similar. A short name such as DATABASE_URI may belong to another program.
 _DISTINCTIVE_LENGTH = 13
-_SLIP = 0.93
+_MISSPELT_RATIO = 0.93
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting's value. Durations keep the unit their environment variable has in its name."""
+    """The values of all settings. A duration has the unit that its environment variable has in its name."""
 
     database_url: str | None = None
     broker_url: str | None = None
@@ -56,7 +58,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """An effective value and the variable it came from (`default` where none did); secrets are masked."""
+    """One setting's effective value and the variable it came from, or `default`; secrets are masked."""
 
     name: str
     value: str | None
@@ -72,16 +74,19 @@ class _Given:
 
 
 def load(environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings that these variables give (the process's own by default).
+    """Read the settings from environment variables.
+
+    Args:
+        environ: the variables; the process's environment by default.
 
     Raises:
-        InvalidSetting: with one FieldError for each variable that is wrong, unknown or without effect.
+        InvalidSetting: with one FieldError for each variable that is invalid, unknown or without effect.
     """
     return Settings(**{name: given.value for name, given in _read(environ).items()})
 
 
 def explain(environ: Mapping[str, str] | None = None) -> list[SettingRow]:
-    """Every setting with its effective value and where that came from, in the table's order.
+    """List every setting with its effective value and its source, in the table's order.
 
     Raises:
         InvalidSetting: as `load`.
@@ -98,7 +103,7 @@ def explain(environ: Mapping[str, str] | None = None) -> list[SettingRow]:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment, for the processes it starts."""
+    """A copy of this process's environment, for the processes that it starts."""
     return dict(os.environ)
 
 
@@ -111,7 +116,10 @@ def _text(value: Any) -> str | None:
 
 
 def _read(environ: Mapping[str, str] | None) -> dict[str, _Given]:
-    """The given values by field. A blank variable counts as not given: compose files and CI pass those."""
+    """Read the given values by field.
+
+    A blank variable counts as not given: compose files and CI pass blanks.
+    """
     source = os.environ if environ is None else environ
     env = {name: text for name, text in source.items() if text.strip()}
     errors = list(_without_effect(env))
@@ -134,17 +142,12 @@ def _read(environ: Mapping[str, str] | None) -> dict[str, _Given]:
 
 
 def _pick(env: Mapping[str, str], names: tuple[str, ...], errors: list[FieldError]) -> str | None:
-    """The first of these names that is given; an error where two of them disagree."""
+    """Return the first of these names that is set; add an error if two of them have different values."""
     found = [name for name in names if name in env]
     for other in found[1:]:
         if env[other].strip() != env[found[0]].strip():
-            errors.append(
-                FieldError(other, f"says something else than {found[0]}; keep one of them", "conflict")
-            )
+            errors.append(FieldError(other, f"differs from {found[0]}; set only one of them", "conflict"))
     return found[0] if found else None
-
-
-# --- DATABASE_URL in parts --------------------------------------------------------------------------------
 
 
 def _add_database_parts(env: Mapping[str, str], given: dict[str, _Given], errors: list[FieldError]) -> None:
@@ -160,12 +163,12 @@ def _add_database_parts(env: Mapping[str, str], given: dict[str, _Given], errors
     if "database_url" in given:
         stated = parts_of(given["database_url"].value)
         contrary = [picked[part] for part, value in parts.items() if value != stated[part]]
-        message = "has no effect next to DATABASE_URL; keep one of them"
+        message = "has no effect next to DATABASE_URL; set only one of them"
         errors.extend(FieldError(name, message, "conflict") for name in contrary)
     elif picked:
         missing = [DATABASE_PARTS[part][0] for part in NEEDED if part not in picked]
         errors.extend(
-            FieldError(name, f"is needed next to {min(picked.values())}", "required") for name in missing
+            FieldError(name, f"is required next to {min(picked.values())}", "required") for name in missing
         )
         if not missing and len(parts) == len(picked):
             given["database_url"] = _Given(url_of(parts), ", ".join(picked.values()))
@@ -178,10 +181,7 @@ def _prefixed(names: tuple[str, ...]) -> tuple[str, ...]:
 def _check_default_backend(given: Mapping[str, _Given], errors: list[FieldError]) -> None:
     wanted, backends = given.get("default_storage_backend_id"), given.get("storage_backends")
     if wanted and wanted.value not in [each["id"] for each in (backends.value if backends else ())]:
-        errors.append(FieldError(wanted.source, "names no backend of STORAGE_BACKENDS", "unknown"))
-
-
-# --- names that would do nothing --------------------------------------------------------------------------
+        errors.append(FieldError(wanted.source, "is not the id of a backend in STORAGE_BACKENDS", "unknown"))
 
 
 def _known() -> set[str]:
@@ -195,14 +195,14 @@ def _without_effect(env: Mapping[str, str]) -> Iterator[FieldError]:
         plain = name.removeprefix(PREFIX)
         if plain in INEFFECTIVE:
             yield FieldError(
-                name, f"does nothing; use {INEFFECTIVE[plain]}", "ineffective", INEFFECTIVE[plain]
+                name, f"has no effect; use {INEFFECTIVE[plain]}", "ineffective", INEFFECTIVE[plain]
             )
         elif "STORAGE_PROVIDER" in env and name.startswith(OLD_STORAGE_PREFIXES):
-            yield FieldError(name, "does nothing; use STORAGE_BACKENDS", "ineffective", "STORAGE_BACKENDS")
+            yield FieldError(name, "has no effect; use STORAGE_BACKENDS", "ineffective", "STORAGE_BACKENDS")
         elif name.startswith(PREFIX) and not name.startswith(RESERVED_PREFIXES):
             yield _unknown(name, _nearest(name, known))
-        elif slip := _slip(name, known):
-            yield _unknown(name, slip)
+        elif right := _misspelt(name, known):
+            yield _unknown(name, right)
 
 
 def _unknown(name: str, nearest: str | None) -> FieldError:
@@ -211,16 +211,20 @@ def _unknown(name: str, nearest: str | None) -> FieldError:
 
 
 def _nearest(name: str, known: set[str]) -> str | None:
-    """The nearest right name, in the form that was used: without the prefix where that is how it is known."""
+    """Find the known name nearest to a wrong name; compare it with its prefix first, then without."""
     close = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
     close = close or get_close_matches(name.removeprefix(PREFIX), sorted(known), n=1, cutoff=0.5)
     return close[0] if close else None
 
 
-def _slip(name: str, known: set[str]) -> str | None:
+def _misspelt(name: str, known: set[str]) -> str | None:
+    """Find the setting that a variable without our prefix misspells, if it does."""
     if len(name) < _DISTINCTIVE_LENGTH - 1:
         return None
     for right in sorted(known):
-        if len(right) >= _DISTINCTIVE_LENGTH and SequenceMatcher(None, name, right).ratio() >= _SLIP:
+        is_near = len(right) >= _DISTINCTIVE_LENGTH and (
+            SequenceMatcher(None, name, right).ratio() >= _MISSPELT_RATIO
+        )
+        if is_near:
             return right
     return None

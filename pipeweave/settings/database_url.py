@@ -1,4 +1,4 @@
-"""The database's URL from its parts, as many hosting platforms give them, and its parts from a URL."""
+"""Build the database's URL from the DB_… variables that many hosting platforms set, and split a URL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from pipeweave.settings.readers import Unreadable, database_url, flag, whole
 
-# Part -> its variables, the first one first.
+# Part -> its variables; the first variable that is set counts.
 DATABASE_PARTS: dict[str, tuple[str, ...]] = {
     "host": ("DB_HOST",),
     "port": ("DB_PORT",),
@@ -23,7 +23,7 @@ _TLS_MODES = {"require", "verify-ca", "verify-full"}
 
 
 def _host(text: str) -> str:
-    """A name or an address; one of IPv6 without its brackets. The port is a part of its own."""
+    """Read a host's name or address. An IPv6 address loses its brackets; a port is refused."""
     bare = text.strip().removeprefix("[").removesuffix("]")
     try:
         whole_host = urlsplit(f"//[{bare}]" if ":" in bare else f"//{bare}").hostname
@@ -38,16 +38,16 @@ _READERS: dict[str, Callable[[str], Any]] = {"host": _host, "port": whole(1, 655
 
 
 def read_part(part: str, text: str) -> Any:
-    """A part's value.
+    """Read the value of one part.
 
     Raises:
-        Unreadable: the text is no such value.
+        Unreadable: the text is not a valid value.
     """
     return _READERS.get(part, str.strip)(text)
 
 
 def url_of(parts: Mapping[str, Any]) -> str:
-    """The URL of these parts; host, name and user are among them."""
+    """Build the URL; `parts` must include host, name and user."""
     password = ":" + quote(parts["password"], safe="") if "password" in parts else ""
     host = f"[{parts['host']}]" if ":" in parts["host"] else parts["host"]
     account = quote(parts["user"], safe="") + password
@@ -58,7 +58,7 @@ def url_of(parts: Mapping[str, Any]) -> str:
 
 
 def parts_of(url: str) -> dict[str, Any]:
-    """What a URL says of each part."""
+    """Split a URL into its parts."""
     parts = urlsplit(url)
     return {
         "host": parts.hostname or "",

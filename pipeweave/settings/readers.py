@@ -1,7 +1,7 @@
-"""How the text of an environment variable becomes a value: one small reader per kind.
+"""Convert the text of an environment variable to a value: one small reader function per kind of value.
 
-A reader raises `Unreadable` with what was expected; settings.py adds the variable's name. Nothing here
-repeats the text it was given, which may be a secret.
+A reader raises `Unreadable` with the expected format, and `pipeweave.settings` adds the variable's name. No
+message repeats the given text, because it may be a secret.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pipeweave.errors import InvalidId
 from pipeweave.ids import check_name
 
 MIN_SECRET_LENGTH = 32
-# What each provider of a storage backend needs in `credentials`.
+# Provider of a storage backend -> the members that its `credentials` must have.
 CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "local": ("basePath",),
     "aws-s3": ("accessKeyId", "secretAccessKey"),
@@ -27,7 +27,7 @@ MASK = "***"
 
 Reader = Callable[[str], Any]
 
-# What other programs call their levels; ours are minimal, normal and detailed.
+# Our levels (minimal, normal, detailed), and the names that other programs use for them.
 _LEVELS = {
     "minimal": "minimal",
     "warning": "minimal",
@@ -42,18 +42,21 @@ _TRUE, _FALSE = {"true", "1", "yes", "on"}, {"false", "0", "no", "off"}
 
 
 class Unreadable(ValueError):
-    """The text is not a value of this kind; the message says what is expected."""
+    """The text is not a valid value; the message says what is expected.
+
+    Internal to settings: callers turn it into a FieldError of an InvalidSetting or InvalidInput.
+    """
 
 
 def words(text: str) -> str:
-    """Any text that is not blank."""
+    """Read any text that is not blank."""
     if not text.strip():
         raise Unreadable("must not be empty")
     return text.strip()
 
 
 def whole(low: int, high: int) -> Reader:
-    """A whole number from `low` to `high`, both included."""
+    """Make a reader of whole numbers from `low` to `high`, both included."""
 
     def read(text: str) -> int:
         digits = text.strip()
@@ -65,7 +68,7 @@ def whole(low: int, high: int) -> Reader:
 
 
 def mode(text: str) -> str:
-    """standalone: beat drives the tick; serverless: requests to `POST /api/tick` do."""
+    """Read the mode: standalone (beat runs the tick) or serverless (`POST /api/tick` runs it)."""
     word = text.strip().lower()
     if word not in ("standalone", "serverless"):
         raise Unreadable("must be standalone or serverless")
@@ -73,7 +76,7 @@ def mode(text: str) -> str:
 
 
 def flag(text: str) -> bool:
-    """true or false, also written 1/0, yes/no, on/off."""
+    """Read true or false, also written 1/0, yes/no, on/off."""
     word = text.strip().lower()
     if word not in _TRUE | _FALSE:
         raise Unreadable("must be true or false")
@@ -81,7 +84,7 @@ def flag(text: str) -> bool:
 
 
 def log_level(text: str) -> str:
-    """minimal, normal or detailed; the common words warning, info and debug mean the same three."""
+    """Read minimal, normal or detailed; also accepts warning or error, info, and debug for them."""
     level = _LEVELS.get(text.strip().lower())
     if level is None:
         raise Unreadable("must be minimal, normal or detailed")
@@ -89,7 +92,7 @@ def log_level(text: str) -> str:
 
 
 def secret_key(text: str) -> str:
-    """A secret of at least 32 characters; 32 random bytes as hex are best."""
+    """Read a secret of at least 32 characters; 32 random bytes as hex are best."""
     if len(text.strip()) < MIN_SECRET_LENGTH:
         raise Unreadable(
             f"must have at least {MIN_SECRET_LENGTH} characters; `openssl rand -hex 32` makes one"
@@ -98,23 +101,23 @@ def secret_key(text: str) -> str:
 
 
 def comma_list(text: str) -> tuple[str, ...]:
-    """Words between commas, without blanks around them."""
+    """Split a text at its commas and strip blanks."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def origins(text: str) -> tuple[str, ...]:
-    """Browser origins between commas (`https://host[:port]`), or `*` alone for any."""
+    """Read browser origins separated by commas (`https://host[:port]`); `*` allows any origin."""
     listed = comma_list(text)
     for origin in listed:
         parts = urlsplit(origin)
         complete = parts.scheme in {"http", "https"} and parts.netloc and not (parts.path or parts.query)
         if origin != "*" and not complete:
-            raise Unreadable("must be origins such as https://app.example.com, between commas, or *")
+            raise Unreadable("must be origins such as https://app.example.com, separated by commas, or *")
     return listed
 
 
 def url(*schemes: str, needs_path: bool = False) -> Reader:
-    """An absolute URL with one of these schemes."""
+    """Make a reader of absolute URLs with one of these schemes."""
 
     def read(text: str) -> str:
         shown = " or ".join(f"{scheme}://" for scheme in schemes)
@@ -133,23 +136,23 @@ def url(*schemes: str, needs_path: bool = False) -> Reader:
 
 
 def http_url(text: str) -> str:
-    """An http(s) URL, without the slash at its end."""
+    """Read an http(s) URL and remove the slash at its end."""
     return str(url("http", "https")(text)).rstrip("/")
 
 
 def database_url(text: str) -> str:
-    """A PostgreSQL URL; `postgres://` and `postgresql+psycopg2://` are rewritten to `postgresql://`."""
+    """Read a PostgreSQL URL; `postgres://` and `postgresql+psycopg2://` become `postgresql://`."""
     given = str(url("postgresql", "postgres", "postgresql+psycopg2", needs_path=True)(text))
     return "postgresql://" + given.split("://", 1)[1]
 
 
 def broker_url(text: str) -> str:
-    """A Redis or Valkey URL that kombu's transport takes: over TCP, TLS or a Unix socket."""
+    """Read a Redis or Valkey URL that kombu accepts: over TCP, TLS or a Unix socket."""
     return str(url("redis", "rediss", "redis+socket")(text))
 
 
 def tenant(text: str) -> str:
-    """A tenant's id."""
+    """Read a tenant's id."""
     try:
         return check_name(text.strip(), "tenant")
     except InvalidId as error:
@@ -157,7 +160,7 @@ def tenant(text: str) -> str:
 
 
 def storage_backends(text: str) -> tuple[Mapping[str, Any], ...]:
-    """A JSON list of `{id, provider, bucket, …}`; ids differ, at most one is the default."""
+    """Read a JSON list of `{id, provider, bucket, …}` with distinct ids and at most one default."""
     try:
         listed = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -224,7 +227,7 @@ def _is_text(value: Any) -> bool:
 
 
 def masked_url(text: str) -> str:
-    """The URL with its password (or what stands for one) replaced by ***."""
+    """Replace the password in a URL by ***, both in the account and in the query."""
     parts = urlsplit(text)
     parts = parts._replace(query=_PASSWORD_IN_QUERY.sub(rf"\g<1>{MASK}", parts.query))
     if "@" not in parts.netloc:
@@ -235,7 +238,7 @@ def masked_url(text: str) -> str:
 
 
 def masked_backends(backends: tuple[Mapping[str, Any], ...]) -> str:
-    """The backends as JSON with every credential replaced by ***."""
+    """Write the backends as JSON with every credential replaced by ***."""
     shown = [
         {
             **each,

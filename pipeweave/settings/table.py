@@ -1,4 +1,4 @@
-"""The table of settings: name, kind, meaning. docs/configuration.md shows it; a test keeps the two equal."""
+"""Define the table of settings: name, reader and meaning. A test keeps docs/configuration.md equal to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from pipeweave.settings import readers as values
 
 PREFIX = "PIPEWEAVE_"
-# Left to test runs and benchmarks; nothing in the product reads these.
+# Variables of tests and benchmarks; the product does not read them.
 RESERVED_PREFIXES = ("PIPEWEAVE_TEST_", "PIPEWEAVE_BENCH_")
 
 _DAY_MS = 86_400_000
@@ -17,7 +17,17 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table: its name, the field it fills, how it is read and what it means."""
+    """One row of the table.
+
+    Args:
+        name: the environment variable.
+        field: the field of Settings that it fills.
+        read: converts the text to the value.
+        about: its meaning, for people.
+        also: further names of the variable.
+        mask: hides secrets when the value is shown; None to show the value as it is.
+        is_used: false if nothing uses the setting yet.
+    """
 
     name: str
     field: str
@@ -29,7 +39,7 @@ class Setting:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name it may be given by, the first one first."""
+        """All names of the setting, the preferred name first."""
         plain = (self.name, *self.also)
         return plain + tuple(PREFIX + name for name in plain if not name.startswith(PREFIX))
 
@@ -62,7 +72,7 @@ TABLE: tuple[Setting, ...] = (
         "MODE",
         "mode",
         values.mode,
-        "standalone: beat drives the tick; serverless: POST /api/tick does",
+        "standalone: beat runs the tick; serverless: POST /api/tick runs it",
     ),
     Setting(
         "MAX_CONCURRENCY",
@@ -83,20 +93,20 @@ TABLE: tuple[Setting, ...] = (
         "CORS_ORIGINS",
         "cors_origins",
         values.origins,
-        "browser origins the API answers, between commas, or *",
+        "browser origins that may call the API, separated by commas, or *",
     ),
     Setting("LOG_LEVEL", "log_level", values.log_level, "minimal, normal or detailed"),
     Setting(
         "WORKER_HEARTBEAT_INTERVAL",
         "worker_heartbeat_interval",
         values.whole(1000, 3_600_000),
-        "ms between the log lines in which a worker says that it is alive",
+        "ms between two log lines that say a worker is alive",
     ),
     Setting(
         "PIPEWEAVE_ORCHESTRATOR_URL",
         "orchestrator_url",
         values.http_url,
-        "where the CLI and the Client find the API",
+        "URL of the API, for the CLI and the Client",
         also=("PIPEWEAVE_BASE_URL",),
     ),
     Setting(
@@ -119,52 +129,52 @@ TABLE: tuple[Setting, ...] = (
         "DEFAULT_STORAGE_BACKEND_ID",
         "default_storage_backend_id",
         values.words,
-        "one of STORAGE_BACKENDS; without it the one marked isDefault, else the first",
+        "id of one of STORAGE_BACKENDS; by default the backend marked isDefault, else the first backend",
     ),
     Setting(
         "RUN_RETENTION_DAYS",
         "run_retention_days",
         values.whole(1, 36_500),
-        "days runs are kept after the end of their month; without it, for ever",
+        "days that runs are kept after the end of their month; unset: for ever",
     ),
     Setting(
         "ARCHIVE_RUNS",
         "archive_runs",
         values.flag,
-        "whether a month of runs goes to storage before it is dropped",
+        "true: a month of runs is archived to storage before it is dropped",
     ),
     Setting(
         "DLQ_RETENTION_DAYS",
         "dlq_retention_days",
         values.whole(1, 36_500),
-        "days a dead letter is kept after it failed",
+        "days that a dead letter is kept after its failure",
     ),
     Setting(
         "IDEMPOTENCY_TTL_SECONDS",
         "idempotency_ttl_seconds",
         values.whole(1, 10 * 366 * 86_400),
-        "seconds a result answers for its idempotency key, where its task says nothing else",
+        "seconds that a result is reused for its idempotency key, unless its task sets idempotency_ttl",
     ),
     Setting(
         "MAX_RETRY_DELAY_MS",
         "max_retry_delay_ms",
         values.whole(1, 366 * _DAY_MS),
-        "upper bound of any retry's delay, in ms",
+        "ms, the longest delay before any retry",
     ),
     Setting(
         "MAX_EXECUTION_TIMEOUT",
         "max_execution_timeout",
         values.whole(1000, 366 * _DAY_MS),
-        "ms a run may take in all, where its pipeline says nothing else; not for standalone tasks",
+        "ms that a run may take, unless its pipeline sets a timeout; not for standalone tasks",
     ),
 )
 
-# Names of older documents that never did anything, with what to use instead.
+# Names from older documents that never had an effect -> the setting to use instead.
 INEFFECTIVE: dict[str, str] = {
     "STORAGE_PROVIDER": "STORAGE_BACKENDS",
     "LOCAL_STORAGE_BASE_PATH": "STORAGE_BACKENDS",
     "MAINTENANCE_CHECK_INTERVAL_MS": "POLL_INTERVAL_MS",
     "DB_ALLOW_EXIT_ON_IDLE": "DB_POOL_MAX",
 }
-# Refused only next to STORAGE_PROVIDER: alone, S3_BUCKET and the like belong to the user's own tasks.
+# Refused only next to STORAGE_PROVIDER; otherwise S3_BUCKET and the like belong to the user's own tasks.
 OLD_STORAGE_PREFIXES = ("S3_", "GCP_", "MINIO_")
