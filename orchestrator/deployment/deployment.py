@@ -51,7 +51,6 @@ class Deployment:
             values=values,
             sender=publisher.publish,
             react=reactions_to,
-            max_retry_delay_ms=settings.max_retry_delay_ms,
         )
         return cls(settings, database, values, publisher)
 

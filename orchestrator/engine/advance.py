@@ -94,16 +94,21 @@ class Advance:
 
     # --- task runs that became final ----------------------------------------------------------------------
 
-    def fail(self, failures: Sequence[tuple[TaskRun, Failure]]) -> list[TaskRun]:
+    def fail(
+        self, failures: Sequence[tuple[TaskRun, Failure]], *, max_retry_delay_ms: int | None
+    ) -> list[TaskRun]:
         """End attempts badly, before anything else of the transaction. Returns those that are failed now.
 
         Failing fast, each failure would lock its own row, then the run's, then those of all others: of many
         failures at once each would wait for the next one. With the run's row locked first they queue up, and
         the later ones find themselves cancelled.
+
+        Args:
+            max_retry_delay_ms: no retry waits for longer (ms); None for no such limit.
         """
         if failures and self.run.failure_mode == rules.FAIL_FAST:
             run_transitions.lock(self.tx, self.run.id)
-        ended = attempts.end(self.tx, self.run, failures)
+        ended = attempts.end(self.tx, self.run, failures, max_retry_delay_ms=max_retry_delay_ms)
         self._note_freed(ended.retried)
         self.release_due(ended.due)
         return ended.final
@@ -245,8 +250,10 @@ class Advance:
             self.settle([finished])
 
     def _fail_map(self, ordinal: int, failure: Failure) -> None:
-        if failed := self.fail([(maps.as_task_run(self.tx, self.run.id, ordinal), failure)]):
-            self.settle(failed)
+        failed = (maps.as_task_run(self.tx, self.run.id, ordinal), failure)
+        # A map has no attempts, so there is no retry whose delay could be too long.
+        if final := self.fail([failed], max_retry_delay_ms=None):
+            self.settle(final)
 
     # --- the end ------------------------------------------------------------------------------------------
 

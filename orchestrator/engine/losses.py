@@ -8,6 +8,7 @@ same.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -38,21 +39,34 @@ CONFIRM_AFTER = timedelta(seconds=1.5)
 Loss = tuple[TaskRun, Failure]
 
 
-def end(database: Database, losses: Sequence[Loss]) -> int:
-    """End attempts, each run's in a transaction of its own. How many there were."""
+def end(database: Database, losses: Sequence[Loss], *, max_retry_delay_ms: int | None) -> int:
+    """End attempts, each run's in a transaction of its own. How many there were.
+
+    Args:
+        max_retry_delay_ms: no retry waits for longer (ms); None for no such limit.
+    """
     by_run: dict[UUID, list[Loss]] = defaultdict(list)
     for each in losses:
         by_run[each[0].run_id].append(each)
     for run_id, mine in by_run.items():
-        database.run(lambda tx, run_id=run_id, mine=mine: _end(tx, run_id, mine))  # type: ignore[misc]
+        database.run(
+            functools.partial(_end, run_id=run_id, losses=mine, max_retry_delay_ms=max_retry_delay_ms)
+        )
     return len(losses)
 
 
-def _end(tx: Transaction, run_id: UUID, losses: Sequence[Loss]) -> None:
+def _end(tx: Transaction, run_id: UUID, losses: Sequence[Loss], max_retry_delay_ms: int | None) -> None:
     run = run_headers.load(tx, run_id)
     if run is None:
         return
-    Turn(run, losses, queue=losses[0][0].queue, counting=Counting.UNCOUNTED).store(tx)
+    turn = Turn(
+        run,
+        losses,
+        losses[0][0].queue,
+        max_retry_delay_ms=max_retry_delay_ms,
+        counting=Counting.UNCOUNTED,
+    )
+    turn.store(tx)
 
 
 # --- what the tick finds ----------------------------------------------------------------------------------
@@ -146,14 +160,17 @@ class Doing:
 _OF_CHILD = f"SELECT {COLUMNS} FROM task_runs AS t WHERE t.status = 'running' AND t.worker = :worker"
 
 
-def of_child(database: Database, doing: Doing, ending: Failure) -> int:
+def of_child(database: Database, doing: Doing, ending: Failure, *, max_retry_delay_ms: int | None) -> int:
     """End what a child was doing, give back what it had claimed and not begun, send again what its message
     named. How many attempts ended.
+
+    Args:
+        max_retry_delay_ms: as for `end`.
     """
     with database.transaction() as tx:
         claimed = [of_row(row) for row in tx.execute(_OF_CHILD, {"worker": doing.worker})]
     begun = [(each, ending) for each in claimed if each.id in doing.called]
-    count = end(database, begun)
+    count = end(database, begun, max_retry_delay_ms=max_retry_delay_ms)
     _give_back(database, [each for each in claimed if each.id not in doing.called], doing.worker)
     if doing.run_id is not None:
         with database.transaction() as tx:

@@ -23,7 +23,8 @@ Workers call `Turn.apply` after each group of calls. An HTTP callback does the s
 the one task run that the remote worker reports, with neither a claimant nor anything to hand over: no process
 here goes on with the next steps, so each of them gets a message.
 
-    Turn(run, [Completion(task_run, output)], queue=task_run.queue).apply(database)
+    completion = Completion(task_run, output)
+    Turn(run, [completion], task_run.queue, max_retry_delay_ms=settings.max_retry_delay_ms).apply(database)
 
 A late or doubled report changes no row and releases nothing: the guards are in the statements.
 """
@@ -31,7 +32,7 @@ A late or doubled report changes no row and releases nothing: the guards are in 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -53,6 +54,7 @@ class Turn:
         run: the run of all outcomes.
         outcomes: how the calls ended; each task run is running and was claimed by the caller.
         queue: where messages about joins go.
+        max_retry_delay_ms: no retry waits for longer (ms); None for no such limit.
         claimant: the worker process that goes on with released steps; None sends a message for each of them.
         counting: whether the message of these calls is a part of the chords of its joins.
         unstarted: what the caller gives back because it must stop; it then claims nothing.
@@ -63,6 +65,7 @@ class Turn:
     run: RunHeader
     outcomes: Sequence[CallOutcome]
     queue: str
+    max_retry_delay_ms: int | None = field(kw_only=True)
     claimant: Claimant | None = None
     counting: Counting = Counting.COUNTED
     unstarted: Unstarted | None = None
@@ -109,7 +112,8 @@ class Turn:
         claimant = self._claimant_of_all()
         advance = Advance(tx, self.run, claimant, queue=self.queue, counting=self.counting)
         free_keys = idempotency.lock(tx, self.run.tenant, self.outcomes)
-        final = advance.fail([each for each in self.outcomes if isinstance(each, tuple)])
+        failures = [each for each in self.outcomes if isinstance(each, tuple)]
+        final = advance.fail(failures, max_retry_delay_ms=self.max_retry_delay_ms)
         final += completing.complete(tx, completions)
         idempotency.settle(tx, self.run, self.outcomes, final, free_keys, advance.touched)
         advance.settle(final, _selected_next(completions))

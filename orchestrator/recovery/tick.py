@@ -87,7 +87,7 @@ def _act(deployment: Deployment) -> Ticked:
     with database.transaction() as tx:
         found = losses.of_lost_workers(tx)
         found += [each for each in losses.of_time(tx) if each[0].id not in {known.id for known, _ in found}]
-    ended = losses.end(database, found)
+    ended = losses.end(database, found, max_retry_delay_ms=deployment.settings.max_retry_delay_ms)
     held_back = database.run(pauses.take_back)
     released = due_attempts.release(database)
     limit = deployment.settings.max_execution_timeout

@@ -52,12 +52,14 @@ def end(
     run: RunHeader,
     failures: Sequence[tuple[TaskRun, Failure]],
     *,
+    max_retry_delay_ms: int | None,
     chance: Callable[[], float] = random.random,
 ) -> Ended:
     """End attempts badly. Those that were not theirs any more are left out.
 
     Args:
         run: of all these task runs.
+        max_retry_delay_ms: no retry waits for longer (ms), whatever its task says; None for no such limit.
         chance: a number in [0, 1) for the jitter of a delay.
     """
     if not failures:
@@ -69,7 +71,7 @@ def end(
         row = rows.get(task_run.id)
         if row is None or row.attempt != task_run.attempt or row.status != task_run.status.value:
             continue
-        delay_ms = _next_delay(row, failure, tx.max_retry_delay_ms, chance)
+        delay_ms = _next_delay(row, failure, max_retry_delay_ms, chance)
         if delay_ms is None:
             finals.append(_final_row(task_run, row, failure))
         else:

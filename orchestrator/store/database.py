@@ -75,11 +75,6 @@ class Transaction:
         """Where inputs and outputs are put away."""
         return self._database.values_or_raise
 
-    @property
-    def max_retry_delay_ms(self) -> int | None:
-        """No retry waits for longer (ms)."""
-        return self._database.max_retry_delay_ms
-
     def hold(self) -> None:
         """From the next statement on, everything commits together, as it always does in `transaction()`."""
         if not self._is_open:
@@ -192,7 +187,6 @@ class Database:
         sender: takes the outbox of every committed transaction; without one, messages are left to the tick.
         react: gives the verbs that follow from a fact; without it, they are left to the tick.
         now: a clock for tests; the process's own by default.
-        max_retry_delay_ms: no retry waits for longer (ms); None for no such limit.
 
     Raises:
         Unavailable: from `transaction()` and `reading()`, when PostgreSQL cannot be reached.
@@ -207,10 +201,8 @@ class Database:
         sender: Callable[[list[Outgoing]], None] | None = None,
         react: Callable[[Fact], Iterable[Verb]] | None = None,
         now: Callable[[], datetime] | None = None,
-        max_retry_delay_ms: int | None = None,
     ) -> None:
         self.url = url
-        self.max_retry_delay_ms = max_retry_delay_ms
         self.values = values
         self.sender = sender
         self.react = react or (lambda fact: ())

@@ -35,7 +35,7 @@ def failed(api: Api, deployment: Deployment, task_run_id: Any) -> dict[str, Any]
         (started,) = claiming.start(tx, run_id, [ordinal], 1, worker="w1")
         run = run_headers.load(tx, run_id)
         assert run is not None
-        Turn(run, [(started, BOOM)], started.queue).store(tx)
+        Turn(run, [(started, BOOM)], started.queue, max_retry_delay_ms=None).store(tx)
 
     deployment.database.run(fail)
     shown = ids.show(ids.TASK_RUN, task_run_id)

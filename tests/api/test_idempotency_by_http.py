@@ -44,7 +44,7 @@ def work_off(deployment: Deployment, task_run: str, key: str, output: Any) -> No
         (started,) = claiming.start(tx, run.id, [1], 1, worker="w1")
         assert idempotency.claim(tx, run.tenant, started, key) is None
         outcome = Completion(started, tx.values.keep(output), key=key)
-        Turn(run, [outcome], started.queue).store(tx)
+        Turn(run, [outcome], started.queue, max_retry_delay_ms=None).store(tx)
 
 
 # --- standalone tasks -------------------------------------------------------------------------------------

@@ -106,7 +106,13 @@ class RandomHistory:
         claimant = Claimant("w1", self._queue(tx)) if self.chance.random() < 0.5 else None
         while started:
             outcomes = [self._outcome(tx, each) for each in started]
-            turn = Turn(header(tx, self.run_id), outcomes, started[0].queue, claimant=claimant)
+            turn = Turn(
+                header(tx, self.run_id),
+                outcomes,
+                started[0].queue,
+                claimant=claimant,
+                max_retry_delay_ms=None,
+            )
             started = turn.store(tx)
 
     def _work_straight(self, tx: Transaction) -> None:
@@ -124,7 +130,13 @@ class RandomHistory:
 
     def _lose(self, tx: Transaction) -> None:
         lost = [(each, self.chance.choice(_ENDINGS)) for each in self._some(tx, "running", 2)]
-        Turn(header(tx, self.run_id), lost, self._queue(tx), counting=Counting.UNCOUNTED).store(tx)
+        Turn(
+            header(tx, self.run_id),
+            lost,
+            self._queue(tx),
+            counting=Counting.UNCOUNTED,
+            max_retry_delay_ms=None,
+        ).store(tx)
 
     def _claim(self, tx: Transaction, most: int) -> list[TaskRun]:
         found = self._some(tx, "queued", most)

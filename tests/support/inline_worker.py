@@ -121,6 +121,7 @@ class InlineWorker:
             message.queue,
             claimant=Claimant("w1", message.queue) if is_taken_along else None,
             counting=Counting.UNCOUNTED if message.part == UNCOUNTED else Counting.COUNTED,
+            max_retry_delay_ms=None,
         )
         return turn.apply(database)
 

@@ -56,7 +56,7 @@ class Keyed(RunDriver):
         called = [task_run_of(each) for each in outcomes]
         with self.database.transaction() as tx:
             before = self._final(tx, called)
-            Turn(header(tx, called[0].run_id), outcomes, called[0].queue).store(tx)
+            Turn(header(tx, called[0].run_id), outcomes, called[0].queue, max_retry_delay_ms=None).store(tx)
             return [each for each in self._final(tx, called) if each not in before]
 
     @staticmethod

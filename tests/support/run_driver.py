@@ -165,7 +165,7 @@ def settle(
     ended: CallOutcome = Completion(started, kept, chosen)
     if failure is not None:
         ended = started, failure
-    Turn(header(tx, started.run_id), [ended], started.queue).store(tx)
+    Turn(header(tx, started.run_id), [ended], started.queue, max_retry_delay_ms=None).store(tx)
 
 
 def ordinals(run_id: UUID, rows: Sequence[Any]) -> list[int]:

@@ -63,4 +63,5 @@ def let_go(database: Database, worker: str, slot: Slot, *, sends_again: bool = T
     doing = replace(slot.doing(""), worker=worker)
     if not sends_again:
         doing = replace(doing, run_id=None)
-    when_it_answers(lambda: losses.of_child(database, doing, UNSTORED), "let_go")
+    # A lost attempt is tried again at once, so no retry is delayed.
+    when_it_answers(lambda: losses.of_child(database, doing, UNSTORED, max_retry_delay_ms=None), "let_go")

@@ -236,7 +236,9 @@ class Runner:
 
     def _lose(self, work: Work, outcomes: Sequence[CallOutcome], rest: Unstarted) -> None:
         """What was called must not look as if it still ran; what was not begun goes to others."""
-        losses.end(self.deployment.database, [(task_run_of(each), reconcile.UNSTORED) for each in outcomes])
+        lost = [(task_run_of(each), reconcile.UNSTORED) for each in outcomes]
+        # A lost attempt is tried again at once, so no retry is delayed.
+        losses.end(self.deployment.database, lost, max_retry_delay_ms=None)
         self.deployment.database.run(lambda tx: self._hand_over(tx, work, rest))
 
     def _turn(self, work: Work, outcomes: Sequence[CallOutcome], unstarted: Unstarted | None) -> Turn:
@@ -248,6 +250,7 @@ class Runner:
             work.run,
             outcomes,
             self.queue,
+            max_retry_delay_ms=self.deployment.settings.max_retry_delay_ms,
             claimant=self._claimant() if unstarted is None else None,
             counting=Counting.UNCOUNTED if work.part == UNCOUNTED else Counting.COUNTED,
             unstarted=unstarted,

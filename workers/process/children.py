@@ -23,10 +23,15 @@ log = logging.getLogger(__name__)
 
 
 class Children:
-    """Watches the processes that have a slot."""
+    """Watches the processes that have a slot.
 
-    def __init__(self, database: Database, slots: Slots) -> None:
+    Args:
+        max_retry_delay_ms: no retry of what a child called waits for longer (ms); None: no limit.
+    """
+
+    def __init__(self, database: Database, slots: Slots, *, max_retry_delay_ms: int | None) -> None:
         self.database = database
+        self.max_retry_delay_ms = max_retry_delay_ms
         self.slots = slots
         self._selector = selectors.DefaultSelector()
         self._watched: dict[int, int] = {}
@@ -70,7 +75,9 @@ class Children:
 
     def _bury(self, slot: Slot, seen: Seen, worker_id: str) -> None:
         doing = slot.doing(worker_id)
-        count = losses.of_child(self.database, doing, _failure(seen))
+        count = losses.of_child(
+            self.database, doing, _failure(seen), max_retry_delay_ms=self.max_retry_delay_ms
+        )
         if count:
             log.warning("child.lost", extra={"pid": seen.pid, "attempts": count})
         slot.free()

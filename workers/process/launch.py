@@ -93,6 +93,7 @@ def run_worker(
         # Celery's cold shutdown, on QUIT or a second Ctrl-C: it waits for children that leave its TERM to us.
         is_cut_short=lambda: bool(state.should_terminate),
         log_every_s=settings.worker_heartbeat_interval / 1000,
+        max_retry_delay_ms=settings.max_retry_delay_ms,
     )
     worker_shutting_down.connect(lambda **_: alive.stop(), weak=False)
     billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = TRIES_TO_BE_COUNTED

@@ -30,6 +30,7 @@ class Alive:
         grace_s: seconds that calls under way may take after `stop`.
         is_cut_short: whether someone does not want to wait for them any longer.
         log_every_s: seconds between two lines in the log.
+        max_retry_delay_ms: no retry of what a child called waits for longer (ms); None: no limit.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Alive:
         grace_s: float,
         is_cut_short: Callable[[], bool],
         log_every_s: float,
+        max_retry_delay_ms: int | None,
     ) -> None:
         self.database = database
         self.tenant = tenant
@@ -53,7 +55,7 @@ class Alive:
         self.grace_s = grace_s
         self.is_cut_short = is_cut_short
         self.log_every_s = log_every_s
-        self._children = Children(database, slots)
+        self._children = Children(database, slots, max_retry_delay_ms=max_retry_delay_ms)
         self._stop_at = float("inf")
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="alive", daemon=True)

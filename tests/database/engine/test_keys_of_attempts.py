@@ -104,7 +104,9 @@ def test_a_result_answers_only_for_a_key_that_its_task_run_has(driver: Keyed) ->
 def test_who_looks_while_the_holder_is_ending_takes_its_result(driver: Keyed) -> None:
     holder, other = driver.holder(), driver.start(driver.one())
     with driver.database.transaction() as tx:
-        Turn(header(tx, holder.run_id), [driver.done(holder)], holder.queue).store(tx)
+        Turn(header(tx, holder.run_id), [driver.done(holder)], holder.queue, max_retry_delay_ms=None).store(
+            tx
+        )
         beside = BackgroundCall(lambda: driver.take(other))
         beside.__enter__()
         wait_for_lock(driver.database)

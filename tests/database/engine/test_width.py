@@ -100,7 +100,7 @@ def test_what_an_item_costs_does_not_grow_with_its_map(driver: RunDriver, wide: 
             claimed = claiming.start(tx, wide, mine, 1, worker="w1")
             assert len(claimed) == 4
             completing.complete(tx, [Completion(each, tx.values.keep(1)) for each in claimed[:2]])
-            attempts.end(tx, run, [(claimed[2], TRANSIENT)])
+            attempts.end(tx, run, [(claimed[2], TRANSIENT)], max_retry_delay_ms=None)
             claiming.give_back(tx, claimed[3:])
             claiming.queued(tx, wide, mine, 1)
 
@@ -122,7 +122,7 @@ def test_what_a_key_costs_does_not_grow_with_the_map_nor_with_the_number_of_keys
 
     def settle(*outcomes: CallOutcome) -> None:
         with driver.database.transaction() as tx:
-            Turn(header(tx, wide), outcomes, "q").store(tx)
+            Turn(header(tx, wide), outcomes, "q", max_retry_delay_ms=None).store(tx)
 
     def one_turn() -> None:
         mine, key = [next(numbers), next(numbers)], str(ids.new_id())

@@ -353,7 +353,9 @@ def wait_for_a_key(stand: Stand) -> None:
     outcomes = [found, Completion(holder, stand.driver.database.values_or_raise.keep(1), key=key)]
     for each in outcomes:
         with stand.driver.database.transaction() as tx:
-            Turn(header(tx, each.task_run.run_id), [each], each.task_run.queue).store(tx)
+            Turn(
+                header(tx, each.task_run.run_id), [each], each.task_run.queue, max_retry_delay_ms=None
+            ).store(tx)
     assert stand.driver.task_runs(waiter.run_id)[0].status == "queued"
 
 

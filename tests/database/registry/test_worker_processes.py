@@ -162,7 +162,12 @@ def test_a_worker_that_was_taken_for_lost_says_with_its_next_beat_that_it_lives(
         wish = worker_processes.WorkerStart("python", "w@host", "host", concurrency=2, task_count=1)
         worker = worker_processes.register(tx, TENANT, wish)
         worker_processes.stop(tx, worker)
-    how: dict[str, Any] = {"grace_s": 1, "is_cut_short": lambda: False, "log_every_s": 60}
+    how: dict[str, Any] = {
+        "grace_s": 1,
+        "is_cut_short": lambda: False,
+        "log_every_s": 60,
+        "max_retry_delay_ms": None,
+    }
     alive = Alive(database, TENANT, wish, worker, Slots(2), **how)
     alive._beat()
     with database.transaction() as tx:

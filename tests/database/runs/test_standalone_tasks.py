@@ -138,7 +138,7 @@ def work_off(driver: RunDriver, queued: Queued, failure: Any = None) -> None:
         outcome: Any = (started, failure)
         if failure is None:
             outcome = Completion(started, tx.values.keep("done"), key="k")
-        Turn(header(tx, started.run_id), [outcome], started.queue).store(tx)
+        Turn(header(tx, started.run_id), [outcome], started.queue, max_retry_delay_ms=None).store(tx)
 
 
 def test_a_second_request_with_the_same_key_is_answered_with_the_first_task_run(driver: RunDriver) -> None:

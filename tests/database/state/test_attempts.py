@@ -18,6 +18,7 @@ from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
+from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
@@ -92,6 +93,15 @@ def test_a_failed_attempt_waits_for_its_next_one(driver: RunDriver) -> None:
     [event] = driver.events(run_id, "task_run.retrying")
     assert (event.attempt, event.data["nextAttempt"], event.data["errorCode"]) == (1, 2, "WEAK")
     assert (driver.run(run_id).status, letters(driver, run_id)) == ("running", [])
+
+
+def test_no_retry_waits_for_longer_than_the_deployment_allows(driver: RunDriver) -> None:
+    run_id = begun(driver, "later")
+    with driver.database.transaction() as tx:
+        [started] = claiming.start(tx, run_id, [1], 1, worker="w1")
+        Turn(header(tx, run_id), [(started, TRANSIENT)], started.queue, max_retry_delay_ms=250).store(tx)
+    [row] = driver.rows("SELECT due_at - now() AS wait FROM task_runs WHERE run_id = :id", id=run_id)
+    assert row.wait <= timedelta(milliseconds=250)
 
 
 def test_what_is_not_due_is_not_released(driver: RunDriver) -> None:
@@ -250,7 +260,7 @@ def test_an_attempt_ends_badly_once_however_often_it_is_said(driver: RunDriver) 
 
     def end(how: Failure) -> int:
         with driver.database.transaction() as tx:
-            ended = attempts.end(tx, header(tx, run_id), [(started, how)])
+            ended = attempts.end(tx, header(tx, run_id), [(started, how)], max_retry_delay_ms=None)
             return len(ended.final) + len(ended.retried)
 
     ends = call_concurrently(
@@ -271,7 +281,7 @@ def test_a_result_and_a_loss_at_once_end_an_attempt_once(driver: RunDriver) -> N
                 settle(tx, started)
 
         def lose(started: TaskRun = started) -> None:
-            losses.end(driver.database, [(started, failure.lost("gone"))])
+            losses.end(driver.database, [(started, failure.lost("gone"))], max_retry_delay_ms=None)
 
         call_concurrently(complete, lose)
         is_completed = first(driver, run_id).status == "completed"
@@ -288,6 +298,7 @@ def test_many_items_that_fail_are_one_statement_per_outcome(driver: RunDriver) -
             tx,
             header(tx, run_id),
             [(each, PERMANENT if each.map_index == 7 else TRANSIENT) for each in started],
+            max_retry_delay_ms=None,
         )
     assert ([each.map_index for each in ended.final], len(ended.retried)) == ([7], 49)
     assert [each.map_index for each in letters(driver, run_id)] == [7]
@@ -331,7 +342,9 @@ def test_a_loss_that_comes_with_a_failure_does_not_hasten_the_next_attempt(drive
     with driver.database.transaction() as tx:
         settle(tx, started, failure=TRANSIENT)
         lost = failure.lost("its worker is gone")
-        beside = BackgroundCall(lambda: losses.end(driver.database, [(started, lost)]))
+        beside = BackgroundCall(
+            lambda: losses.end(driver.database, [(started, lost)], max_retry_delay_ms=None)
+        )
         beside.__enter__()
         wait_for_lock(driver.database)
     assert beside.result == 1
@@ -359,7 +372,7 @@ def test_attempts_that_end_together_are_locked_in_the_order_of_their_ids(driver:
     def end() -> attempts.Ended:
         lost = failure.lost("its worker is gone")
         with driver.database.transaction() as tx:
-            return attempts.end(tx, header(tx, run_id), [(b, lost), (a, lost)])
+            return attempts.end(tx, header(tx, run_id), [(b, lost), (a, lost)], max_retry_delay_ms=None)
 
     with driver.database.transaction() as tx:
         tx.execute(_LOCK_NOW, {"run_id": run_id, "id": a.id})
@@ -477,7 +490,7 @@ def test_of_a_dead_child_what_it_had_begun_is_lost_and_the_rest_given_back(drive
         started = claiming.start(tx, run_id, [2, 3, 4], 1, worker="w#9")
     driver.sent.clear()
     doing = losses.Doing("w#9", frozenset({started[0].id}), run_id, (2, 3, 4, 5, 6), 1)
-    assert losses.of_child(driver.database, doing, failure.lost("killed")) == 1
+    assert losses.of_child(driver.database, doing, failure.lost("killed"), max_retry_delay_ms=None) == 1
     rows = driver.task_runs(run_id)[1:]
     assert [(row.status, row.attempt) for row in rows] == [("queued", 2)] + [("queued", 1)] * 5
     # The second attempt of the first item; its message's others; the last item has a message of its own.
@@ -490,7 +503,10 @@ def test_a_doubled_report_of_a_dead_child_changes_nothing(driver: RunDriver) -> 
     with driver.database.transaction() as tx:
         [started] = claiming.start(tx, run_id, [1], 1, worker="w#9")
     doing = losses.Doing("w#9", frozenset({started.id}), run_id, (1,), 1)
-    counts = call_concurrently(*[lambda: losses.of_child(driver.database, doing, failure.lost("killed"))] * 3)
+    counts = call_concurrently(
+        *[lambda: losses.of_child(driver.database, doing, failure.lost("killed"), max_retry_delay_ms=None)]
+        * 3
+    )
     assert len([each for each in counts if each.error is None]) == 3
     assert len(kept(driver, run_id)) == 1
     assert first(driver, run_id).attempt == 2
@@ -505,7 +521,7 @@ def test_a_late_report_of_a_dead_child_leaves_what_runs_elsewhere_by_now(driver:
         assert claiming.start(tx, run_id, [1], 2, worker="w#10") != []
         assert claiming.start(tx, run_id, [2], 1, worker="w#10") != []
     doing = losses.Doing("w#9", frozenset({a.id}), run_id, (1, 2), 1)
-    assert losses.of_child(driver.database, doing, failure.lost("killed")) == 0
+    assert losses.of_child(driver.database, doing, failure.lost("killed"), max_retry_delay_ms=None) == 0
     with driver.database.transaction() as tx:
         # It was claimed when somebody looked, and is not any more.
         hand_over(tx, run_id, Unstarted([b]), worker="w#9")
@@ -530,7 +546,7 @@ def test_a_loss_gives_its_slot_to_others_and_asks_about_the_joins_it_was_counted
         [held] = claiming.start(tx, holder, [1], 1, worker="gone")
     driver.sent.clear()
     lost = failure.lost("its worker is gone")
-    assert losses.end(driver.database, [(member, lost), (held, lost)]) == 2
+    assert losses.end(driver.database, [(member, lost), (held, lost)], max_retry_delay_ms=None) == 2
     assert driver.statuses(run_id)["b0"] == "failed"
     assert [each.join for each in driver.sent if isinstance(each, JoinCheck)] == [10]
     statuses = [driver.statuses(each)["a"] for each in (holder, waiting)]
@@ -544,7 +560,7 @@ def test_a_loss_waits_for_nobody_who_holds_another_run(driver: RunDriver) -> Non
     with driver.database.transaction() as tx:
         tx.execute("SELECT 1 FROM task_runs WHERE run_id = :id FOR UPDATE", {"id": two})
         with BackgroundCall(
-            lambda: losses.end(driver.database, [(found[0], failure.lost("gone"))])
+            lambda: losses.end(driver.database, [(found[0], failure.lost("gone"))], max_retry_delay_ms=None)
         ) as beside:
             beside.wait()
     assert first(driver, one).attempt == 2

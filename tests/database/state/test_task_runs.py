@@ -72,7 +72,7 @@ def completion(tx: Transaction, run_id: UUID, ordinal: int, attempt: int = 1) ->
 
 def fail(tx: Transaction, task_run: TaskRun) -> list[TaskRun]:
     run = header(tx, task_run.run_id)
-    return attempts.end(tx, run, [(task_run, PERMANENT)]).final
+    return attempts.end(tx, run, [(task_run, PERMANENT)], max_retry_delay_ms=None).final
 
 
 Verb = Callable[[Transaction, UUID], Any]

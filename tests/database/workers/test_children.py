@@ -49,7 +49,7 @@ def start() -> Iterator[Callable[[], int]]:
 
 @pytest.fixture
 def children(database: Database) -> Children:
-    return Children(database, Slots(2))
+    return Children(database, Slots(2), max_retry_delay_ms=None)
 
 
 def at_work(driver: RunDriver, children: Children, pid: int, *, until: float) -> tuple[UUID, Slot]:
