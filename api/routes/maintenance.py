@@ -23,14 +23,14 @@ _VERB: dict[str, Any] = _ALL | {
 }
 
 
-@routes.add("GET", "/api/maintenance", "Show the mode and what is open", **_ALL)
+@routes.add("GET", "/api/maintenance", "Show the mode and the open runs", **_ALL)
 def get_maintenance(call: Call) -> dict[str, Any]:
     """The mode of the whole deployment, and the oldest 20 open runs of all tenants."""
     with call.reading() as tx:
         return maintenance.detailed_state(tx)
 
 
-@routes.add("POST", "/api/maintenance/request", "Accept nothing new", **_VERB)
+@routes.add("POST", "/api/maintenance/request", "Request maintenance", **_VERB)
 def request_maintenance(call: Call, body: MaintenanceRequest) -> dict[str, Any]:
     """From now on, triggers, standalone tasks and retries of dead letters answer 503. Open runs go on, with
     their retries and following steps. When the last open run ends, maintenance begins by itself.
@@ -48,7 +48,7 @@ def enter_maintenance(call: Call, body: MaintenanceRequest) -> dict[str, Any]:
     return _moved(call, maintenance_mode.enter, body)
 
 
-@routes.add("POST", "/api/maintenance/exit", "Accept everything again", errors=(Conflict,), **_VERB)
+@routes.add("POST", "/api/maintenance/exit", "End maintenance", errors=(Conflict,), **_VERB)
 def exit_maintenance(call: Call, body: MaintenanceRequest) -> dict[str, Any]:
     """End maintenance, or the wait for it. Answers 409 when maintenance was not requested."""
     return _moved(call, maintenance_mode.leave, body)

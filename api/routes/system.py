@@ -87,7 +87,7 @@ def run_tick(call: Call) -> dict[str, Any]:
     }
 
 
-@routes.add("GET", "/api/info", "Version, mode and limits", answer=Info)
+@routes.add("GET", "/api/info", "Show version, mode and limits", answer=Info)
 def info(call: Call) -> dict[str, Any]:
     """The version and configuration of this API process, without secrets."""
     settings = call.deployment.settings

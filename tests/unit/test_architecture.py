@@ -32,6 +32,8 @@ ROOMS = (
     *("deadletters", "reading", "retention", "deployment", "recovery", "diagnosis"),
 )
 APART = {("messaging", "store"), ("store", "messaging"), ("security", "messaging")}
+# The rooms of the API, in the same order; `app` is its package itself, where `create_app` is.
+API_ROOMS = ("contract", "http", "routes", "app", "serve")
 # Rooms of the orchestrator that may import a driver (`deployment`: alembic).
 DRIVERS_IN = {"store", "deployment"}
 STATUS_UPDATES_IN = {
@@ -142,6 +144,22 @@ def test_a_room_of_the_orchestrator_imports_only_the_rooms_before_it() -> None:
                 yield name
 
     assert not offenders(upward), f"the rooms from below to above: {', '.join(ROOMS)}"
+
+
+def test_a_room_of_the_api_imports_only_the_rooms_before_it() -> None:
+    def upward(path: Path) -> Iterator[str]:
+        if layer_of(path) == "api":
+            place = API_ROOMS.index(api_room_of(module_of(path)))
+            mine = (name for name in imports(path) if layer_of_import(name) == "api")
+            yield from (name for name in mine if API_ROOMS.index(api_room_of(name)) > place)
+
+    assert not offenders(upward), f"the rooms from below to above: {', '.join(API_ROOMS)}"
+
+
+def api_room_of(name: str) -> str:
+    """The room of the API that a module, or an imported name, belongs to; `app` for the package itself."""
+    room = ".".join(name.split(".")[2:3])
+    return room if room in API_ROOMS else "app"
 
 
 def test_every_module_of_the_orchestrator_lies_in_a_room() -> None:
