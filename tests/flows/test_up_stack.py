@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +21,8 @@ from pipeweave.client.models import Document
 from pipeweave.errors import Unavailable
 
 NEEDED = {"watchdog", "valkey", "postgres", "api", "worker-1", "beat"}
-BACK_WITHIN_S = 5.0
-STOPPED_WITHIN_S = 30.0
+# Far beyond what a busy machine needs: that something is back or gone is tested, and not how soon.
+DEADLINE_S = 120.0
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def greeting(stack: StackFolder, name: str) -> str:
         return bool(accepted)
 
     with stack.client() as client:
-        wait_until(is_accepted, BACK_WITHIN_S, "nothing new is accepted")
+        wait_until(is_accepted, DEADLINE_S, "nothing new is accepted")
         queued = accepted[0]
         look = lambda: client.task_run(queued["runId"])  # noqa: E731
         wait_until(lambda: look()["status"] in ("completed", "failed"), what="the task run did not end")
@@ -142,7 +141,7 @@ def test_a_killed_process_is_back(stack: StackFolder, name: str) -> None:
         row = stack.ps()[name]
         return row["state"] == "running" and row["pid"] != before["pid"]
 
-    wait_until(is_back, BACK_WITHIN_S, f"{name} is not back")
+    wait_until(is_back, DEADLINE_S, f"{name} is not back")
     assert stack.ps()[name]["restarts"] == before["restarts"] + 1
     assert greeting(stack, name) == f"hello {name}"
 
@@ -169,10 +168,8 @@ def test_down_leaves_no_process_and_no_lock_and_keeps_the_data(folder: StackFold
     first = folder.connection()
     greeting(folder, "Ada")
     processes = family(folder)
-    begun = time.monotonic()
     done = folder.down()
     assert done.returncode == 0
-    assert time.monotonic() - begun < STOPPED_WITHIN_S
     assert are_gone(processes)
     assert list((folder.data / "run").iterdir()) == []
     assert not (folder.data / "connection.json").exists()
@@ -188,10 +185,10 @@ def test_down_leaves_no_process_and_no_lock_and_keeps_the_data(folder: StackFold
 def test_ctrl_c_stops_everything(folder: StackFolder) -> None:
     running = folder.begin("up", "--port", "0", "--no-flower")
     try:
-        wait_until((folder.data / "connection.json").exists, 60)
+        wait_until((folder.data / "connection.json").exists, DEADLINE_S)
         processes = family(folder)
         running.send_signal(signal.SIGINT)
-        printed, _ = running.communicate(timeout=STOPPED_WITHIN_S)
+        printed, _ = running.communicate(timeout=DEADLINE_S)
     finally:
         running.kill()
         running.wait()
@@ -205,7 +202,7 @@ def test_nothing_outlives_a_killed_supervisor_and_the_next_up_works(folder: Stac
     folder.up()
     processes = family(folder)
     folder.supervisor().kill()
-    wait_until(lambda: are_gone(processes), STOPPED_WITHIN_S, "something is left")
+    wait_until(lambda: are_gone(processes), DEADLINE_S, "something is left")
     folder.up()
     assert greeting(folder, "Ada") == "hello Ada"
 

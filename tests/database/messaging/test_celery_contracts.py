@@ -146,8 +146,8 @@ def test_a_celery_worker_takes_what_is_published(publisher: Publisher) -> None:
 
     run_id = run()
     publisher.publish(released(run_id, 2))
-    with start_worker(app, perform_ping_check=False, shutdown_timeout=30):
-        assert sorted(taken.get(timeout=30) for _ in range(2)) == [
+    with start_worker(app, perform_ping_check=False, shutdown_timeout=120):
+        assert sorted(taken.get(timeout=120) for _ in range(2)) == [
             [run_id.hex, [number], 1, -1, []] for number in (1, 2)
         ]
     app.close()

@@ -202,14 +202,14 @@ def together(database: Database, tenant: str, specs: list[PipelineSpec]) -> list
     def one(spec: PipelineSpec) -> None:
         own = Database(database.url, pool_size=0)
         with own.transaction() as tx:
-            barrier.wait(10)
+            barrier.wait(60)
             stored.append(store(tx, spec, tenant))
 
     threads = [threading.Thread(target=one, args=(spec,)) for spec in specs]
     for each in threads:
         each.start()
     for each in threads:
-        each.join(30)
+        each.join(60)
     return sorted(stored, key=lambda each: each.version)
 
 

@@ -277,7 +277,7 @@ def test_processes_that_start_together_agree_on_one_version(database: Database) 
 
     def start() -> None:
         own = Database(database.url, pool_size=0)
-        barrier.wait(10)
+        barrier.wait(60)
         with own.transaction() as tx:
             found.append(
                 len(
@@ -293,7 +293,7 @@ def test_processes_that_start_together_agree_on_one_version(database: Database) 
     for each in threads:
         each.start()
     for each in threads:
-        each.join(30)
+        each.join(60)
     assert sorted(found) == [0, 0, 0, 1], "one of them saw the change"
     with database.transaction() as tx:
         assert task_rows.tasks(tx, tenant, ["count"])["count"].code_version == 2
@@ -317,5 +317,5 @@ def test_a_second_registration_waits_for_the_first_and_is_refused_a_task_it_took
         thread.start()
         thread.join(0.2)
         assert thread.is_alive() and not refused
-    thread.join(30)
+    thread.join(60)
     assert len(refused) == 1

@@ -123,14 +123,14 @@ def test_of_two_workers_that_stop_at_once_the_later_one_leaves_the_service(datab
 
     def stop(worker: str) -> None:
         with Database(database.url, pool_size=0).transaction() as tx:
-            barrier.wait(10)
+            barrier.wait(60)
             worker_processes.stop(tx, worker)
 
     threads = [threading.Thread(target=stop, args=(each,)) for each in ids]
     for each in threads:
         each.start()
     for each in threads:
-        each.join(30)
+        each.join(60)
     with database.transaction() as tx:
         assert status(tx) == "inactive"
 

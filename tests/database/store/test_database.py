@@ -118,7 +118,7 @@ def test_one_of_two_that_wait_for_each_other_is_told_to_start_over(database: Dat
     def touch(first: int, second: int) -> None:
         with database.transaction() as tx:
             update(tx, table, first)
-            gate.wait(30)
+            gate.wait(60)
             update(tx, table, second)
 
     with BackgroundCall(lambda: touch(1, 2)) as one, BackgroundCall(lambda: touch(2, 1)) as other:
@@ -135,7 +135,7 @@ def test_what_was_told_to_start_over_is_done_again(database: Database, table: st
             tries.append(said)
             update(tx, table, first)
             if tries.count(said) == 1:
-                gate.wait(30)
+                gate.wait(60)
             update(tx, table, second)
 
         database.run(work)
