@@ -98,7 +98,7 @@ def _ours(folder: Path, database_url: str, broker_url: str) -> Iterator[Ours]:
         "api": (("--port", str(port)), lambda: door.answers("/health")),
         "worker": (
             (*tasks, "--concurrency", str(CONCURRENCY)),
-            lambda: worker_processes.alive(database_url) > 0,
+            lambda: worker_processes.count_alive_at(database_url) > 0,
         ),
         "beat": ((), lambda: True),
     }

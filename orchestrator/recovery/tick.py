@@ -75,7 +75,7 @@ def run_once(deployment: Deployment) -> Ticked:
 
 def _watch(database: Database) -> Ticked:
     with database.transaction() as tx:
-        worker_processes.reap(tx)
+        worker_processes.mark_lost(tx)
     return Ticked()
 
 
@@ -83,7 +83,7 @@ def _act(deployment: Deployment) -> Ticked:
     database = deployment.database
     _keep_partitions(database)
     with database.transaction() as tx:
-        lost_workers = worker_processes.reap(tx)
+        lost_workers = worker_processes.mark_lost(tx)
     with database.transaction() as tx:
         found = losses.of_lost_workers(tx)
         found += [each for each in losses.of_time(tx) if each[0].id not in {known.id for known, _ in found}]

@@ -1,3 +1,4 @@
-"""What is registered: tenants, services, worker processes, tasks, pipeline versions.
+"""Stores and reads tenants, services, worker processes, tasks and pipeline versions.
 
-Every later room may read it. It must never move a run or a task run."""
+Called by `runs`, workers, the command line and `api`; every later room reads from it. This room must never
+change the status of a run or a task run."""

@@ -1,6 +1,6 @@
-"""Tasks as rows: a changed code hash is a new code version, with a line of history for each.
+"""Stores registered tasks; a changed code hash makes a new code version with a row of history.
 
-A version counts every change of code, going back to an old one too: it says which code came later.
+The version also grows when the code changes back to an old hash: so a higher version is always later code.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pipeweave.orchestrator.registry.registration import Registration, TaskRegis
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.rates import parse_rate
 
-# A statement that began before a task changed may commit what it read before; none takes as long as this.
+# A statement that read a task before it changed may commit later, but no statement takes as long as this.
 SETTLED_AFTER = timedelta(seconds=15)
 
 
@@ -62,12 +62,14 @@ _COLUMNS = (
     "orphaned_at",
 )
 
-# What is open follows a task to its new service, and keeps to a limit that it did not have (task_moves.py).
+# True when the task moves to another service or gets its first limit: task_moves.py then updates its open
+# task runs.
 _MOVES_ON = """(tasks.service_id <> excluded.service_id
     OR (tasks.concurrency = 0 AND tasks.rate_limit IS NULL
         AND (excluded.concurrency > 0 OR excluded.rate_limit IS NOT NULL)))"""
 
-# A new rate begins afresh: what the old one spread out must not hold up the starts that the new one allows.
+# A changed rate limit clears rate_at: starts that the old rate had used up must not delay those of the new
+# rate.
 _STORE_TASKS = f"""
 INSERT INTO tasks (tenant_id, id, {", ".join(_COLUMNS)}, registered_at, updated_at)
 SELECT :tenant, r.id, {", ".join(f"r.{name}" for name in _COLUMNS)}, :now, :now
@@ -90,7 +92,7 @@ FROM jsonb_populate_recordset(CAST(NULL AS tasks), CAST(:rows AS jsonb)) AS r
 def store_tasks(
     tx: Transaction, tenant: str, registration: Registration, stored: Mapping[str, Any]
 ) -> list[CodeChange]:
-    """Write the tasks that are new or differ, and a line of history for each new code version.
+    """Write the tasks that are new or changed, and a row of history for each new code version.
 
     Args:
         stored: the rows of these tasks as they are now, by id, read under the registration lock.
@@ -128,7 +130,7 @@ def _row(task: TaskRegistration, service_id: str, code_version: int) -> dict[str
         int(task.max_retry_delay_ms),
         float(task.retry_multiplier),
         float(task.retry_jitter),
-        # Sorted: their order says nothing, and must not make a row differ.
+        # Sorted, so that another order of the same codes is no change.
         None if task.retry_on is None else sorted(set(task.retry_on)),
         int(task.heartbeat_interval_ms),
         int(task.concurrency),

@@ -1,4 +1,4 @@
-"""Pipelines in numbered versions that never change: a run keeps the one it started with."""
+"""Stores and reads pipelines in numbered versions that never change; a run keeps its version."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipeweave.spec import PipelineSpec, parse_spec
 
 @dataclass(frozen=True, slots=True)
 class StoredVersion:
-    """What storing gave: `is_new` is False when the latest version already says the same."""
+    """The result of storing a pipeline. `is_new` is False when the latest version has the same spec."""
 
     pipeline_id: str
     version: int
@@ -70,13 +70,13 @@ WHERE tenant_id = :tenant AND id = :id
 
 
 def store(tx: Transaction, tenant: str, spec: PipelineSpec, *, source: str) -> StoredVersion:
-    """Store a pipeline as its next version, unless its latest one says the same.
+    """Store a pipeline as its next version, unless its latest version has the same spec.
 
     Args:
         source: `decorator`, `document`, `derived` or `api`.
 
     Raises:
-        InvalidSpec: with every error found, each naming the steps; nothing is stored.
+        InvalidSpec: with every error found, each with its steps; nothing is stored.
     """
     _check(tx, tenant, spec)
     ensure_tenant(tx, tenant)
@@ -89,8 +89,8 @@ def store(tx: Transaction, tenant: str, spec: PipelineSpec, *, source: str) -> S
         "source": source,
         "now": tx.now,
     }
-    # Waits for whoever stores the same pipeline. The lock is a statement of its own, so that the one after it
-    # sees what that transaction committed.
+    # Both the INSERT and the lock wait for a transaction that stores the same pipeline. The lock is its own
+    # statement, so that the next statement sees what that transaction committed.
     if tx.execute(_INSERT, parameters).rowcount:
         tx.execute(_INSERT_VERSION, {**parameters, "version": 1})
         return StoredVersion(spec.id, 1, spec.spec_hash, True)
@@ -103,7 +103,7 @@ def store(tx: Transaction, tenant: str, spec: PipelineSpec, *, source: str) -> S
 
 
 def _check(tx: Transaction, tenant: str, spec: PipelineSpec) -> None:
-    """Refuse a spec that was not made by `parse_spec`, or names tasks that are not there."""
+    """Refuse a spec that `parse_spec` would refuse, or that names tasks that are not registered."""
     parse_spec(spec.to_json())
     faults = unknown_tasks(tx, tenant, spec)
     if faults:
@@ -126,7 +126,7 @@ SELECT id FROM tasks WHERE tenant_id = :tenant AND id = ANY(CAST(:ids AS text[])
 
 
 def unknown_tasks(tx: Transaction, tenant: str, spec: PipelineSpec) -> list[FieldError]:
-    """An error for each step (at most 100) whose task no service of the tenant has."""
+    """An error for each step whose task no service of the tenant has registered, at most 100."""
     wanted = sorted({step.task for step in spec.steps})
     known = set(tx.execute(_KNOWN, {"tenant": tenant, "ids": wanted}).scalars())
     return [
@@ -149,7 +149,7 @@ WHERE tenant_id = :tenant AND pipeline_id = :id AND version = :version
 
 
 def get(tx: Transaction, tenant: str, pipeline_id: str, version: int | None = None) -> StoredPipeline:
-    """One version of a pipeline, the latest by default. The number of the latest is always read anew.
+    """One version of a pipeline, the latest by default; the number of the latest version is always read anew.
 
     Raises:
         NotFound: the tenant has no such pipeline or version.
@@ -172,5 +172,5 @@ def get(tx: Transaction, tenant: str, pipeline_id: str, version: int | None = No
     return stored
 
 
-# Above every version there can be.
+# Higher than every possible version.
 NO_VERSION = 2**31 - 1

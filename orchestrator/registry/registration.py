@@ -1,4 +1,4 @@
-"""What a service says about itself and its tasks: values, defaults and what is refused."""
+"""Parses and checks the registration of a service and its tasks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pipeweave.schema import validate_schema
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
 
 MAX_TASKS = 5_000
-"""Tasks of one service."""
+"""The most tasks of one service."""
 
 MAX_VERSION = 200
-"""Characters of a service's version."""
+"""The most characters of a service's version."""
 
 IDEMPOTENCY_TTL_S = 86_400
-"""Of a task that names none, where the deployment says nothing else."""
+"""How long a result is valid for its idempotency key (s), if neither task nor deployment says otherwise."""
 
 _TEN_YEARS_S = 315_360_000
 _INT32 = 2**31 - 1
@@ -40,14 +40,14 @@ class TaskRegistration:
         allowed_next: task ids that may follow it.
         timeout: seconds one attempt may take.
         retries: executions after the first.
-        retry_multiplier: what an exponential delay grows by.
-        retry_jitter: the part of each delay that is left to chance.
-        retry_on: error codes that earn another attempt; None for every retryable error.
-        rate_limit: starts in a time over all workers, as `100/m`; None for no limit.
-        idempotency_ttl: seconds a result answers for its idempotency key.
+        retry_multiplier: factor by which an exponential delay grows.
+        retry_jitter: the share of each delay that is random, 0 to 1.
+        retry_on: error codes that are retried; None for every retryable error.
+        rate_limit: starts per unit of time over all workers, as `100/m`; None for no limit.
+        idempotency_ttl: how long a result is valid for its idempotency key (s).
         concurrency: attempts at a time over all workers; 0 for no limit.
-        priority: lower goes first.
-        input_schema: what the input looks like; see `pipeweave.schema.validation`.
+        priority: a lower number starts first.
+        input_schema: JSON Schema of the input; see `pipeweave.schema.validation`.
     """
 
     id: str
@@ -72,7 +72,7 @@ class TaskRegistration:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """A service with all its tasks: what is missing from `tasks` is gone when the version changed.
+    """A service with all its tasks. When the version changed, tasks that are not named are removed.
 
     Args:
         service_id: unique in the tenant.
@@ -96,7 +96,7 @@ class _Rule:
 
 
 def _whole(lowest: int, highest: int) -> Callable[[Any], bool]:
-    # 100.0 is 100 in JSON; true is not 1.
+    # JSON may write 100 as 100.0. In Python True is an int, so bool is refused.
     return lambda value: (
         isinstance(value, int | float)
         and not isinstance(value, bool)
@@ -171,23 +171,23 @@ RULES: dict[str, _Rule] = {
         "input_schema", "an object", lambda value: value is None or isinstance(value, Mapping)
     ),
 }
-"""Every field of a task on the wire."""
+"""Every field of a task in a registration document, with its rule."""
 
 REQUIRED = ("id", "codeHash")
-# What a task may say in addition, for people; it is not kept.
+# Further fields that a task may have; they are not stored.
 IGNORED = frozenset({"name"})
 
 
 def parse(
     document: Mapping[str, Any], *, kind: str, idempotency_ttl: int = IDEMPOTENCY_TTL_S
 ) -> Registration:
-    """A registration from its wire shape {serviceId, version?, baseUrl?, tasks}.
+    """Parse a registration document {serviceId, version?, baseUrl?, tasks}.
 
     Args:
-        idempotency_ttl: of tasks that name none (s).
+        idempotency_ttl: the TTL (s) of tasks that name none.
 
     Raises:
-        InvalidTask: every wrong or unknown field, as `tasks[3].timeout`.
+        InvalidTask: with every wrong or unknown field, as `tasks[3].timeout`.
     """
     tasks = document.get("tasks", [])
     if not isinstance(tasks, list | tuple):
@@ -207,10 +207,10 @@ def parse(
 
 
 def check(registration: Registration) -> None:
-    """Refuse a registration that is not valid, naming every wrong field.
+    """Refuse a registration that is not valid.
 
     Raises:
-        InvalidTask: with a FieldError for each.
+        InvalidTask: with a FieldError for each wrong field.
     """
     faults = list(_service_faults(registration))
     seen: set[Any] = set()

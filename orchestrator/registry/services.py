@@ -33,9 +33,12 @@ ON CONFLICT (tenant_id, id) DO UPDATE SET kind = excluded.kind, version = exclud
 
 
 def store(tx: Transaction, tenant: str, registration: Registration) -> str | None:
-    """Write the service; returns the version it had, None when it is new.
+    """Write the service; returns its previous version, or None when the service is new.
 
-    Were a service with live Celery workers made an HTTP one, its tasks would be orphaned under them.
+    A service with live Celery workers cannot become an HTTP service: its workers would lose their tasks.
+
+    Raises:
+        TaskOwnedElsewhere: the service has live Celery workers, and the registration is of another kind.
     """
     parameters = {
         "tenant": tenant,
@@ -78,10 +81,10 @@ def stored_tasks(tx: Transaction, tenant: str, registration: Registration) -> di
 
 
 def check_owners(registration: Registration, stored: Mapping[str, Any]) -> None:
-    """Let a task move to this service only from a service that is gone, or that dropped the task.
+    """Check that each task belongs to this service, to a service that is not active, or is orphaned.
 
     Raises:
-        TaskOwnedElsewhere: an active service still has the task.
+        TaskOwnedElsewhere: another active service has the task.
     """
     faults = []
     for at, task in enumerate(registration.tasks):
@@ -105,7 +108,7 @@ def check_owners(registration: Registration, stored: Mapping[str, Any]) -> None:
         raise TaskOwnedElsewhere(
             f"{faults[0].message}, not to {registration.service_id!r}",
             errors=faults,
-            hint="give the task another id, or stop the other service and let it go",
+            hint="give the task another id, or stop the other service",
         )
 
 
@@ -117,10 +120,10 @@ ORDER BY id
 
 
 def tasks_not_named(tx: Transaction, tenant: str, registration: Registration) -> list[str]:
-    """The ids of the service's tasks that a registration does not name any more, sorted."""
+    """The ids of the service's tasks that a registration no longer names, sorted."""
     kept = [task.id for task in registration.tasks]
-    named = {"tenant": tenant, "service": registration.service_id, "kept": kept}
-    return list(tx.execute(_NOT_NAMED, named).scalars())
+    parameters = {"tenant": tenant, "service": registration.service_id, "kept": kept}
+    return list(tx.execute(_NOT_NAMED, parameters).scalars())
 
 
 _MARK_ORPHANED = """
@@ -130,5 +133,5 @@ WHERE tenant_id = :tenant AND id = ANY(CAST(:ids AS text[]))
 
 
 def mark_orphaned(tx: Transaction, tenant: str, task_ids: Sequence[str]) -> None:
-    """Mark tasks as orphaned: no service has them any more."""
+    """Mark tasks as orphaned: their service no longer has them."""
     tx.execute(_MARK_ORPHANED, {"tenant": tenant, "ids": list(task_ids), "now": tx.now})

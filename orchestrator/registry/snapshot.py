@@ -1,9 +1,9 @@
 """Takes snapshots of what a trigger needs: the latest version of a pipeline, and the rows of its tasks.
 
-They hardly ever change, so a trigger uses the snapshot that its process took last, and the statement that
-writes the run checks that it is still true (AS_EXPECTED). That saves a round trip, and nothing can change
-between the look and the write. A snapshot is identified by the marks of its rows: each row's (xmin, ctid), of
-a task with a rate limit a hash of its row. Every change of a row changes its mark, whoever makes it.
+These rows rarely change. So a trigger uses the last snapshot of its process, and the statement that writes
+the run checks that the snapshot is still current (IS_CURRENT). That saves a round trip, and nothing can
+change between the check and the write. A snapshot is identified by the marks of its rows: each row's (xmin,
+ctid), or for a task with a rate limit a hash of its row. Any change of a row changes its mark.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.registry import pipelines, task_rows
 from pipeweave.orchestrator.registry.pipelines import StoredPipeline
 from pipeweave.orchestrator.registry.task_rows import TaskRow
@@ -21,8 +20,8 @@ from pipeweave.orchestrator.store.database import Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A snapshot: a pipeline's latest version and its registered tasks, with the marks of their rows."""
+class CatalogSnapshot:
+    """A pipeline's latest version and its registered tasks, with the marks of their rows."""
 
     pipeline: StoredPipeline
     tasks: Mapping[str, TaskRow]
@@ -30,24 +29,25 @@ class Seen:
     marks: Sequence[str]
 
     def as_parameters(self) -> dict[str, Any]:
-        """The parameters of AS_EXPECTED, next to `:tenant`."""
+        """The parameters of IS_CURRENT, next to `:tenant`."""
         return {"catalog": self.pipeline.id, "catalog_tasks": self.task_ids, "marks": self.marks}
 
 
-ANY: dict[str, Any] = {"catalog": None, "catalog_tasks": [], "marks": None}
-"""Parameters of AS_EXPECTED that any catalog fulfils."""
+ANY_CATALOG: dict[str, Any] = {"catalog": None, "catalog_tasks": [], "marks": None}
+"""Parameters of IS_CURRENT that make it true for any catalog."""
 
 
 # By tenant and pipeline. A snapshot shares its version with the cache of versions, and adds its tasks' rows.
-SNAPSHOTS = CacheSpec[tuple[str, str], Seen]("catalog snapshots", 256)
+SNAPSHOTS = CacheSpec[tuple[str, str], CatalogSnapshot]("catalog snapshots", 256)
 
 
-class CatalogChanged(PipeWeaveError):
-    """The snapshot of a trigger is out of date: the trigger has to look again."""
+class SnapshotOutdated(Exception):
+    """A signal to the trigger: its snapshot is out of date, and it must take another snapshot."""
 
 
-# The row of a task with a rate limit is rewritten whenever the task starts, so it is known by its content,
-# without the columns that starts and ends change. A hash costs more than (xmin, ctid), a look costs more yet.
+# The row of a task with a rate limit is rewritten at each start of the task. So its mark is a hash of the
+# row, without the columns that starts and ends change. A hash costs more than (xmin, ctid), but less than a
+# new snapshot.
 _TASK_MARK = """CASE WHEN t.rate_limit IS NULL THEN concat_ws(' ', t.xmin, t.ctid)
     ELSE md5(CAST(to_jsonb(t) - CAST('{rate_at,usual_seconds}' AS text[]) AS text)) END"""
 
@@ -60,10 +60,10 @@ ARRAY(SELECT concat_ws(' ', p.xmin, p.ctid) FROM pipelines AS p
     WHERE t.tenant_id = :tenant AND t.id = ANY(CAST(:catalog_tasks AS text[])) ORDER BY t.id)
 """
 
-# SQL: whether the writer's snapshot is still true.
-AS_EXPECTED = f"(CAST(:marks AS text[]) IS NULL OR {_MARKS} = CAST(:marks AS text[]))"
+# SQL condition: the writer's snapshot is still current, or it has none.
+IS_CURRENT = f"(CAST(:marks AS text[]) IS NULL OR {_MARKS} = CAST(:marks AS text[]))"
 
-_LOOK = f"""
+_TAKE_SNAPSHOT = f"""
 SELECT {_MARKS} AS marks, p.latest_version, {task_rows.TASK_COLUMNS}
 FROM pipelines AS p
 LEFT JOIN (tasks AS t JOIN services AS s ON s.tenant_id = t.tenant_id AND s.id = t.service_id)
@@ -72,29 +72,29 @@ WHERE p.tenant_id = :tenant AND p.id = :catalog
 """
 
 
-def remembered(tx: Transaction, tenant: str, pipeline_id: str) -> Seen | None:
+def last_snapshot(tx: Transaction, tenant: str, pipeline_id: str) -> CatalogSnapshot | None:
     """The last snapshot that this process took; None if it took none."""
     return tx.cache(SNAPSHOTS).get((tenant, pipeline_id))
 
 
-def look(tx: Transaction, tenant: str, pipeline_id: str) -> Seen:
-    """Take a snapshot of a pipeline's latest version and its registered tasks, and remember it.
+def take_snapshot(tx: Transaction, tenant: str, pipeline_id: str) -> CatalogSnapshot:
+    """Take a snapshot of a pipeline's latest version and its registered tasks; cache it after the commit.
 
     Raises:
         NotFound: the tenant has no such pipeline.
     """
     guess = tx.cache(SNAPSHOTS).get((tenant, pipeline_id))
-    # Which tasks to look at depends on the version, which is nearly always that of the last snapshot.
+    # The tasks to read depend on the version, which is nearly always that of the last snapshot.
     pipeline = guess.pipeline if guess is not None else pipelines.get(tx, tenant, pipeline_id)
     while True:
         task_ids = sorted({step.task for step in pipeline.spec.steps})
         parameters = {"tenant": tenant, "catalog": pipeline_id, "catalog_tasks": task_ids}
-        rows = tx.execute(_LOOK, parameters).all()
+        rows = tx.execute(_TAKE_SNAPSHOT, parameters).all()
         version = rows[0].latest_version if rows else None
         latest = pipelines.get(tx, tenant, pipeline_id, version)
         if latest.version == pipeline.version and rows:
             tasks = {row.id: task_rows.task_row(row[2:]) for row in rows if row.id is not None}
-            seen = Seen(latest, tasks, task_ids, rows[0].marks)
-            tx.cache_after_commit(SNAPSHOTS, (tenant, pipeline_id), seen)
-            return seen
+            taken = CatalogSnapshot(latest, tasks, task_ids, rows[0].marks)
+            tx.cache_after_commit(SNAPSHOTS, (tenant, pipeline_id), taken)
+            return taken
         pipeline = latest

@@ -1,4 +1,4 @@
-"""Reads registered tasks with their services: what creating and dispatching task runs needs."""
+"""Reads registered tasks together with their services, for creating and dispatching task runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeweave.orchestrator.store.database import Transaction
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A registered task with its service: what creating and dispatching its task runs needs."""
+    """A registered task with the columns of its service that creating and dispatching task runs need."""
 
     id: str
     service_id: str
@@ -44,7 +44,7 @@ class TaskRow:
 
 
 class RetryColumns(Protocol):
-    """The columns of a task that say how its attempts follow each other: of a TaskRow, or of any row."""
+    """The retry columns of a task, of a TaskRow or of any other row."""
 
     @property
     def retry_backoff(self) -> Any: ...
@@ -61,7 +61,7 @@ class RetryColumns(Protocol):
 
 
 def policy_of(row: RetryColumns, cap_ms: int | None = None) -> RetryPolicy:
-    """How the attempts of a task follow each other; no delay is longer than `cap_ms` (MAX_RETRY_DELAY_MS)."""
+    """The retry policy of a task; no delay is longer than `cap_ms` (setting MAX_RETRY_DELAY_MS)."""
     return RetryPolicy(
         row.retry_backoff,
         row.retry_delay_ms,
@@ -75,7 +75,8 @@ def policy_of(row: RetryColumns, cap_ms: int | None = None) -> RetryPolicy:
 
 def queue_name(tenant: str, service_id: str) -> str:
     """The Celery queue of a service's tasks."""
-    # `a` with `b.c` and `a.b` with `c` must not share a queue: a slash can be in neither name.
+    # Tenant `a` with service `b.c` and tenant `a.b` with service `c` must not share a queue. Neither name can
+    # contain a slash.
     return f"pipeweave.{tenant.replace('.', '/')}.{service_id}"
 
 
@@ -94,7 +95,7 @@ WHERE t.tenant_id = :tenant AND t.id = ANY(CAST(:ids AS text[]))
 
 
 def tasks(tx: Transaction, tenant: str, task_ids: Iterable[str]) -> dict[str, TaskRow]:
-    """The registered ones of these tasks by id, orphaned ones included."""
+    """The rows of these tasks by id, orphaned tasks included; unknown ids are left out."""
     wanted = sorted(set(task_ids))
     if not wanted:
         return {}
@@ -103,5 +104,5 @@ def tasks(tx: Transaction, tenant: str, task_ids: Iterable[str]) -> dict[str, Ta
 
 
 def task_row(row: Iterable[Any]) -> TaskRow:
-    """The TaskRow of a row of TASK_COLUMNS."""
+    """Make a TaskRow from a row of TASK_COLUMNS."""
     return TaskRow(*row)

@@ -1,4 +1,4 @@
-"""Makes a tenant the first time that somebody names it."""
+"""Creates the row of a tenant when the tenant is first named."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pipeweave.orchestrator.store.database import Transaction
 
 
 def ensure_tenant(tx: Transaction, tenant: str) -> None:
-    """Make the tenant, if it is not there yet.
+    """Create the tenant, if it does not exist yet.
 
     Raises:
-        InvalidId: it cannot be a tenant's id.
+        InvalidId: the text is not a valid tenant id.
     """
     ids.check_name(tenant, "tenant")
     parameters = {"id": tenant, "now": tx.now}

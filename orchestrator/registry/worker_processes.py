@@ -1,6 +1,6 @@
-"""Worker processes: each says that it lives, and is missed when it stops saying so.
+"""Keeps the rows of worker processes: start, heartbeat, stop, and loss of a worker without heartbeats.
 
-Liveness is judged by the database's clock alone, so that hosts whose clocks differ are not taken for dead.
+Only PostgreSQL's clock is used, so that a host whose clock differs does not look dead.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ from datetime import datetime, timedelta
 
 from pipeweave.orchestrator.store.database import Database, Transaction
 
-# A worker that was silent for this long is lost: with a tick each second, that is found within 5 seconds.
+# A worker sends a heartbeat every BEAT_EVERY. It is lost when it was silent for LOST_AFTER; with a tick each
+# second, its loss is found within 5 seconds.
 BEAT_EVERY = timedelta(seconds=1)
 LOST_AFTER = timedelta(seconds=3.5)
-# And only when two looks, this far apart, both found it silent: after PostgreSQL or the tick were away, every
-# worker looks silent at first, and has this long to say that it is not.
+# A worker is lost only if two ticks, CONFIRM_AFTER apart, both found it silent, the first for SUSPECT_AFTER:
+# after PostgreSQL or the tick were away every worker looks silent, and needs this time to send a heartbeat.
 SUSPECT_AFTER = timedelta(seconds=1.5)
 CONFIRM_AFTER = timedelta(seconds=1.5)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStart:
-    """A worker process that starts.
+    """The data of a worker process that starts.
 
     Args:
-        name: its Celery node name, `name@host`.
-        concurrency: attempts it runs at a time.
-        task_count: tasks it has loaded.
-        pid: this process by default.
+        name: the Celery node name, `name@host`.
+        concurrency: attempts that the worker runs at a time.
+        task_count: how many tasks the worker has loaded.
+        pid: process id; by default that of this process.
     """
 
     service_id: str
@@ -42,7 +43,7 @@ class WorkerStart:
 
 @dataclass(frozen=True, slots=True)
 class LostWorker:
-    """A worker that was silent for too long."""
+    """A worker that was marked as lost."""
 
     id: str
     tenant: str
@@ -61,17 +62,18 @@ UPDATE services SET status = 'active', last_heartbeat = coalesce(CAST(:now AS ti
 WHERE tenant_id = :tenant AND id = :service_id
 """
 
-_AGAIN = """
+_OR_REVIVE = """
 ON CONFLICT (id) DO UPDATE SET stopped_at = NULL, heartbeat_at = EXCLUDED.heartbeat_at
 """
 
 
 def child_of(worker_id: str, pid: int) -> str:
-    """What a child process of a worker claims task runs as."""
+    """The name under which a child process of a worker claims task runs."""
     return f"{worker_id}#{pid}"
 
 
-# SQL: the worker of what a child claimed. Ids end in hexadecimal digits, so that the mark is unmistakable.
+# SQL: the worker id of a task run that a child claimed (see `child_of`). A worker id ends in hexadecimal
+# digits, so only the child's suffix matches.
 WORKER_OF = "regexp_replace(t.worker, '#[0-9]+$', '')"
 
 
@@ -83,10 +85,11 @@ def register(
     worker_id: str | None = None,
     now: datetime | None = None,
 ) -> str:
-    """Note that a worker started; its service is active. Returns the id that its beats and claims carry.
+    """Store that a worker started, and set its service active. Returns the worker id.
 
-    One that was taken for lost, and was not, comes back under its own `worker_id`: its children claim with
-    it.
+    Args:
+        worker_id: the id of a worker that was marked as lost by mistake: it continues under its id, because
+            its children claim task runs with that id. By default a new id is made.
     """
     pid = os.getpid() if start.pid is None else start.pid
     worker_id = worker_id or f"{start.name}:{pid}:{secrets.token_hex(4)}"
@@ -101,7 +104,7 @@ def register(
         "task_count": start.task_count,
         "now": now,
     }
-    tx.execute(_INSERT + _AGAIN, parameters)
+    tx.execute(_INSERT + _OR_REVIVE, parameters)
     tx.execute(_ACTIVE, parameters)
     return worker_id
 
@@ -113,7 +116,7 @@ WHERE id = :id AND stopped_at IS NULL
 
 
 def beat(tx: Transaction, worker_id: str, *, now: datetime | None = None) -> bool:
-    """Say that a worker lives, every BEAT_EVERY. False: it was taken for lost and must register anew."""
+    """Store a worker's heartbeat. False: the worker is marked as lost or stopped and must register again."""
     return tx.execute(_BEAT, {"id": worker_id, "now": now}).rowcount > 0
 
 
@@ -125,10 +128,10 @@ RETURNING tenant_id, service_id
 
 
 def stop(tx: Transaction, worker_id: str, *, now: datetime | None = None) -> None:
-    """Note that a worker ended as it should; with its last worker, a Python service becomes `inactive`."""
+    """Store that a worker shut down in order; without workers a Python service becomes `inactive`."""
     row = tx.execute(_STOP, {"id": worker_id, "now": now}).one_or_none()
     if row is not None:
-        _leave(tx, row.tenant_id, row.service_id, "inactive")
+        _end_service(tx, row.tenant_id, row.service_id, "inactive")
 
 
 _NOW = "coalesce(CAST(:now AS timestamptz), now())"
@@ -139,7 +142,7 @@ WHERE stopped_at IS NULL AND heartbeat_at < {_NOW} - CAST(:suspect AS interval)
   AND (suspected_at IS NULL OR suspected_at < heartbeat_at)
 """
 
-_LOSE = f"""
+_MARK_LOST = f"""
 UPDATE workers SET stopped_at = {_NOW}
 WHERE id IN (SELECT id FROM workers WHERE stopped_at IS NULL
              AND heartbeat_at < {_NOW} - CAST(:after AS interval)
@@ -149,23 +152,23 @@ RETURNING id, tenant_id, service_id
 """
 
 
-def reap(tx: Transaction, *, now: datetime | None = None) -> list[LostWorker]:
-    """Take note of workers that were silent for LOST_AFTER, as this look and one before found.
+def mark_lost(tx: Transaction, *, now: datetime | None = None) -> list[LostWorker]:
+    """Mark workers as lost that were silent for LOST_AFTER and were suspected by an earlier call.
 
     A Python service that lost its last worker becomes `disconnected`: its tasks may move to another service.
     """
     tx.execute(_SUSPECT, {"now": now, "suspect": SUSPECT_AFTER})
-    rows = tx.execute(_LOSE, {"now": now, "after": LOST_AFTER, "confirm": CONFIRM_AFTER})
+    rows = tx.execute(_MARK_LOST, {"now": now, "after": LOST_AFTER, "confirm": CONFIRM_AFTER})
     lost = [LostWorker(row.id, row.tenant_id, row.service_id) for row in rows]
     for tenant, service_id in sorted({(each.tenant, each.service_id) for each in lost}):
-        _leave(tx, tenant, service_id, "disconnected")
+        _end_service(tx, tenant, service_id, "disconnected")
     return lost
 
 
-# Of two workers that end at once, the one that gets this lock last sees both gone.
+# If the last two workers end at the same time, the second to get this lock sees that both have ended.
 _LOCK_SERVICE = "SELECT 1 FROM services WHERE tenant_id = :tenant AND id = :service_id FOR NO KEY UPDATE"
 
-_LEAVE = """
+_END_SERVICE = """
 UPDATE services AS s SET status = :status
 WHERE s.tenant_id = :tenant AND s.id = :service_id AND s.kind = 'python'
   AND NOT EXISTS (SELECT 1 FROM workers AS w WHERE w.tenant_id = s.tenant_id AND w.service_id = s.id
@@ -173,11 +176,11 @@ WHERE s.tenant_id = :tenant AND s.id = :service_id AND s.kind = 'python'
 """
 
 
-def _leave(tx: Transaction, tenant: str, service_id: str, status: str) -> None:
-    """The service is not active any more, if this was its last worker."""
+def _end_service(tx: Transaction, tenant: str, service_id: str, status: str) -> None:
+    """Set the status of a Python service that has no worker left."""
     parameters = {"tenant": tenant, "service_id": service_id, "status": status}
     tx.execute(_LOCK_SERVICE, parameters)
-    tx.execute(_LEAVE, parameters)
+    tx.execute(_END_SERVICE, parameters)
 
 
 _IS_ALIVE = f"w.stopped_at IS NULL AND w.heartbeat_at >= {_NOW} - CAST(:after AS interval)"
@@ -191,18 +194,18 @@ WHERE s.queue = :queue AND {_IS_ALIVE}
 
 
 def count_alive(tx: Transaction, *, now: datetime | None = None) -> int:
-    """How many worker processes live."""
+    """How many worker processes are alive."""
     return int(tx.execute(_ALIVE, {"now": now, "after": LOST_AFTER}).scalar_one())
 
 
 def alive_of_queue(tx: Transaction, queue: str) -> tuple[int, int]:
-    """How many worker processes that serve a queue live, and how many task runs they take at once."""
+    """How many live worker processes serve a queue, and how many task runs they can run at once."""
     row = tx.execute(_ALIVE_OF_QUEUE, {"queue": queue, "now": None, "after": LOST_AFTER}).one()
     return int(row[0]), int(row[1])
 
 
-def alive(database_url: str) -> int:
-    """How many worker processes of this database live, over a connection of its own."""
+def count_alive_at(database_url: str) -> int:
+    """How many worker processes of this database are alive; opens its own connection."""
     database = Database(database_url, pool_size=0)
     with database.transaction() as tx:
         return count_alive(tx)

@@ -1,3 +1,4 @@
-"""The verbs that people call on runs: trigger, enqueue, cancel, register.
+"""The verbs that create and end runs: trigger, enqueue, cancel, time out, admit, register a service.
 
-Called by `api`, the tick and tests. It must never read a request or shape an answer."""
+Called by `api`, workers, the tick, `deadletters` and the command line. This room must never read an HTTP
+request or build its answer."""

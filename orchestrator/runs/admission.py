@@ -1,12 +1,14 @@
-"""How many runs of a tenant are active at a time, and whose turn is next: the order of their ids.
+"""Admits pending runs of a tenant that limits its active runs, in the order of their ids.
 
-A run that finds no place is `pending` and so are all its task runs; nothing of it is sent. A place is an
-active row, never a counter that could leak. Whoever gives places away holds the tenant's row: a trigger, the
-end of a run in a transaction of its own behind it, the tick. So of two of them the second sees what the
-first did, and a place that becomes free while a run is being triggered is given away by whoever comes later.
+A run without a free slot is `pending`, with all its task runs; none of its messages is sent. The number of
+active runs is counted from rows, never kept in a counter that could leak. A transaction that hands out slots
+holds the lock on the tenant's row: a trigger, the transaction after the end of a run, the tick. So of two
+such transactions the second sees the rows of the first, and a slot that becomes free during a trigger is
+handed out by the later of the two.
 
-Only tenants with a limit pay. Standalone tasks take no place: limits of tasks are for those. Nor does a run
-wait that is taken up again, by a dead letter's retry: it may exceed the limit, and the next one waits for it.
+A tenant without a limit pays nothing for this. Standalone tasks take no slot; limits of tasks apply to them.
+A run that a dead letter's retry reopens does not wait: it may exceed the limit, and the next run waits for
+it.
 """
 
 from __future__ import annotations
@@ -27,37 +29,41 @@ from pipeweave.orchestrator.state import cancelling, run_headers, run_transition
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 log = logging.getLogger(__name__)
-# One transaction admits at most so many; one tick, over all tenants.
+# Runs that one transaction admits at most, and that one tick admits over all tenants.
 BATCH = 50
 PER_TICK = 200
-# Behind a change of the limit follow so many batches at once, the rest with the tick.
+# After a change of the limit this many batches follow at once; the tick admits the rest.
 BATCHES = 20
 MAX_LIMIT = 1_000_000
 
-_NEXT = """
+_NEXT_PENDING = """
 SELECT r.id FROM runs AS r WHERE r.tenant_id = :tenant AND r.status = 'pending'
 ORDER BY r.id LIMIT :free FOR UPDATE
 """
 
 
-def admit(tx: Transaction, tenant: str, most: int = BATCH) -> int:
-    """Let the oldest pending runs start, as far as there are places. How many did."""
+def admit_pending_runs(tx: Transaction, tenant: str, most: int = BATCH) -> int:
+    """Start the oldest pending runs of a tenant, at most `most` and as many as there are free slots.
+
+    Returns:
+        How many runs were started.
+    """
     found = lock_tenant(tx, tenant)
     free = most if found.most is None else min(most, found.most - found.active)
     if free <= 0 or not found.waiting:
         return 0
-    waiting = list(tx.execute(_NEXT, {"tenant": tenant, "free": free}).scalars())
+    waiting = list(tx.execute(_NEXT_PENDING, {"tenant": tenant, "free": free}).scalars())
     tx.catch_up()
     runs = [run for run_id in waiting if (run := run_headers.load(tx, run_id)) is not None]
     touched = TouchedLimits()
     for run in runs:
-        _begin(tx, run, touched)
-    # Once, after all runs: rows of limits are locked last.
+        _start_run(tx, run, touched)
+    # Limits are filled once, after all runs, because their rows are locked last (lock order).
     touched.fill(tx)
     return len(runs)
 
 
-def _begin(tx: Transaction, run: RunHeader, touched: TouchedLimits) -> None:
+def _start_run(tx: Transaction, run: RunHeader, touched: TouchedLimits) -> None:
     spec = pipelines.get(tx, run.tenant, run.pipeline_id or "", run.pipeline_version).spec
     if not run_transitions.admit(tx, run.id, timeout_ms=spec.timeout_ms):
         return
@@ -75,7 +81,7 @@ def _removed(tx: Transaction, run: RunHeader) -> Sequence[str]:
     return [each.id for each in tasks.values() if each.orphaned_at is not None]
 
 
-# Tenants whose pending runs find a place, by a look into the index for each; then their runs, in turns.
+# Tenants with pending runs and free slots, one index look-up for each; then their pending runs, in turns.
 _ADMISSIBLE = f"""
 WITH RECURSIVE waiting AS (
     (SELECT r.tenant_id FROM runs AS r WHERE r.status = 'pending' ORDER BY r.tenant_id LIMIT 1)
@@ -98,12 +104,20 @@ GROUP BY t.tenant_id ORDER BY t.tenant_id
 
 
 def admit_waiting(database: Database) -> int:
-    """Let pending runs start that nobody let start: whoever ended the run before them died, or the limit was
-    raised. How many did. The tenants take turns.
+    """Start pending runs that have a free slot, at most PER_TICK; the tenants take turns.
+
+    Such runs are left over when the process that ended an earlier run died, or when the limit was raised.
+
+    Returns:
+        How many runs were started.
     """
     with database.statements() as tx:
         found: list[Any] = list(tx.execute(_ADMISSIBLE, {"most": PER_TICK}))
-    return sum(database.run(lambda tx, row=row: admit(tx, row.tenant_id, row.number)) for row in found)  # type: ignore[misc]
+    return sum(_admit_in_transaction(database, row.tenant_id, row.number) for row in found)
+
+
+def _admit_in_transaction(database: Database, tenant: str, most: int) -> int:
+    return database.run(lambda tx: admit_pending_runs(tx, tenant, most))
 
 
 _SET = """
@@ -113,10 +127,11 @@ ON CONFLICT (id) DO UPDATE SET max_active_runs = EXCLUDED.max_active_runs
 
 
 def set_limit(tx: Transaction, tenant: str, most: int | None) -> None:
-    """Let at most so many runs of a tenant be active; None for no limit. Those that are go on in any case.
+    """Set how many runs of a tenant may be active at a time; None for no limit. Active runs go on in any
+    case.
 
     Raises:
-        InvalidInput: it is no number from 1 to MAX_LIMIT.
+        InvalidInput: `most` is not from 1 to MAX_LIMIT.
     """
     if most is not None and not 1 <= most <= MAX_LIMIT:
         expected = f"1 to {MAX_LIMIT:,}, or null for no limit"
@@ -131,5 +146,5 @@ def set_limit(tx: Transaction, tenant: str, most: int | None) -> None:
 
 
 def _admit_all(tx: Transaction, tenant: str, batches: int) -> None:
-    if admit(tx, tenant) == BATCH and batches > 1:
+    if admit_pending_runs(tx, tenant) == BATCH and batches > 1:
         tx.afterwards(lambda after: _admit_all(after, tenant, batches - 1))

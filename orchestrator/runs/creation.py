@@ -1,4 +1,4 @@
-"""Writing new runs: rows of runs, task runs and events, any number of runs in one statement."""
+"""Writes new runs: rows of runs, task runs and events, any number of runs of a tenant in one statement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids
-from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain.events import Event, together
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
@@ -20,7 +19,7 @@ from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.queueing import maintenance_mode, run_slots, start_conditions
 from pipeweave.orchestrator.queueing.start_conditions import Holds
 from pipeweave.orchestrator.registry import snapshot
-from pipeweave.orchestrator.registry.snapshot import CatalogChanged, Seen
+from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot, SnapshotOutdated
 from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store.database import Transaction
@@ -37,7 +36,7 @@ class NewRun:
     run_token: str | None = None
     timeout_ms: int | None = None
     idle_timeout_ms: int | None = None
-    # Of a standalone task's only task run.
+    # The key of a standalone task's only task run.
     idempotency_key: str | None = None
     # The input itself: an entry map needs it, and must not read it back from storage.
     value: Any = None
@@ -45,18 +44,18 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True)
 class WrittenRun:
-    """A run as it was written: `pending` while others of its tenant are before it."""
+    """A run as it was written; `pending` when its tenant had no free slot."""
 
     id: UUID
     status: RunStatus
     task_runs: list[TaskRun]
 
 
-# The guards are in the statement: nothing slips in between a look and the write.
+# The guards are in the statement itself: nothing can change between a check and the write.
 _WRITE = f"""
 WITH accepting AS MATERIALIZED (
     SELECT 1 FROM ({deployment_mode.ACCEPTING}) AS a
-    WHERE {start_conditions.AS_EXPECTED} AND {snapshot.AS_EXPECTED}
+    WHERE {start_conditions.AS_EXPECTED} AND {snapshot.IS_CURRENT}
 ), new_runs AS (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
         input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,
@@ -85,25 +84,27 @@ FROM accepting, jsonb_to_recordset(CAST(:events AS jsonb)) AS e(run_id uuid, typ
 """
 
 
-def write(tx: Transaction, new_runs: Sequence[NewRun], seen: Seen | None = None) -> list[WrittenRun]:
+def write(
+    tx: Transaction, new_runs: Sequence[NewRun], catalog: CatalogSnapshot | None = None
+) -> list[WrittenRun]:
     """Write runs of one tenant with a task run for each step, and send their entry steps.
 
-    Where the tenant has a limit, the first ones take the places that are free and the others are `pending`.
-    What someone paused is `ready`, and is not sent.
+    If the tenant has a limit, the first runs take the free slots and the others are `pending`. Entry steps of
+    a paused task are `ready`, and are not sent.
 
     Args:
-        seen: of their pipeline, what the runs were made by; None for standalone tasks.
+        catalog: the snapshot of the pipeline that the runs were made from; None for standalone tasks.
 
     Raises:
         Unavailable: nothing new is accepted during maintenance; nothing was written.
-        CatalogChanged: it is not as it was seen any more; nothing was written.
+        SnapshotOutdated: the pipeline or a task changed since the snapshot; nothing was written.
     """
     tenant = new_runs[0].header.tenant
     expected = start_conditions.expected(tx, tenant)
-    while (written := _write(tx, new_runs, expected, seen)) is None:
+    while (written := _write(tx, new_runs, expected, catalog)) is None:
         found = start_conditions.look(tx, tenant)
         if found == expected:
-            raise _refused(tx, seen)
+            raise _refused(tx, catalog)
         expected = found
     for new, run in zip(new_runs, written, strict=True):
         if run.status is RunStatus.RUNNING:
@@ -111,19 +112,20 @@ def write(tx: Transaction, new_runs: Sequence[NewRun], seen: Seen | None = None)
     return written
 
 
-def _refused(tx: Transaction, seen: Seen | None) -> PipeWeaveError:
-    """Why nothing was written, though nothing holds the runs back. A maintenance that has ended meanwhile is
-    none.
+def _refused(tx: Transaction, catalog: CatalogSnapshot | None) -> Exception:
+    """The error when nothing was written although the start conditions were as expected.
+
+    If maintenance does not refuse the runs now, their snapshot was outdated.
     """
-    if seen is not None and deployment_mode.mode(tx) == deployment_mode.RUNNING:
-        return CatalogChanged()
+    if catalog is not None and deployment_mode.mode(tx) == deployment_mode.RUNNING:
+        return SnapshotOutdated()
     return maintenance_mode.refused(tx)
 
 
 def _write(
-    tx: Transaction, new_runs: Sequence[NewRun], expected: Holds, seen: Seen | None
+    tx: Transaction, new_runs: Sequence[NewRun], expected: Holds, catalog: CatalogSnapshot | None
 ) -> list[WrittenRun] | None:
-    """None when nothing was written, because something is not as expected."""
+    """Write the runs in one statement; None when a guard did not hold, so nothing was written."""
     places = _places(tx, new_runs, expected)
     written = [_written(new, expected, has_place=number < places) for number, new in enumerate(new_runs)]
     if any(_needs_more(each.task_runs) for each in written):
@@ -142,12 +144,14 @@ def _write(
         "events": orjson.dumps([each.to_row() for each in events]).decode(),
         "now": tx.now,
     }
-    parameters |= expected.as_parameters() | (snapshot.ANY if seen is None else seen.as_parameters())
+    parameters |= expected.as_parameters() | (
+        snapshot.ANY_CATALOG if catalog is None else catalog.as_parameters()
+    )
     return written if tx.execute(_WRITE, parameters).rowcount else None
 
 
 def _places(tx: Transaction, new_runs: Sequence[NewRun], expected: Holds) -> int:
-    """How many of the runs start at once. Standalone tasks take no place."""
+    """How many of the runs start at once. Standalone tasks take no slot."""
     if not expected.is_limited or new_runs[0].header.pipeline_id is None:
         return len(new_runs)
     places = run_slots.places(tx, new_runs[0].header.tenant)
@@ -166,7 +170,7 @@ def _written(new: NewRun, expected: Holds, *, has_place: bool) -> WrittenRun:
 
 
 def _needs_more(rows: Sequence[TaskRun]) -> bool:
-    """Whether beginning the run takes statements beyond the one that writes it: a limit, a map to lay out."""
+    """Whether the run's start needs more statements than the one that writes it: for a limit or a map."""
     return any(each.status is TaskStatus.READY or each.kind == "map" for each in rows)
 
 
@@ -199,7 +203,7 @@ def _run_row(new: NewRun, status: RunStatus, now: datetime) -> str:
             "idle_timeout_ms": new.idle_timeout_ms,
         }
     ).decode()
-    # The input is JSON text already: it goes in as it is.
+    # The input is JSON text already: it is inserted as it is.
     return f'{head[:-1]},"input":{new.input.inline or "null"}}}'
 
 

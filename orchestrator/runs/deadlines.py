@@ -1,4 +1,4 @@
-"""Runs that take too long, or in which nothing happens for too long."""
+"""Ends runs that exceed their time limit, or in which nothing happens for longer than their idle timeout."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import cancelling, run_transitions
 from pipeweave.orchestrator.store.database import Database, Transaction
 
-# One look ends at most this many; the next one goes on.
+# One call ends at most this many late runs and as many idle ones; the next tick continues.
 BATCH = 100
 RUN_TIMEOUT, RUN_IDLE = "RUN_TIMEOUT", "RUN_IDLE_TIMEOUT"
 
 _ACTIVE = f"r.status IN {sql_in(ACTIVE_RUN)}"
 
-# A run's own limit first; the deployment's holds for runs whose pipeline names none. A standalone task has
-# the limits of its attempts, and a dead letter at their end. Ids are ordered by time, so that the second look
-# goes over old active runs alone.
+# First runs past their own deadline; then runs without one past the deployment's limit. Standalone tasks are
+# left out: the timeouts of their attempts end them, with a dead letter. Ids are ordered by time, so the
+# second half reads only old active runs.
 _LATE = f"""
 (SELECT r.id, r.tenant_id FROM runs AS r
  WHERE r.finished_at IS NULL AND r.deadline_at < now() ORDER BY r.deadline_at LIMIT :batch)
@@ -34,7 +34,7 @@ UNION ALL
 # Task runs of these statuses keep their run from being idle: running, or held back by a limit or a pause.
 _BUSY = frozenset({TaskStatus.READY, TaskStatus.RUNNING})
 
-# Waiting for another attempt is not idleness either.
+# A run that waits for the next attempt of a task run is not idle either.
 _IDLE = f"""
 SELECT r.id, r.tenant_id FROM runs AS r
 WHERE r.finished_at IS NULL AND r.idle_timeout_ms IS NOT NULL AND {_ACTIVE} AND r.started_at IS NOT NULL
@@ -47,10 +47,13 @@ ORDER BY r.id LIMIT :batch
 
 
 def enforce(database: Database, limit: timedelta | None) -> int:
-    """End runs beyond their time limit, or idle for longer than theirs allows. How many there were.
+    """Fail runs past their time limit, and runs that were idle for longer than their idle timeout.
 
     Args:
-        limit: of runs whose pipeline names none; None for no limit.
+        limit: the time limit of runs whose pipeline names none; None for no limit.
+
+    Returns:
+        How many such runs were found.
     """
     with database.statements() as tx:
         never = timedelta(days=36_500)
@@ -58,18 +61,18 @@ def enforce(database: Database, limit: timedelta | None) -> int:
         late = list(tx.execute(_LATE, {"before": before, "limit": limit or never, "batch": BATCH}))
         idle = list(tx.execute(_IDLE, {"batch": BATCH}))
     for row in late:
-        _end(database, row, RUN_TIMEOUT, "the run took longer than its time limit")
+        _time_out(database, row, RUN_TIMEOUT, "the run took longer than its time limit")
     for row in idle:
-        _end(database, row, RUN_IDLE, "nothing happened in the run for longer than its idle timeout")
+        _time_out(database, row, RUN_IDLE, "nothing happened in the run for longer than its idle timeout")
     return len(late) + len(idle)
 
 
-def _end(database: Database, row: Any, code: str, message: str) -> None:
-    database.run(lambda tx: end(tx, row.tenant_id, row.id, code, message))
+def _time_out(database: Database, row: Any, code: str, message: str) -> None:
+    database.run(lambda tx: time_out_run(tx, row.tenant_id, row.id, code, message))
 
 
-def end(tx: Transaction, tenant: str, run_id: UUID, code: str, message: str) -> bool:
-    """Fail an open run with this error and cancel what is open in it. False when it had ended already."""
+def time_out_run(tx: Transaction, tenant: str, run_id: UUID, code: str, message: str) -> bool:
+    """Fail an open run with this error and cancel its open task runs. False when the run had ended before."""
     if not run_transitions.time_out(tx, run_id, code, message):
         return False
     cancelled = cancelling.cancel_all(tx, run_id, code=code, message=message)

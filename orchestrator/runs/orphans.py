@@ -1,4 +1,4 @@
-"""Task runs whose task was removed by a new version of its service: they are cancelled and say why."""
+"""Cancels task runs whose task was removed by a new version of its service."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ORDER BY r.id
 """
 
 
-def cancel(tx: Transaction, tenant: str, task_ids: Sequence[str], reason: str) -> None:
-    """Cancel what has not started of these tasks; a run that needs it follows its failure mode."""
+def cancel_unstarted(tx: Transaction, tenant: str, task_ids: Sequence[str], reason: str) -> None:
+    """Cancel the task runs of these tasks that have not started; their runs follow their failure mode."""
     for run_id in tx.execute(_RUNS, {"tenant": tenant, "task_ids": list(task_ids)}).scalars():
         run = run_headers.load(tx, run_id)
         if run is None:

@@ -1,11 +1,11 @@
 """Says which verbs follow from facts, once the transaction that announced them is durable.
 
-REACTIONS is the one table of who reacts to what. Streams, telemetry, webhooks and flow handlers hang on it:
-a feature adds its reaction to the tuple of a fact, and no statement, verb or room below learns of it. A
-reaction is a pure function from a fact to a verb, or to None where nothing follows; it must cost nothing
-then, for each end of a run asks it. Each verb runs in a transaction of its own, in the order of the table. A
-verb that fails is logged and the next one runs: the rows are safe, and a chore of the tick makes up for each
-reaction. So a verb must be harmless when it comes twice, and must not be the only way to what it does.
+REACTIONS maps each kind of fact to its reactions. A feature such as streams, telemetry or webhooks adds its
+reaction to the tuple of a fact; no statement, verb or earlier room has to know of it. A reaction is a pure
+function from a fact to a verb, or to None when nothing follows. It must be cheap, because it is called at
+each end of a run. Each verb runs in its own transaction, in the order of the table. A verb that fails is
+logged and the next verb runs: the committed rows are safe, and a chore of the tick does what the verb did
+not. So a verb must do no harm when it runs twice, and must not be the only way to its effect.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Reaction = Callable[[Any], Verb | None]
 
 
 def _enter_maintenance(ended: RunEnded) -> Verb | None:
-    """The last open run brings about the maintenance that somebody requested."""
+    """Enter the requested maintenance if this was the last open run."""
     return maintenance_mode.enter_if_drained if ended.is_awaited else None
 
 
 def _admit_next_run(ended: RunEnded) -> Verb | None:
-    """The run slot goes to the next pending run of the tenant."""
+    """Give the free slot to the tenant's next pending run."""
     if ended.limited_tenant is None:
         return None
-    return functools.partial(admission.admit, tenant=ended.limited_tenant)
+    return functools.partial(admission.admit_pending_runs, tenant=ended.limited_tenant)
 
 
 def _free_keys(released: KeysReleased) -> Verb | None:
-    """The next task run that waits for a key may execute."""
+    """Let the next task run that waits for one of these keys execute."""
     return functools.partial(key_waiters.free, run_id=released.run_id, names=released.names)
 
 

@@ -1,8 +1,8 @@
 """Registers a service and its tasks, and orphans the tasks that its new version does not have.
 
-Registrations of one tenant go one after the other (an advisory lock, held to the end of the transaction), so
-that eight worker processes that start at once agree on owners and code versions. Rows that did not change
-are not written: seven of the eight processes write a heartbeat and nothing else.
+Registrations of one tenant run one after the other (an advisory lock, held to the end of the transaction), so
+that worker processes that start at the same time agree on owners and code versions. Rows of tasks that did
+not change are not written: of eight such processes, seven write only the heartbeat of the service.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ class Registered:
 
 
 def register(tx: Transaction, tenant: str, registration: Registration) -> Registered:
-    """Store a service and its tasks as they are now.
+    """Store a service and its tasks.
 
-    A changed code hash raises the task's code version by one, also when it goes back to an old hash. When
-    the version of the service changed, the tasks that it does not name any more are orphaned, and their task
-    runs that have not started are cancelled.
+    A changed code hash raises the task's code version by one, also when it changes back to an old hash. When
+    the version of the service changed, the tasks that it no longer names are orphaned, and their task runs
+    that have not started are cancelled.
 
     Raises:
         InvalidTask: a field is wrong; nothing is stored.
-        TaskOwnedElsewhere: a task belongs to another active service, or the id to one of another kind.
+        TaskOwnedElsewhere: a task belongs to another active service, or an HTTP service has the id of a
+            service with live Celery workers.
     """
     check(registration)
     ensure_tenant(tx, tenant)
@@ -80,8 +81,8 @@ def _orphan(tx: Transaction, tenant: str, registration: Registration) -> list[st
     """Orphan the service's tasks that the new version does not name. Returns their ids."""
     orphaned = services.tasks_not_named(tx, tenant, registration)
     if orphaned:
-        # Task runs first, tasks last: the lock order of everything that fills concurrency limits.
-        orphans.cancel(tx, tenant, orphaned, f"Task type removed in version {registration.version}")
+        # Task runs first, tasks last: the lock order of all code that fills concurrency limits.
+        orphans.cancel_unstarted(tx, tenant, orphaned, f"Task type removed in version {registration.version}")
         services.mark_orphaned(tx, tenant, orphaned)
         log.warning(
             "task.orphaned", extra={"tenant": tenant, "task_ids": orphaned, "version": registration.version}

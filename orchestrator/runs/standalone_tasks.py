@@ -1,4 +1,4 @@
-"""Standalone tasks: each is a run of one step without a pipeline, shown as its task run alone."""
+"""Enqueues standalone tasks: each is a run with one step and no pipeline; the API shows only its task run."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ from pipeweave.spec import FAIL_FAST
 
 @dataclass(frozen=True, slots=True)
 class QueueRequest:
-    """A wish for one execution of a task. `priority` None takes the task's own.
+    """A request to execute a task once.
 
     Args:
-        idempotency_key: who has it already is not executed again; whatever its input is.
+        priority: None takes the task's own priority.
+        idempotency_key: if a task run of the task has this key already, nothing is executed, whatever the
+            input.
     """
 
     task_id: str
@@ -39,9 +41,7 @@ class QueueRequest:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A task run that was accepted. `created` is False when another one had its idempotency key: then it is
-    that one, as it stands.
-    """
+    """An accepted task run. `created` is False for an earlier task run with the same idempotency key."""
 
     task_run_id: UUID
     task_id: str
@@ -51,20 +51,20 @@ class Queued:
 
 
 def enqueue(tx: Transaction, tenant: str, requests: Sequence[QueueRequest]) -> list[Queued]:
-    """Accept standalone task runs: all of them or, when one is wrong, none.
+    """Accept standalone task runs: all of them or, when one request is wrong, none.
 
-    One whose idempotency key another task run of its task has is answered with that one, while that is open
-    or its result answers for the key.
+    If another task run of the task holds a request's idempotency key, because it is open or its result is
+    still valid for the key, that task run is returned and no new one is made.
 
     Raises:
-        NotFound: a task is not known to the tenant; `errors` names the entry.
-        InvalidInput: an idempotency key is none.
+        NotFound: the tenant has no such task; `errors` names the entry.
+        InvalidInput: an idempotency key is not valid.
         LimitExceeded: more than MAX_BATCH requests at once.
-        Conflict: a task cannot be run now (see `runs.runnable`).
+        Conflict: a task cannot be run now (see `triggering.runnable`).
     """
     if len(requests) > MAX_BATCH:
         raise LimitExceeded(
-            f"{len(requests):,} tasks at once, at most {MAX_BATCH:,} are taken",
+            f"{len(requests):,} tasks at once; at most {MAX_BATCH:,} are accepted",
             errors=[FieldError("tasks", "has too many entries", "too_big", f"at most {MAX_BATCH}")],
         )
     known = task_rows.tasks(tx, tenant, sorted({each.task_id for each in requests}))
@@ -77,31 +77,31 @@ def enqueue(tx: Transaction, tenant: str, requests: Sequence[QueueRequest]) -> l
                 FieldError(f"tasks[{number}].taskId", "is not registered", "unknown_task")
                 for number in unknown
             ],
-            hint="`pipeweave tasks` lists the registered ones",
+            hint="`pipeweave tasks` lists the registered tasks",
         )
     tasks = triggering.runnable(known, known)
     new_runs = [_new_run(tx, tenant, each, tasks) for each in requests]
     answers = [_accepted(each) for each in new_runs]
-    others = _others(tx, tenant, new_runs)
-    if fresh := [each for each in new_runs if each.header.id not in others]:
+    holders = _holders_of_keys(tx, tenant, new_runs)
+    if fresh := [each for each in new_runs if each.header.id not in holders]:
         creation.write(tx, fresh)
-    return [others.get(new.header.id, answer) for new, answer in zip(new_runs, answers, strict=True)]
+    return [holders.get(new.header.id, answer) for new, answer in zip(new_runs, answers, strict=True)]
 
 
-def _new_run(tx: Transaction, tenant: str, wish: QueueRequest, tasks: Mapping[str, TaskRow]) -> NewRun:
-    kept = tx.values.keep(wish.input)
-    inline = wish.input if kept.path is None else None
-    priority = triggering.checked_priority(wish.priority)
-    plan = standalone_plan(wish.task_id)
+def _new_run(tx: Transaction, tenant: str, request: QueueRequest, tasks: Mapping[str, TaskRow]) -> NewRun:
+    kept = tx.values.keep(request.input)
+    inline = request.input if kept.path is None else None
+    priority = triggering.checked_priority(request.priority)
+    plan = standalone_plan(request.task_id)
     header = RunHeader(ids.new_id(), tenant, None, None, FAIL_FAST, priority, inline, kept.path, plan)
-    key = _checked_key(wish.idempotency_key)
-    return NewRun(header, kept, tasks, wish.metadata, idempotency_key=key)
+    key = _checked_key(request.idempotency_key)
+    return NewRun(header, kept, tasks, request.metadata, idempotency_key=key)
 
 
 def _checked_key(key: str | None) -> str | None:
     if key is not None and not is_key(key):
         raise InvalidInput(
-            f"the idempotency key {key[:80]!r} is none",
+            f"the idempotency key {key[:80]!r} is not valid",
             errors=[FieldError("idempotencyKey", f"must be {KEY_EXPECTED}", "invalid", KEY_EXPECTED)],
         )
     return key
@@ -115,11 +115,11 @@ def _task(new: NewRun) -> str:
     return new.header.plan[1].step.task
 
 
-# --- keys that are taken ----------------------------------------------------------------------------------
+# --- idempotency keys that are held -----------------------------------------------------------------------
 
 
-def _others(tx: Transaction, tenant: str, new_runs: Sequence[NewRun]) -> dict[UUID, Queued]:
-    """Run -> the task run that has its idempotency key, for those that are not to be written."""
+def _holders_of_keys(tx: Transaction, tenant: str, new_runs: Sequence[NewRun]) -> dict[UUID, Queued]:
+    """For new runs that are not to be written: run id -> the task run that holds its idempotency key."""
     keyed = [
         (_task(each), each.idempotency_key, each) for each in new_runs if each.idempotency_key is not None
     ]
@@ -128,13 +128,13 @@ def _others(tx: Transaction, tenant: str, new_runs: Sequence[NewRun]) -> dict[UU
     tx.hold()
     found: dict[UUID, Queued] = {}
     first: dict[tuple[str, str], Queued] = {}
-    # In one order, so that two batches do not wait for each other.
+    # Reserved in sorted order, so that two batches cannot deadlock.
     for task, key, new in sorted(keyed, key=lambda each: each[:2]):
         if (task, key) not in first:
             answer = _accepted(new)
             row = idempotency.reserve(tx, tenant, task, key, answer.task_run_id)
             if row is not None:
-                answer = found[new.header.id] = _other(tx, task, row)
+                answer = found[new.header.id] = _holder(tx, task, row)
             first[task, key] = replace(answer, created=False)
         else:
             found[new.header.id] = first[task, key]
@@ -144,6 +144,6 @@ def _others(tx: Transaction, tenant: str, new_runs: Sequence[NewRun]) -> dict[UU
 _INPUT_PATH = "SELECT r.input_path FROM runs AS r WHERE r.id = :id"
 
 
-def _other(tx: Transaction, task_id: str, row: Any) -> Queued:
+def _holder(tx: Transaction, task_id: str, row: Any) -> Queued:
     path = tx.execute(_INPUT_PATH, {"id": ids.run_id_of(row.holder)}).scalar_one_or_none()
     return Queued(row.holder, task_id, path, row.status, created=False)

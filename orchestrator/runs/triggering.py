@@ -1,4 +1,4 @@
-"""Run verbs: trigger and cancel. How a run goes on is in advance.py."""
+"""Triggers and cancels runs. engine/advance.py decides how a run goes on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.pipelines import StoredPipeline
-from pipeweave.orchestrator.registry.snapshot import CatalogChanged, Seen
+from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot, SnapshotOutdated
 from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.runs import creation
 from pipeweave.orchestrator.runs.creation import NewRun
@@ -22,16 +22,16 @@ from pipeweave.orchestrator.state import cancelling, run_transitions
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import FAILURE_MODES, PipelineSpec
 
-# What PostgreSQL's integer holds; lower runs first.
+# The range of a run's priority; a lower number runs first.
 MIN_PRIORITY, MAX_PRIORITY = -1_000_000, 1_000_000
 
-# A trigger looks at most this often at a catalog that changes each time before it writes.
-LOOKS = 10
+# A trigger takes at most this many snapshots; each is useless when the catalog changes before the write.
+MAX_SNAPSHOTS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A wish for a run. None for `failure_mode` and `priority` takes the pipeline's own."""
+    """A request for a run. `failure_mode` and `priority` None take the pipeline's own."""
 
     pipeline_id: str
     input: Any = None
@@ -43,9 +43,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class CreatedRun:
-    """A run that was accepted. `created` is False when its run token had been used for the same input
-    before.
-    """
+    """An accepted run. `created` is False when an earlier run had the same run token and input."""
 
     id: UUID
     pipeline_id: str
@@ -57,90 +55,93 @@ class CreatedRun:
     created: bool
 
 
-# Looks at a version's spec and its tasks before anything is written; may raise.
+# Called with a version's spec and its tasks before anything is written; may raise to refuse the runs.
 Check = Callable[[PipelineSpec, Mapping[str, TaskRow]], None]
 
 
-def trigger(tx: Transaction, tenant: str, wish: Trigger, *, check: Check | None = None) -> CreatedRun:
-    """Write a run of the pipeline's latest version with its task runs, and send its entry steps; where its
-    tenant has a limit and others are before it, it is `pending` until its turn comes.
+def trigger(tx: Transaction, tenant: str, request: Trigger, *, check: Check | None = None) -> CreatedRun:
+    """Write a run of the pipeline's latest version with its task runs, and send its entry steps.
+
+    If the tenant has a limit and no free slot, the run is `pending` until its turn comes.
 
     Raises:
         NotFound: the tenant has no such pipeline.
-        InvalidInput: failure mode or priority is none, or the input is not JSON that can be kept.
-        Conflict: a task of the pipeline is not registered any more, or no Python worker runs it.
-        Unavailable: storage cannot be reached, there is maintenance, or the catalog changed LOOKS times
+        InvalidInput: the failure mode or the priority is not valid, or the input is not JSON that can be
+            stored.
+        Conflict: a task of the pipeline is no longer registered, or belongs to an HTTP service.
+        Unavailable: storage cannot be reached, maintenance is on, or the catalog changed MAX_SNAPSHOTS times
             meanwhile. Nothing was written.
     """
-    return trigger_many(tx, tenant, wish.pipeline_id, [wish], check=check)[0]
+    return trigger_many(tx, tenant, request.pipeline_id, [request], check=check)[0]
 
 
 def trigger_many(
     tx: Transaction,
     tenant: str,
     pipeline_id: str,
-    wishes: Sequence[Trigger],
+    requests: Sequence[Trigger],
     *,
     check: Check | None = None,
 ) -> list[CreatedRun]:
-    """Write runs of one pipeline: all of them or, when one is wrong, none. See `trigger`."""
-    if any(each.run_token is not None for each in wishes):
+    """Write runs of one pipeline: all of them or, when one request is wrong, none. See `trigger`."""
+    if any(each.run_token is not None for each in requests):
         tx.hold()
         prepared = None
     else:
-        prepared = _prepared_from_memory(tx, tenant, pipeline_id, wishes, check)
-    for _ in range(LOOKS):
+        prepared = _prepared_from_memory(tx, tenant, pipeline_id, requests, check)
+    for _ in range(MAX_SNAPSHOTS):
         if prepared is None:
-            prepared = _prepare(tx, tenant, snapshot.look(tx, tenant, pipeline_id), wishes, check)
+            prepared = _prepare(tx, tenant, snapshot.take_snapshot(tx, tenant, pipeline_id), requests, check)
         try:
             return _write(tx, prepared)
-        except CatalogChanged:
+        except SnapshotOutdated:
             prepared = None
     raise Unavailable(
-        f"pipeline {pipeline_id!r} or its tasks changed {LOOKS} times while a run of it was triggered",
-        hint="try again; something keeps registering its tasks or storing versions of it",
+        f"pipeline {pipeline_id!r} or its tasks changed {MAX_SNAPSHOTS} times while a run was triggered",
+        hint="try again; some process keeps registering its tasks or storing new versions of it",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """Runs that are ready to be written, and the state of the catalog that they were made from."""
+    """Runs that are ready to be written, and the catalog snapshot that they were made from."""
 
-    seen: Seen
+    catalog: CatalogSnapshot
     new_runs: list[NewRun]
 
 
 def _prepared_from_memory(
-    tx: Transaction, tenant: str, pipeline_id: str, wishes: Sequence[Trigger], check: Check | None
+    tx: Transaction, tenant: str, pipeline_id: str, requests: Sequence[Trigger], check: Check | None
 ) -> _Prepared | None:
-    """Prepare runs from the snapshot that this process remembers. None when there is none, or when the runs
-    are refused: only a fresh look may refuse a caller.
+    """Prepare runs from the last snapshot of this process.
+
+    None when there is no snapshot, or when the runs are refused: only a fresh snapshot may refuse a caller.
     """
-    seen = snapshot.remembered(tx, tenant, pipeline_id)
-    if seen is None:
+    catalog = snapshot.last_snapshot(tx, tenant, pipeline_id)
+    if catalog is None:
         return None
     try:
-        return _prepare(tx, tenant, seen, wishes, check)
+        return _prepare(tx, tenant, catalog, requests, check)
     except PipeWeaveError:
         return None
 
 
 def _prepare(
-    tx: Transaction, tenant: str, seen: Seen, wishes: Sequence[Trigger], check: Check | None
+    tx: Transaction, tenant: str, catalog: CatalogSnapshot, requests: Sequence[Trigger], check: Check | None
 ) -> _Prepared:
-    """Check the runs and put their inputs away. Writes no row."""
-    stored = seen.pipeline
-    tasks = runnable(seen.tasks, {each.step.task for each in stored.plan.steps})
+    """Check the requests and store large inputs. Writes no row."""
+    stored = catalog.pipeline
+    tasks = runnable(catalog.tasks, {each.step.task for each in stored.plan.steps})
     if check is not None:
         check(stored.spec, tasks)
-    return _Prepared(seen, [_new_run(tx, tenant, stored, tasks, wish) for wish in wishes])
+    return _Prepared(catalog, [_new_run(tx, tenant, stored, tasks, request) for request in requests])
 
 
 def _write(tx: Transaction, prepared: _Prepared) -> list[CreatedRun]:
     """Claim run tokens and write the runs.
 
     Raises:
-        CatalogChanged: the pipeline or a task has changed since; no run was written.
+        SnapshotOutdated: the pipeline or a task changed since the snapshot; no run was written.
     """
     created: dict[UUID, CreatedRun] = {}
     answers: list[CreatedRun] = []
@@ -160,13 +161,13 @@ def _write(tx: Transaction, prepared: _Prepared) -> list[CreatedRun]:
             new_runs.append(new)
             created[new.header.id] = _accepted(new)
             answers.append(created[new.header.id])
-    written = creation.write(tx, new_runs, prepared.seen) if new_runs else []
+    written = creation.write(tx, new_runs, prepared.catalog) if new_runs else []
     waiting = {each.id for each in written if each.status is RunStatus.PENDING}
     return [_waiting(each) if each.id in waiting else each for each in answers]
 
 
 def _waiting(accepted: CreatedRun) -> CreatedRun:
-    """Accepted, and behind others: nothing of it is queued yet."""
+    """The answer for a run that waits for its turn: `pending`, with no queued task."""
     return replace(accepted, status=RunStatus.PENDING.value, queued_tasks=[])
 
 
@@ -175,11 +176,11 @@ def _new_run(
     tenant: str,
     stored: StoredPipeline,
     tasks: Mapping[str, TaskRow],
-    wish: Trigger,
+    request: Trigger,
 ) -> NewRun:
-    priority = checked_priority(wish.priority if wish.priority is not None else stored.spec.priority)
-    mode = _failure_mode(wish.failure_mode or stored.spec.failure_mode)
-    value = stored.spec.input_with_defaults(wish.input)
+    priority = checked_priority(request.priority if request.priority is not None else stored.spec.priority)
+    mode = _failure_mode(request.failure_mode or stored.spec.failure_mode)
+    value = stored.spec.input_with_defaults(request.input)
     kept = tx.values.keep(value)
     inline = value if kept.path is None else None
     run_id = ids.new_id()
@@ -191,8 +192,8 @@ def _new_run(
         header,
         kept,
         tasks,
-        wish.metadata,
-        wish.run_token,
+        request.metadata,
+        request.run_token,
         spec.timeout_ms,
         spec.idle_timeout_ms,
         value=value,
@@ -216,10 +217,10 @@ def _accepted(new: NewRun) -> CreatedRun:
 
 
 def runnable(tasks: Mapping[str, TaskRow], task_ids: Collection[str]) -> Mapping[str, TaskRow]:
-    """The registered tasks, if each of these ids is among them and has workers that can run it.
+    """Return `tasks` unchanged if each of these ids is registered and no task belongs to an HTTP service.
 
     Raises:
-        Conflict: one is not.
+        Conflict: a task is not registered, or belongs to an HTTP service.
     """
     gone = sorted(each for each in task_ids if each not in tasks or tasks[each].orphaned_at is not None)
     if gone:
@@ -248,7 +249,11 @@ def _failure_mode(mode: str) -> str:
 
 
 def checked_priority(priority: int | None) -> int | None:
-    """The priority, if PostgreSQL and people can make sense of it. Raises InvalidInput."""
+    """Return the priority unchanged if it is in range or None.
+
+    Raises:
+        InvalidInput: the priority is not from MIN_PRIORITY to MAX_PRIORITY.
+    """
     if priority is not None and not MIN_PRIORITY <= priority <= MAX_PRIORITY:
         expected = f"{MIN_PRIORITY} to {MAX_PRIORITY}, lower runs first"
         raise InvalidInput(
@@ -260,7 +265,7 @@ def checked_priority(priority: int | None) -> int | None:
 
 # --- idempotent creation ----------------------------------------------------------------------------------
 
-# The claim and the run commit together; a second transaction waits here for the first and then finds its run.
+# The claim and the run commit together: a second transaction waits here for the first, then finds its run.
 _CLAIM_TOKEN = """
 INSERT INTO run_tokens (tenant_id, run_token, pipeline_id, inputs_hash, run_id, created_at)
 VALUES (:tenant, :token, :pipeline_id, :hash, :run_id, :now)
@@ -276,9 +281,9 @@ def _token(new: NewRun) -> _Token:
 
 
 def _claim_tokens(tx: Transaction, new_runs: Sequence[NewRun]) -> dict[_Token, UUID]:
-    """The run that each token, with its input, belongs to: a new one, or the one that came first.
+    """For each token with its input, the id of the run that owns it: the new run or an earlier one.
 
-    In one order, so that two batches do not wait for each other.
+    Tokens are claimed in sorted order, so that two batches cannot deadlock.
     """
     owners: dict[_Token, UUID] = {}
     for new in sorted(new_runs, key=lambda each: (each.run_token or "", each.input.hash)):
@@ -305,7 +310,10 @@ WHERE tenant_id = :tenant AND run_token = :token AND pipeline_id = :pipeline_id 
 
 
 def _take_token_over(tx: Transaction, new: NewRun) -> None:
-    """The run that had the token is gone. The claim has locked its row: of two, the second finds this run."""
+    """Give the token to this run, because the history of its earlier run was dropped.
+
+    The claim has locked the token's row: of two transactions that do this, the second finds this run.
+    """
     tx.execute(_TAKE_TOKEN_OVER, _token_parameters(new) | {"now": tx.now})
 
 
@@ -313,7 +321,7 @@ _KNOWN = "SELECT status, pipeline_version, input_path FROM runs WHERE id = :id"
 
 
 def _known_run(tx: Transaction, run_id: UUID, new: NewRun) -> CreatedRun | None:
-    """The run that came first; None when its history was dropped."""
+    """The earlier run that owns the token; None when its history was dropped."""
     row = tx.execute(_KNOWN, {"id": run_id}).one_or_none()
     if row is None:
         return None
@@ -334,10 +342,10 @@ _STATUS = "SELECT status FROM runs WHERE id = :id AND tenant_id = :tenant AND pi
 
 
 def cancel(tx: Transaction, tenant: str, run_id: UUID, *, reason: str | None = None) -> None:
-    """End an open run now. Attempts under way are fenced: whatever they return changes nothing any more.
+    """Cancel an open run. Running attempts are fenced: their results no longer change anything.
 
     Raises:
-        NotFound: the tenant has no such run. A standalone task is known by its task run alone.
+        NotFound: the tenant has no such run, or it is a standalone task's run (see `cancel_task`).
         Conflict: the run is final already.
     """
     shown = ids.show(ids.RUN, run_id)
@@ -355,15 +363,15 @@ WHERE t.run_id = :run_id AND t.id = :id AND t.tenant_id = :tenant
 
 
 def cancel_task(tx: Transaction, tenant: str, task_run_id: UUID, *, reason: str | None = None) -> None:
-    """End an open standalone task run now, as `cancel` ends a run.
+    """Cancel an open standalone task run, as `cancel` does with a run.
 
     Raises:
         NotFound: the tenant has no such task run.
-        Conflict: it is final already, or a step of a pipeline's run.
+        Conflict: the task run is final already, or is a step of a pipeline's run.
     """
     shown, run_id = ids.show(ids.TASK_RUN, task_run_id), ids.run_id_of(task_run_id)
-    which = {"run_id": run_id, "id": task_run_id, "tenant": tenant}
-    row: Any = tx.execute(_TASK_RUN, which).one_or_none()
+    key = {"run_id": run_id, "id": task_run_id, "tenant": tenant}
+    row: Any = tx.execute(_TASK_RUN, key).one_or_none()
     if row is None:
         raise NotFound(f"there is no task run {shown}")
     if row.pipeline_id is not None:

@@ -45,7 +45,7 @@ class WorkerCount:
         from pipeweave.orchestrator.registry import worker_processes
 
         self._url = url
-        left_behind = worker_processes.alive(url) > 0
+        left_behind = worker_processes.count_alive_at(url) > 0
         self._trusted_from = time.monotonic() + (
             worker_processes.LOST_AFTER.total_seconds() if left_behind else 0
         )
@@ -53,7 +53,7 @@ class WorkerCount:
     def __call__(self) -> int:
         from pipeweave.orchestrator.registry import worker_processes
 
-        return worker_processes.alive(self._url) if time.monotonic() >= self._trusted_from else 0
+        return worker_processes.count_alive_at(self._url) if time.monotonic() >= self._trusted_from else 0
 
 
 class Ticks:

@@ -199,7 +199,9 @@ class RandomHistory:
     def _orphan(self, tx: Transaction) -> None:
         if header(tx, self.run_id).failure_mode != FAIL_FAST:
             return
-        orphans.cancel(tx, self.driver.tenant, [self.chance.choice(list(_TASKS.values()))], "removed")
+        orphans.cancel_unstarted(
+            tx, self.driver.tenant, [self.chance.choice(list(_TASKS.values()))], "removed"
+        )
 
     def _end_run(self, tx: Transaction) -> None:
         if self._status(tx) in FINAL_RUN:
@@ -207,7 +209,9 @@ class RandomHistory:
         if self.chance.random() < 0.5:
             triggering.cancel(tx, self.driver.tenant, self.run_id)
         else:
-            deadlines.end(tx, self.driver.tenant, self.run_id, deadlines.RUN_TIMEOUT, "it took too long")
+            deadlines.time_out_run(
+                tx, self.driver.tenant, self.run_id, deadlines.RUN_TIMEOUT, "it took too long"
+            )
 
     # --- looking ------------------------------------------------------------------------------------------
 

@@ -159,7 +159,7 @@ def test_a_run_that_took_too_long_goes_on_from_what_had_failed_in_it(worker: Inl
     run_id = worker.driver.begin(needs, failureMode=CONTINUE)
     worker.consume_all(1)
     with worker.driver.database.transaction() as tx:
-        deadlines.end(tx, worker.driver.tenant, run_id, deadlines.RUN_TIMEOUT, "too long")
+        deadlines.time_out_run(tx, worker.driver.tenant, run_id, deadlines.RUN_TIMEOUT, "too long")
     worker.fails = {}
     retry(worker.driver, letters(worker.driver, run_id)[0])
     worker.consume_all()

@@ -15,7 +15,7 @@ from support.run_driver import RunDriver
 from pipeweave.errors import Conflict, InvalidInput, Unavailable
 from pipeweave.orchestrator.queueing import maintenance_mode, pauses
 from pipeweave.orchestrator.registry import pipelines, snapshot
-from pipeweave.orchestrator.registry.snapshot import Seen
+from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -95,15 +95,15 @@ def test_starts_of_a_task_with_a_rate_limit_spare_its_triggers_the_look(
 def test_a_task_that_starts_during_each_look_does_not_keep_a_trigger_looking(
     rated: RunDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[Seen] = []
-    look = snapshot.look
+    looks: list[CatalogSnapshot] = []
+    look = snapshot.take_snapshot
 
-    def look_and_start(*arguments: Any) -> Seen:
+    def look_and_start(*arguments: Any) -> CatalogSnapshot:
         looks.append(look(*arguments))
         rated.rows(f"{START} RETURNING 1", id=rated.tenant)
         return looks[-1]
 
-    monkeypatch.setattr(snapshot, "look", look_and_start)
+    monkeypatch.setattr(snapshot, "take_snapshot", look_and_start)
     with rated.database.statements() as tx:
         triggering.trigger(tx, rated.tenant, Trigger("rated", run_token="t"))
     assert len(looks) == 1

@@ -68,12 +68,13 @@ def test_a_silent_worker_is_lost_once_and_told_so(tx: Transaction, now: datetime
     silent, loud = start(tx, now=now), start(tx, now=now)
     later = now + worker_processes.LOST_AFTER + timedelta(seconds=1)
     assert (
-        worker_processes.reap(tx, now=now + worker_processes.SUSPECT_AFTER + timedelta(milliseconds=1)) == []
+        worker_processes.mark_lost(tx, now=now + worker_processes.SUSPECT_AFTER + timedelta(milliseconds=1))
+        == []
     )
     worker_processes.beat(tx, loud, now=later)
-    mine = [each for each in worker_processes.reap(tx, now=later) if each.tenant == TENANT]
+    mine = [each for each in worker_processes.mark_lost(tx, now=later) if each.tenant == TENANT]
     assert mine == [worker_processes.LostWorker(silent, TENANT, "python")]
-    assert [each for each in worker_processes.reap(tx, now=later) if each.tenant == TENANT] == []
+    assert [each for each in worker_processes.mark_lost(tx, now=later) if each.tenant == TENANT] == []
     assert not worker_processes.beat(tx, silent, now=later)
 
 
@@ -90,7 +91,7 @@ def test_a_service_is_active_while_one_of_its_workers_lives(tx: Transaction, now
 def test_a_service_that_lost_its_last_worker_is_disconnected(tx: Transaction, now: datetime) -> None:
     start(tx, now=now)
     for later in (timedelta(seconds=2), timedelta(minutes=1)):
-        worker_processes.reap(tx, now=now + later)
+        worker_processes.mark_lost(tx, now=now + later)
     assert status(tx) == "disconnected"
 
 
@@ -99,16 +100,16 @@ def test_nobody_is_lost_at_the_first_look_after_everything_was_away(tx: Transact
     worker, dead = start(tx, now=now), start(tx, now=now)
     back = now + timedelta(hours=1)
     mine = {worker, dead}
-    assert mine.isdisjoint(each.id for each in worker_processes.reap(tx, now=back))
+    assert mine.isdisjoint(each.id for each in worker_processes.mark_lost(tx, now=back))
     worker_processes.beat(tx, worker, now=back + timedelta(seconds=1))
-    lost = worker_processes.reap(tx, now=back + worker_processes.CONFIRM_AFTER)
+    lost = worker_processes.mark_lost(tx, now=back + worker_processes.CONFIRM_AFTER)
     assert mine.intersection(each.id for each in lost) == {dead}
 
 
 def test_a_worker_that_was_taken_for_lost_comes_back_under_its_own_id(tx: Transaction, now: datetime) -> None:
     worker = start(tx, now=now)
     for later in (timedelta(seconds=2), timedelta(minutes=1)):
-        worker_processes.reap(tx, now=now + later)
+        worker_processes.mark_lost(tx, now=now + later)
     wish = worker_processes.WorkerStart("python", "w@host", "host", concurrency=2, task_count=1)
     assert worker_processes.register(tx, TENANT, wish, worker_id=worker) == worker
     assert worker_processes.beat(tx, worker)
@@ -181,4 +182,4 @@ def test_the_living_are_counted_over_a_connection_of_its_own(fresh_database: Dat
         register(tx, TENANT, "a")
         start(tx)
         worker_processes.stop(tx, start(tx))
-    assert worker_processes.alive(fresh_database.url) == 1
+    assert worker_processes.count_alive_at(fresh_database.url) == 1

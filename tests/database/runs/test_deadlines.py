@@ -118,7 +118,9 @@ def test_a_run_that_ended_in_time_is_left_as_it_is(driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     driver.finish(run_id, "a")
     with driver.database.transaction() as tx:
-        assert not deadlines.end(tx, driver.tenant, run_id, deadlines.RUN_TIMEOUT, "it took too long")
+        assert not deadlines.time_out_run(
+            tx, driver.tenant, run_id, deadlines.RUN_TIMEOUT, "it took too long"
+        )
     assert (run(driver, run_id).status, run(driver, run_id).error_code) == ("completed", None)
 
 
