@@ -1,4 +1,4 @@
-"""How long the runs of a task usually take: workers note it, the size of chunks goes by it."""
+"""Stores the usual durations of tasks: workers measure them, and the publisher sizes chunks by them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ WHERE tenant_id = :tenant AND id = ANY(CAST(:tasks AS text[])) AND usual_seconds
 
 
 def note(tx: Transaction, tenant: str, task_id: str, seconds: float) -> None:
-    """Remember how long (s) the runs of a task usually take."""
+    """Store the usual duration (s) of the task runs of a task."""
     tx.execute(_NOTE, {"tenant": tenant, "task": task_id, "seconds": seconds})
 
 
 def find(tx: Transaction, tenant: str, task_ids: Iterable[str]) -> dict[str, float]:
-    """How long (s) the runs of these tasks usually take, as far as it is known."""
+    """The usual durations (s) of these tasks by id; a task whose duration is unknown is left out."""
     rows = tx.execute(_FIND, {"tenant": tenant, "tasks": sorted(task_ids)})
     return {row.id: row.usual_seconds for row in rows}

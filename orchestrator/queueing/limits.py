@@ -1,9 +1,9 @@
-"""Limits of tasks, exact across all workers: how many at once, how many in a time, and none while paused.
+"""Keeps the limits of tasks across all workers: task runs at once, starts in a time, none while paused.
 
-A slot of a concurrency limit is a live row (queued, running or waiting), never a counter that could leak; a
-rate limit is the time at which its next start would be on time (gcra.py). Whoever changes the number
-of live rows of a limited task calls `fill`, last in its transaction: the task's row is the lock, and taking
-it last keeps every transaction in one lock order. What waits for time to pass, the tick fills each second.
+A slot of a concurrency limit is a live row (queued, running or waiting), never a counter that could leak. A
+rate limit is stored as the time at which the next start is on time (domain/gcra.py). A transaction that
+changes the number of live rows of a limited task calls `fill` at its end: `fill` locks the task's row, and
+tasks come last in the lock order (engine/turn.py). The tick fills the limits that time alone frees.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.rates import Rate
 
-# What a task without a limit lets go at once: its limit was lifted, or its pause ended.
+# Task runs that one `fill` releases at most, of a task whose limit was lifted or whose pause ended.
 BATCH = 1_000
-# One tick fills at most the limits of so many tasks; the next one goes on.
+# Tasks whose limits one tick fills at most; the next tick continues.
 TASKS_PER_TICK = 100
 # SQL: the task runs of the task `k` that hold a slot.
 LIVE = f"""FROM task_runs AS t WHERE t.tenant_id = k.tenant_id AND t.task_id = k.id AND t.is_limited
     AND t.kind <> 'map' AND t.status IN {sql_in(LIVE_TASK)}"""
-# And of those, the ones that no worker has started.
+# SQL: the task runs that hold a slot and that no worker has claimed.
 _UNSTARTED = f"{LIVE} AND {status_is(TaskStatus.QUEUED)}"
 _LOCK = "SELECT 1 FROM tasks WHERE tenant_id = :tenant AND id = :task FOR NO KEY UPDATE"
-# A statement of its own after the lock: it must see what the lock's last holder committed. The clock is the
-# database's, as it is then; this transaction may have begun long before.
+# A separate statement after the lock, so that it sees the commit of the lock's last holder. It reads the
+# database's clock at that moment, because this transaction may have begun long before.
 _STANDING = f"""
 SELECT k.concurrency, k.rate_limit, k.rate_seconds, k.rate_at, k.usual_seconds, clock_timestamp() AS now,
     {pause_sql.is_paused("k.tenant_id", "k.id")} AS is_paused,
@@ -46,15 +46,17 @@ FROM tasks AS k WHERE k.tenant_id = :tenant AND k.id = :task
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How the limits of a task stand.
+    """The limits of a task, and how much of them is used.
 
     Args:
-        concurrency: at once; 0 for no limit.
+        concurrency: task runs at once; 0 for no limit.
         live: task runs that hold a slot; 0 without a limit.
-        rate: None for no limit.
-        rate_at: when the next start was to be on time, as it was stored.
-        on_time: the same, as of `now`.
-        seconds: how long a task run usually takes (s); None while nobody knows.
+        rate: starts in a time; None for no limit.
+        rate_at: the stored time at which the next start is on time.
+        on_time: the same time, corrected for the present queue and clock.
+        is_paused: whether the task or its tenant is paused.
+        seconds: the usual duration of a task run (s); None while it is unknown.
+        now: the database's clock.
     """
 
     concurrency: int
@@ -68,24 +70,24 @@ class Standing:
 
     @property
     def free(self) -> int | None:
-        """Slots that are free; None where there is no limit."""
+        """The number of free slots; None without a concurrency limit."""
         return max(0, self.concurrency - self.live) if self.concurrency > 0 else None
 
     @property
     def rate_room(self) -> int | None:
-        """How many the rate lets start now; None where there is no rate."""
+        """The number of starts that the rate allows now; None without a rate limit."""
         return None if self.rate is None else gcra.room(self.rate, self.on_time, self.now)
 
     @property
     def room(self) -> int:
-        """How many may go now, at most BATCH."""
+        """The number of task runs that may be released now, at most BATCH."""
         if self.is_paused:
             return 0
         return min(each for each in (BATCH, self.free, self.rate_room) if each is not None)
 
 
 def standing(tx: Transaction, tenant: str, task: str) -> Standing:
-    """How the limits of a registered task stand now."""
+    """The limits of a registered task as they are now."""
     row: Any = tx.execute(_STANDING, {"tenant": tenant, "task": task}).one()
     rate = None if row.rate_limit is None else Rate(row.rate_limit, row.rate_seconds)
     on_time = row.now if rate is None else gcra.on_time(rate, row.rate_at, row.now, row.unstarted)
@@ -94,8 +96,7 @@ def standing(tx: Transaction, tenant: str, task: str) -> Standing:
     )
 
 
-# SQL: the task runs that wait for the limits of a task, in the order of the index: who goes next, and before
-# whom.
+# SQL: the task runs that wait for the limits of a task. The index has them in the order of their release.
 _READY = """FROM task_runs AS t WHERE t.tenant_id = :tenant AND t.task_id = :task AND t.status = 'ready'"""
 
 _POSITION = f"""
@@ -105,7 +106,7 @@ SELECT count(*) FROM (
 
 
 def position(tx: Transaction, tenant: str, task: str, priority: int, id: UUID, most: int) -> int:
-    """The place in line, from 1, of a task run that is ready, or would be; counting ends at `most`."""
+    """The place in line, from 1, of a task run with this priority and id; counting ends at `most`."""
     which = {"tenant": tenant, "task": task, "priority": priority, "id": id, "most": most - 1}
     return 1 + int(tx.execute(_POSITION, which).scalar_one())
 
@@ -119,8 +120,10 @@ _NOTE_RATE = "UPDATE tasks SET rate_at = :at WHERE tenant_id = :tenant AND id = 
 
 
 def fill(tx: Transaction, tenant: str, tasks: Iterable[str]) -> int:
-    """Let ready task runs of these tasks go as far as their limits have room, best priority first, then
-    oldest. How many went.
+    """Release ready task runs of these tasks while their limits have room, best priority first, then oldest.
+
+    Returns:
+        How many were released.
     """
     return sum(_fill(tx, tenant, task) for task in sorted(set(tasks)))
 
@@ -142,13 +145,13 @@ def _note_rate(tx: Transaction, which: dict[str, str], found: Standing, starts: 
     if found.rate is None:
         return
     on_time = gcra.after(found.rate, found.on_time, starts)
-    # What waits for a worker keeps `on_time` ahead of the clock; a task that is quiet needs no note.
+    # Task runs that wait for a worker keep `on_time` ahead of the clock. An idle task needs no UPDATE.
     if on_time > max(found.now, found.rate_at or found.now):
         tx.execute(_NOTE_RATE, {**which, "at": on_time})
 
 
 def _released(each: TaskRun, seconds: float | None) -> Released:
-    """On its own: whatever its message would have been a part of has left without it."""
+    """The message of one released task run; the messages of its step were sent before it had a slot."""
     return Released(
         each.run_id,
         each.ordinal,
@@ -163,8 +166,8 @@ def _released(each: TaskRun, seconds: float | None) -> Released:
 
 # --- the tick ---------------------------------------------------------------------------------------------
 
-# Tasks with something that is ready, by a look into the index for each of them, however many wait. Those that
-# have no room are left out here: they would take the place of others in every batch.
+# Tasks with ready task runs: one index look-up for each task, however many task runs wait. Tasks without room
+# are left out here, because they would take the places of other tasks in every batch.
 _WITH_ROOM = f"""
 WITH RECURSIVE waiting AS (
     (SELECT t.tenant_id, t.task_id FROM task_runs AS t WHERE t.status = 'ready'
@@ -193,8 +196,11 @@ ORDER BY r.turn, r.tenant_id LIMIT :most
 
 
 def fill_waiting(database: Database) -> int:
-    """Fill every limit that has room: time has passed, the limit was raised, or whoever freed a slot died
-    before it filled it. How many task runs went. The tenants take turns.
+    """Fill the limits that have room because time has passed, the limit was raised, or a process died before
+    it filled a slot that it had freed. The tenants take turns.
+
+    Returns:
+        How many task runs were released.
     """
     with database.statements() as tx:
         found: list[Any] = list(tx.execute(_WITH_ROOM, {"most": TASKS_PER_TICK}))

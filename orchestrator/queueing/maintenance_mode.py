@@ -1,22 +1,22 @@
-"""Maintenance: nothing new is accepted, what is open goes on, and with the last run's end all is quiet.
+"""Changes the maintenance mode: the deployment refuses new runs, open runs end, and then it stays empty.
 
     running --request--> waiting_for_maintenance --the last open run ends, or enter--> maintenance
     running <----------------------------- leave, from either ----------------------------
 
 One row holds the mode, and every process reads it there.
 
-Nothing slips in. Whoever writes a run keeps the row locked with KEY SHARE until its commit; the lock is part
-of the statement that writes (ACCEPTING) and costs too little to be measured there. `request` does not wait
-for such a transaction; entering does (FOR UPDATE), and looks for open runs only then. Who comes later waits
-for that lock, and PostgreSQL looks at the mode again once it has it. As with a foreign key, lockers do not
-hinder each other, nor the tick that writes its time into the row.
+No run slips in. A transaction that writes a run locks the row with KEY SHARE until its commit; the lock is
+part of the statement that writes (ACCEPTING), and its cost is too small to measure. `request` does not wait
+for such a transaction. `enter` does: it locks the row FOR UPDATE, and only then looks for open runs. A later
+writer waits for that lock, and PostgreSQL reads the mode again when the writer has it. As with a foreign key,
+KEY SHARE locks do not block each other, nor the tick, which writes its time into the row.
 
-The last run brings maintenance about. The statement that ends a run says whether anyone waits for that
-(IS_AWAITED: 4 µs a run, and nothing a step); only then does `enter_if_drained` follow the commit, in a
-transaction of its own. Of runs that end at the same moment, the one that looks last sees all of them. A mode
-that each process remembers would be cheaper still, but as old as its last look, and not only workers end
-runs: so do cancelling and the tick. What is missed, because a run was just ending when maintenance was
-requested or because its process died, the next tick finds.
+The end of the last run enters maintenance. The statement that ends a run reads whether maintenance waits
+(IS_AWAITED: 4 µs for each run, nothing for a step). If it does, `enter_if_drained` follows the commit in its
+own transaction. Of runs that end at the same moment, the transaction that looks last sees all of them final.
+The mode is not cached in processes: a cached mode is out of date, and API processes and the tick end runs,
+too. The next tick repairs an end that was missed: the run was just ending when maintenance was requested, or
+its process died.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from pipeweave.orchestrator.state.deployment_mode import (
 from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)
-# Paused runs have no index over all tenants: they are looked for tenant by tenant.
+# No index has the paused runs of all tenants: they are searched tenant by tenant.
 ACTIVE_RUNS = f"FROM runs AS r WHERE r.status IN {sql_in(ACTIVE_RUN)}"
 PAUSED_RUNS = "FROM runs AS r WHERE r.tenant_id = t.id AND r.status = 'paused'"
 
-# While many runs end, each asks whether it was the last one: that must not cost what counting does.
+# EXISTS, not a count: while many runs end, each of them asks whether it was the last.
 _IS_DRAINED = f"""NOT EXISTS (SELECT 1 {ACTIVE_RUNS})
     AND NOT EXISTS (SELECT 1 FROM tenants AS t CROSS JOIN LATERAL (SELECT 1 {PAUSED_RUNS} LIMIT 1) AS p)"""
 
 
 def admit(tx: Transaction) -> None:
-    """Let a verb go on that opens runs by several statements: until its commit the mode stays `running`, or
-    at least no maintenance begins.
+    """Check that new work is accepted, for a verb that opens runs by several statements. Maintenance does not
+    begin before the commit.
 
     Raises:
         Unavailable: nothing new is accepted now.
@@ -58,7 +58,7 @@ def admit(tx: Transaction) -> None:
 
 
 def refused(tx: Transaction) -> Unavailable:
-    """The answer to new work while the mode is not `running`."""
+    """The error that refuses new work while the mode is not `running`."""
     row = tx.execute("SELECT mode, reason FROM orchestrator_state").one()
     detail = "nothing new is accepted during maintenance"
     return Unavailable(
@@ -83,18 +83,18 @@ def _move(
 
 
 def request(tx: Transaction, reason: str | None = None) -> None:
-    """Accept nothing new from now on. Changes nothing where that is so already.
+    """Refuse new work from now on. Changes nothing if new work is refused already.
 
     Args:
         tx: the transaction.
-        reason: told to everyone who asks or is refused, until the mode is `running` again.
+        reason: shown in the status and in refusals until the mode is `running` again.
     """
     if _move(tx, WAITING, [RUNNING], reason):
         log.info("maintenance.requested", extra={"reason": reason})
 
 
 def enter(tx: Transaction, reason: str | None = None) -> None:
-    """Begin maintenance if no run is open; else everything stays as it is, and `state` says why.
+    """Begin maintenance if no run is open; else nothing changes, and `reading.maintenance.state` says why.
 
     Raises:
         Conflict: it was never requested.
@@ -105,12 +105,12 @@ def enter(tx: Transaction, reason: str | None = None) -> None:
 
 
 def enter_if_drained(tx: Transaction, reason: str | None = None) -> bool:
-    """Begin maintenance if someone waits for it and no run is open."""
+    """Begin maintenance if it was requested and no run is open; returns whether it began."""
     if not tx.execute(f"SELECT {IS_AWAITED} AND {_IS_DRAINED}").scalar_one():
         return False
     tx.execute("SELECT 1 FROM orchestrator_state FOR UPDATE")
     tx.catch_up()
-    # A statement of its own: it sees what the lock waited for.
+    # A separate statement, so that it sees the commits that the lock waited for.
     has_entered = _move(tx, MAINTENANCE, [WAITING], reason, keeps=True, where=f"AND {_IS_DRAINED}")
     if has_entered:
         log.info("maintenance.entered", extra={"reason": reason})
@@ -118,7 +118,7 @@ def enter_if_drained(tx: Transaction, reason: str | None = None) -> bool:
 
 
 def leave(tx: Transaction, reason: str | None = None) -> None:
-    """Accept everything again, whether maintenance had begun or was only waited for.
+    """Accept new work again, whether maintenance had begun or was only requested.
 
     Raises:
         Conflict: it was never requested.

@@ -1,8 +1,8 @@
-"""Pauses: nothing of a task, or of a whole tenant, starts until it is resumed. What runs goes on to its end.
+"""Pauses and resumes tasks and whole tenants. A paused task starts no task run; running task runs continue.
 
-A pause is a row, and every statement that lets a task run go, or claims one, looks for it (task_runs.HELD).
-What is to go meanwhile becomes `ready`, as if its limit had no room. What was queued before is taken back
-here; of what was being let go at that very moment, the tick takes back the rest.
+A pause is a row. Every statement that releases or claims a task run looks for it (state/pause_sql.py): a task
+run that is released meanwhile becomes `ready`, as if its limit had no room. `pause` moves queued task runs
+back to `ready` in batches. The tick does the same for task runs that were being released at that moment.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)
 
-# One transaction takes back, or lets go, at most so many; so many follow it at once, the tick does the rest.
+# Task runs that one transaction moves at most, and how many transactions follow each other; the tick does the
+# rest.
 BATCH = limits.BATCH
 BATCHES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Who paused what: `task_id` None is the whole tenant."""
+    """A pause of a task, or with `task_id` None of a whole tenant."""
 
     task_id: str | None
     paused_at: datetime
     reason: str | None
 
 
-# Pausing again changes at most the reason.
+# Pausing a paused task only replaces the reason, if a new one is given.
 _PAUSE = """
 INSERT INTO pauses (tenant_id, task_id, reason, paused_at) VALUES (:tenant, :task, :reason, :now)
 ON CONFLICT (tenant_id, task_id) DO UPDATE SET reason = coalesce(EXCLUDED.reason, pauses.reason)
@@ -42,7 +43,7 @@ RETURNING reason, paused_at
 
 
 def pause(tx: Transaction, tenant: str, task_id: str | None = None, *, reason: str | None = None) -> Pause:
-    """Let nothing of a task start, or with None nothing of the tenant. Once more, it may give a new reason.
+    """Pause a task, or with None the whole tenant. A repeated pause keeps its time; its reason may change.
 
     Raises:
         NotFound: the tenant has no such task.
@@ -51,8 +52,8 @@ def pause(tx: Transaction, tenant: str, task_id: str | None = None, *, reason: s
     parameters = {"tenant": tenant, "task": task_id or pause_sql.ALL_TASKS, "reason": reason, "now": tx.now}
     row = tx.execute(_PAUSE, parameters).one()
     log.info("queue.paused", extra={"tenant": tenant, "task_id": task_id, "reason": row.reason})
-    # After the commit: whatever is let go from then on sees the pause.
-    tx.afterwards(lambda after: _take_all_back(after, BATCHES))
+    # After the commit, because every later release sees the pause.
+    tx.afterwards(lambda after: _hold_back_all(after, BATCHES))
     return Pause(task_id, row.paused_at, row.reason)
 
 
@@ -67,7 +68,7 @@ WHERE k.tenant_id = :tenant AND (k.id = :task OR :task = '') AND EXISTS (
 
 
 def resume(tx: Transaction, tenant: str, task_id: str | None = None) -> None:
-    """End a pause: what waited goes, best priority first, then oldest, as far as limits have room.
+    """End a pause. Ready task runs are released while limits have room, best priority first, then oldest.
 
     Raises:
         NotFound: the tenant has no such task.
@@ -79,14 +80,14 @@ def resume(tx: Transaction, tenant: str, task_id: str | None = None) -> None:
         what = "the tenant" if task_id is None else f"task {task_id!r}"
         raise Conflict(f"{what} is not paused", hint="`pipeweave queue` shows what is")
     log.info("queue.resumed", extra={"tenant": tenant, "task_id": task_id})
-    # In this transaction, so that a run that is idle only because of the pause is not idle after it.
+    # In this transaction, so that a run that was idle only because of the pause is not idle after it.
     waiting = list(tx.execute(_WAITING, parameters).scalars())
-    _let_go(tx, tenant, waiting, BATCHES)
+    _release_all(tx, tenant, waiting, BATCHES)
 
 
-def _let_go(tx: Transaction, tenant: str, tasks: list[str], batches: int) -> None:
+def _release_all(tx: Transaction, tenant: str, tasks: list[str], batches: int) -> None:
     if limits.fill(tx, tenant, tasks) >= BATCH and batches > 1:
-        tx.afterwards(lambda after: _let_go(after, tenant, tasks, batches - 1))
+        tx.afterwards(lambda after: _release_all(after, tenant, tasks, batches - 1))
 
 
 def _check(tx: Transaction, tenant: str, task_id: str | None) -> None:
@@ -102,14 +103,14 @@ _FIND = (
 
 
 def find(tx: Transaction, tenant: str) -> list[Pause]:
-    """The pauses of a tenant, that of all its tasks first."""
+    """The pauses of a tenant; the pause of the whole tenant comes first."""
     rows = tx.execute(_FIND, {"tenant": tenant})
     return [Pause(row.task_id or None, row.paused_at, row.reason) for row in rows]
 
 
-# --- what was queued before -------------------------------------------------------------------------------
+# --- queued task runs -------------------------------------------------------------------------------------
 
-# Only the queues of tenants that paused something are looked at; without a pause, none.
+# Reads only the queues of tenants with a pause.
 _QUEUED = f"""
 SELECT t.run_id, t.id FROM task_runs AS t
 WHERE t.status = 'queued' AND {pause_sql.IS_PAUSED} AND t.queue = ANY(ARRAY(
@@ -119,11 +120,11 @@ LIMIT :batch FOR UPDATE OF t SKIP LOCKED
 
 
 def take_back(tx: Transaction) -> int:
-    """Take back a batch of what is queued and paused. How many there were."""
+    """Move a batch of queued task runs that are paused back to `ready`; returns how many."""
     rows = tx.execute(_QUEUED, {"batch": BATCH}).all()
     return len(releasing.hold_back(tx, [(row.run_id, row.id) for row in rows]))
 
 
-def _take_all_back(tx: Transaction, batches: int) -> None:
+def _hold_back_all(tx: Transaction, batches: int) -> None:
     if take_back(tx) == BATCH and batches > 1:
-        tx.afterwards(lambda after: _take_all_back(after, batches - 1))
+        tx.afterwards(lambda after: _hold_back_all(after, batches - 1))

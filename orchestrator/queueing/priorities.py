@@ -1,9 +1,9 @@
-"""Exact priorities: what is queued and better than what a message names.
+"""Finds queued task runs that come before the task runs of a message: exact priorities.
 
-A message only wakes a worker, and Redis has four levels of them: 60 and 70 share one. While a queue holds
-task runs of different priorities (each worker's parent looks once a second), whoever takes a message looks
-here first, and starts the best task runs of the queue instead of those the message names. While all are of
-one priority, nothing of this is asked.
+A message only wakes a worker, and Redis has four priority levels: 60 and 70 share one. While a queue holds
+task runs of different priorities, which the parent of each worker checks once a second, a worker that takes a
+message asks here first and starts the best task runs of the queue instead of those of the message. While all
+queued task runs have one priority, workers do not ask.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Transaction
 
 _QUEUED = "FROM task_runs AS t WHERE t.status = 'queued' AND t.queue = :queue"
-# Two looks into the index, however long the queue is.
+# Two index look-ups, however long the queue is.
 _IS_MIXED = f"""
 SELECT (SELECT t.priority {_QUEUED} ORDER BY t.priority LIMIT 1)
     < (SELECT t.priority {_QUEUED} ORDER BY t.priority DESC LIMIT 1)
@@ -30,7 +30,7 @@ SELECT (SELECT t.priority {_QUEUED} ORDER BY t.priority LIMIT 1)
 
 
 def is_mixed(tx: Transaction, queue: str) -> bool:
-    """Whether task runs of different priorities are queued."""
+    """Whether the queue holds task runs of different priorities."""
     return tx.execute(_IS_MIXED, {"queue": queue}).scalar_one() is True
 
 
@@ -39,8 +39,11 @@ class Better:
     """The best queued task runs of a queue that are of one run and can be claimed together.
 
     Args:
-        named_priority: of the best one that the message names.
-        named_since: when that one was queued.
+        run_id: their run.
+        ordinals: the task runs.
+        attempt: their attempt.
+        named_priority: the priority of the best task run that the message names.
+        named_since: when that task run was queued.
     """
 
     run_id: UUID
@@ -50,9 +53,9 @@ class Better:
     named_since: datetime
 
 
-# What the message names is looked up first, so that the other look goes along the index and ends early. Those
-# that were queued at the same moment are equally old: the items of a map are not put into order here. What
-# another worker is just claiming is passed over.
+# The task runs of the message are read first, so that the search goes along the index and ends early. Task
+# runs that were queued at the same moment, such as the items of a map, are not ordered here. Rows that
+# another worker is claiming are locked, and are skipped.
 _BETTER = f"""
 WITH named AS MATERIALIZED (
     SELECT t.priority, t.queued_at FROM task_runs AS t
@@ -78,10 +81,16 @@ LIMIT :most FOR UPDATE OF t SKIP LOCKED
 def better(
     tx: Transaction, queue: str, run_id: UUID, ordinals: Sequence[int], attempt: int, most: int
 ) -> Better | None:
-    """What goes before the task runs that a message names: a lower priority number, or the same and older.
+    """Find and lock the task runs that come before those of a message: a lower priority number, or the same
+    number and queued earlier.
 
-    Locks what it finds until the commit. None when there is nothing better, or what the message names is not
-    queued any more.
+    Args:
+        queue: the queue of the message.
+        run_id, ordinals, attempt: the task runs that the message names.
+        most: how many are found at most.
+
+    Returns:
+        None when no task run is better, or the message's task runs are not queued any more.
     """
     named = [ids.task_run_id(run_id, each) for each in ordinals]
     parameters = {"queue": queue, "run_id": run_id, "ids": named, "attempt": attempt, "most": most}
@@ -89,10 +98,10 @@ def better(
     if not rows:
         return None
     first = rows[0]
-    # Another attempt is claimed alone, as ever.
+    # A later attempt is always claimed alone.
     alike = takewhile(lambda row: _place(row) == _place(first), rows if first.attempt == 1 else rows[:1])
-    which = tuple(sorted(ids.ordinal_of(row.id) for row in alike))
-    return Better(first.run_id, which, first.attempt, first.named_priority, first.named_since)
+    found = tuple(sorted(ids.ordinal_of(row.id) for row in alike))
+    return Better(first.run_id, found, first.attempt, first.named_priority, first.named_since)
 
 
 def _place(row: Any) -> tuple[UUID, int, int, datetime]:
@@ -107,7 +116,7 @@ SELECT EXISTS (SELECT 1 {_QUEUED} AND NOT {IS_PAUSED} AND t.priority < (
 
 
 def is_outranked(tx: Transaction, queue: str, run_id: UUID, ordinals: Sequence[int]) -> bool:
-    """Whether something of a lower priority number is queued than the highest of these task runs."""
-    which = [ids.task_run_id(run_id, each) for each in ordinals]
-    found = tx.execute(_IS_OUTRANKED, {"queue": queue, "run_id": run_id, "ids": which}).scalar_one()
+    """Whether a task run is queued whose priority number is lower than the highest of these task runs."""
+    task_runs = [ids.task_run_id(run_id, each) for each in ordinals]
+    found = tx.execute(_IS_OUTRANKED, {"queue": queue, "run_id": run_id, "ids": task_runs}).scalar_one()
     return bool(found)

@@ -1,7 +1,7 @@
 """Counts the active runs of a tenant with a limit, and the free run slots.
 
-A run slot is an active row, never a counter that could leak. A transaction that gives slots away holds the
-tenant's row: of two such transactions the second one sees what the first one did.
+A run slot is an active row, never a counter that could leak. A transaction that assigns slots locks the
+tenant's row: of two such transactions the second sees the runs that the first started.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from uuid import UUID
 from pipeweave.orchestrator.domain.states import ADMITTED_RUN, sql_in
 from pipeweave.orchestrator.store.database import Transaction
 
-# SQL about the tenant `n`.
+# SQL: the number of active runs, and of pending runs, of the tenant `n`.
 ACTIVE = f"""(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.pipeline_id IS NOT NULL
     AND r.status IN {sql_in(ADMITTED_RUN)})"""
 
 WAITING = "(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.status = 'pending')"
 _LOCK = "SELECT 1 FROM tenants AS n WHERE n.id = :tenant FOR NO KEY UPDATE"
-# A statement of its own after the lock: it must see what the lock's last holder committed.
+# A separate statement after the lock, so that it sees the commit of the lock's last holder.
 _PLACES = f"""
 SELECT n.max_active_runs AS most, {ACTIVE} AS active, {WAITING} AS waiting
 FROM tenants AS n WHERE n.id = :tenant
@@ -28,7 +28,13 @@ FROM tenants AS n WHERE n.id = :tenant
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How the runs of a tenant stand: `most` may be active, None for no limit."""
+    """The limit of a tenant's active runs, and its runs.
+
+    Args:
+        most: runs that may be active at once; None for no limit.
+        active: active runs.
+        waiting: pending runs.
+    """
 
     most: int | None
     active: int
@@ -36,7 +42,7 @@ class Standing:
 
 
 def standing(tx: Transaction, tenant: str) -> Standing:
-    """How the runs of a tenant stand now."""
+    """The limit and the runs of a tenant as they are now."""
     row: Any = tx.execute(_PLACES, {"tenant": tenant}).one_or_none()
     return Standing(None, 0, 0) if row is None else Standing(row.most, row.active, row.waiting)
 
@@ -47,19 +53,21 @@ SELECT count(*) FROM runs AS r WHERE r.tenant_id = :tenant AND r.status = 'pendi
 
 
 def position(tx: Transaction, tenant: str, run_id: UUID) -> int:
-    """The place in line, from 1, of a run that is pending."""
+    """The place in line, from 1, of a pending run."""
     return int(tx.execute(_POSITION, {"tenant": tenant, "id": run_id}).scalar_one())
 
 
 def places(tx: Transaction, tenant: str) -> int | None:
-    """How many new runs may start at once, as long as this transaction goes on; None without a limit. Those
-    that wait already come first.
+    """Lock the tenant and return how many new runs may start at once; None without a limit.
+
+    The number holds until the transaction ends. Pending runs come first: their places are not counted.
     """
     found = lock_tenant(tx, tenant)
     return None if found.most is None else max(0, found.most - found.active - found.waiting)
 
 
 def lock_tenant(tx: Transaction, tenant: str) -> Standing:
+    """Lock the tenant's row, which guards its run slots; returns its limit and its runs."""
     tx.hold()
     tx.execute(_LOCK, {"tenant": tenant})
     return standing(tx, tenant)

@@ -17,13 +17,18 @@ from pipeweave.orchestrator.store.database import Transaction
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """Paused tasks ('' for all of them), and whether the tenant's active runs are limited."""
+    """The start conditions of a tenant.
+
+    Args:
+        pauses: ids of paused tasks in their order; ALL_TASKS for the whole tenant.
+        is_limited: whether the number of its active runs is limited.
+    """
 
     pauses: tuple[str, ...] = ()
     is_limited: bool = False
 
     def is_paused(self, task_id: str) -> bool:
-        """Whether a task is paused, itself or with its tenant."""
+        """Whether the task or the whole tenant is paused."""
         return ALL_TASKS in self.pauses or task_id in self.pauses
 
     def as_parameters(self) -> dict[str, Any]:
@@ -33,7 +38,7 @@ class Holds:
 
 _PAUSES = paused_tasks(":tenant")
 _IS_LIMITED = "EXISTS (SELECT 1 FROM tenants AS n WHERE n.id = :tenant AND n.max_active_runs IS NOT NULL)"
-# SQL: whether all is as the writer expects.
+# SQL: whether the start conditions are those that the writer expects.
 AS_EXPECTED = f"{_PAUSES} = CAST(:pauses AS text[]) AND {_IS_LIMITED} = :is_limited"
 _LOOK = f"SELECT {_PAUSES} AS pauses, {_IS_LIMITED} AS is_limited"
 

@@ -1,8 +1,7 @@
-"""The bad end of an attempt: another attempt at a due time, or a final failure with its dead letter.
+"""Ends failed attempts: the task run waits for its next attempt, or fails for good with a dead letter.
 
-Everything that belongs to it is one statement per outcome, in the transaction of whoever ends it: the task
-run's move, its event, the attempt's record and, where no attempt is left, the dead letter. So there is
-exactly one dead letter per task run that failed for good, whichever way it got there.
+One statement per outcome writes the task run's move, its event, the attempt's record and, when no attempt is
+left, the dead letter. So each task run that failed for good has exactly one dead letter, whoever ended it.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from pipeweave.orchestrator.state.rows import read
 from pipeweave.orchestrator.state.task_transitions import move_sql
 from pipeweave.orchestrator.store.database import Transaction
 
-# At most this delay (ms) before an attempt that makes up for one whose worker was lost or stopped: nothing is
-# wrong with the task, so nothing is gained by waiting.
+# The delay (ms) before the attempt that replaces one whose worker was lost or stopped. The task did not fail:
+# waiting gains nothing.
 AT_ONCE_MS = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of attempts that ended badly.
+    """The task runs of failed attempts, by what follows.
 
     Args:
         final: task runs that failed for good.
         retried: task runs that wait for their next attempt.
-        due: those of `retried` that need not wait.
+        due: the ids of `retried` task runs without a delay.
     """
 
     final: list[TaskRun]
@@ -55,12 +54,13 @@ def end(
     max_retry_delay_ms: int | None,
     chance: Callable[[], float] = random.random,
 ) -> Ended:
-    """End attempts badly. Those that were not theirs any more are left out.
+    """End failed attempts. Attempts that are fenced are left out of the answer.
 
     Args:
-        run: of all these task runs.
+        run: the run of all these task runs.
+        failures: the task runs as they were claimed, and how their attempts failed.
         max_retry_delay_ms: no retry waits for longer (ms), whatever its task says; None for no such limit.
-        chance: a number in [0, 1) for the jitter of a delay.
+        chance: gives a number in [0, 1) for the jitter of a delay.
     """
     if not failures:
         return Ended([], [], [])
@@ -83,7 +83,7 @@ def end(
     return Ended(final, retried, due)
 
 
-# With the rows locked, so that what is decided here still holds when it is written.
+# Locks the rows, so that the decision still holds when it is written.
 _LOOK = """
 SELECT t.id, t.status, t.attempt, t.max_attempts, t.worker, t.code_version, t.code_hash, t.started_at,
        k.retry_backoff, k.retry_delay_ms, k.max_retry_delay_ms, k.retry_multiplier, k.retry_jitter,
@@ -94,12 +94,12 @@ WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) ORDER BY t.id FOR 
 
 
 def _look(tx: Transaction, run_id: UUID, failures: Sequence[tuple[TaskRun, Failure]]) -> Mapping[UUID, Any]:
-    which = [each.id for each, _ in failures]
-    return {row.id: row for row in tx.execute(_LOOK, {"run_id": run_id, "ids": which})}
+    task_runs = [task_run.id for task_run, _ in failures]
+    return {row.id: row for row in tx.execute(_LOOK, {"run_id": run_id, "ids": task_runs})}
 
 
 def _next_delay(row: Any, failure: Failure, cap_ms: int | None, chance: Callable[[], float]) -> int | None:
-    """ms before the next attempt; None when there is none."""
+    """The delay (ms) before the next attempt; None when no attempt follows."""
     if row.current_version is None or row.status == TaskStatus.PENDING:
         return None  # the task is gone, or this is a map that cannot be laid out
     if not failure.is_counted:
@@ -163,7 +163,7 @@ _MOVED_FINAL = move_sql(
     returning=f"{_OF_THE_ATTEMPT}, f.letter, f.fingerprint, f.record",
 )
 
-# The attempts of a task run travel with its dead letter, which may outlive its run's partition.
+# A dead letter has a copy of its task run's attempts, because it may outlive the partition of its run.
 _FINAL = f"""
 WITH {_MOVED_FINAL}, {_ARCHIVED}, letters AS (
     INSERT INTO dead_letters (id, tenant_id, run_id, task_run_id, pipeline_id, step_id, task_id, kind,
@@ -187,8 +187,8 @@ SELECT * FROM moved
 def _write(tx: Transaction, run_id: UUID, statement: str, rows: list[dict[str, Any]]) -> list[TaskRun]:
     if not rows:
         return []
-    which = [UUID(each["id"]) for each in rows]
-    parameters = {"run_id": run_id, "ids": which, "rows": orjson.dumps(rows).decode(), "now": tx.now}
+    task_runs = [UUID(row["id"]) for row in rows]
+    parameters = {"run_id": run_id, "ids": task_runs, "rows": orjson.dumps(rows).decode(), "now": tx.now}
     return read(tx.execute(statement, parameters))
 
 
@@ -233,8 +233,6 @@ def _final_row(task_run: TaskRun, row: Any, failure: Failure) -> dict[str, Any]:
     }
 
 
-# --- what came before -------------------------------------------------------------------------------------
-
 _PREVIOUS = """
 SELECT a.number, a.status, a.error ->> 'message' AS error, a.error_code, a.error -> 'details' AS details,
        a.finished_at
@@ -243,7 +241,7 @@ FROM attempts AS a WHERE a.run_id = :run_id AND a.task_run_id = :id ORDER BY a.n
 
 
 def previous_attempts(tx: Transaction, task_run: TaskRun) -> list[dict[str, Any]]:
-    """The attempts of a task run that ended, oldest first, as its task is told of them:
+    """The ended attempts of a task run, oldest first, in the form that its task sees:
     {attempt, status, error, errorCode, details, timestamp}.
     """
     rows = tx.execute(_PREVIOUS, {"run_id": task_run.run_id, "id": task_run.id})

@@ -1,6 +1,6 @@
 """Cancels and skips task runs.
 
-Each verb is one guarded UPDATE: attempts under way are fenced, their outcome finds no row.
+Each verb is one guarded UPDATE. Running attempts are fenced: their outcome finds no row.
 """
 
 from __future__ import annotations
@@ -22,12 +22,16 @@ from pipeweave.orchestrator.state.task_transitions import move
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
 
-# A step skipped because of a failure says so; one that nobody chose has no error code.
+# The error code of a step that is skipped because of a failure. A step that no predecessor chose has none.
 PREDECESSOR_FAILED = "PREDECESSOR_FAILED"
 
 
 def skip(tx: Transaction, run_id: UUID, ordinals: Sequence[int], *, code: str | None = None) -> list[TaskRun]:
-    """Mark steps that nobody chose (no code), or that wait for what failed (PREDECESSOR_FAILED)."""
+    """Skip pending steps.
+
+    Args:
+        code: PREDECESSOR_FAILED after a failure; None for steps that no predecessor chose.
+    """
     if not ordinals:
         return []
     skipped = move(
@@ -45,24 +49,24 @@ def skip(tx: Transaction, run_id: UUID, ordinals: Sequence[int], *, code: str | 
 def cancel_tasks(
     tx: Transaction, run_id: UUID, task_ids: Sequence[str], *, code: str, message: str
 ) -> list[TaskRun]:
-    """Cancel the task runs of these tasks that have not started. What runs goes on to its end."""
+    """Cancel the task runs of these tasks that no worker has claimed. Running attempts continue."""
     where = f"t.task_id = ANY(CAST(:task_ids AS text[])) AND t.status IN {sql_in(UNSTARTED_TASK)}"
     return _cancel(tx, run_id, where, {"task_ids": list(task_ids)}, code, message)
 
 
 def cancel_all(tx: Transaction, run_id: UUID, *, code: str, message: str) -> list[TaskRun]:
-    """Cancel every open task run of a run. Attempts under way are fenced: their outcome will find no row."""
+    """Cancel every open task run of a run. Running attempts are fenced: their outcome will find no row."""
     return _cancel(tx, run_id, "true", {}, code, message)
 
 
 def _cancel(
-    tx: Transaction, run_id: UUID, where: str, which: dict[str, Any], code: str, message: str
+    tx: Transaction, run_id: UUID, where: str, parameters: dict[str, Any], code: str, message: str
 ) -> list[TaskRun]:
     error = orjson.dumps({"code": code, "message": message}).decode()
-    # A row that was being claimed when this transaction began may have started after that moment.
+    # A row that was claimed after this transaction began has a later start; it must not finish before it.
     changes = """, finished_at = greatest(:now, t.started_at), error = CAST(:error AS jsonb),
         error_code = :code"""
-    cancelled = move(tx, run_id, T.CANCELLED, changes, where, {"error": error, "code": code} | which)
+    cancelled = move(tx, run_id, T.CANCELLED, changes, where, {"error": error, "code": code} | parameters)
     append(tx, together("task_runs.cancelled", cancelled, errorCode=code))
     keys_released.announce(tx, cancelled)
     return cancelled

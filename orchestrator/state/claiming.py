@@ -1,4 +1,4 @@
-"""Claims task runs for a worker, and gives back those that were never called.
+"""Claims task runs for a worker, and returns claimed task runs whose function was not called.
 
 Each verb is one guarded UPDATE: a late worker, a doubled message and a racing cancel find no row.
 """
@@ -21,11 +21,14 @@ from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
 
 STARTED = {"event": "'task_run.started'", "data": "jsonb_build_object('worker', CAST(:worker AS text))"}
-# Usually a claim finds a row queued. An event that left another status says so, or history would not add up.
+# A claim usually moves a queued row. The event of a claim that moves a pending row names that status, so that
+# the history can be replayed.
 STARTED_FROM_PENDING = "jsonb_build_object('worker', CAST(:worker AS text), 'from', 'pending')"
-# What a claim sets. Limits of time are judged by the database's clock: hosts' clocks differ.
+# The columns that a claim sets. now() is the database's clock: time limits are judged by it, because the
+# clocks of workers differ.
 CLAIMED = ", worker = :worker, started_at = :now, claimed_at = now(), heartbeat_at = now()"
-# A pending row is not startable here: only the transaction that saw its predecessors final may start it.
+# Only a queued row is claimed by a message. A pending row is started by the transaction that saw its
+# predecessors final, and by nobody else.
 _START = move_sql(
     "moved",
     f"'{T.RUNNING.value}'",
@@ -38,7 +41,7 @@ _START = move_sql(
 )
 
 _START_ALONE = f"WITH {_START} SELECT * FROM moved"
-# The header of the run comes along for a process that meets it for the first time.
+# Reads the run's header in the same statement, for a process that has not cached it.
 _START_WITH_HEADER = f"""
 WITH {_START} SELECT {run_headers.COLUMNS}, m.* FROM runs AS r LEFT JOIN moved AS m ON true
 WHERE r.id = :run_id
@@ -48,8 +51,11 @@ WHERE r.id = :run_id
 def start(
     tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, *, worker: str
 ) -> list[TaskRun]:
-    """Claim task runs for this worker. Those that a doubled message, a cancel or another worker took are
-    left out.
+    """Claim queued task runs for this worker.
+
+    Returns:
+        The claimed task runs. Task runs that another worker claimed, that were cancelled or that are at a
+        later attempt are left out.
     """
     if not ordinals:
         return []
@@ -59,7 +65,11 @@ def start(
 def start_with_header(
     tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, *, worker: str
 ) -> tuple[RunHeader | None, list[TaskRun]]:
-    """`start`, and the header of the run, None when there is no such run: one statement."""
+    """Claim task runs as `start` does, and read the run's header in the same statement.
+
+    Returns:
+        The header, None when the run does not exist, and the claimed task runs.
+    """
     if (known := run_headers.cached(tx, run_id)) is not None or not ordinals:
         return known or run_headers.load(tx, run_id), start(tx, run_id, ordinals, attempt, worker=worker)
     rows = tx.execute(_START_WITH_HEADER, _claim(tx, run_id, ordinals, attempt, worker)).all()
@@ -72,8 +82,8 @@ def start_with_header(
 def _claim(
     tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, worker: str
 ) -> dict[str, Any]:
-    which = task_run_ids(run_id, ordinals)
-    return {"run_id": run_id, "ids": which, "attempt": attempt, "worker": worker, "now": tx.now}
+    task_runs = task_run_ids(run_id, ordinals)
+    return {"run_id": run_id, "ids": task_runs, "attempt": attempt, "worker": worker, "now": tx.now}
 
 
 _GIVE_BACK = move_sql(
@@ -89,11 +99,15 @@ _GIVE_BACK = move_sql(
 
 
 def give_back(tx: Transaction, task_runs: Sequence[TaskRun], *, worker: str | None = None) -> list[TaskRun]:
-    """Return claimed task runs whose function was never called: others take them, no attempt is used up.
-    Only what `worker` holds: who gives back a second time, not knowing of the first, finds them elsewhere.
+    """Return claimed task runs of one run whose function was not called. No attempt is used up.
 
-    Those that were paused meanwhile become `ready`; of the others, which need a message, the task runs as
-    they are now.
+    Args:
+        task_runs: as they were claimed.
+        worker: the name that claimed them; None for any name. A repeated call with a name changes nothing
+            when another worker has claimed the task runs since.
+
+    Returns:
+        The task runs that are `queued` now and need a message. Paused task runs became `ready` instead.
     """
     if not task_runs:
         return []
@@ -118,7 +132,7 @@ AND t.attempt = :attempt AND {status_is(T.QUEUED)}
 
 
 def queued(tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int) -> list[TaskRun]:
-    """Those of these task runs that still wait in a message."""
+    """The task runs of a message that are still queued at this attempt."""
     if not ordinals:
         return []
     return read(

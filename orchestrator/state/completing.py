@@ -1,6 +1,6 @@
-"""Stores results and ends attempts well; lays out and finishes maps. (Attempts that fail: attempts.py.)
+"""Completes attempts and stores their results; lays out and finishes maps. `attempts.py` ends failed ones.
 
-Each verb is one guarded UPDATE: it moves the rows that may move and returns them.
+Each verb is one guarded UPDATE that returns the rows it moved.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeweave.orchestrator.state.rows import read
 from pipeweave.orchestrator.state.task_transitions import move, move_sql, status_is
 from pipeweave.orchestrator.store.database import Transaction
 
-# What a completion sets, from a row `o` of :rows.
+# The columns that a completion sets, from a row `o` of :rows.
 _OUTPUT = """, finished_at = :now, output = o.output, output_path = o.path, output_size = o.size,
     output_hash = o.hash, selected_next = CASE WHEN o.next IS NOT NULL THEN
         ARRAY(SELECT jsonb_array_elements_text(o.next)) END"""
@@ -44,7 +44,7 @@ def _complete(columns: str = "", changes: str = "", data: str = "", returning: s
 
 COMPLETE = _complete()
 _COMPLETE_ALONE = f"WITH {COMPLETE} SELECT * FROM moved"
-# With the result of another task run. Only here are the columns of keys touched.
+# Completes with the result of another task run, found by an idempotency key.
 _CACHED = _complete(
     ", key text, origin uuid, shown text",
     ", idempotency_key = o.key, cached_from = o.origin",
@@ -56,7 +56,7 @@ _COMPLETE_CACHED = f"WITH {_CACHED} SELECT * FROM moved"
 
 
 def complete(tx: Transaction, completions: Sequence[Completion]) -> list[TaskRun]:
-    """Store results and end the attempts well."""
+    """Store results and complete the attempts. Attempts that are fenced are left out of the answer."""
     cached = [each for each in completions if each.cached_from is not None]
     own = [each for each in completions if each.cached_from is None] if cached else completions
     done = read(tx.execute(_COMPLETE_ALONE, completed(tx, own))) if own else []
@@ -64,31 +64,39 @@ def complete(tx: Transaction, completions: Sequence[Completion]) -> list[TaskRun
 
 
 def completed(tx: Transaction, completions: Sequence[Completion]) -> dict[str, Any]:
-    """The parameters of COMPLETE."""
+    """The parameters of COMPLETE; the completions are of one run."""
     rows = ",".join(map(_completion_row, completions))
-    which = [each.task_run.id for each in completions]
-    return {"run_id": completions[0].task_run.run_id, "ids": which, "rows": f"[{rows}]", "now": tx.now}
+    task_runs = [each.task_run.id for each in completions]
+    return {"run_id": completions[0].task_run.run_id, "ids": task_runs, "rows": f"[{rows}]", "now": tx.now}
 
 
-def _completion_row(each: Completion) -> str:
-    # The output is JSON text already: it is put in as it is instead of being read and written once more.
+def _completion_row(completion: Completion) -> str:
+    # The output is JSON text already: inserting it as text saves parsing and writing it again.
     row = {
-        "id": str(each.task_run.id),
-        "attempt": each.task_run.attempt,
-        "path": each.output.path,
-        "size": each.output.size,
-        "hash": each.output.hash,
-        "next": each.selected_next,
+        "id": str(completion.task_run.id),
+        "attempt": completion.task_run.attempt,
+        "path": completion.output.path,
+        "size": completion.output.size,
+        "hash": completion.output.hash,
+        "next": completion.selected_next,
     }
-    if each.cached_from is not None:
-        shown = ids.show(ids.TASK_RUN, each.cached_from)
-        row |= {"key": each.key, "origin": str(each.cached_from), "shown": shown}
+    if completion.cached_from is not None:
+        shown = ids.show(ids.TASK_RUN, completion.cached_from)
+        row |= {"key": completion.key, "origin": str(completion.cached_from), "shown": shown}
     head = orjson.dumps(row).decode()
-    return f'{head[:-1]},"output":{each.output.inline or "null"}}}'
+    return f'{head[:-1]},"output":{completion.output.inline or "null"}}}'
 
 
 def lay_out(tx: Transaction, run_id: UUID, ordinal: int, *, first: int, count: int) -> TaskRun | None:
-    """A map's items exist now: the map itself waits for them."""
+    """Let a pending map wait for its items, which were inserted by this transaction.
+
+    Args:
+        first: the ordinal of the first item.
+        count: the number of items.
+
+    Returns:
+        The map's own task run; None when it was not pending.
+    """
     moved = move(
         tx,
         run_id,
@@ -103,9 +111,12 @@ def lay_out(tx: Transaction, run_id: UUID, ordinal: int, *, first: int, count: i
 
 
 def finish_map(tx: Transaction, run_id: UUID, ordinal: int, *, count: int) -> TaskRun | None:
-    """All items of a map are final and none failed (or the failure mode takes what there is).
+    """Complete a map: all its items are final, and none failed or the failure mode allows it.
 
-    The map's output is its items' outputs in order; they stay in the items' rows and are read from there.
+    A map's row keeps no output: its output is the list of its items' outputs, read from their rows.
+
+    Returns:
+        The map's own task run; None when it was final already.
     """
     moved = move(
         tx,

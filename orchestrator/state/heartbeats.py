@@ -1,4 +1,4 @@
-"""Signs of life of an attempt: a heartbeat, and how far it is. Neither moves its status."""
+"""Stores the heartbeats and the progress of running attempts. Neither changes a status."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WHERE run_id = :run_id AND id = :id AND attempt = :attempt AND status = 'running
 
 
 def progress(tx: Transaction, task_run: TaskRun, percent: float, message: str | None) -> bool:
-    """Record how far an attempt is (0 to 100). False when the attempt is no longer this worker's."""
+    """Store the progress of an attempt (0 to 100), also as a heartbeat. False when the attempt is fenced."""
     parameters = {
         "run_id": task_run.run_id,
         "id": task_run.id,
@@ -30,6 +30,6 @@ WHERE run_id = :run_id AND id = :id AND attempt = :attempt AND status = 'running
 
 
 def beat(tx: Transaction, task_run: TaskRun) -> bool:
-    """Say that an attempt is alive. False when it is no longer this worker's."""
+    """Store the heartbeat of an attempt. False when the attempt is fenced."""
     parameters = {"run_id": task_run.run_id, "id": task_run.id, "attempt": task_run.attempt}
     return tx.execute(_HEARTBEAT, parameters).rowcount > 0

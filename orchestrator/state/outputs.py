@@ -27,7 +27,7 @@ def places_of_steps(
     step_ids: Collection[str],
     items: Mapping[str, Collection[int] | None] | None = None,
 ) -> Places:
-    """Where the outputs of those of these steps are that completed, by step id.
+    """Where the outputs of the completed ones of these steps are, by step id.
 
     Args:
         items: of the output of a map, only these items are needed (negative ones count from the end); the
@@ -66,7 +66,7 @@ _NULL: Place = (None, None)
 def _of_items(
     tx: Transaction, run: RunHeader, first: int | None, count: int, needed: Collection[int] | None
 ) -> list[Place]:
-    """A map's output. An item that failed under partial-merge leaves null in its place."""
+    """The places of a map's output. The output of an item that failed under partial-merge is null."""
     if first is None or count == 0:
         return []
     if needed is None:
@@ -90,6 +90,6 @@ WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'co
 
 
 def completed(tx: Transaction, run: RunHeader, step_ids: Collection[str]) -> list[str]:
-    """Those of these steps that completed, in document order."""
+    """The completed ones of these steps, in document order."""
     wanted = [ids.task_run_id(run.id, run.plan.ordinals[each]) for each in step_ids]
     return list(tx.execute(_COMPLETED, {"run_id": run.id, "ids": wanted}).scalars())

@@ -1,8 +1,8 @@
-"""Releases task runs: steps whose predecessors are final, attempts that are due, what a limit has room for.
+"""Releases task runs: steps whose predecessors are final, due attempts, ready rows when a limit has room.
 
-Each verb is one guarded UPDATE: it moves the rows that may move and returns them; a late worker, a doubled
-message and a racing cancel find no row. The guard is always id, attempt and the statuses that
-`domain/states.py` allows. A paused or limited task run becomes `ready` instead of `queued`.
+Each verb is one guarded UPDATE that returns the rows it moved. A late worker, a doubled message and a racing
+cancel find no row, because the guard names the id and the statuses that `domain/states.py` allows. A paused
+or limited task run becomes `ready` instead of `queued`.
 """
 
 from __future__ import annotations
@@ -34,30 +34,35 @@ def release(
     worker: str | None = None,
     queue: str | None = None,
 ) -> list[TaskRun]:
-    """Let steps go whose predecessors are final.
+    """Release steps whose predecessors are final.
 
-    One of `continued` whose queue is this worker's becomes `running` at once; of the others, those that are
-    HELD become `ready` and the rest `queued`: they need a message.
+    Args:
+        ordinals: the steps; held steps become `ready`, the others `queued` and need a message.
+        continued: those of the steps that this worker may continue itself: a step of its queue that is not
+            held becomes `running` at once.
+        worker: the name that claims the continued steps.
+        queue: the worker's queue.
     """
     left = task_run_ids(run_id, ordinals)
     released: list[TaskRun] = []
     if continued:
         changes = f"{CLAIMED}, queued_at = :now"
-        mine = f"t.queue = :queue AND NOT {HELD}"
+        is_mine = f"t.queue = :queue AND NOT {HELD}"
         going_on = task_run_ids(run_id, continued)
-        theirs = {"worker": worker, "queue": queue}
-        released += _release(tx, run_id, T.RUNNING, going_on, mine, changes, theirs, _CONTINUED)
-    # Whatever the first of these leaves is held, even if it has ceased to be so since.
-    for to, which in ((T.QUEUED, f"NOT {HELD}"), (T.READY, "true")):
+        parameters = {"worker": worker, "queue": queue}
+        released += _release(tx, run_id, T.RUNNING, going_on, is_mine, changes, parameters, _CONTINUED)
+    # The steps that the first statement leaves were held when it ran. The second statement does not ask
+    # again, because a pause that ended in between must not leave a step pending.
+    for to, where in ((T.QUEUED, f"NOT {HELD}"), (T.READY, "true")):
         done = {each.id for each in released}
         left = [each for each in left if each not in done]
-        moved = _release(tx, run_id, to, left, which, ", queued_at = :now", {}, {})
+        moved = _release(tx, run_id, to, left, where, ", queued_at = :now", {}, {})
         append(tx, together(f"task_runs.{to.value}", moved))
         released += moved
     return released
 
 
-# Waits for its predecessors, and not for the due time of another attempt.
+# SQL: the task run waits for its predecessors, not for the due time of another attempt.
 UNDECIDED = "t.status = 'pending' AND t.due_at IS NULL"
 
 
@@ -65,16 +70,16 @@ def _release(
     tx: Transaction,
     run_id: UUID,
     to: TaskStatus,
-    which: Sequence[UUID],
+    task_runs: Sequence[UUID],
     where: str,
     changes: str,
     parameters: dict[str, Any],
     event: dict[str, str],
 ) -> list[TaskRun]:
-    if not which:
+    if not task_runs:
         return []
     where = f"t.id = ANY(CAST(:ids AS uuid[])) AND {UNDECIDED} AND {where}"
-    return move(tx, run_id, to, changes, where, {"ids": list(which)} | parameters, **event)
+    return move(tx, run_id, to, changes, where, {"ids": list(task_runs)} | parameters, **event)
 
 
 _RELEASE_DUE = move_sql(
@@ -86,20 +91,18 @@ _RELEASE_DUE = move_sql(
 )
 
 
-def release_due(tx: Transaction, run_id: UUID, which: Sequence[UUID]) -> list[TaskRun]:
-    """Let task runs go that are due, or need not wait any longer: `queued`, or `ready` where they are
-    HELD.
-    """
-    if not which:
+def release_due(tx: Transaction, run_id: UUID, task_runs: Sequence[UUID]) -> list[TaskRun]:
+    """Release attempts that wait for a due time, even before it: `ready` if they are held, else `queued`."""
+    if not task_runs:
         return []
-    parameters = {"run_id": run_id, "ids": list(which), "now": tx.now}
+    parameters = {"run_id": run_id, "ids": list(task_runs), "now": tx.now}
     moved = read(tx.execute(f"WITH {_RELEASE_DUE} SELECT * FROM moved", parameters))
     for status in (T.READY, T.QUEUED):
         append(tx, together(f"task_runs.{status.value}", [each for each in moved if each.status is status]))
     return moved
 
 
-# Of whatever runs: one statement for all of them.
+# One statement moves task runs of several runs.
 _OF_ANY_RUN = "FROM unnest(CAST(:runs AS uuid[]), CAST(:ids AS uuid[])) AS g(run_id, id)"
 
 
@@ -121,24 +124,26 @@ _DISPATCH = _moved_of_any_run(T.QUEUED, ", queued_at = :now", f"{status_is(T.REA
 _HOLD_BACK = _moved_of_any_run(T.READY, "", f"{status_is(T.QUEUED)} AND {IS_PAUSED}")
 
 
-def dispatch_ready(tx: Transaction, which: Sequence[tuple[UUID, UUID]]) -> list[TaskRun]:
-    """Let ready task runs (run id, id) go, best priority first: their limits have room. Called with the
-    limits' row locked.
+def dispatch_ready(tx: Transaction, task_runs: Sequence[tuple[UUID, UUID]]) -> list[TaskRun]:
+    """Queue ready task runs (run id, id) whose limit has room; returns them best priority first.
+
+    The caller holds the lock on the row of their task, which guards its limits.
     """
-    return _move_any(tx, _DISPATCH, which, "task_runs.queued", **{"from": "ready"})
+    return _move_any(tx, _DISPATCH, task_runs, "task_runs.queued", **{"from": "ready"})
 
 
-def hold_back(tx: Transaction, which: Sequence[tuple[UUID, UUID]]) -> list[TaskRun]:
-    """Take queued task runs (run id, id) back that someone paused: their messages will find nothing."""
-    return _move_any(tx, _HOLD_BACK, which, "task_runs.ready")
+def hold_back(tx: Transaction, task_runs: Sequence[tuple[UUID, UUID]]) -> list[TaskRun]:
+    """Move queued task runs (run id, id) that are paused back to `ready`: their messages will find no row."""
+    return _move_any(tx, _HOLD_BACK, task_runs, "task_runs.ready")
 
 
 def _move_any(
-    tx: Transaction, statement: str, which: Sequence[tuple[UUID, UUID]], type_: str, **data: Any
+    tx: Transaction, statement: str, task_runs: Sequence[tuple[UUID, UUID]], type_: str, **data: Any
 ) -> list[TaskRun]:
-    if not which:
+    if not task_runs:
         return []
-    parameters = {"runs": [run for run, _ in which], "ids": [each for _, each in which], "now": tx.now}
+    runs, ids = [run for run, _ in task_runs], [task_run for _, task_run in task_runs]
+    parameters = {"runs": runs, "ids": ids, "now": tx.now}
     moved = read(tx.execute(statement, parameters))
     by_run: dict[UUID, list[TaskRun]] = {}
     for each in moved:

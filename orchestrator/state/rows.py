@@ -1,4 +1,4 @@
-"""Reads task runs from rows."""
+"""Makes task runs from rows of `task_runs`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ def task_run_ids(run_id: UUID, ordinals: Iterable[int]) -> list[UUID]:
     return [ids.task_run_id(run_id, each) for each in ordinals]
 
 
+# The columns of a row `t` that `of_row` reads, in the order of the fields of TaskRun.
 COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.map_index, t.map_parent,
 t.item, t.priority, t.queue, t.is_limited, t.code_version, t.code_hash, t.idempotency_key"""
 
 
 def read(rows: Iterable[Any]) -> list[TaskRun]:
-    """Task runs in the order of their ids."""
+    """The task runs of rows that start with COLUMNS, in the order of their ids."""
     return sorted(map(of_row, rows), key=lambda each: each.id)
 
 

@@ -1,4 +1,4 @@
-"""Loads run headers, the part of a run that never changes: once per process and run, not once per step."""
+"""Loads run headers, the part of a run that never changes, and caches them: one read per process and run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction
 
-# A worker sees the same few runs again and again. A header holds at most an inline input; plans are shared.
+# A worker works on few runs at a time. A header holds at most an inline input; plans are shared.
 HEADERS = CacheSpec[UUID, RunHeader]("run headers", 256)
 
-# What `of_row` reads, of a run `r`.
+# The columns of a run `r` that `of_row` reads.
 COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mode, r.priority, r.input,
     r.input_path,
     CASE WHEN r.pipeline_id IS NULL THEN
@@ -25,7 +25,7 @@ _HEADER = f"SELECT {COLUMNS} FROM runs AS r WHERE r.id = :id"
 
 
 def load(tx: Transaction, run_id: UUID) -> RunHeader | None:
-    """The run's header; None when there is no such run (its history was dropped, the message stayed)."""
+    """The run's header; None when there is no such run: its month was dropped while a message was left."""
     found = cached(tx, run_id)
     if found is None:
         row = tx.execute(_HEADER, {"id": run_id}).one_or_none()
@@ -34,13 +34,15 @@ def load(tx: Transaction, run_id: UUID) -> RunHeader | None:
 
 
 def cached(tx: Transaction, run_id: UUID) -> RunHeader | None:
-    """The run's header, if this process has it."""
+    """The run's header if it is in the cache, else None."""
     return tx.cache(HEADERS).get(run_id)
 
 
 def of_row(tx: Transaction, row: Any) -> RunHeader:
-    """The header of a row that starts with COLUMNS. Caches it at once: should this transaction have written
-    the run and be rolled back, nobody will ask for its id again.
+    """The header of a row that starts with COLUMNS.
+
+    It is cached at once, before the commit: if this transaction created the run and is rolled back, nothing
+    will ask for the run's id again.
     """
     values: list[Any] = [*row[: WIDTH - 1], _plan(tx, row)]
     found = RunHeader(*values)

@@ -1,4 +1,4 @@
-"""The moves of a run's status. Each is one guarded UPDATE; False means the run had moved on already."""
+"""Changes the status of runs. Each verb is one guarded UPDATE; False means that the guard did not hold."""
 
 from __future__ import annotations
 
@@ -34,7 +34,11 @@ def _move(
 
 
 def announce_end(tx: Transaction, run_id: UUID, row: Any) -> None:
-    """Announce that a run ended. The row is one of the statement that ended it, with AWAITED."""
+    """Announce that a run ended.
+
+    Args:
+        row: the answer of the statement that ended the run, with the columns of AWAITED.
+    """
     tx.announce(RunEnded(run_id, row.is_awaited, row.limited_tenant))
 
 
@@ -56,18 +60,23 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at
         )"""
 
 
-# Who waits for the end of the run: an administrator; the next run of its tenant, where that has a limit.
+# Who waits for the end of the run: the maintenance mode; the tenant, if its active runs are limited.
 AWAITED = f"""{deployment_mode.IS_AWAITED} AS is_awaited,
     (SELECT n.id FROM run JOIN tenants AS n ON n.id = run.tenant_id
      WHERE n.max_active_runs IS NOT NULL AND run.pipeline_id IS NOT NULL) AS limited_tenant"""
 
-# What a statement with `_move_sql` ends with: whether the run moved, and who waits for its end.
+# The SELECT behind `_move_sql`: whether the run moved, and who waits for its end.
 MOVED = f"SELECT EXISTS (SELECT 1 FROM run) AS has_moved, {AWAITED}"
 
 
 def completed_with(where: str, at: str = ":now") -> str:
-    """SQL: the run ends well with the task run that just did, a row of `moved`, at this time. One that was
-    reopened has to be looked at as a whole.
+    """SQL that completes a run together with its last task run, a row of `moved`.
+
+    It does not complete a reopened run: `finish` must look at all of its task runs.
+
+    Args:
+        where: SQL of a further condition.
+        at: SQL of the time at which the run finished.
     """
     return _move_sql(
         RunStatus.COMPLETED, where=f"EXISTS (SELECT 1 FROM moved) AND {_NOT_REOPENED} AND {where}", at=at
@@ -75,13 +84,13 @@ def completed_with(where: str, at: str = ":now") -> str:
 
 
 def lock(tx: Transaction, run_id: UUID) -> None:
-    """Take the run's row before any of its task runs': who ends a run goes on to lock all of those."""
+    """Lock the run's row. It is locked before its task runs, because the verbs that end a run do so."""
     tx.execute("SELECT 1 FROM runs AS r WHERE r.id = :id FOR UPDATE", {"id": run_id})
     tx.catch_up()
 
 
 def fail(tx: Transaction, run: RunHeader, failed: TaskRun) -> bool:
-    """End a run whose step failed."""
+    """Fail a run because a step failed."""
     error = {
         "code": "STEP_FAILED",
         "message": f"step {failed.step_id} failed",
@@ -92,7 +101,7 @@ def fail(tx: Transaction, run: RunHeader, failed: TaskRun) -> bool:
 
 
 def time_out(tx: Transaction, run_id: UUID, code: str, message: str) -> bool:
-    """End a run that took too long."""
+    """Fail a run that exceeded a time limit."""
     return _move(tx, run_id, RunStatus.FAILED, {"code": code, "message": message})
 
 
@@ -100,13 +109,14 @@ _STATUSES = "SELECT t.status, count(*) FROM task_runs AS t WHERE t.run_id = :run
 
 
 def finish(tx: Transaction, run: RunHeader) -> bool:
-    """End a run whose end steps are all final. False when it had ended, or was reopened and is not over."""
-    # A failure would have ended it at once, so that nothing needs counting, unless it was reopened since.
+    """End a run whose end steps are all final. False when it has ended, or is reopened and not over."""
+    # Under fail-fast a failure ends the run at once: nothing needs to be counted unless the run was reopened.
     if run.failure_mode == rules.FAIL_FAST and _move(tx, run.id, RunStatus.COMPLETED, where=_NOT_REOPENED):
         return True
     if _finish_counted(tx, run, _NOT_REOPENED):
         return True
-    # It was reopened, perhaps a moment ago: of those that end its last task runs, the last one here counts.
+    # The run was reopened, perhaps a moment ago. Of the transactions that end its last task runs, the one
+    # that gets this lock last sees all of them final.
     lock(tx, run.id)
     return _finish_counted(tx, run, "true")
 
@@ -126,13 +136,13 @@ _STATUS = "SELECT r.status FROM runs AS r WHERE r.id = :id FOR UPDATE"
 
 
 def lock_status(tx: Transaction, run_id: UUID) -> RunStatus | None:
-    """Take the run's row; how the run stands, None where its history was dropped."""
+    """Lock the run's row and return its status; None when its month was dropped."""
     found = tx.execute(_STATUS, {"id": run_id}).scalar_one_or_none()
     tx.catch_up()
     return None if found is None else RunStatus(found)
 
 
-# Its time limit begins with its turn.
+# The time limit of the run begins when it is admitted.
 _ADMIT = f"""
 WITH run AS (
     UPDATE runs SET status = '{RunStatus.RUNNING.value}', started_at = :now,
@@ -147,12 +157,16 @@ SELECT EXISTS (SELECT 1 FROM run)
 
 
 def admit(tx: Transaction, run_id: UUID, *, timeout_ms: int | None) -> bool:
-    """Let a pending run start: it is its turn."""
+    """Start a pending run.
+
+    Args:
+        timeout_ms: the time limit of its pipeline (ms); None for no limit.
+    """
     parameters = {"run_id": run_id, "now": tx.now, "timeout_ms": timeout_ms}
     return bool(tx.execute(_ADMIT, parameters).scalar_one())
 
 
-# Its time limit starts anew. What is still open goes on, and is only marked.
+# The time limit starts anew. A run that is still open is only marked.
 _REOPENED = """reopened_at = :now,
     deadline_at = CAST(:now AS timestamptz) + (deadline_at - coalesce(reopened_at, started_at))"""
 
@@ -171,7 +185,11 @@ _MARK = f"UPDATE runs SET {_REOPENED} WHERE id = :run_id"
 
 
 def reopen(tx: Transaction, run_id: UUID, status: RunStatus) -> None:
-    """Let a run go on whose dead letter is retried. Called with its row locked and its status known."""
+    """Reopen a run because its dead letter is retried.
+
+    Args:
+        status: the run's status; the caller has locked the row.
+    """
     if status is RunStatus.RUNNING:
         tx.execute(_MARK, {"run_id": run_id, "now": tx.now})
         return

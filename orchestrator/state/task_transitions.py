@@ -1,7 +1,7 @@
-"""The one way in which a task run's status changes: a guarded UPDATE with its event in the same statement.
+"""Makes the guarded UPDATE that changes the status of task runs and writes the event in the same statement.
 
-A late worker, a doubled message and a racing cancel all end the same way: the row does not change and is not
-in the answer.
+No other UPDATE changes such a status. A late worker, a doubled message and a racing cancel change no row, and
+the answer does not contain it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ NO_DATA = "CAST(NULL AS jsonb)"
 
 
 def status_is(status: TaskStatus) -> str:
-    """SQL: the status of rows that are named by their keys.
+    """SQL: whether the row has this status, for a statement that names its rows by their keys.
 
-    Not in the words of the partial indexes: one of those, taken instead of the key, costs as much as the
-    whole queue is long.
+    The expression matches no partial index on purpose: a plan that reads the index of all queued rows instead
+    of the key gets slower as the queue grows.
     """
     return f"t.status || '' = '{status.value}'"
 
@@ -40,7 +40,7 @@ def move(
     event: str | None = None,
     data: str = NO_DATA,
 ) -> list[TaskRun]:
-    """Move rows and return those that moved; see `move_sql`."""
+    """Change the status of rows of one run; returns the rows that changed. Arguments as in `move_sql`."""
     moving = move_sql("moved", f"'{to.value}'", [to], changes, where, source=source, event=event, data=data)
     guard = {"run_id": run_id, "now": tx.now}
     return read(tx.execute(f"WITH {moving} SELECT * FROM moved", guard | parameters))
@@ -64,18 +64,19 @@ def move_sql(
     """The only UPDATE of a task run's status, as a common table expression.
 
     Args:
-        name: of the expression, for what follows.
+        name: the name of the common table expression.
         to: SQL of the new status.
-        outcomes: what `to` can be; the state machine decides which statuses may be left for all of them.
-        changes: more columns to set.
-        where: which rows of the run, beside the guard.
+        outcomes: the statuses that `to` can give; the guard holds for statuses that may be left for each.
+        changes: SQL of further columns to set, after a comma.
+        where: SQL of a condition on the rows `t`, in addition to the guard.
         source: a FROM clause.
-        event: SQL-quoted type of the event written for each row that moved; None where one tells of all.
-        data: SQL of the event's data, in terms of the moved row `m`.
-        returning: more columns of the moved row `m`.
+        event: SQL of the type of the event that is written for each row; None when the caller writes one
+            event for all rows.
+        data: SQL of the event's data, from the moved row `m`.
+        returning: further columns of the moved row `m`, after a comma.
         attempt: SQL of the event's attempt.
-        reopens: leave a final status, because a dead letter is retried.
-        run: SQL that says which run, or runs, the rows are of.
+        reopens: allow the moves out of a final status, because a dead letter is retried.
+        run: SQL of the condition that names the run or the runs.
     """
     may_leave = states.task_reopened_from if reopens else states.task_before
     before = set.intersection(*(set(may_leave(each)) for each in outcomes))
