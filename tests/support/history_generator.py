@@ -59,6 +59,7 @@ class RandomHistory:
             maps={id: step["map"]["over"] for id, step in steps.items() if "map" in step},
         )
         mode = self.chance.choice(FAILURE_MODES)
+        self.pipeline_id: str = document["id"]
         self.run_id: UUID = driver.trigger(document["id"], self.wishes, failure_mode=mode)
 
     @property
@@ -87,8 +88,12 @@ class RandomHistory:
         for _ in range(most):
             if not self.is_over:
                 self.step()
-            elif self.chance.random() < 0.4 or not self._do(self._retry):
+            elif self.chance.random() < 0.4 or not self.retry():
                 return
+
+    def retry(self) -> bool:
+        """Retry one of the run's dead letters. Whether there was one that could be."""
+        return self._do(self._retry)
 
     def _do(self, work: Callable[[Transaction], object]) -> bool:
         """Whether it could be done."""

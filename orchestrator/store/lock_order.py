@@ -1,0 +1,53 @@
+"""States the order in which a transaction locks rows of several tables.
+
+Two transactions that wait for each other's rows are a deadlock: PostgreSQL ends one of them, after a second
+in which both stood still. So a transaction that waits for a row of one table holds no row of a later table:
+
+    advisory locks        registrations of a tenant, the tick, retention: first of all
+    services              a registration, for its service
+    run_tokens            a trigger with a token, in the order of the tokens
+    tenants               whoever gives run slots away
+    idempotency_claims    keys, in the order of task and key (engine/idempotency.py, engine/key_waiters.py)
+    runs                  whoever ends or reopens a run, and so goes on to lock all of its task runs
+    dead_letters          a retry, with its run locked
+    task_runs             in the order of their ids
+    tasks                 limits (queueing/limits.py): last, in the order of their names
+    redrives              progress of a redrive, behind all that it did
+
+Three rules keep the order short:
+
+- A statement that picks rows for itself skips locked rows (SKIP LOCKED). It waits for nobody, so it may come
+  at any time.
+- What follows from a change and needs an earlier table runs after the commit, in a transaction of its own: a
+  fact (runs/reactions.py) or `Transaction.afterwards`.
+- A worker process locks its own row in `workers`, which nobody else waits for. The mode
+  (`orchestrator_state`) is read with KEY SHARE, which waits only for the moment in which maintenance begins.
+
+One pair goes both ways (BOTH_WAYS). The transaction that completes the last step of a run has the row of
+that step before it takes the row of the run. Taking the run's row first would let all steps of a run complete
+one after the other. A cancel of the same run may meet it there; PostgreSQL ends one of the two, and
+`Database.run` does it again. tests/database/store/test_lock_order.py watches all this under contention.
+"""
+
+from __future__ import annotations
+
+LOCK_ORDER = (
+    "services",
+    "run_tokens",
+    "tenants",
+    "idempotency_claims",
+    "runs",
+    "dead_letters",
+    "task_runs",
+    "tasks",
+    "redrives",
+)
+
+BOTH_WAYS = frozenset({("task_runs", "runs")})
+
+
+def may_wait(held: str, wanted: str) -> bool:
+    """Whether a transaction that holds rows of one table may wait for rows of another one."""
+    if held not in LOCK_ORDER or wanted not in LOCK_ORDER or held == wanted:
+        return True
+    return LOCK_ORDER.index(held) < LOCK_ORDER.index(wanted) or (held, wanted) in BOTH_WAYS

@@ -1,0 +1,105 @@
+"""Transactions lock rows in the one order that store/lock_order.py states, also when many meet."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from support.concurrency import call_concurrently
+from support.factories import a_service, a_task
+from support.history_generator import RandomHistory
+from support.lock_watch import LockWatch, tables_locked
+from support.run_driver import TASKS, RunDriver
+
+from pipeweave.errors import Deadlocked, PipeWeaveError
+from pipeweave.orchestrator.runs import admission, service_registration
+from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.store.lock_order import BOTH_WAYS, may_wait
+
+THREADS = 5
+HISTORIES = 4
+STEPS = 60
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("SELECT 1 FROM runs AS r WHERE r.id = :id FOR UPDATE", [("runs", True)]),
+        ("SELECT 1 FROM task_runs AS t LIMIT 5 FOR UPDATE OF t SKIP LOCKED", [("task_runs", False)]),
+        ("WITH m AS (UPDATE task_runs AS t SET x = 1), r AS (UPDATE runs SET y = 2) SELECT 1",
+         [("task_runs", True), ("runs", True)]),
+        ("SELECT 1 FROM task_runs AS t JOIN tasks AS k ON true FOR NO KEY UPDATE OF k", [("tasks", True)]),
+        ("INSERT INTO tenants AS n (id) VALUES (1) ON CONFLICT (id) DO UPDATE SET x = 1",
+         [("tenants", True)]),
+        ("INSERT INTO tenants (id) VALUES (1) ON CONFLICT DO NOTHING", []),
+        ("SELECT * FROM runs", []),
+    ],
+)  # fmt: skip
+def test_the_watch_knows_which_tables_a_statement_locks(
+    statement: str, expected: list[tuple[str, bool]]
+) -> None:
+    assert list(tables_locked(statement)) == expected
+
+
+def test_a_wait_against_the_order_is_seen(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = LockWatch(monkeypatch)
+    with database.transaction() as tx:
+        tx.execute("SELECT 1 FROM tasks AS k FOR NO KEY UPDATE")
+        tx.execute("SELECT 1 FROM runs AS r FOR UPDATE")
+    assert [pair for pair in watch.waits if not may_wait(*pair)] == [("tasks", "runs")]
+
+
+def test_transactions_that_meet_wait_only_in_the_order(
+    fresh_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers, ticks, cancels, retries, registrations and limits work on the same runs at once."""
+    driver = RunDriver(fresh_database)
+    histories = [RandomHistory(driver, seed) for seed in range(HISTORIES)]
+    watch = LockWatch(monkeypatch)
+    ended = call_concurrently(
+        *[lambda seed=seed: _meddle(driver, histories, seed) for seed in range(THREADS)]
+    )
+    assert [each.result for each in ended] == [STEPS] * THREADS
+    assert {pair for pair in watch.waits if not may_wait(*pair)} == set()
+    # Locks that no transaction took would prove nothing.
+    taken = {table for pair in watch.waits for table in pair}
+    expected = {"services", "tenants", "runs", "dead_letters", "task_runs", "tasks"}
+    assert expected <= taken
+    assert set(watch.waits) >= BOTH_WAYS
+
+
+def _meddle(driver: RunDriver, histories: list[RandomHistory], seed: int) -> int:
+    """Do one thing after the other to runs that other threads work on, too. How many things were done."""
+    chance = random.Random(seed)
+    moves: list[tuple[Callable[[], object], int]] = [
+        (lambda: chance.choice(histories).step(), 30),
+        (lambda: chance.choice(histories).retry(), 4),
+        (lambda: driver.trigger(chance.choice(histories).pipeline_id), 2),
+        (lambda: _register(driver, chance), 1),
+        (lambda: _limit(driver, chance), 2),
+    ]
+    for _ in range(STEPS):
+        (move,) = chance.choices(*zip(*moves, strict=True))
+        try:
+            move()
+        except (Deadlocked, PipeWeaveError):
+            # A cancel met the end of a run, or the run had moved on: `Database.run` and callers try again.
+            continue
+    return STEPS
+
+
+def _register(driver: RunDriver, chance: random.Random) -> None:
+    """A new version of the service drops a task, or takes it up again."""
+    tasks = [each for each in TASKS if chance.random() < 0.7] or list(TASKS)
+    named = [a_task(each) if isinstance(each, str) else each for each in tasks]
+    with driver.database.transaction() as tx:
+        service_registration.register(
+            tx, driver.tenant, a_service(*named, version=f"1.0.{chance.randint(0, 99)}")
+        )
+
+
+def _limit(driver: RunDriver, chance: random.Random) -> None:
+    with driver.database.transaction() as tx:
+        admission.set_limit(tx, driver.tenant, chance.choice([None, 1, 3]))
+    driver.database.run(lambda tx: admission.admit(tx, driver.tenant))
