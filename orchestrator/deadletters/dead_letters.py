@@ -108,8 +108,8 @@ def retry_of_run(tx: Transaction, letters: Sequence[DeadLetter]) -> list[Retried
     return _retry_steps(tx, letters)
 
 
-# The run's row is locked before this (lock order): so this sees what the row's last holder did to the
-# letters.
+# The run's row is locked before (store/lock_order.py), so this statement sees what the row's last holder did
+# to the letters.
 _LOCK = f"""
 SELECT d.id FROM dead_letters AS d WHERE d.id = ANY(CAST(:ids AS uuid[])) AND {OPEN} ORDER BY d.id FOR UPDATE
 """

@@ -5,7 +5,7 @@ writing then would let two of them through. Everybody else completes with the re
 steps back until the holder ends (key_waiters.py). The row stays with its task run through retries and lost
 workers; a failure leaves nothing behind that could answer for the key.
 
-Rows are locked in this order: keys by name, runs, task runs, limits.
+Keys are locked before runs and task runs (store/lock_order.py).
 """
 
 from __future__ import annotations

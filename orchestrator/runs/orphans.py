@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from pipeweave.orchestrator.domain.states import ADVANCING_RUN, UNSTARTED_TASK, sql_in
 from pipeweave.orchestrator.engine.advance import Advance
-from pipeweave.orchestrator.state import cancelling, run_headers
+from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
+from pipeweave.orchestrator.state import cancelling, run_headers, run_transitions
 from pipeweave.orchestrator.store.database import Transaction
 
 CODE = "TASK_REMOVED"
@@ -21,10 +22,14 @@ ORDER BY r.id
 
 def cancel_unstarted(tx: Transaction, tenant: str, task_ids: Sequence[str], reason: str) -> None:
     """Cancel the task runs of these tasks that have not started; their runs follow their failure mode."""
+    touched = TouchedLimits()
     for run_id in tx.execute(_RUNS, {"tenant": tenant, "task_ids": list(task_ids)}).scalars():
         run = run_headers.load(tx, run_id)
         if run is None:
             continue
-        advance = Advance(tx, run)
+        # Of two transactions that end the same run, the second one waits here with nothing in its hands.
+        run_transitions.lock(tx, run_id)
+        advance = Advance(tx, run, touched=touched)
         advance.settle(cancelling.cancel_tasks(tx, run_id, task_ids, code=CODE, message=reason))
-        advance.close()
+    # Once, behind all runs: the rows of tasks are locked last.
+    touched.fill(tx)

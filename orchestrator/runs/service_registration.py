@@ -81,7 +81,7 @@ def _orphan(tx: Transaction, tenant: str, registration: Registration) -> list[st
     """Orphan the service's tasks that the new version does not name. Returns their ids."""
     orphaned = services.tasks_not_named(tx, tenant, registration)
     if orphaned:
-        # Task runs first, tasks last: the lock order of all code that fills concurrency limits.
+        # Task runs first, tasks last: see store/lock_order.py.
         orphans.cancel_unstarted(tx, tenant, orphaned, f"Task type removed in version {registration.version}")
         services.mark_orphaned(tx, tenant, orphaned)
         log.warning(

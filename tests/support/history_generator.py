@@ -59,6 +59,7 @@ class RandomHistory:
             maps={id: step["map"]["over"] for id, step in steps.items() if "map" in step},
         )
         mode = self.chance.choice(FAILURE_MODES)
+        self._continued: list[TaskRun] = []
         self.pipeline_id: str = document["id"]
         self.run_id: UUID = driver.trigger(document["id"], self.wishes, failure_mode=mode)
 
@@ -73,7 +74,7 @@ class RandomHistory:
             (self._work_straight, 8),
             (self._give_back, 2),
             (self._release_due, 4),
-            (self._check, 6),
+            (self._check, 20),
             (self._lose, 2),
             (self._orphan, 0 if self.chance.random() < 0.9 else 1),
             (self._end_run, 0 if self.chance.random() < 0.9 else 1),
@@ -106,10 +107,10 @@ class RandomHistory:
     # --- workers ------------------------------------------------------------------------------------------
 
     def _work(self, tx: Transaction) -> None:
-        """Claim some task runs, end them, go on with what follows."""
-        started = self._claim(tx, self.chance.randint(1, 3))
+        """End claimed task runs; the task runs that go on are ended by the next call, as turns do it."""
+        started, self._continued = self._continued or self._claim(tx, self.chance.randint(1, 3)), []
         claimant = Claimant("w1", self._queue(tx)) if self.chance.random() < 0.5 else None
-        while started:
+        if started:
             outcomes = [self._outcome(tx, each) for each in started]
             turn = Turn(
                 header(tx, self.run_id),
@@ -118,7 +119,7 @@ class RandomHistory:
                 claimant=claimant,
                 max_retry_delay_ms=None,
             )
-            started = turn.store(tx)
+            self._continued = turn.store(tx)
 
     def _work_straight(self, tx: Transaction) -> None:
         run, queue = header(tx, self.run_id), self._queue(tx)
@@ -183,11 +184,9 @@ class RandomHistory:
 
     def _check(self, tx: Transaction) -> None:
         """A chord fires, or the tick asks: for any join, whether it is due or not."""
-        run = header(tx, self.run_id)
-        for join in self.chance.sample([END, *range(1, len(run.plan.steps) + 1)], len(run.plan.steps) + 1):
-            advance = Advance(tx, run)
-            advance.check(join)
-            advance.close()
+        advance = Advance(tx, run := header(tx, self.run_id))
+        advance.check(self.chance.choice([END, *range(1, len(run.plan.steps) + 1)]))
+        advance.close()
 
     def _retry(self, tx: Transaction) -> bool:
         """A dead letter is tried again. False when there is none."""

@@ -33,10 +33,12 @@ class LockWatch:
 
     Attributes:
         waits: (table held, table waited for) -> how often.
+        sequence: the table of each lock that waits, in order, repeated ones included.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waits: Counter[tuple[str, str]] = Counter()
+        self.sequence: list[str] = []
         self._held: WeakKeyDictionary[Transaction, list[str]] = WeakKeyDictionary()
         self._lock = threading.Lock()
         execute = Transaction.execute
@@ -62,6 +64,7 @@ class LockWatch:
         with self._lock:
             held = self._held.setdefault(tx, [])
             locked = list(tables_locked(text))
+            self.sequence += [table for table, waits in locked if waits]
             for table, waits in locked:
                 if waits and table not in held:
                     self.waits.update((each, table) for each in held)
