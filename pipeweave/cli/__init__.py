@@ -1,4 +1,9 @@
-"""The `pipeweave` command. Each command lives in a file of its own and is imported only when it is called."""
+"""The `pipeweave` command: import the module of a command, run it, and print errors in one line.
+
+This is a composition root: commands may import every room, but only inside functions, so that
+`pipeweave --help` stays fast. Only the console script and `python -m pipeweave.cli` call it. No other room may
+import it, but `up` starts its commands as processes.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +15,11 @@ import click
 from pipeweave.cli.support.rendering import text
 from pipeweave.errors import PipeWeaveError
 
-# What a shell reports for a command that Ctrl-C ended.
+# The exit code that shells use for a command ended by Ctrl-C.
 INTERRUPTED = 130
 SHOWN_ERRORS = 5
 
-# Command -> "module:attribute". Importing all of them would cost every call a second.
+# Command -> "module:attribute". Importing all modules would take a second at every call.
 COMMANDS: dict[str, str] = {
     "up": "pipeweave.cli.stack:up",
     "down": "pipeweave.cli.stack:down",
@@ -50,7 +55,7 @@ COMMANDS: dict[str, str] = {
 
 
 class Commands(click.Group):
-    """Finds a command's module by its name, and ends every known error in one line on stderr."""
+    """Imports a command's module when it is called, and prints every PipeWeaveError in one line on stderr."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -84,7 +89,7 @@ class Commands(click.Group):
 def _one_line(error: PipeWeaveError) -> str:
     parts = [f"pipeweave: {error.code}: {error.detail}"]
     shown = [f"{each.field}: {each.message}" if each.field else each.message for each in error.errors]
-    # The detail often is the first of them.
+    # The detail often repeats the first field error.
     parts += [each for each in shown[:SHOWN_ERRORS] if each not in error.detail]
     if len(shown) > SHOWN_ERRORS:
         parts.append(f"and {len(shown) - SHOWN_ERRORS} more")

@@ -1,4 +1,4 @@
-"""`python -m pipeweave.cli`: the same command where no script is on the PATH."""
+"""`python -m pipeweave.cli`: run the `pipeweave` command without a script on the PATH."""
 
 from pipeweave.cli import main
 

@@ -1,4 +1,4 @@
-"""`pipeweave trigger --batch`: a run for each input of a file, in as few requests as there can be."""
+"""`pipeweave trigger --batch`: start a run for each input of a file, in as few requests as possible."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ from pipeweave.size_limits import MAX_BATCH, MAX_BODY_BYTES
 if TYPE_CHECKING:
     from pipeweave.client import Client
 
-# Of a run in a request beside its input: its other fields, brackets and commas.
+# Bytes that a run takes in a request besides its input: its other fields, brackets and commas.
 _MORE_BYTES = 1_000
 
 _RUN = re.compile(r"^runs\[(\d+)\]")
 
 
 def trigger_all(
-    client: Client, pipeline: str, content: bytes, how: Mapping[str, Any], *, as_json: bool
+    client: Client, pipeline: str, content: bytes, options: Mapping[str, Any], *, as_json: bool
 ) -> None:
-    """Start a run for each input and show them in order.
+    """Start a run for each input and show the runs in order.
 
-    Each request starts all of its runs or none. When one is refused, those before it run: they are shown, and
-    the error says which inputs are not started.
+    Each request starts all of its runs or none. If a request is refused, the runs of earlier requests are
+    shown, and the error says how many inputs were started.
 
     Raises:
         MalformedJson: a line is not JSON; nothing is started.
         PipeWeaveError: a request was refused.
     """
     inputs = read_inputs(content)
-    same = without_none(failureMode=how["failure_mode"], priority=how["priority"], runToken=how["run_token"])
+    same = without_none(
+        failureMode=options["failure_mode"], priority=options["priority"], runToken=options["run_token"]
+    )
     started: list[Run] = []
     try:
         for part in requests(inputs):
@@ -49,7 +51,9 @@ def trigger_all(
     except PipeWeaveError as error:
         if started:
             error.errors = tuple(_counted_from(len(started), each) for each in error.errors)
-            error.hint = f"the first {len(started):,} of {len(inputs):,} inputs run, the others do not"
+            error.hint = (
+                f"the first {len(started):,} of {len(inputs):,} inputs were started, the others were not"
+            )
         raise
     finally:
         if as_json and (started or not inputs):
@@ -57,13 +61,13 @@ def trigger_all(
 
 
 def _counted_from(before: int, error: FieldError) -> FieldError:
-    """The error with the run's number in the whole file: in `runs[3].input.to`, 3 counts in one request."""
+    """Change the run's index in the error's field from its index in the request to its index in the file."""
     field = _RUN.sub(lambda found: f"runs[{int(found[1]) + before}]", error.field)
     return FieldError(field, error.message, error.code, error.expected)
 
 
 def read_inputs(content: bytes) -> list[Any]:
-    """The inputs of a JSON list, or of lines of which each is a JSON value; empty lines are left out.
+    """Read the inputs from a JSON list, or from lines with one JSON value each; empty lines are skipped.
 
     Raises:
         MalformedJson: a line is not JSON.
@@ -83,12 +87,12 @@ def _lines(content: bytes) -> Iterator[Any]:
             except orjson.JSONDecodeError as error:
                 raise MalformedJson(
                     f"--batch: line {number} is not JSON: {error}",
-                    hint="one input a line, or a JSON list of inputs",
+                    hint="write one input per line, or a JSON list of inputs",
                 ) from error
 
 
 def requests(inputs: list[Any]) -> Iterator[list[Any]]:
-    """The inputs in parts that a request can carry: at most MAX_BATCH, and less than MAX_BODY_BYTES."""
+    """Split the inputs into requests of at most MAX_BATCH inputs and less than MAX_BODY_BYTES."""
     part: list[Any] = []
     size = 0
     for each in inputs:

@@ -1,4 +1,4 @@
-"""`pipeweave db cleanup`: apply the retention now, and say what it did."""
+"""`pipeweave db cleanup`: apply the retention rules now and print what was deleted."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--older-than", type=Lifetime(), help="Drop months that ended so long ago; RUN_RETENTION_DAYS without it."
+    "--older-than",
+    type=Lifetime(),
+    help="Drop months that ended longer ago than this; RUN_RETENTION_DAYS by default.",
 )
 @click.option(
     "--dlq-retention-days",
     type=click.IntRange(1, 36_500),
-    help="Delete dead letters that failed so long ago; DLQ_RETENTION_DAYS without it.",
+    help="Delete dead letters that failed more days ago than this; DLQ_RETENTION_DAYS by default.",
 )
 @click.option("--no-archive", is_flag=True, help="Drop months without writing them to storage first.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @json_option
 @with_place
 @click.pass_context
@@ -47,7 +49,7 @@ def cleanup(
 ) -> None:
     """Archive and drop months of history; delete old dead letters, redrives, claims and workers.
 
-    Exits 1 when a month that is due stays because its tables are in use.
+    Exits 1 if a due month could not be dropped because its tables are in use.
     """
     from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import drop_months, expiry
@@ -76,7 +78,7 @@ def cleanup(
         for each in done:
             click.echo(_line(each, place.storage_name))
         if policy.runs is None:
-            click.echo("Runs are kept for ever: set RUN_RETENTION_DAYS or give --older-than.")
+            click.echo("Runs are kept for ever; set RUN_RETENTION_DAYS or --older-than to drop old months.")
         click.echo(_deleted(purged, dry_run=dry_run))
     ctx.exit(1 if any(each.outcome is MonthOutcome.IN_USE for each in done) else 0)
 
@@ -90,7 +92,7 @@ def _policy(
     if isinstance(older_than, datetime):
         older_than = datetime.now(UTC) - older_than
         if older_than < timedelta():
-            raise InvalidInput("--older-than lies in the future", hint="give a duration such as 90d")
+            raise InvalidInput("--older-than is in the future", hint="give a duration such as 90d")
     return replace(
         policy,
         runs=policy.runs if older_than is None else older_than,
@@ -119,9 +121,9 @@ def _line(each: MonthResult, storage: str) -> str:
         case MonthOutcome.DUE:
             return f"{each.month}  would be dropped: {_counts(each)}"
         case MonthOutcome.ACTIVE:
-            return f"{each.month}  stays: active are {_named(each)}"
+            return f"{each.month}  kept: active runs {_named(each)}"
         case MonthOutcome.IN_USE:
-            return f"{each.month}  stays: its tables are in use; try again"
+            return f"{each.month}  kept: its tables are in use; try again"
 
 
 def _counts(each: MonthResult) -> str:

@@ -1,4 +1,4 @@
-"""`pipeweave config`: every setting's effective value and where it came from."""
+"""`pipeweave config`: show the effective value of every setting and its source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeweave.cli.support.connection import FILE_NAME, data_dir_option, json_op
 from pipeweave.settings import SettingRow, explain, load
 from pipeweave.settings.table import TABLE
 
-# What the connection file of a stack says, by the setting it stands for.
+# Setting -> the member of a stack's connection.json that replaces it.
 _FROM_FILE = {
     "DATABASE_URL": "databaseUrl",
     "BROKER_URL": "brokerUrl",
@@ -25,7 +25,7 @@ _FROM_FILE = {
 @json_option
 @data_dir_option
 def config(data_dir: Path | None, as_json: bool) -> None:
-    """Show every setting, its value and where it came from. Secrets are masked."""
+    """Show every setting, its value and its source. Secrets are masked."""
     rows = _with_stack(explain(), data_dir)
     if as_json:
         _print_json(rows)
@@ -34,9 +34,9 @@ def config(data_dir: Path | None, as_json: bool) -> None:
 
 
 def _with_stack(rows: list[SettingRow], data_dir: Path | None) -> list[SettingRow]:
-    """What the commands use: where no variable says it, the stack that runs here does.
+    """Replace values by those of the stack's connection.json, as every other command does.
 
-    A stack that is named wins over the environment, as it does for every other command.
+    With --data-dir the file overrides the environment; without it, the environment overrides the file.
     """
     folder = data_dir or Path(load().data_dir)
     if data_dir is None and not (folder / FILE_NAME).exists():

@@ -1,4 +1,4 @@
-"""`pipeweave db`: bring the schema up, say where it stands, throw it away."""
+"""`pipeweave db`: migrate the schema, show its version, reset it, and manage the months of history."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def migrate(database_url: str, as_json: bool) -> None:
 @json_option
 @with_database
 def init(database_url: str, as_json: bool) -> None:
-    """Make the schema in an empty database; the same as `migrate`."""
+    """Create the schema in an empty database; the same as `migrate`."""
     _migrate(database_url, as_json)
 
 
@@ -57,7 +57,7 @@ def _migrate(database_url: str, as_json: bool) -> None:
 @with_database
 @click.pass_context
 def status(ctx: click.Context, database_url: str, as_json: bool) -> None:
-    """Compare the schema with the newest one. Exits 1 while migrations are pending."""
+    """Compare the schema with the newest version. Exits 1 if migrations are pending."""
     from pipeweave.orchestrator.deployment import migrate as schema
 
     found = schema.status(database_url)
@@ -75,16 +75,16 @@ def status(ctx: click.Context, database_url: str, as_json: bool) -> None:
 @json_option
 @with_database
 def reset(database_url: str, yes: bool, as_json: bool) -> None:
-    """Delete everything PipeWeave ever stored and make the schema anew."""
+    """Delete everything that PipeWeave stored and create the schema again."""
     from pipeweave.orchestrator.deployment import migrate as schema
 
     if not yes:
-        raise click.UsageError("this deletes every pipeline, run and token; say so with --yes")
+        raise click.UsageError("this deletes every pipeline, run and token; confirm with --yes")
     after = schema.reset(database_url)
     if as_json:
         _show_json(after)
     else:
-        click.echo(f"Everything is deleted; the schema is new: {after.current}")
+        click.echo(f"Everything is deleted; the schema was created again: {after.current}")
 
 
 def _show_json(status: SchemaStatus, ran: tuple[str, ...] = ()) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PIPELINE = "stdlib-report"
 APP = "pipeweave.demo.stdlib"
 CONCURRENCY = 2
-# Far more than it takes: a demo that hangs must end, too.
+# Far longer than the demo takes; a demo that hangs must end, too.
 DEADLINE_S = 600.0
 
 
@@ -33,10 +33,12 @@ DEADLINE_S = 600.0
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep everything in this folder; a temporary one without it, removed at the end.",
+    help="Folder for all data; by default a temporary folder that is removed at the end.",
 )
-@click.option("--keep", is_flag=True, help="Leave everything running, to look around.")
-@click.option("--limit", type=click.IntRange(min=0), default=0, help="Measure so many files; 0 for all.")
+@click.option("--keep", is_flag=True, help="Leave everything running afterwards.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=0, help="Measure at most this many files; 0 for all files."
+)
 @json_option
 @click.pass_context
 def demo(ctx: click.Context, data_dir: Path | None, keep: bool, limit: int, as_json: bool) -> None:
@@ -55,7 +57,9 @@ def demo(ctx: click.Context, data_dir: Path | None, keep: bool, limit: int, as_j
             show_report(found, run, time.monotonic() - began)
             next_steps(folder, ready.connection.url, run, is_kept=keep)
         if found is None:
-            raise PipeWeaveError(f"the demo's run ended {run.status}", hint="its first errors stand above")
+            raise PipeWeaveError(
+                f"the demo's run ended {run.status}", hint="its first errors are printed above"
+            )
     ctx.exit(0)
 
 
@@ -72,17 +76,15 @@ def _run(client: Client, limit: int, *, is_quiet: bool) -> Run:
     run = client.trigger(PIPELINE, {"limit": limit})
     if is_quiet:
         return client.wait(run.id, DEADLINE_S)
-    click.echo(f"\nRunning {PIPELINE}: every file of the standard library is a task run of its own.\n")
+    click.echo(f"\nRunning {PIPELINE}: each file of the standard library is one task run.\n")
     return follow(client, run.id, DEADLINE_S)
-
-
-# --- the stack around it ----------------------------------------------------------------------------------
 
 
 @contextmanager
 def _stack(data_dir: Path | None, *, keep: bool, is_quiet: bool) -> Iterator[tuple[Path, Announcement]]:
-    """The embedded stack, stopped afterwards however the block ends. A temporary folder is removed, unless
-    something went wrong: then its logs are wanted.
+    """Run the embedded stack for the block and stop it afterwards, even if the block raises.
+
+    A temporary folder is removed, unless the block failed: then its logs are kept.
     """
     from pipeweave.up.control import stop
     from pipeweave.up.detached import run_detached
@@ -141,7 +143,7 @@ def _say(line: str) -> None:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """A TERM ends the block like Ctrl-C does, so that nothing is left running."""
+    """End the block on SIGTERM as on Ctrl-C, so that nothing is left running."""
 
     def ask(number: int, _: object) -> None:
         raise SystemExit(128 + number)
@@ -155,7 +157,7 @@ def _terminable() -> Iterator[None]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """A second Ctrl-C does not interrupt the stopping, which ends by itself."""
+    """Ignore a second Ctrl-C while the stack stops; stopping has time limits of its own."""
     before = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

@@ -1,4 +1,4 @@
-"""How the demo shows its report, and where it sends people next."""
+"""Print the demo's report and the commands to try next."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = Mapping[str, Any]
 
 
 def show_report(report: Mapping[str, Any], run: Run, total_s: float) -> None:
-    """The report as a table with totals, the largest files, and how long it all took."""
+    """Print the report as a table with totals, the largest files, and the durations."""
     packages, totals = report["packages"], report["totals"]
     shown: list[Row] = [*packages[:SHOWN_PACKAGES]]
     if len(packages) > SHOWN_PACKAGES:
@@ -34,28 +34,30 @@ def show_report(report: Mapping[str, Any], run: Run, total_s: float) -> None:
     task_runs = sum(run.counts.values())
     duration = _duration(run)
     rate = f", {task_runs / duration:,.0f} a second" if duration else ""
-    click.echo(f"{task_runs:,} task runs in {seconds(duration)}{rate}; {seconds(total_s)} with the start.")
+    click.echo(
+        f"{task_runs:,} task runs in {seconds(duration)}{rate}; {seconds(total_s)} including the start."
+    )
 
 
 def next_steps(folder: Path, url: str, run: Run, *, is_kept: bool) -> None:
-    """Commands to go on with."""
+    """Print commands to try next."""
     where = f"--data-dir {folder}"
     kept = [
-        (f"open {url}/docs", "the API, page by page"),
+        (f"open {url}/docs", "the API's documentation"),
         (f"pipeweave status {run.id} {where}", "this run"),
         (f"pipeweave pipelines show stdlib-report {where}", "its steps"),
-        (f"pipeweave trigger stdlib-report --wait {where}", "once more"),
+        (f"pipeweave trigger stdlib-report --wait {where}", "run it again"),
         (f"pipeweave ps {where}", "the processes"),
         (f"pipeweave down {where}", "stop everything"),
     ]
     fresh = [
-        ("pipeweave demo --keep", "the same, left running to look around"),
-        ("pipeweave init hello", "a project of your own: tasks, a pipeline, tests"),
+        ("pipeweave demo --keep", "the same, and leave everything running"),
+        ("pipeweave init hello", "create a project: tasks, a pipeline, tests"),
         ("pipeweave up --app hello/tasks.py", "run it"),
     ]
     lines = kept if is_kept else fresh
     width = max(len(command) for command, _ in lines)
-    click.echo("\nWhere to look next:")
+    click.echo("\nNext steps:")
     for command, about in lines:
         click.echo(f"  {command:<{width}}  {about}")
     click.echo()

@@ -1,4 +1,4 @@
-"""`pipeweave dlq`: what failed for good, and what becomes of it."""
+"""`pipeweave dlq`: list, show, retry, discard and purge dead letters."""
 
 from __future__ import annotations
 
@@ -15,18 +15,27 @@ if TYPE_CHECKING:
     from pipeweave.client import Client, Document
 
 STATUSES = ("open", "retried", "discarded", "all")
-# Of a task run.
+# The final statuses of a task run.
 FINAL = ("completed", "failed", "timeout", "cancelled", "skipped")
-# Between two looks at a standalone task (s).
+# Interval at which a standalone task is polled (s).
 POLL_INTERVAL_S = 0.5
 
 _FILTERS = (
-    click.option("--pipeline", "pipeline_id", help="Only those of this pipeline."),
-    click.option("--task", "task_id", help="Only those of this task."),
-    click.option("--error-code", help="Only those with this error code."),
-    click.option("--fingerprint", help="Only those that are alike; `dlq groups` shows fingerprints."),
-    click.option("--since", type=Lifetime(), help="Only what failed in the last 24h, or since a time."),
-    click.option("--until", type=Lifetime(), help="Only what failed longer ago, or before a time."),
+    click.option("--pipeline", "pipeline_id", help="Only dead letters of this pipeline."),
+    click.option("--task", "task_id", help="Only dead letters of this task."),
+    click.option("--error-code", help="Only dead letters with this error code."),
+    click.option(
+        "--fingerprint",
+        help="Only dead letters with this fingerprint (similar errors); `dlq groups` shows fingerprints.",
+    ),
+    click.option(
+        "--since", type=Lifetime(), help="Only dead letters that failed since a duration (24h) or a time."
+    ),
+    click.option(
+        "--until",
+        type=Lifetime(),
+        help="Only dead letters that failed longer ago than a duration, or before a time.",
+    ),
 )
 
 
@@ -37,7 +46,7 @@ def _filtered(command: Any) -> Any:
 
 
 def _given(filters: dict[str, Any]) -> dict[str, Any]:
-    """The filters that were given, as the client takes them."""
+    """Drop the filters that were not given, and turn durations into times."""
     now = datetime.now(UTC)
     return {
         name: now - value if isinstance(value, timedelta) else value
@@ -51,18 +60,15 @@ def dlq() -> None:
     """Dead letters: list, show, retry, discard, purge."""
 
 
-# --- looking ----------------------------------------------------------------------------------------------
-
-
 @dlq.command("list")
 @_filtered
 @click.option("--status", type=click.Choice(STATUSES), default="open", show_default=True)
 @click.option("-l", "-n", "--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
-@click.option("--cursor", help="Continue a list: `nextCursor` of the one before.")
+@click.option("--cursor", help="Continue a list: `nextCursor` of the page before.")
 @json_option
 @connected
 def list_(client: Client, status: str, limit: int, cursor: str | None, as_json: bool, **filters: Any) -> None:
-    """List what failed for good, newest first."""
+    """List dead letters, newest first."""
     from pipeweave.cli.support.rendering import field, show_list, when
 
     page = client.dlq.page(status=status, limit=limit, cursor=cursor, **_given(filters))
@@ -75,7 +81,7 @@ def list_(client: Client, status: str, limit: int, cursor: str | None, as_json: 
         "failed (UTC)": lambda each: when(each["failedAt"]),
         "status": field("status"),
     }
-    none = "Nothing failed for good." if status == "open" else "No dead letter fits."
+    none = "There are no open dead letters." if status == "open" else "No dead letter matches."
     show_list("items", page.items, cells, as_json=as_json, none=none, nextCursor=page.next_cursor)
     if page.next_cursor and not as_json:
         click.echo(f"More: --cursor {page.next_cursor}", err=True)
@@ -93,7 +99,7 @@ def _place(letter: Any) -> str:
 @json_option
 @connected
 def groups(client: Client, status: str, limit: int, as_json: bool, **filters: Any) -> None:
-    """Count what is alike: same task, error code, type and message but for its numbers."""
+    """Count similar dead letters: same task, error code, type, and message apart from numbers."""
     from pipeweave.cli.support.rendering import field, show_list, when
 
     found = client.dlq.groups(status=status, limit=limit, **_given(filters))
@@ -105,7 +111,7 @@ def groups(client: Client, status: str, limit: int, as_json: bool, **filters: An
         "last (UTC)": lambda each: when(each["lastFailedAt"]),
         "fingerprint": lambda each: each["fingerprint"],
     }
-    show_list("groups", found, cells, as_json=as_json, none="Nothing failed for good.")
+    show_list("groups", found, cells, as_json=as_json, none="No dead letter matches.")
 
 
 @dlq.command()
@@ -113,7 +119,7 @@ def groups(client: Client, status: str, limit: int, as_json: bool, **filters: An
 @json_option
 @connected
 def show(client: Client, dead_letter: str, as_json: bool) -> None:
-    """Show DEAD_LETTER: its input, every attempt with its traceback, and the code then and now."""
+    """Show DEAD_LETTER: its input, its attempts with tracebacks, and the task's code version then and now."""
     from pipeweave.cli.support.rendering import show_json
 
     found = client.dlq.get(dead_letter, load=True)
@@ -149,7 +155,7 @@ def _show(letter: Document) -> None:
     for each in letter["previousAttempts"]:
         error = each["error"] or {}
         click.echo(f"\nattempt {each['attempt']}: {each['status']}, {text(each['errorCode'])}")
-        # A traceback keeps its lines, and loses what a terminal might take for commands.
+        # Print the traceback line by line, without control characters, which a terminal might obey.
         for line in str(error.get("traceback") or error.get("message") or "").splitlines():
             click.echo("  " + "".join(sign if sign.isprintable() else "?" for sign in line))
 
@@ -160,17 +166,14 @@ def _json(value: Any) -> str:
     return orjson.dumps(value).decode()
 
 
-# --- one --------------------------------------------------------------------------------------------------
-
-
 @dlq.command()
 @click.argument("dead_letter")
-@click.option("-w", "--wait", is_flag=True, help="Follow what goes on; exit 0 only when it completes.")
+@click.option("-w", "--wait", is_flag=True, help="Follow the run; exit 0 only if it completes.")
 @json_option
 @connected
 @click.pass_context
 def retry(ctx: click.Context, client: Client, dead_letter: str, wait: bool, as_json: bool) -> None:
-    """Try DEAD_LETTER again with the current code: its run goes on from the failed step."""
+    """Retry DEAD_LETTER with the current code: its run continues from the failed step."""
     from pipeweave.cli.support.rendering import show_json
 
     answer = client.dlq.retry(dead_letter)
@@ -183,7 +186,7 @@ def retry(ctx: click.Context, client: Client, dead_letter: str, wait: bool, as_j
 
 
 def _followed(client: Client, answer: Document, *, as_json: bool) -> str:
-    """How the run that goes on ended, or the task run of a standalone task."""
+    """Wait for the continued run, or for a standalone task's task run, and return its final status."""
     if answer["newRunId"] == answer["taskRunId"]:
         while (status := str(client.task_run(answer["taskRunId"])["status"])) not in FINAL:
             time.sleep(POLL_INTERVAL_S)
@@ -194,13 +197,10 @@ def _followed(client: Client, answer: Document, *, as_json: bool) -> str:
     return run.status
 
 
-# --- many -------------------------------------------------------------------------------------------------
-
-
 @dlq.command("retry-all")
 @_filtered
 @click.option(
-    "-w", "--wait", is_flag=True, help="Wait until all were retried; exit 0 only when none was skipped."
+    "-w", "--wait", is_flag=True, help="Wait until all are retried; exit 0 only if none was skipped."
 )
 @click.option("--timeout", type=click.FloatRange(min=0), help="With --wait: seconds to wait at most.")
 @json_option
@@ -209,7 +209,7 @@ def _followed(client: Client, answer: Document, *, as_json: bool) -> str:
 def retry_all(
     ctx: click.Context, /, client: Client, wait: bool, timeout: float | None, as_json: bool, **filters: Any
 ) -> None:
-    """Retry everything that failed for good and fits; without filters, everything."""
+    """Retry all open dead letters that match the filters; without filters, all."""
     from pipeweave.cli.support.rendering import show_json
 
     redrive = client.dlq.retry_all(**_given(filters))
@@ -225,11 +225,13 @@ def retry_all(
 
 @dlq.command()
 @click.argument("redrive")
-@click.option("--cancel", is_flag=True, help="Stop it: what it has retried goes on, the rest stays open.")
+@click.option(
+    "--cancel", is_flag=True, help="Stop it: the retried runs continue, the other dead letters stay open."
+)
 @json_option
 @connected
 def redrive(client: Client, redrive: str, cancel: bool, as_json: bool) -> None:
-    """Show how far REDRIVE is: what `retry-all` started."""
+    """Show the progress of REDRIVE, which `retry-all` started."""
     from pipeweave.cli.support.rendering import show_json
 
     found = client.dlq.cancel_redrive(redrive) if cancel else client.dlq.redrive(redrive)
@@ -248,18 +250,18 @@ def _show_redrive(redrive: Document) -> None:
 @dlq.command()
 @click.argument("dead_letters", nargs=-1)
 @_filtered
-@click.option("--reason", help="For those who look at it later.")
+@click.option("--reason", help="A text that is stored with the dead letters.")
 @json_option
 @connected
 def discard(
     client: Client, dead_letters: tuple[str, ...], reason: str | None, as_json: bool, **filters: Any
 ) -> None:
-    """Put DEAD_LETTERS aside, or everything that fits the filters: it is not retried any more."""
+    """Discard DEAD_LETTERS, or all that match the filters: `retry-all` then skips them."""
     from pipeweave.cli.support.rendering import show_json
 
     given = _given(filters)
     if bool(dead_letters) == bool(given):
-        raise click.UsageError("name dead letters, or give filters")
+        raise click.UsageError("give either dead letters or filters")
     for each in dead_letters:
         client.dlq.discard(each, reason)
     count = len(dead_letters) if dead_letters else client.dlq.discard_all(reason, **given)
@@ -270,11 +272,16 @@ def discard(
 
 
 @dlq.command()
-@click.option("--older-than", metavar="30d|12h", required=True, help="Delete what failed longer ago.")
+@click.option(
+    "--older-than",
+    metavar="30d|12h",
+    required=True,
+    help="Delete dead letters that failed longer ago than this.",
+)
 @json_option
 @connected
 def purge(client: Client, older_than: str, as_json: bool) -> None:
-    """Delete old dead letters, whether open, retried or discarded. There is no way back."""
+    """Delete old dead letters, whether open, retried or discarded. This cannot be undone."""
     from pipeweave.cli.support.rendering import show_json
 
     count = client.dlq.purge(older_than)

@@ -1,4 +1,4 @@
-"""`pipeweave doctor`: whether every link of a deployment holds, and how to mend it."""
+"""`pipeweave doctor`: check every part of a deployment and say how to fix it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _BADNESS = ("ok", "warning", "error")
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, database_url: str | None, data_dir: Path | None, as_json: bool) -> None:
-    """Check every link of a deployment, and say how to mend what does not hold.
+    """Check every part of a deployment, and say how to fix problems.
 
-    Exits 1 when something does not work; a warning is none of that.
+    Exits 1 if a check fails; warnings do not count.
     """
     from pipeweave.orchestrator.diagnosis.checks import checks
     from pipeweave.orchestrator.diagnosis.doctor import examine
@@ -48,7 +48,7 @@ def doctor(ctx: click.Context, database_url: str | None, data_dir: Path | None, 
 
 
 def _settings(database_url: str | None, data_dir: Path | None) -> tuple[Settings, PipeWeaveError | None]:
-    """The settings as far as they can be read, and what is wrong with them."""
+    """Load the settings; if they are invalid, return defaults and the error."""
     problem: PipeWeaveError | None = None
     try:
         given = load()
@@ -57,7 +57,7 @@ def _settings(database_url: str | None, data_dir: Path | None) -> tuple[Settings
     try:
         return settings_of(given, database_url, data_dir), problem
     except InvalidSetting:
-        # Nothing names a database: a check of its own says so.
+        # No database is configured; one of the checks reports that.
         return replace(given, database_url=None), problem
 
 

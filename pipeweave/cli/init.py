@@ -1,4 +1,4 @@
-"""`pipeweave init`: a new project that runs."""
+"""`pipeweave init`: write the files of a new project."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
     "--dir",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where to put it; ./NAME without it, or here without a name.",
+    help="Folder to write to; by default ./NAME, or this folder if no name is given.",
 )
 @json_option
 def init(name: str | None, folder: Path | None, as_json: bool) -> None:
@@ -33,7 +33,7 @@ def init(name: str | None, folder: Path | None, as_json: bool) -> None:
     if not _NAME.match(named):
         raise InvalidId(
             f"{named!r} cannot be a project's name",
-            hint="give a name that starts with a letter or digit and goes on with letters, digits, . _ or -",
+            hint="start with a letter or digit and continue with letters, digits, . _ or -",
         )
     written = _write(place, files(named))
     if as_json:
@@ -52,7 +52,7 @@ def _write(place: Path, contents: dict[str, str]) -> list[str]:
     existing = [file for file in contents if (place / file).exists()]
     if existing:
         raise Conflict(
-            f"{place} holds {', '.join(existing)} already", hint="nothing was written; choose another --dir"
+            f"{place} already holds {', '.join(existing)}", hint="nothing was written; choose another --dir"
         )
     try:
         place.mkdir(parents=True, exist_ok=True)

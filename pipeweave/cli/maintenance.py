@@ -1,4 +1,4 @@
-"""`pipeweave maintenance | tick`: quiet a whole deployment, and drive one that has no beat."""
+"""`pipeweave maintenance | tick`: put a deployment into maintenance, and run a tick where no beat runs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pipeweave.errors import WaitTimeout
 if TYPE_CHECKING:
     from pipeweave.client import Client, Document
 
-# Between two looks while waiting (s).
+# Interval at which --wait polls (s).
 POLL_INTERVAL_S = 0.5
-# Of the open runs that a line names while waiting.
+# How many of the open runs --wait names.
 NAMED_RUNS = 3
 
-_reason = click.option("--reason", help="Told to everyone who asks or is refused.")
+_reason = click.option("--reason", help="Shown in the status and in the errors of refused requests.")
 _wait = click.option(
-    "-w", "--wait", is_flag=True, help="Wait until maintenance has begun, and show what blocks it."
+    "-w", "--wait", is_flag=True, help="Wait until maintenance begins, and show the runs that block it."
 )
 _timeout = click.option(
     "--timeout", type=click.FloatRange(min=0), help="With --wait: seconds to wait at most."
@@ -30,14 +30,14 @@ _timeout = click.option(
 
 @click.group()
 def maintenance() -> None:
-    """Accept nothing new, let what is open end, and be quiet."""
+    """Maintenance: accept no new work and let open runs end."""
 
 
 @maintenance.command()
 @json_option
 @connected
 def status(client: Client, as_json: bool) -> None:
-    """Show the mode and the oldest runs that are open."""
+    """Show the mode and the oldest open runs."""
     _show(client.maintenance(), as_json)
 
 
@@ -48,7 +48,7 @@ def status(client: Client, as_json: bool) -> None:
 @json_option
 @connected
 def request(client: Client, reason: str | None, wait: bool, timeout: float | None, as_json: bool) -> None:
-    """Accept nothing new; maintenance begins when the last open run ended."""
+    """Accept no new work; maintenance begins when the last open run ends."""
     _do(client, client.request_maintenance, reason, wait, timeout, as_json)
 
 
@@ -59,17 +59,17 @@ def request(client: Client, reason: str | None, wait: bool, timeout: float | Non
 @json_option
 @connected
 def enter(client: Client, reason: str | None, wait: bool, timeout: float | None, as_json: bool) -> None:
-    """Begin maintenance if no run is open. Exits 1 when one is."""
+    """Begin maintenance if no run is open. Exits 1 if a run is open."""
     found = _do(client, client.enter_maintenance, reason, wait, timeout, as_json)
     click.get_current_context().exit(0 if found["mode"] == "maintenance" else 1)
 
 
 @maintenance.command("exit")
-@click.option("--reason", help="Kept in the log.")
+@click.option("--reason", help="Written to the log.")
 @json_option
 @connected
 def leave(client: Client, reason: str | None, as_json: bool) -> None:
-    """Accept everything again."""
+    """End maintenance and accept new work again."""
     _show(client.exit_maintenance(reason), as_json)
 
 
@@ -77,7 +77,7 @@ def leave(client: Client, reason: str | None, as_json: bool) -> None:
 @json_option
 @connected
 def tick(client: Client, as_json: bool) -> None:
-    """Run one tick, as beat does each second; for MODE=serverless, where no beat runs."""
+    """Run one tick, as beat does every second; for MODE=serverless, where no beat runs."""
     from pipeweave.cli.support.rendering import show_json
 
     done = client.tick()
@@ -99,7 +99,7 @@ def _do(
     as_json: bool,
 ) -> Document:
     if timeout is not None and not wait:
-        raise click.UsageError("--timeout goes with --wait")
+        raise click.UsageError("--timeout needs --wait")
     found = verb(reason)
     if wait:
         found = _quiet(client, found, timeout, (lambda _: None) if as_json else click.echo)
@@ -108,7 +108,7 @@ def _do(
 
 
 def _quiet(client: Client, found: Document, timeout: float | None, tell: Callable[[str], object]) -> Document:
-    """Wait until maintenance has begun. Each look asks to enter: nobody has to notice the last run's end."""
+    """Wait until maintenance begins; each poll also asks to enter, so no other process has to."""
     began, told = time.monotonic(), ""
     while found["mode"] != "maintenance":
         if (line := _blocked(found)) != told:
@@ -118,7 +118,7 @@ def _quiet(client: Client, found: Document, timeout: float | None, tell: Callabl
         if left is not None and left <= 0:
             raise WaitTimeout(
                 f"maintenance has not begun after {timeout:g} s: {line}",
-                hint="nothing new is accepted; `pipeweave maintenance exit` takes it back",
+                hint="no new work is accepted; `pipeweave maintenance exit` cancels the request",
             )
         time.sleep(POLL_INTERVAL_S if left is None else min(POLL_INTERVAL_S, left))
         found = client.enter_maintenance()

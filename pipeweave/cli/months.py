@@ -1,4 +1,4 @@
-"""`pipeweave db partitions | archive`: the months of history there are, in the tables and in storage."""
+"""`pipeweave db partitions | archive`: list the months of history in the tables, archive them to storage."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ MOST_COUNTED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where history is, and where it goes."""
+    """The database that holds the history, and the storage of its archives."""
 
     database_url: str
     settings: Settings
 
     @property
     def storage(self) -> Storage:
-        """Where archives go."""
+        """The storage backend of the archives."""
         return open_storage(self.settings)
 
     @property
     def storage_name(self) -> str:
-        """Where that is, for a person: whoever runs a command elsewhere should see it."""
+        """The bucket or folder of the archives, shown because it depends on the settings of this machine."""
         storage = self.storage
         if isinstance(storage, S3Storage):
             return f"bucket {storage.bucket.name}"
@@ -50,7 +50,7 @@ class Place:
 
 
 def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command a `place`, and the flags that say which one."""
+    """Add the flags --database-url and --data-dir to a command, and pass it a `place`."""
 
     @click.option("--database-url", help="postgresql://user:password@host:port/database")
     @data_dir_option
@@ -65,14 +65,11 @@ def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_place
 
 
-# --- partitions -------------------------------------------------------------------------------------------
-
-
 @click.command()
 @json_option
 @with_place
 def partitions(place: Place, as_json: bool) -> None:
-    """List the months of history: rows as PostgreSQL estimates them, size, active runs, and when they go."""
+    """List the months of history: estimated rows, size, active runs, and when each month is dropped."""
     from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import default_partition
     from pipeweave.orchestrator.retention.month_status import months_on_disk
@@ -148,21 +145,18 @@ def _warn_of_misplaced_rows(misplaced: list[dict[str, Any]]) -> None:
         )
 
 
-# --- archive ----------------------------------------------------------------------------------------------
-
-
 @click.command()
 @click.argument("month", required=False)
-@click.option("--list", "is_list", is_flag=True, help="List the archives there are.")
+@click.option("--list", "is_list", is_flag=True, help="List the existing archives.")
 @json_option
 @with_place
 def archive(place: Place, month: str | None, is_list: bool, as_json: bool) -> None:
-    """Write MONTH (2026-03) to storage without dropping it, or list what was written."""
+    """Archive MONTH (2026-03) to storage without dropping it, or list the archives."""
     from pipeweave.orchestrator.domain.months import Month
     from pipeweave.orchestrator.retention import archive as archives
 
     if (month is None) != is_list:
-        raise click.UsageError("name a month, or give --list")
+        raise click.UsageError("give either a month or --list")
     if month is None:
         _show_archives(archives.list_archives(place.storage), as_json)
         return

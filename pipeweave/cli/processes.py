@@ -1,4 +1,4 @@
-"""`pipeweave api | worker | beat`: one process of the stack, for as many hosts as wanted."""
+"""`pipeweave api | worker | beat`: run one process of a deployment, on any number of hosts."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import click
 from pipeweave.cli.support.connection import read
 from pipeweave.settings import Settings, load
 
-# Each process says what it does in its log; there is no document to print.
+# These commands have no --json: a process writes to its log and prints no result.
 _data_dir = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Join the stack that `pipeweave up --data-dir` runs there.",
+    help="Join the stack that `pipeweave up --data-dir` runs in this folder.",
 )
 
 
 @click.command()
-@click.option("--host", help="Address to listen on; PIPEWEAVE_HOST without it.")
-@click.option("--port", type=click.IntRange(1, 65535), help="Port to listen on; PORT without it.")
+@click.option("--host", help="Address to listen on; PIPEWEAVE_HOST by default.")
+@click.option("--port", type=click.IntRange(1, 65535), help="Port to listen on; PORT by default.")
 @click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True)
 @_data_dir
 def api(host: str | None, port: int | None, processes: int, data_dir: Path | None) -> None:
-    """Serve the HTTP API until a signal says stop."""
+    """Serve the HTTP API until SIGINT or SIGTERM."""
     from pipeweave.api.serve import serve
 
     serve(_settings(data_dir), host, port, processes=processes)
@@ -37,19 +37,19 @@ def api(host: str | None, port: int | None, processes: int, data_dir: Path | Non
     multiple=True,
     required=True,
     metavar="MODULE|FILE|FOLDER",
-    help="Where the tasks and pipelines are; may be given several times.",
+    help="Module, file or folder with tasks and pipelines; may be given several times.",
 )
 @click.option("--service", default="python", show_default=True, help="The service to register as.")
-@click.option("--name", help="Name of this worker; made from host and process without it.")
+@click.option("--name", help="Name of this worker; by default made from host and process id.")
 @click.option(
-    "--concurrency", type=click.IntRange(1, 1000), help="Task runs at once; MAX_CONCURRENCY without it."
+    "--concurrency", type=click.IntRange(1, 1000), help="Task runs at once; MAX_CONCURRENCY by default."
 )
 @click.option(
     "--grace",
     type=click.FloatRange(0, 3600),
     default=30.0,
     show_default=True,
-    help="Seconds that task runs under way may take after a TERM; then others start them anew.",
+    help="Seconds that running task runs get after SIGTERM; then they are handed back for other workers.",
 )
 @_data_dir
 def worker(
@@ -71,7 +71,7 @@ def worker(
 @click.command()
 @_data_dir
 def beat(data_dir: Path | None) -> None:
-    """Drive the tick, which heals whatever was lost. Several may run: one at a time acts."""
+    """Run the tick, which recovers lost work. Several beats may run; only one acts at a time."""
     from pipeweave.workers.process.launch import run_beat
 
     run_beat(_settings(data_dir))

@@ -1,4 +1,4 @@
-"""`pipeweave queue | pause | resume | limits | why`: what waits, what holds it back, and letting it go."""
+"""`pipeweave queue | pause | resume | limits | why`: show and control which task runs may start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @json_option
 @connected
 def queue(client: Client, as_json: bool) -> None:
-    """Show how much is waiting, what is paused, and the limit of active runs."""
+    """Show how many task runs wait, what is paused, and the limit of active runs."""
     from pipeweave.cli.support.rendering import show_fields, show_json, when
 
     found = {**client.queue_status(), **client.limits()}
@@ -42,11 +42,11 @@ def queue(client: Client, as_json: bool) -> None:
 
 @click.command()
 @click.argument("task", required=False)
-@click.option("--reason", help="Shown wherever something waits for this.")
+@click.option("--reason", help="Shown as the reason wherever a task run waits for the pause to end.")
 @json_option
 @connected
 def pause(client: Client, task: str | None, reason: str | None, as_json: bool) -> None:
-    """Let nothing of TASK start, or nothing of the tenant. What runs goes on to its end."""
+    """Pause TASK, or the whole tenant: no task run starts; running attempts continue."""
     from pipeweave.cli.support.rendering import when
 
     found = client.pause(task, reason)
@@ -58,17 +58,17 @@ def pause(client: Client, task: str | None, reason: str | None, as_json: bool) -
 @json_option
 @connected
 def resume(client: Client, task: str | None, as_json: bool) -> None:
-    """Let go what waited while TASK, or the tenant, was paused."""
+    """End the pause of TASK, or of the tenant; waiting task runs may start."""
     _show(client.resume(task), as_json, f"{_what(task)} is resumed")
 
 
 @click.command()
-@click.option("--max-active-runs", type=click.IntRange(min=1), help="Let so many runs be active at a time.")
-@click.option("--no-max-active-runs", is_flag=True, help="Let any number of runs be active.")
+@click.option("--max-active-runs", type=click.IntRange(min=1), help="Allow at most this many active runs.")
+@click.option("--no-max-active-runs", is_flag=True, help="Remove the limit of active runs.")
 @json_option
 @connected
 def limits(client: Client, max_active_runs: int | None, no_max_active_runs: bool, as_json: bool) -> None:
-    """Show, or set, how many runs of the tenant may be active; the others wait in line."""
+    """Show or set how many runs of the tenant may be active; further runs stay pending."""
     from pipeweave.cli.support.rendering import show_fields, show_json
 
     if no_max_active_runs and max_active_runs is not None:
@@ -86,7 +86,7 @@ def limits(client: Client, max_active_runs: int | None, no_max_active_runs: bool
 @json_option
 @connected
 def why(client: Client, task_run: str, as_json: bool) -> None:
-    """Say why TASK_RUN does not run yet: what has to happen, the first thing first."""
+    """Explain why TASK_RUN does not run yet; the reason to resolve first comes first."""
     from pipeweave.cli.support.rendering import show_json, text
 
     found = client.why(task_run)

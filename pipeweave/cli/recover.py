@@ -1,4 +1,4 @@
-"""`pipeweave recover`: what stands still, since when and why, and setting it going again."""
+"""`pipeweave recover`: show stalled work, and run ticks until it is recovered."""
 
 from __future__ import annotations
 
@@ -16,28 +16,30 @@ if TYPE_CHECKING:
     from pipeweave.orchestrator.diagnosis.repeated_ticks import RecoveryResult
     from pipeweave.orchestrator.diagnosis.stalled import StalledItem
 
-# What a tick counts, as a person says it.
+# Counter of a tick -> words for people.
 _DONE = {
     "republished": "messages sent again",
-    "joins_checked": "joins asked about",
-    "followers_brought": "task runs brought after their changed task",
+    "joins_checked": "joins checked",
+    "followers_brought": "task runs moved to their changed task",
     "limits_filled": "limits filled",
     "workers_lost": "workers taken for lost",
     "attempts_ended": "attempts ended",
-    "retries_released": "retries let go",
+    "retries_released": "retries released",
     "runs_timed_out": "runs timed out",
 }
 
 
 @click.command()
-@click.option("--auto-resume", is_flag=True, help="Heal it: tick until nothing is left or nothing moves.")
+@click.option(
+    "--auto-resume", is_flag=True, help="Recover it: run ticks until nothing is stalled or nothing changes."
+)
 @json_option
 @with_deployment
 @click.pass_context
 def recover(ctx: click.Context, settings: Settings, auto_resume: bool, as_json: bool) -> None:
-    """Show what stands still: since when, why, and what heals it.
+    """Show stalled work: since when, why, and what recovers it.
 
-    Exits 1 while something does.
+    Exits 1 if something is stalled.
     """
     from pipeweave.orchestrator.deployment.deployment import Deployment
     from pipeweave.orchestrator.diagnosis import repeated_ticks
@@ -67,10 +69,10 @@ def _show(left: Sequence[StalledItem], done: RecoveryResult | None) -> None:
         (each["kind"], each["run"], each["taskRun"], when(each["since"]), each["why"], each["whatHeals"])
         for each in shown
     ]
-    show_table(columns, rows, none="Nothing stands still.")
+    show_table(columns, rows, none="Nothing is stalled.")
     if done is not None and _was_silent(done.found) and not _was_silent(left):
-        # The ticks of this command hide that no other ones came.
-        click.echo("Nobody else drives the tick: start `pipeweave beat`.", err=True)
+        # The ticks of this command hide that no other process runs ticks.
+        click.echo("No other process runs the tick: start `pipeweave beat`.", err=True)
 
 
 def _was_silent(found: Sequence[StalledItem]) -> bool:

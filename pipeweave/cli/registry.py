@@ -1,4 +1,4 @@
-"""`pipeweave services | tasks | pipelines`: what is registered and stored."""
+"""`pipeweave services | tasks | pipelines`: list registered services and tasks; list and store pipelines."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def tasks(client: Client, service: str | None, as_json: bool) -> None:
 
 
 class Listing(click.Group):
-    """A group that lists when it is called alone or with nothing but options."""
+    """A group that runs its `list` command if called without a command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
@@ -69,7 +69,7 @@ class Listing(click.Group):
 
 @click.group(cls=Listing)
 def pipelines() -> None:
-    """List, show and store pipelines. Alone, it lists."""
+    """List, show and store pipelines. Without a command, it lists."""
 
 
 @pipelines.command("list")
@@ -85,13 +85,13 @@ def list_(client: Client, as_json: bool) -> None:
         "stored (UTC)": lambda each: when(each.get("updatedAt")),
         "description": field("description"),
     }
-    none = "No pipeline is stored yet: a worker stores those of its app, `pipelines put FILE` a document."
+    none = "No pipeline is stored yet: start a worker, or use `pipelines put FILE`."
     show_list("pipelines", client.pipelines(), cells, as_json=as_json, none=none)
 
 
 @pipelines.command()
 @click.argument("pipeline")
-@click.option("--version", type=click.IntRange(min=1), help="This version; the newest without it.")
+@click.option("--version", type=click.IntRange(min=1), help="The version to show; the newest by default.")
 @json_option
 @connected
 def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> None:
@@ -127,7 +127,7 @@ def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> N
 @json_option
 @connected
 def put(client: Client, file: Path, as_json: bool) -> None:
-    """Store every pipeline of a YAML or JSON document; an unchanged one keeps its version."""
+    """Store every pipeline of a YAML or JSON file; an unchanged pipeline keeps its version."""
     from pipeweave.cli.support.documents import read_documents
     from pipeweave.cli.support.rendering import field, show_list
 

@@ -1,4 +1,4 @@
-"""`pipeweave trigger | dry-run | status | runs | cancel`: start runs and look at them."""
+"""`pipeweave trigger | dry-run | status | runs | cancel`: start, show, list and cancel runs."""
 
 from __future__ import annotations
 
@@ -49,13 +49,17 @@ def _with_input(command: Any) -> Any:
 @click.option(
     "--batch",
     type=click.File("rb"),
-    help="Start a run for each input of a file, one JSON value a line or a JSON list; - for standard input.",
+    help="Start a run for each input of a file, one JSON value per line, or a JSON list; - for stdin.",
 )
-@click.option("-w", "--wait", is_flag=True, help="Follow the run; exit 0 only when it completes.")
+@click.option("-w", "--wait", is_flag=True, help="Follow the run; exit 0 only if it completes.")
 @click.option("--timeout", type=click.FloatRange(min=0), help="With --wait: seconds to wait at most.")
-@click.option("--failure-mode", type=click.Choice(FAILURE_MODES), help="Instead of the pipeline's own.")
+@click.option(
+    "--failure-mode",
+    type=click.Choice(FAILURE_MODES),
+    help="Failure mode of the run; the pipeline's by default.",
+)
 @click.option("-p", "--priority", type=int, help="Lower runs first.")
-@click.option("--run-token", help="A second trigger with this token and input gives the first one's run.")
+@click.option("--run-token", help="If a run was triggered with this token and input before, return that run.")
 @json_option
 @connected
 @click.pass_context
@@ -73,17 +77,17 @@ def trigger(
     run_token: str | None,
     as_json: bool,
 ) -> None:
-    """Start a run of PIPELINE, or many."""
+    """Start a run of PIPELINE, or several with --batch."""
     from pipeweave.cli.batch import trigger_all
     from pipeweave.cli.support.rendering import show_json, show_warnings
 
-    how: dict[str, Any] = {"failure_mode": failure_mode, "priority": priority, "run_token": run_token}
+    options: dict[str, Any] = {"failure_mode": failure_mode, "priority": priority, "run_token": run_token}
     if batch is not None:
         if wait or timeout is not None or inline is not None or file is not None:
-            raise click.UsageError("--batch goes without --input, --file, --wait and --timeout")
-        trigger_all(client, pipeline, batch.read(), how, as_json=as_json)
+            raise click.UsageError("--batch cannot be combined with --input, --file, --wait or --timeout")
+        trigger_all(client, pipeline, batch.read(), options, as_json=as_json)
         return
-    run = client.trigger(pipeline, _input(inline, file), **how)
+    run = client.trigger(pipeline, _input(inline, file), **options)
     show_warnings(run.document)
     if wait:
         _follow(ctx, client, run.id, timeout, as_json)
@@ -102,9 +106,9 @@ def trigger(
 def dry_run(
     ctx: click.Context, client: Client, pipeline: str, inline: str | None, file: Any, as_json: bool
 ) -> None:
-    """Show what a run of PIPELINE (its id, or a YAML or JSON document) would do.
+    """Show the plan of a run of PIPELINE (its id, or a YAML or JSON file) without starting it.
 
-    Exits 1 when it is not valid.
+    Exits 1 if it is not valid.
     """
     from pipeweave.cli.support.rendering import show_json
 
@@ -145,12 +149,12 @@ def _show_plan(pipeline: str, plan: Document) -> None:
 
 @click.command()
 @click.argument("run")
-@click.option("-w", "--watch", is_flag=True, help="Follow the run; exit 0 only when it completes.")
+@click.option("-w", "--watch", is_flag=True, help="Follow the run; exit 0 only if it completes.")
 @json_option
 @connected
 @click.pass_context
 def status(ctx: click.Context, client: Client, run: str, watch: bool, as_json: bool) -> None:
-    """Show how far RUN has come."""
+    """Show the progress of RUN."""
     from pipeweave.cli.support.progress import show_run
     from pipeweave.cli.support.rendering import show_json
 
@@ -167,7 +171,7 @@ def status(ctx: click.Context, client: Client, run: str, watch: bool, as_json: b
 @click.option("--status", type=click.Choice(RUN_STATUSES), help="Only runs in this status.")
 @click.option("--pipeline", help="Only runs of this pipeline.")
 @click.option("-n", "--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
-@click.option("--cursor", help="Continue a list: `nextCursor` of the one before.")
+@click.option("--cursor", help="Continue a list: `nextCursor` of the page before.")
 @json_option
 @connected
 def runs(
@@ -185,7 +189,7 @@ def runs(
         "created (UTC)": lambda each: when(each.get("createdAt")),
         "took": lambda each: took(each.get("startedAt"), each.get("finishedAt")),
     }
-    none = "No run fits: `pipeweave trigger PIPELINE` starts one."
+    none = "No run matches: `pipeweave trigger PIPELINE` starts one."
     show_list("runs", page.items, cells, as_json=as_json, none=none, nextCursor=page.next_cursor)
     if page.next_cursor and not as_json:
         click.echo(f"More: --cursor {page.next_cursor}", err=True)
@@ -193,12 +197,13 @@ def runs(
 
 @click.command()
 @click.argument("run")
-@click.option("--reason", help="Kept with the run.")
+@click.option("--reason", help="Stored with the run.")
 @json_option
 @connected
 def cancel(client: Client, run: str, reason: str | None, as_json: bool) -> None:
-    """Cancel RUN, or the standalone task of a task run: what waits is never started, what runs may end, and
-    its result is dropped.
+    """Cancel RUN, or the standalone task with this task run id.
+
+    Waiting task runs never start. Running attempts may end, but their results are ignored.
     """
     from pipeweave.cli.support.rendering import show_json
 

@@ -1,8 +1,8 @@
-"""The files of a new project, as `pipeweave init` writes them."""
+"""Define the files of a new project, which `pipeweave init` writes."""
 
 from __future__ import annotations
 
-TASKS = '''"""Tasks are plain functions; a pipeline says which runs after which."""
+TASKS = '''"""Tasks are plain functions; a pipeline says in which order they run."""
 
 from pipeweave import Context, pipeline, task
 
@@ -22,7 +22,7 @@ def measure(word: str, ctx: Context) -> dict[str, str | int]:
 
 @task
 def summarise(rows: list[dict[str, str | int]]) -> dict[str, str | int | None]:
-    """Join what was measured: starts when every word is done."""
+    """Summarise the rows: starts when every word is measured."""
     longest = max(rows, key=lambda row: row["letters"], default=None)
     return {"words": len(rows), "longest": longest and longest["word"]}
 
@@ -90,6 +90,6 @@ __pycache__/
 
 
 def files(name: str) -> dict[str, str]:
-    """File name -> content of a project of this name."""
+    """Return the project's files: file name -> content."""
     contents = {"tasks.py": TASKS, "test_tasks.py": TESTS, "README.md": README, ".gitignore": IGNORED}
     return {file: content.replace("@NAME@", name) for file, content in contents.items()}

@@ -1,4 +1,4 @@
-"""`pipeweave up | down | ps`: everything on this machine."""
+"""`pipeweave up | down | ps`: run, stop and list the whole stack on this machine."""
 
 from __future__ import annotations
 
@@ -19,32 +19,30 @@ if TYPE_CHECKING:
 _data_dir = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder that holds everything; PIPEWEAVE_DATA_DIR without it, else .pipeweave here.",
+    help="Folder for all data; PIPEWEAVE_DATA_DIR by default, else .pipeweave in this folder.",
 )
 
 
 @click.command()
 @_data_dir
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="Port of the API; 0 takes a free one, PORT without it."
+    "--port", type=click.IntRange(0, 65535), help="Port of the API; 0 chooses a free port; PORT by default."
 )
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes.")
 @click.option(
     "--concurrency",
     type=click.IntRange(1, 1000),
-    help="Task runs at once in each worker; MAX_CONCURRENCY without it, else one per processor.",
+    help="Task runs at once in each worker; MAX_CONCURRENCY by default, else one per processor.",
 )
 @click.option(
     "--app",
     "apps",
     multiple=True,
     metavar="MODULE|FILE|FOLDER",
-    help="Where the tasks are; may be given several times. ./pipelines or ./tasks.py without it.",
+    help="Module, file or folder with tasks; may be repeated. ./pipelines or ./tasks.py by default.",
 )
-@click.option(
-    "--flower/--no-flower", "has_flower", default=True, help="Run Flower too, when it is installed."
-)
-@click.option("--detach", is_flag=True, help="Return when everything is ready; `pipeweave down` stops it.")
+@click.option("--flower/--no-flower", "has_flower", default=True, help="Also run Flower, if it is installed.")
+@click.option("--detach", is_flag=True, help="Return when the stack is ready; `pipeweave down` stops it.")
 def up(
     data_dir: Path | None,
     port: int | None,
@@ -83,12 +81,12 @@ def up(
 @click.command()
 @_data_dir
 def down(data_dir: Path | None) -> None:
-    """Stop what `up` started, in order. Data stay."""
+    """Stop the processes that `up` started. The data are kept."""
     from pipeweave.up.control import stop
 
     folder = _folder(load(), data_dir)
     stopped = stop(folder)
-    click.echo(f"Stopped {', '.join(stopped)}" if stopped else f"Nothing is up in {folder}")
+    click.echo(f"Stopped {', '.join(stopped)}" if stopped else f"No stack runs in {folder}")
 
 
 @click.command()
@@ -96,7 +94,7 @@ def down(data_dir: Path | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def ps(ctx: click.Context, data_dir: Path | None, as_json: bool) -> None:
-    """List the processes of `up`. Exits 1 when nothing is up; uptime is in seconds."""
+    """List the processes of `up`. Exits 1 if no stack runs; uptime is in seconds."""
     from pipeweave.up.control import processes
 
     folder = _folder(load(), data_dir)
@@ -104,7 +102,7 @@ def ps(ctx: click.Context, data_dir: Path | None, as_json: bool) -> None:
     if as_json:
         _show_json(rows or [])
     elif rows is None:
-        click.echo(f"Nothing is up in {folder}", err=True)
+        click.echo(f"No stack runs in {folder}", err=True)
     else:
         _show_table(rows)
     ctx.exit(1 if rows is None else 0)
@@ -115,7 +113,7 @@ def _folder(settings: Settings, data_dir: Path | None) -> Path:
 
 
 def _existing(app: str) -> str:
-    """The app, unless it is a path that leads nowhere; a worker says whether it can be imported."""
+    """Refuse a path that does not exist; whether an app can be imported is checked by the worker."""
     if (app.endswith(".py") or "/" in app) and not Path(app).exists():
         raise click.BadParameter(f"{app} does not exist", param_hint="--app")
     return app

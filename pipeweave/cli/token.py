@@ -1,4 +1,4 @@
-"""`pipeweave token`: make, list and revoke access tokens, in the database itself."""
+"""`pipeweave token`: create, list and revoke access tokens, directly in the database."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Lifetime(click.ParamType[timedelta | datetime]):
 
 @click.group()
 def token() -> None:
-    """Access tokens: make, list, revoke."""
+    """Access tokens: create, list, revoke."""
 
 
 @token.command()
@@ -57,7 +57,7 @@ def token() -> None:
     type=click.Choice(SCOPES),
     default=("write",),
     show_default=True,
-    help="What it allows; write includes read, admin includes all but worker. May be given several times.",
+    help="Scope of the token; write includes read, admin includes all but worker. May be repeated.",
 )
 @click.option(
     "--tenant",
@@ -65,9 +65,9 @@ def token() -> None:
     multiple=True,
     default=("default",),
     show_default=True,
-    help="Whom it acts for; * for everyone.",
+    help="Tenant that the token may act for; * for every tenant.",
 )
-@click.option("--expires", type=Lifetime(), help="When it ends; never without it.")
+@click.option("--expires", type=Lifetime(), help="When the token expires; never by default.")
 @json_option
 @with_database
 def create(
@@ -78,7 +78,7 @@ def create(
     expires: timedelta | datetime | None,
     as_json: bool,
 ) -> None:
-    """Make a token and print it: the only time it can be seen."""
+    """Create a token and print it. It cannot be shown again."""
     from pipeweave.cli.support.rendering import show_json
     from pipeweave.orchestrator.domain.json_shapes import iso
     from pipeweave.orchestrator.security import access_tokens
@@ -92,7 +92,7 @@ def create(
         show_json({"name": name, "token": made, "tenants": tenants, "scopes": full, "expiresAt": ends})
         return
     click.echo(made)
-    click.echo("Keep it: it cannot be shown again.", err=True)
+    click.echo("Store this token: it cannot be shown again.", err=True)
 
 
 @token.command("list")
@@ -115,7 +115,7 @@ def list_(database_url: str, as_json: bool) -> None:
         "expires (UTC)": lambda each: when(each["expiresAt"]),
         "revoked (UTC)": lambda each: when(each["revokedAt"]),
     }
-    none = "There is no token yet: `pipeweave token create NAME` makes one."
+    none = "There is no token yet: `pipeweave token create NAME` creates one."
     show_list("tokens", found, cells, as_json=as_json, none=none)
 
 
@@ -124,7 +124,7 @@ def list_(database_url: str, as_json: bool) -> None:
 @json_option
 @with_database
 def revoke(database_url: str, name_or_id: str, as_json: bool) -> None:
-    """Revoke the token with this id, or every token of this name."""
+    """Revoke the token with this id, or every token with this name."""
     from pipeweave.cli.support.rendering import show_json
     from pipeweave.orchestrator.security import access_tokens
 

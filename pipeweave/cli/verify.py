@@ -1,4 +1,4 @@
-"""`pipeweave verify`: whether what is stored of runs agrees with their events."""
+"""`pipeweave verify`: check that the stored rows of runs agree with their events."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ MOST_IN_JSON = 1_000
 
 @click.command()
 @click.argument("run_ids", metavar="[RUN_ID]...", nargs=-1)
-@click.option("--all", "is_all", is_flag=True, help="Every run, newest first.")
-@click.option("--since", type=Lifetime(), help="Every run created in the last 24h, or since a time.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), help="With --all or --since: at most so many.")
+@click.option("--all", "is_all", is_flag=True, help="Verify all runs, newest first.")
+@click.option("--since", type=Lifetime(), help="Verify all runs created since a duration (24h) or a time.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1), help="With --all or --since: at most this many runs."
+)
 @json_option
 @with_database
 @click.pass_context
@@ -40,32 +42,32 @@ def verify(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Rebuild runs from their events and compare them with what is stored.
+    """Rebuild runs from their events and compare them with the stored rows.
 
-    Each difference is a line; exits 1 when there is one.
+    Prints one line per difference; exits 1 if there is any.
     """
     from pipeweave.cli.support.direct_database import opened
 
     if bool(run_ids) == (is_all or since is not None):
-        raise click.UsageError("name runs, or give --all or --since")
+        raise click.UsageError("give either runs, or --all or --since")
     after = datetime.now(UTC) - since if isinstance(since, timedelta) else since
     with opened(database_url) as database:
         chosen = map(_read, run_ids) if run_ids else _recent(database, after, limit)
-        seen = _Seen(as_json)
+        seen = _Report(as_json)
         for run_id in chosen:
             try:
                 found = _differences(database, run_id)
             except NotFound:
                 if run_ids:
                     raise
-                continue  # its history was dropped a moment ago
+                continue  # its month was dropped after it was listed
             seen.take(found)
     seen.close()
     ctx.exit(1 if seen.differing else 0)
 
 
 def _read(text: str) -> UUID:
-    """The run of an id: a run's own, or the one of its task run's (a standalone task has no other)."""
+    """Read the id of a run, or of a task run, which gives its run (a standalone task has only a task run)."""
     try:
         return ids.run_id_of(ids.read(ids.TASK_RUN, text))
     except NotFound:
@@ -73,7 +75,7 @@ def _read(text: str) -> UUID:
 
 
 def _recent(database: Database, since: datetime | None, limit: int | None) -> Iterator[UUID]:
-    """The newest runs. No transaction is held while they are looked at."""
+    """Yield the newest runs, without holding a transaction while they are verified."""
     from pipeweave.orchestrator.diagnosis import verify
 
     before, left = None, limit
@@ -88,15 +90,15 @@ def _recent(database: Database, since: datetime | None, limit: int | None) -> It
 
 
 def _differences(database: Database, run_id: UUID) -> list[Difference]:
-    """What is wrong with a run, seen at one moment of its own."""
+    """List the differences of a run, read in one snapshot."""
     from pipeweave.orchestrator.diagnosis import verify
 
     with verify.snapshot(database) as tx:
         return verify.run(tx, run_id)
 
 
-class _Seen:
-    """What was found so far."""
+class _Report:
+    """Counts the verified runs and prints or collects their differences."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json

@@ -45,7 +45,7 @@ def test_the_demo_shows_its_report_and_removes_everything(here: StackFolder, tem
     assert done.returncode == 0, done.stdout + done.stderr
     assert "count  completed  60/60" in done.stdout
     assert "all of Python" in done.stdout
-    assert "Where to look next:" in done.stdout
+    assert "Next steps:" in done.stdout
     assert done.stdout.endswith("Everything is stopped and removed.\n")
     assert list(temporary.iterdir()) == []
     assert left_behind(temporary) == []

@@ -259,4 +259,4 @@ def test_without_tasks_the_api_runs_alone_and_says_how_to_add_some(folder: Stack
 def test_down_says_when_nothing_is_up(folder: StackFolder) -> None:
     done = folder.down()
     assert done.returncode == 0
-    assert "Nothing is up in" in done.stdout
+    assert "No stack runs in" in done.stdout

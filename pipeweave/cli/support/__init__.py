@@ -1,3 +1,4 @@
-"""What the commands share: connections, options, rendering.
+"""Code that the commands share: connections, options, rendering, progress.
 
-Called by the commands alone. It must never define a command."""
+Only the commands call it. It must never define a command.
+"""

@@ -1,8 +1,8 @@
-"""Which orchestrator a command talks to, and as whom.
+"""Choose the orchestrator, the token, the tenant or the database that a command uses.
 
-In this order: the flags; the `connection.json` of `--data-dir`; the environment (PIPEWEAVE_ORCHESTRATOR_URL,
-PIPEWEAVE_API_TOKEN, PIPEWEAVE_TENANT); the `connection.json` that `pipeweave up` wrote here. A token from a
-file is sent only to the URL of the same file.
+The sources, in this order: the flags; the `connection.json` of `--data-dir`; the environment
+(PIPEWEAVE_ORCHESTRATOR_URL, PIPEWEAVE_API_TOKEN, PIPEWEAVE_TENANT); the `connection.json` that `pipeweave up`
+wrote in this folder. A token from a file is sent only to the URL of the same file.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Command = Callable[..., Any]
 data_dir_option = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Use the stack that `pipeweave up --data-dir` runs there.",
+    help="Use the stack that `pipeweave up --data-dir` runs in this folder.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where to go, and as whom."""
+    """The orchestrator's URL, and the token and tenant to send."""
 
     url: str
     token: str | None
@@ -44,7 +44,7 @@ class Connection:
 
 
 def connected(command: Command) -> Command:
-    """Give a command a `client`, and the flags that say which one."""
+    """Add the flags --url, --token, --tenant and --data-dir to a command, and pass it a `client`."""
 
     @click.option("--url", help="The orchestrator's URL, e.g. http://127.0.0.1:3000.")
     @click.option("--token", help="Bearer token; better in PIPEWEAVE_API_TOKEN, where `ps` does not show it.")
@@ -61,7 +61,7 @@ def connected(command: Command) -> Command:
 
 
 def with_database(command: Command) -> Command:
-    """Give a command a `database_url`, and the flags that say which one."""
+    """Add the flags --database-url and --data-dir to a command, and pass it a `database_url`."""
 
     @click.option("--database-url", help="postgresql://user:password@host:port/database")
     @data_dir_option
@@ -73,7 +73,7 @@ def with_database(command: Command) -> Command:
 
 
 def open_client(connection: Connection) -> Client:
-    """A client of this connection."""
+    """Make a client for this connection."""
     from pipeweave.client import Client
 
     return Client(connection.url, connection.token, connection.tenant)
@@ -87,7 +87,7 @@ def resolve(
     tenant: str | None = None,
     data_dir: Path | None = None,
 ) -> Connection:
-    """The connection that flags, files and settings give.
+    """Choose the connection from flags, files and settings.
 
     Raises:
         InvalidInput: `url` and `data_dir` are both given.
@@ -103,15 +103,15 @@ def resolve(
     here = Path(settings.data_dir)
     if not (here / FILE_NAME).exists():
         raise Unavailable(
-            "nothing says which orchestrator to use",
-            hint="`pipeweave up` starts one here; or give --data-dir, --url or PIPEWEAVE_ORCHESTRATOR_URL",
+            "no orchestrator is configured",
+            hint="`pipeweave up` starts one here; or set --data-dir, --url or PIPEWEAVE_ORCHESTRATOR_URL",
         )
     own_tenant = settings.tenant if settings.tenant != Settings().tenant else None
     return _of_file(read(here), token or settings.api_token, tenant or own_tenant)
 
 
 def resolve_database(settings: Settings, database_url: str | None, data_dir: Path | None) -> str:
-    """The database that flags, files and settings give, in this order.
+    """Choose the database from flags, settings and files.
 
     Raises:
         InvalidInput: `database_url` and `data_dir` are both given.
@@ -130,7 +130,7 @@ def resolve_database(settings: Settings, database_url: str | None, data_dir: Pat
     if (here / FILE_NAME).exists():
         return str(read(here)["databaseUrl"])
     raise InvalidSetting(
-        "nothing says which database to use",
+        "no database is configured",
         errors=[FieldError("DATABASE_URL", "is not set", "required")],
         hint="set DATABASE_URL, or give --database-url or --data-dir",
     )
@@ -146,10 +146,10 @@ def _checked(database_url: str) -> str:
 
 
 def read(data_dir: Path) -> Mapping[str, Any]:
-    """The connection.json of a data directory: url, tenant, token, databaseUrl, brokerUrl.
+    """Read the connection.json of a data directory: url, tenant, token, databaseUrl, brokerUrl.
 
     Raises:
-        Unavailable: there is none, or it cannot be read.
+        Unavailable: the file is missing, because no stack runs there, or it cannot be read.
     """
     import orjson
 

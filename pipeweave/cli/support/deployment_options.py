@@ -1,4 +1,4 @@
-"""The settings of the deployment that an operator's command is about, from flags, environment and files."""
+"""Collect the settings of the deployment that an operator's command works on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Command = Callable[..., Any]
 
 
 def with_deployment(command: Command) -> Command:
-    """Give a command the `settings` of a deployment, and the flags that say which one."""
+    """Add the flags --database-url and --data-dir to a command, and pass it the deployment's `settings`."""
 
     @click.option("--database-url", help="postgresql://user:password@host:port/database")
     @data_dir_option
@@ -29,7 +29,7 @@ def with_deployment(command: Command) -> Command:
 
 
 def settings_of(settings: Settings, database_url: str | None, data_dir: Path | None) -> Settings:
-    """The settings, completed by what the stack in `data_dir`, or the one that runs here, says of itself.
+    """Complete the settings from the connection.json of `data_dir`, or of the stack that runs in this folder.
 
     Raises:
         InvalidInput, InvalidSetting, Unavailable: as `resolve_database`.
@@ -40,7 +40,7 @@ def settings_of(settings: Settings, database_url: str | None, data_dir: Path | N
         return replace(settings, database_url=url)
     document = read(folder)
     if url != document["databaseUrl"]:
-        # The stack that happens to run here is another deployment.
+        # The stack that runs in this folder is another deployment.
         return replace(settings, database_url=url)
     return replace(
         settings,

@@ -1,4 +1,4 @@
-"""A database that an operator's command reads directly."""
+"""Open the database for operators' commands that do not go through the API."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened(database_url: str, *, pool_size: int = 1) -> Iterator[Database]:
-    """The database at this URL, for the block.
+    """Open the database at this URL for the block.
 
     Args:
         pool_size: connections kept open.
 
     Raises:
-        Conflict: it lacks the current schema. Unavailable: it cannot be reached.
+        Conflict: the database lacks the current schema. Unavailable: it cannot be reached.
     """
     from pipeweave.orchestrator.deployment import migrate
     from pipeweave.orchestrator.store.database import Database

@@ -1,4 +1,4 @@
-"""The pipeline documents that commands are given."""
+"""Read the pipeline documents that users pass to commands."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pipeweave.spec import PipelineSpec
 
 
 def read_documents(file: Path) -> list[PipelineSpec]:
-    """The pipelines of a YAML or JSON document that somebody named, so that there must be one.
+    """Read the pipelines of a YAML or JSON file.
 
     Raises:
-        InvalidSpec: a document is wrong, or there is none.
+        InvalidSpec: a document is invalid, or the file holds no pipeline.
     """
     found = load_documents(file)
     if not found:

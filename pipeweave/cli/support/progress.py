@@ -1,4 +1,4 @@
-"""A run as it goes on: a picture that redraws itself on a terminal, a line for each change elsewhere."""
+"""Show the progress of a run: a live table on a terminal, one line per change elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN_STEPS = 20
 
 @dataclass(frozen=True, slots=True)
 class StepProgress:
-    """How far one step is: its items, where it is a map, or the one task run it has."""
+    """The progress of one step; `done`, `total` and `failed` count its task runs (a map has one per item)."""
 
     id: str
     status: str
@@ -55,14 +55,14 @@ def steps_of(run: Run) -> list[StepProgress]:
 
 
 def follow(client: Client, run_id: str, timeout: float | None = None) -> Run:
-    """Show a run until it is final, then how it ended."""
+    """Show the progress of a run until it is final, then its result."""
     final = _live(client, run_id, timeout) if is_terminal() else _lines(client, run_id, timeout)
     show_end(final)
     return final
 
 
 def show_run(run: Run) -> None:
-    """A run as it stands now."""
+    """Show the current state of a run."""
     document = run.document
     show_fields(
         [
@@ -80,13 +80,13 @@ def show_run(run: Run) -> None:
             (each.id, each.status, f"{each.done}/{each.total}", took(each.started_at, each.finished_at))
             for each in steps_of(run)
         ],
-        none="No step has begun.",
+        none="No step has started.",
     )
     _show_failures(document)
 
 
 def show_end(run: Run) -> None:
-    """How a run ended, with the first errors where it ended badly."""
+    """Show the final status of a run, and the first errors if task runs failed."""
     document = run.document
     duration = took(document.get("startedAt"), document.get("finishedAt"))
     click.echo(f"{run.id} {_styled(run.status)} in {duration}")
@@ -122,9 +122,6 @@ def _styled(status: str) -> str:
     return click.style(status, fg=STYLES.get(status), bold=True) if is_terminal() else status
 
 
-# --- plain lines ------------------------------------------------------------------------------------------
-
-
 def _lines(client: Client, run_id: str, timeout: float | None) -> Run:
     told: dict[str, str] = {}
 
@@ -139,15 +136,12 @@ def _lines(client: Client, run_id: str, timeout: float | None) -> Run:
 
 
 def _line(step: StepProgress) -> str:
-    """Changes with the status, and at every quarter of a map: a log wants few lines."""
+    """The line of a step; it changes with the status and at every quarter of a map, to keep logs short."""
     if step.is_final:
         count = f"  {step.done}/{step.total}" if step.total > 1 else ""
         return f"{step.status}{count}  {took(step.started_at, step.finished_at)}"
     quarter = step.done * 4 // step.total if step.total > 1 else 0
     return f"{step.status}  {quarter * 25} % of {step.total}" if quarter else step.status
-
-
-# --- a live picture ---------------------------------------------------------------------------------------
 
 
 def _live(client: Client, run_id: str, timeout: float | None) -> Run:
@@ -187,7 +181,7 @@ def _picture(run: Run) -> RenderableType:
 
 
 def shown_steps(steps: list[StepProgress]) -> list[StepProgress]:
-    """The steps a terminal has room for: of many, those under way and those that failed, in their order."""
+    """The steps to show on a terminal: all, or if there are many, the running and failed steps."""
     if len(steps) <= SHOWN_STEPS:
         return steps
     wanted = [each for each in steps if each.started_at and (not each.is_final or each.failed)]

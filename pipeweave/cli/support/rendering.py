@@ -1,4 +1,4 @@
-"""How commands show things: JSON, tables on a terminal, plain lines everywhere else."""
+"""Print results: JSON, tables on a terminal, aligned plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _NUMBER = re.compile(r"[\d,.]+( (%|s|ms))?\Z")
 
 
 def is_terminal() -> bool:
-    """Whether a person looks at the output: only then are there colours and live pictures."""
+    """True if stdout is a terminal; only then are colours and live tables used."""
     return sys.stdout.isatty()
 
 
 def show_json(value: Any) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     import orjson
 
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode())
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, none: str = "none") -> None:
-    """A table on a terminal; aligned plain lines elsewhere; `none` where there are no rows."""
+    """Print a table on a terminal, aligned plain lines elsewhere, and `none` if there are no rows."""
     shown = [[text(cell) for cell in row] for row in rows]
     if not shown:
         click.echo(none)
@@ -56,7 +56,7 @@ def show_list(
     none: str = "none",
     **more: Any,
 ) -> None:
-    """A list as `{name: [...], ...more}`, or as a table whose columns are made by `cells`."""
+    """Print a list as JSON `{name: [...], ...more}`, or as a table; `cells` maps columns to cell values."""
     if as_json:
         show_json({name: found, **more})
     else:
@@ -64,12 +64,12 @@ def show_list(
 
 
 def field(name: str) -> Callable[[Mapping[str, Any]], Any]:
-    """A cell that shows a field as it is."""
+    """A cell that shows a field unchanged."""
     return lambda each: each.get(name)
 
 
 def show_fields(fields: Iterable[tuple[str, Any]]) -> None:
-    """One thing: a line for each of its fields that has a value."""
+    """Print one object: a line for each field that has a value."""
     shown = [(name, text(value)) for name, value in fields if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
@@ -77,7 +77,7 @@ def show_fields(fields: Iterable[tuple[str, Any]]) -> None:
 
 
 def text(value: Any) -> str:
-    """A value in one line without control characters, which must never reach a terminal."""
+    """Write a value in one line; control characters are replaced, since a terminal might obey them."""
     if value is None or value == "":
         return NOTHING
     if isinstance(value, list | tuple):
@@ -89,14 +89,14 @@ def text(value: Any) -> str:
 
 
 def when(stamp: str | None) -> str:
-    """A time of the API as a person reads it, in UTC."""
+    """Format a timestamp of the API for people, in UTC."""
     if not stamp:
         return NOTHING
     return datetime.fromisoformat(stamp).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def took(started: str | None, finished: str | None, now: datetime | None = None) -> str:
-    """How long something took, or has been going on for."""
+    """Format the time between start and end, or since the start if there is no end."""
     if not started:
         return NOTHING
     end = datetime.fromisoformat(finished) if finished else (now or datetime.now(UTC))
@@ -104,7 +104,7 @@ def took(started: str | None, finished: str | None, now: datetime | None = None)
 
 
 def seconds(duration: float) -> str:
-    """A duration in the unit that suits it."""
+    """Format a duration in seconds with a fitting unit."""
     if duration < 1:
         return f"{max(duration, 0) * 1000:.0f} ms"
     if duration < 100:
@@ -127,7 +127,7 @@ def _plain_lines(rows: list[list[str]]) -> None:
 
 
 def _side(cells: Iterable[str]) -> str:
-    """Numbers stand to the right."""
+    """Align columns of numbers to the right."""
     given = [cell for cell in cells if cell != NOTHING]
     return ">" if given and all(map(_NUMBER.match, given)) else "<"
 
@@ -147,7 +147,7 @@ def _rich_table(columns: Sequence[str], rows: list[list[str]]) -> None:
 
 
 def show_warnings(accepted: Mapping[str, Any], where: str = "") -> None:
-    """What an entry task's input schema finds wrong with the input of a run that was accepted, on stderr."""
+    """Print on stderr the warnings of the entry tasks' input schemas about an accepted run."""
     for task, faults in (accepted.get("validationWarnings") or {}).items():
         for each in faults:
             click.echo(text(f"warning: {where}{task}: {each['field']}: {each['message']}"), err=True)

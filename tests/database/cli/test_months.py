@@ -142,7 +142,7 @@ def test_a_month_with_an_active_run_stays_and_the_run_is_named(database: Databas
     run_id = put(database, status="paused")
     result = call(database, "cleanup", "--older-than", "30d", "--no-archive")
     assert result.exit_code == 0
-    assert f"{MONTH}  stays: active are {run_id}" in result.stdout
+    assert f"{MONTH}  kept: active runs {run_id}" in result.stdout
 
 
 def test_a_month_in_use_stays_and_the_command_fails(database: Database) -> None:

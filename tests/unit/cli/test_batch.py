@@ -87,7 +87,7 @@ def test_a_refusal_in_the_middle_says_what_runs_and_counts_in_the_file(served: S
     assert result.exit_code == 1
     assert len(result.stdout.splitlines()) == MAX_BATCH
     assert "runs[1003].input.to: is required" in result.stderr
-    assert "the first 1,000 of 1,005 inputs run" in result.stderr
+    assert "the first 1,000 of 1,005 inputs were started" in result.stderr
 
 
 @pytest.mark.parametrize("option", [("--wait",), ("-i", "{}"), ("-f", "-"), ("--timeout", "1")])

@@ -70,7 +70,7 @@ def test_a_list_names_the_step_and_the_item(served: Served, call: Call) -> None:
     assert "2026-11-20 12:00:00" in result.stdout
     assert "--cursor more" in result.stderr
     served.put("GET /api/dlq?status=open&limit=20", (200, {"items": [], "nextCursor": None}))
-    assert call("list").stdout == "Nothing failed for good.\n"
+    assert call("list").stdout == "There are no open dead letters.\n"
     assert json.loads(call("list", "--json").stdout) == {"items": [], "nextCursor": None}
 
 
@@ -88,7 +88,7 @@ def test_filters_become_parameters(served: Served, call: Call) -> None:
         "--since",
         "2026-11-20T12:00Z",
     ]
-    assert call("list", *arguments, "--status", "all", "-l", "7").stdout == "No dead letter fits.\n"
+    assert call("list", *arguments, "--status", "all", "-l", "7").stdout == "No dead letter matches.\n"
 
 
 def test_groups_are_counted(served: Served, call: Call) -> None:
