@@ -1,7 +1,7 @@
 """The `pipeweave` command: import the module of a command, run it, and print errors in one line.
 
 This is a composition root: commands may import every room, but only inside functions, so that
-`pipeweave --help` stays fast. Only the console script and `python -m pipeweave.cli` call it. No other room may
+`pipeweave --help` stays fast. Only the console script and `python -m pipeweave.cli` call it. No room may
 import it, but `up` starts its commands as processes.
 """
 
