@@ -1,4 +1,4 @@
-"""Runs played to their end without a broker: messages, chords and workers as they are, one after the other.
+"""A worker and a broker in the test's own thread: messages, chords and calls, one after the other.
 
 Nothing heals what is lost here, no tick looks: a run that does not get to its end by its messages alone has
 been forgotten by one of them.
@@ -31,9 +31,15 @@ class InlineWorker:
     """A broker and a worker for one tenant, in the test's own thread.
 
     Args:
-        fails: steps, and items of maps as (step, index), whose function raises.
+        driver: the tenant; its database sends to this broker from now on.
+        fails: the failures of steps, and of items of maps as (step, index), whose function raises.
         chooses: step -> the successors it chooses.
-        chance: in which order messages are taken; without it, as they came.
+        chance: draws the message that is consumed next; without it they are consumed as they came.
+        calls: how often each step, with its map index, was called.
+        attempts: step, map index, attempt and code version of each call, in the order of the calls.
+        waiting: the messages in the queue.
+        sizes: how many parts each chord waits for, by run and join.
+        counted: the parts that each chord counted.
     """
 
     driver: RunDriver
@@ -52,7 +58,7 @@ class InlineWorker:
     # --- the broker ---------------------------------------------------------------------------------------
 
     def receive(self, outbox: Sequence[Outgoing]) -> None:
-        """What a transaction sent: sizes, messages, checks, parts, as publisher.py sends them."""
+        """Take what a transaction sent, as publisher.py sends it: sizes, messages, checks, parts."""
         posting = group_into_messages(outbox)
         for chord, size in posting.chord_sizes.items():
             if size:
@@ -72,19 +78,19 @@ class InlineWorker:
             self.waiting.append(JoinCheck(part.run_id, part.join, part.queue))
 
     def forget_chords(self) -> None:
-        """As if days went by."""
+        """Lose the sizes of all chords, as if their keys had expired."""
         self.sizes.clear()
 
     # --- the worker ---------------------------------------------------------------------------------------
 
     def consume_all(self, most: int = 100_000) -> None:
-        """Take messages until none is left, or for so many."""
+        """Consume messages until none is left, `most` of them at most."""
         while self.waiting and most:
             self.consume_one()
             most -= 1
 
     def consume_one(self) -> None:
-        """Take one message."""
+        """Consume one message, with the calls that follow from it in this worker."""
         place = 0 if self.chance is None else self.chance.randrange(len(self.waiting))
         message = self.waiting.pop(place)
         if isinstance(message, JoinCheck):
@@ -126,6 +132,6 @@ class InlineWorker:
         return turn.apply(database)
 
 
-def failing(*which: Any) -> dict[Any, Failure]:
-    """Steps, or items as (step, index), that fail for good at once."""
-    return dict.fromkeys(which, PERMANENT)
+def failing(*steps: str | tuple[str, int]) -> dict[Any, Failure]:
+    """For `InlineWorker.fails`: these steps, or items of maps as (step, index), fail for good."""
+    return dict.fromkeys(steps, PERMANENT)

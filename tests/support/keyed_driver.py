@@ -30,9 +30,9 @@ class Keyed(RunDriver):
             brief = a_task("brief", idempotency_ttl=TTL_S, retry_delay_ms=60_000)
             register(tx, self.tenant, brief, a_task("one", concurrency=1), id="keyed")
 
-    def one(self, task: str = "noop", **members: Any) -> UUID:
-        """Begin a run of one step."""
-        return self.begin({"a": []}, tasks={"a": task}, **members)
+    def one(self, task: str = "noop", **pipeline: Any) -> UUID:
+        """Begin a run of one step; further members are those of `RunDriver.begin`."""
+        return self.begin({"a": []}, tasks={"a": task}, **pipeline)
 
     def start(self, run_id: UUID, ordinal: int = 1, attempt: int = 1, worker: str = "w1") -> TaskRun:
         """Claim a queued task run."""

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from pipeweave import ids
@@ -36,6 +36,7 @@ from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.spec.document import parse_spec
 from pipeweave.up.postgres import Postgres
+from support.run_driver import TriggerOptions
 from support.servers import STOP_DEADLINE_S, WAIT_DEADLINE_S, new_database, wait_until
 
 APPS = Path(__file__).parents[1] / "flows" / "apps"
@@ -60,7 +61,14 @@ class Call:
 
 @dataclass(slots=True)
 class LiveStack:
-    """One database and one broker with what runs on them."""
+    """One database and one broker with the processes that work on them.
+
+    Args:
+        settings: of this stack; its tenant is the stack's own.
+        deployment: the stack as this process sees it.
+        folder: where logs, data and the file of calls lie.
+        processes: what was started and has not ended yet.
+    """
 
     settings: Settings
     deployment: Deployment
@@ -69,8 +77,18 @@ class LiveStack:
 
     # --- processes ----------------------------------------------------------------------------------------
 
-    def start_worker(self, app: str, *more: str, concurrency: int = 2, tenant: str | None = None) -> int:
-        """Start a worker and wait until it lives; its process id."""
+    def start_worker(self, app: str, *options: str, concurrency: int = 2, tenant: str | None = None) -> int:
+        """Start a worker and wait until it lives.
+
+        Args:
+            app: the file of tasks in `flows/apps`.
+            options: further options of `pipeweave worker`.
+            concurrency: how many children it has.
+            tenant: by default the stack's.
+
+        Returns:
+            Its process id.
+        """
         name = f"w{next(_numbers)}"
         arguments = [
             "worker",
@@ -80,7 +98,7 @@ class LiveStack:
             name,
             "--concurrency",
             str(concurrency),
-            *more,
+            *options,
         ]
         process = self._start(name, arguments, tenant or self.settings.tenant)
 
@@ -109,7 +127,7 @@ class LiveStack:
             "STORAGE_BACKENDS": json.dumps(self.settings.storage_backends),
             "PIPEWEAVE_TEST_CALLS": str(self.folder / "calls.jsonl"),
         }
-        with (self.folder / f"{name}.log").open("wb") as output:
+        with (self.folder / f"{name}.log").open("ab") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pipeweave.cli", *arguments],
                 env=variables,
@@ -179,14 +197,14 @@ class LiveStack:
             spec = parse_spec(document)
             return pipelines.store(tx, tenant or self.settings.tenant, spec, source="api").version
 
-    def trigger(self, pipeline_id: str, input: Any = None, **wish: Any) -> UUID:
+    def trigger(self, pipeline_id: str, input: Any = None, **options: Unpack[TriggerOptions]) -> UUID:
         """Trigger a run; its id."""
-        return self.create(pipeline_id, input, **wish).id
+        return self.create(pipeline_id, input, **options).id
 
-    def create(self, pipeline_id: str, input: Any = None, **wish: Any) -> CreatedRun:
-        """Trigger a run."""
+    def create(self, pipeline_id: str, input: Any = None, **options: Unpack[TriggerOptions]) -> CreatedRun:
+        """Trigger a run; what triggering it answered."""
         return self.deployment.database.run(
-            lambda tx: triggering.trigger(tx, self.settings.tenant, Trigger(pipeline_id, input, **wish))
+            lambda tx: triggering.trigger(tx, self.settings.tenant, Trigger(pipeline_id, input, **options))
         )
 
     def enqueue(self, *requests: QueueRequest) -> list[Queued]:
@@ -254,6 +272,7 @@ class LiveStack:
         self.deployment.publisher.publish(outgoing)
 
     def queue(self, service: str = "python") -> str:
+        """The name of a service's queue."""
         return queue_name(self.settings.tenant, service)
 
     def settle(self) -> None:
@@ -268,13 +287,13 @@ class LiveStack:
         wait_until(lambda: self.run(run_id).status in _FINAL_RUN, deadline_s, f"run {run_id} did not end")
         return self.run(run_id)
 
-    def ran(self, document: Mapping[str, Any], input: Any = None, **wish: Any) -> Any:
+    def ran(self, document: Mapping[str, Any], input: Any = None, **options: Unpack[TriggerOptions]) -> Any:
         """Store a pipeline, run it to its end; the run's row."""
         self.store(document)
-        return self.finished(self.trigger(str(document["id"]), input, **wish))
+        return self.finished(self.trigger(str(document["id"]), input, **options))
 
     def until(self, is_so: Callable[[], bool], what: str, deadline_s: float = WAIT_DEADLINE_S) -> None:
-        """Wait until something is so."""
+        """Wait until a condition holds; `what` says what is wrong when it does not."""
         wait_until(is_so, deadline_s, what)
 
     # --- what was done ------------------------------------------------------------------------------------
@@ -285,6 +304,7 @@ class LiveStack:
             return list(tx.execute(statement, parameters).all())
 
     def run(self, run_id: UUID) -> Any:
+        """The row of a run."""
         return self.rows("SELECT * FROM runs WHERE id = :id", id=run_id)[0]
 
     def task_runs(self, run_id: UUID) -> list[Any]:
@@ -304,9 +324,11 @@ class LiveStack:
         return {step_id: row.status for step_id, row in self.steps(run_id).items()}
 
     def attempts(self, run_id: UUID) -> list[Any]:
+        """The attempts of a run that did not complete, by task run and number."""
         return self.rows("SELECT * FROM attempts WHERE run_id = :id ORDER BY task_run_id, number", id=run_id)
 
     def dead_letters(self, run_id: UUID) -> list[Any]:
+        """The dead letters of a run by task run."""
         return self.rows("SELECT * FROM dead_letters WHERE run_id = :id ORDER BY task_run_id", id=run_id)
 
     def output(self, task_run: Any) -> Any:

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
 from pipeweave import ids
@@ -29,8 +29,9 @@ from support.factories import a_task, register
 
 _tenants = itertools.count(1)
 
-# A failure that is final at once.
+# A failure after which no other attempt follows.
 PERMANENT = Failure("BOOM", "it broke", "ValueError", False, "Traceback …")
+# A failure after which another attempt follows if one is left.
 TRANSIENT = Failure("WEAK", "it broke for now", "OSError", True, "Traceback …")
 
 # The tasks of every driven tenant; `limited` runs twice at a time.
@@ -39,7 +40,7 @@ TASKS = ("noop", a_task("limited", concurrency=2), a_task("single", concurrency=
 
 @dataclass(slots=True)
 class Clock:
-    """A clock the test moves on."""
+    """A clock that the test moves on: the real time and `ahead`."""
 
     ahead: timedelta = timedelta()
 
@@ -47,9 +48,32 @@ class Clock:
         return datetime.now(UTC) + self.ahead
 
 
+class TriggerOptions(TypedDict, total=False):
+    """What a trigger may say besides pipeline and input; see `Trigger`."""
+
+    failure_mode: str | None
+    priority: int | None
+    metadata: Mapping[str, Any] | None
+    run_token: str | None
+
+
+class Ending(TypedDict, total=False):
+    """How the call of a step ends: with an output and the successors it chose, or with a failure."""
+
+    output: Any
+    chosen: tuple[str, ...] | None
+    failure: Failure | None
+
+
 @dataclass(slots=True)
 class RunDriver:
-    """One tenant with its tasks, and the messages its transactions sent."""
+    """Moves the runs of one tenant by the verbs a worker calls.
+
+    Args:
+        database: where the tenant lives; its sender becomes `sent`.
+        tenant: by default one of its own; it gets the tasks of TASKS.
+        sent: the messages of all transactions, in their order.
+    """
 
     database: Database
     tenant: str = field(default_factory=lambda: f"driven-{next(_tenants)}")
@@ -60,50 +84,68 @@ class RunDriver:
         with self.database.transaction() as tx:
             register(tx, self.tenant, *TASKS)
 
-    def store(self, needs: Mapping[str, Sequence[str]], *, id: str = "driven", **members: Any) -> int:
-        """Store a pipeline of no-op steps; its version. `tasks` and `maps` say what else a step is."""
-        tasks, maps = members.pop("tasks", {}), members.pop("maps", {})
+    def store(
+        self,
+        needs: Mapping[str, Sequence[str]],
+        *,
+        id: str = "driven",
+        tasks: Mapping[str, str] | None = None,
+        maps: Mapping[str, Any] | None = None,
+        **document: Any,
+    ) -> int:
+        """Store a pipeline; its version.
+
+        Args:
+            needs: steps and their predecessors.
+            id: of the pipeline.
+            tasks: the tasks of steps whose task is not `noop`.
+            maps: what steps that are maps go over.
+            document: further members of the pipeline document, as users write them (`failureMode`).
+        """
         steps = [
-            {"id": step, "task": tasks.get(step, "noop"), "needs": list(before)}
-            | ({"map": {"over": maps[step]}} if step in maps else {})
+            {"id": step, "task": (tasks or {}).get(step, "noop"), "needs": list(before)}
+            | ({"map": {"over": maps[step]}} if maps and step in maps else {})
             for step, before in needs.items()
         ]
         with self.database.transaction() as tx:
-            spec = parse_spec({"id": id, "steps": steps, **members})
+            spec = parse_spec({"id": id, "steps": steps, **document})
             return pipelines.store(tx, self.tenant, spec, source="api").version
 
-    def trigger(self, id: str = "driven", input: Any = None, **wish: Any) -> UUID:
-        """Trigger a run of a stored pipeline."""
+    def trigger(self, id: str = "driven", input: Any = None, **options: Unpack[TriggerOptions]) -> UUID:
+        """Trigger a run of a stored pipeline; the run's id."""
         with self.database.transaction() as tx:
-            return triggering.trigger(tx, self.tenant, Trigger(id, input, **wish)).id
+            return triggering.trigger(tx, self.tenant, Trigger(id, input, **options)).id
 
-    def begin(self, needs: Mapping[str, Sequence[str]], input: Any = None, **members: Any) -> UUID:
-        """Store a pipeline and trigger a run of it."""
-        self.store(needs, **members)
+    def begin(self, needs: Mapping[str, Sequence[str]], input: Any = None, **pipeline: Any) -> UUID:
+        """Store a pipeline, as `store` does, and trigger a run of it; the run's id."""
+        self.store(needs, **pipeline)
         return self.trigger(input=input)
 
     # --- moves --------------------------------------------------------------------------------------------
 
-    def finish(self, run_id: UUID, *steps: str, **how: Any) -> None:
+    def finish(self, run_id: UUID, *steps: str, **ending: Unpack[Ending]) -> None:
         """Start and end these steps, each in a transaction of its own."""
         for step in steps:
             with self.database.transaction() as tx:
-                finish_step(tx, run_id, step, **how)
+                finish_step(tx, run_id, step, **ending)
 
     def check(self, run_id: UUID, join: int) -> None:
-        """What a join message does."""
+        """Do what a message does that asks about a join."""
         joins.check(self.database, self.database.values_or_raise, run_id, join)
 
     # --- looking ------------------------------------------------------------------------------------------
 
     def rows(self, statement: str, **parameters: Any) -> list[Any]:
+        """The rows that a statement gives, in a transaction of its own."""
         with self.database.transaction() as tx:
             return list(tx.execute(statement, parameters).all())
 
     def run(self, run_id: UUID) -> Any:
+        """The row of a run."""
         return self.rows("SELECT * FROM runs WHERE id = :id", id=run_id)[0]
 
     def task_runs(self, run_id: UUID) -> list[Any]:
+        """The rows of a run's task runs in the order of their ordinals."""
         return self.rows("SELECT * FROM task_runs WHERE run_id = :id ORDER BY id", id=run_id)
 
     def statuses(self, run_id: UUID) -> dict[str, str]:
@@ -111,6 +153,7 @@ class RunDriver:
         return {row.step_id: row.status for row in self.task_runs(run_id) if row.kind != "item"}
 
     def events(self, run_id: UUID, type_: str) -> list[Any]:
+        """The events of a run that have this type, oldest first."""
         statement = "SELECT * FROM events WHERE run_id = :id AND type = :type ORDER BY seq"
         return self.rows(statement, id=run_id, type=type_)
 
@@ -120,6 +163,7 @@ class RunDriver:
 
 
 def header(tx: Transaction, run_id: UUID) -> RunHeader:
+    """The header of a run that exists."""
     found = run_headers.load(tx, run_id)
     assert found is not None
     return found
@@ -131,10 +175,10 @@ def claim(tx: Transaction, run_id: UUID, ordinal: int, worker: str = "w1") -> Ta
     return started[0] if started else None
 
 
-def finish_step(tx: Transaction, run_id: UUID, step: str, **how: Any) -> None:
+def finish_step(tx: Transaction, run_id: UUID, step: str, **ending: Unpack[Ending]) -> None:
     """Start and end a step."""
     run = header(tx, run_id)
-    finish_task_run(tx, run_id, run.plan.ordinals[step], **how)
+    finish_task_run(tx, run_id, run.plan.ordinals[step], **ending)
 
 
 def finish_task_run(
