@@ -139,7 +139,7 @@ def of_time(tx: Transaction) -> list[Loss]:
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class ChildActivity:
     """What a child process was doing when it ended, as its parent saw it.
 
     Args:
@@ -160,7 +160,7 @@ class Doing:
 _OF_CHILD = f"SELECT {COLUMNS} FROM task_runs AS t WHERE t.status = 'running' AND t.worker = :worker"
 
 
-def of_child(database: Database, doing: Doing, ending: Failure, *, max_retry_delay_ms: int | None) -> int:
+def of_child(database: Database, doing: ChildActivity, ending: Failure, *, max_retry_delay_ms: int | None) -> int:
     """End what a child was doing, give back what it had claimed and not begun, send again what its message
     named. How many attempts ended.
 

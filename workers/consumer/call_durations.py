@@ -24,7 +24,7 @@ class Usual:
     seconds: float
 
 
-class Pace:
+class CallDurations:
     """A moving average of call durations in seconds; 1 call at a time until one was seen."""
 
     def __init__(self) -> None:

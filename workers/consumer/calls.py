@@ -76,7 +76,7 @@ class Calls:
         planned = run.plan[run.plan.ordinals[task_run.step_id]]
         successors = [run.plan[each].id for each in planned.successors]
         began = time.monotonic()
-        key = task_run.idempotency_key or self._key(task, context, seconds)
+        key = task_run.idempotency_key or self._key(task, task_run, context, seconds)
         if key is not None:
             other = self._claim(run, task_run, key)
             if isinstance(other, Completion):
@@ -84,7 +84,7 @@ class Calls:
             if other is not None:
                 return other
             seconds = max(seconds - (time.monotonic() - began), 0.001)
-        with self.limit.of(seconds):
+        with self.limit.of(seconds, task_run):
             returned = task.fn(**arguments)
         result = outcome_of(returned)
         chosen = rules.select_next(result.run_next, successors)
@@ -96,11 +96,11 @@ class Calls:
             raise InvalidResult(error.detail) from error
         return Completion(task_run, kept, chosen, key)
 
-    def _key(self, task: Task[..., Any], context: Context, seconds: float) -> str | None:
+    def _key(self, task: Task[..., Any], task_run: TaskRun, context: Context, seconds: float) -> str | None:
         make = task.spec.idempotency_key
         if make is None:
             return None
-        with self.limit.of(seconds):
+        with self.limit.of(seconds, task_run):
             return key_of(make, task.fn, context)
 
     def _claim(self, run: RunHeader, task_run: TaskRun, key: str) -> Completion | Awaits | None:

@@ -9,29 +9,35 @@ from __future__ import annotations
 
 import mmap
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.engine.losses import Doing
+from pipeweave.orchestrator.engine.losses import ChildActivity
 from pipeweave.orchestrator.registry.worker_processes import child_of
 
 # Task runs a message names, and calls a turn makes: at most this many.
 MOST_NAMED = 128
 MOST_CALLED = 256
 
+# A child whose call was condemned, and returned nevertheless, waits this long (s) for the kill; after that
+# its parent must be gone.
+KILL_WITHIN_S = 5.0
+
 # A dead child's slot stays until its parent has read it, while the next child of the same place in the pool
 # takes another one.
 SLOTS_PER_PLACE = 8
 
-# pid, ending, deadline, limit, what call is fenced and until when, run, attempt, named, called
-_HEAD = struct.Struct("=qqdddd16siii")
+# pid, ending, deadline, limit, deadline of the fenced call and until when it may go on, deadline of the
+# condemned call, run, attempt, named, called
+_HEAD = struct.Struct("=qqddddd16siii")
 _PID, _ENDING, _TIMES = struct.Struct("=q"), struct.Struct("=q"), struct.Struct("=dd")
 _COUNT, _ORDINAL = struct.Struct("=i"), struct.Struct("=i")
-_UNTIL = struct.Struct("=d")
-_ENDING_AT, _TIMES_AT, _FENCED_AT, _UNTIL_AT, _CALLED_AT = 8, 16, 32, 40, 72
+_TIME = struct.Struct("=d")
+_ENDING_AT, _TIMES_AT, _FENCED_AT, _UNTIL_AT, _CONDEMNED_AT, _CALLED_AT = 8, 16, 32, 40, 48, 80
 _NAMED_FROM = _HEAD.size
 _CALLED_FROM = _NAMED_FROM + MOST_NAMED * _ORDINAL.size
 _SIZE = _CALLED_FROM + MOST_CALLED * _ORDINAL.size
@@ -52,7 +58,7 @@ class Ending(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SlotState:
     """A slot as the parent reads it.
 
     Args:
@@ -80,14 +86,14 @@ class Slot:
     # --- the child writes ---------------------------------------------------------------------------------
 
     def take(self, pid: int) -> None:
-        _HEAD.pack_into(self._memory, self._start, pid, 0, 0.0, 0.0, 0.0, 0.0, _NO_RUN, 0, 0, 0)
+        _HEAD.pack_into(self._memory, self._start, pid, 0, 0.0, 0.0, 0.0, 0.0, 0.0, _NO_RUN, 0, 0, 0)
         self._called = 0
 
     def begin(self, run_id: UUID, ordinals: Sequence[int], attempt: int) -> None:
         """A message arrived."""
         pid = self.pid
         named = ordinals[:MOST_NAMED]
-        head = pid, 0, 0.0, 0.0, 0.0, 0.0, run_id.bytes, attempt, len(named), 0
+        head = pid, 0, 0.0, 0.0, 0.0, 0.0, 0.0, run_id.bytes, attempt, len(named), 0
         _HEAD.pack_into(self._memory, self._start, *head)
         struct.pack_into(f"={len(named)}i", self._memory, self._start + _NAMED_FROM, *named)
         self._called = 0
@@ -101,8 +107,27 @@ class Slot:
         _TIMES.pack_into(self._memory, self._start + _TIMES_AT, deadline, limit)
 
     def returned(self) -> None:
-        """It returned, or raised."""
-        _TIMES.pack_into(self._memory, self._start + _TIMES_AT, 0.0, 0.0)
+        """The function returned, or raised.
+
+        When the parent is about to kill this process for that call, wait for the kill: it must not hit the
+        next call.
+        """
+        deadline = self._deadline
+        _TIME.pack_into(self._memory, self._start + _TIMES_AT, 0.0)
+        if deadline and self._condemned() == deadline:
+            self._wait_for_the_kill(deadline)
+
+    def _wait_for_the_kill(self, deadline: float) -> None:
+        until = time.monotonic() + KILL_WITHIN_S
+        while self._condemned() == deadline and time.monotonic() < until:
+            time.sleep(0.001)
+
+    def _condemned(self) -> float:
+        return float(_TIME.unpack_from(self._memory, self._start + _CONDEMNED_AT)[0])
+
+    @property
+    def _deadline(self) -> float:
+        return float(_TIMES.unpack_from(self._memory, self._start + _TIMES_AT)[0])
 
     def fence(self, deadline: float, until: float) -> None:
         """The call with this deadline is not wanted any more: it is killed if it goes on till `until`.
@@ -110,8 +135,8 @@ class Slot:
         The thread beside it says so, while the call may return and another one begin: that one has another
         deadline.
         """
-        _UNTIL.pack_into(self._memory, self._start + _UNTIL_AT, until)
-        _UNTIL.pack_into(self._memory, self._start + _FENCED_AT, deadline)
+        _TIME.pack_into(self._memory, self._start + _UNTIL_AT, until)
+        _TIME.pack_into(self._memory, self._start + _FENCED_AT, deadline)
 
     def stored(self) -> None:
         """What the calls gave is durable."""
@@ -129,7 +154,7 @@ class Slot:
     @property
     def is_busy(self) -> bool:
         """Whether a message is under way."""
-        return self.seen().is_busy
+        return self.state().is_busy
 
     # --- the parent reads ---------------------------------------------------------------------------------
 
@@ -137,26 +162,38 @@ class Slot:
     def pid(self) -> int:
         return int(_PID.unpack_from(self._memory, self._start)[0])
 
-    def seen(self) -> Seen:
+    def state(self) -> SlotState:
         head = _HEAD.unpack_from(self._memory, self._start)
-        pid, ending, deadline, limit, fenced, until, run, _, _, _ = head
+        pid, ending, deadline, limit, fenced, until, _, run, _, _, _ = head
         fenced_until = until if deadline and fenced == deadline else 0.0
-        return Seen(pid, Ending(ending), deadline, limit, fenced_until, run != _NO_RUN)
+        return SlotState(pid, Ending(ending), deadline, limit, fenced_until, run != _NO_RUN)
 
-    def condemn(self, ending: Ending) -> None:
-        """Note why the child is about to be killed."""
+    def condemn(self, ending: Ending, deadline: float = 0.0) -> bool:
+        """Note why the child is about to be killed. False, and nothing is noted, when it must not be killed.
+
+        Args:
+            deadline: of the call that it is killed for; 0 when it is killed whatever it does.
+        """
+        if deadline:
+            # In this order: either the child sees the note when the call returns, and waits for the kill, or
+            # this look sees that the call has returned.
+            _TIME.pack_into(self._memory, self._start + _CONDEMNED_AT, deadline)
+            if self._deadline != deadline:
+                _TIME.pack_into(self._memory, self._start + _CONDEMNED_AT, 0.0)
+                return False
         _ENDING.pack_into(self._memory, self._start + _ENDING_AT, ending)
+        return True
 
-    def doing(self, worker_id: str) -> Doing:
+    def activity(self, worker_id: str) -> ChildActivity:
         """What the child did last."""
-        pid, _, _, _, _, _, run, attempt, named, called = _HEAD.unpack_from(self._memory, self._start)
+        pid, _, _, _, _, _, _, run, attempt, named, called = _HEAD.unpack_from(self._memory, self._start)
         worker = child_of(worker_id, pid)
         if run == _NO_RUN:
-            return Doing(worker)
+            return ChildActivity(worker)
         run_id = UUID(bytes=run)
         ordinals = self._ordinals(_NAMED_FROM, named)
         begun = frozenset(ids.task_run_id(run_id, each) for each in self._ordinals(_CALLED_FROM, called))
-        return Doing(worker, begun, run_id, ordinals, attempt)
+        return ChildActivity(worker, begun, run_id, ordinals, attempt)
 
     def free(self) -> None:
         """Another child may have it."""

@@ -60,7 +60,7 @@ def let_go(database: Database, worker: str, slot: Slot, *, sends_again: bool = T
     Raises:
         Unavailable: PostgreSQL was away for five minutes; then silence tells of what is left.
     """
-    doing = replace(slot.doing(""), worker=worker)
+    doing = replace(slot.activity(""), worker=worker)
     if not sends_again:
         doing = replace(doing, run_id=None)
     # A lost attempt is tried again at once, so no retry is delayed.

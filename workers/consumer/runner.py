@@ -27,12 +27,12 @@ from pipeweave.orchestrator.queueing import priorities
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.workers.consumer import reconcile
-from pipeweave.workers.consumer.call_durations import Pace
+from pipeweave.workers.consumer.call_durations import CallDurations
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.child_slots import Slot
 from pipeweave.workers.consumer.message import Work
 from pipeweave.workers.consumer.time_limit import HARD_AFTER_S
-from pipeweave.workers.consumer.watchdog import Pulse
+from pipeweave.workers.consumer.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ TURN_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class ChildProcess:
     """Where a process works: what it claims as, the queue it serves, its slot, whether it is to stop,
     whether task runs of different priorities are queued, and what it does between two messages.
     """
@@ -57,17 +57,17 @@ class Post:
 class Runner:
     """Executes messages in one worker process, one at a time."""
 
-    def __init__(self, deployment: Deployment, calls: Calls, post: Post) -> None:
+    def __init__(self, deployment: Deployment, calls: Calls, post: ChildProcess) -> None:
         self.deployment = deployment
         self.calls = calls
         self.post = post
         self.worker = post.worker
         self.queue = post.queue
         self.slot = post.slot
-        self.pace = Pace()
-        self.pulse = Pulse(
+        self.durations = CallDurations()
+        self.watchdog = Watchdog(
             deployment.database,
-            self.pace,
+            self.durations,
             calls.limit,
             shortest_ms=calls.shortest_heartbeat_ms,
             is_stopping=post.is_stopping,
@@ -155,19 +155,19 @@ class Runner:
 
     def let_go(self, *, sends_again: bool = True) -> None:
         """Give back what the message at hand claimed, as far as anyone knows: see reconcile.py."""
-        self.pulse.settle()
+        self.watchdog.settle()
         reconcile.let_go(self.deployment.database, self.worker, self.slot, sends_again=sends_again)
         self.slot.end()
 
     def _begin_message(self, run_id: UUID, ordinals: Sequence[int], attempt: int) -> None:
         # What is owed must not be claimed here meanwhile: it would be given back as what it was before.
-        self.pulse.settle()
-        self.calls.limit.listen()
+        self.watchdog.settle()
+        self.calls.limit.install()
         self.slot.begin(run_id, ordinals, attempt)
 
     def _end_message(self) -> None:
         # While something is owed, the slot tells the parent what was begun.
-        self.pulse.settle()
+        self.watchdog.settle()
         self.slot.end()
 
     def _work_off(self, work: Work, claimed: list[TaskRun]) -> None:
@@ -212,15 +212,15 @@ class Runner:
             seconds, interval_ms = self.calls.limits(each.task_id)
             deadline = started + seconds + HARD_AFTER_S
             self.slot.call(each.ordinal, deadline, seconds)
-            self.pulse.calling(work, each, deadline, interval_ms)
+            self.watchdog.calling(work, each, deadline, interval_ms)
             outcome = self.calls.call(work.run, each, seconds)
-            self.pulse.returned()
+            self.watchdog.returned()
             self.slot.returned()
             if work.waits_for_its_own(each, outcome):
                 break
             work.note(outcome)
             ended = time.monotonic()
-            self.pace.note(work.run.tenant, each.task_id, ended - started)
+            self.durations.note(work.run.tenant, each.task_id, ended - started)
             if ended > until or self.post.is_stopping():
                 break
 
@@ -281,7 +281,7 @@ class Runner:
     def _at_once(self, attempt: int) -> int:
         """How many task runs to claim together."""
         # Another attempt is claimed alone: should its worker die, there is no doubt whether it had begun.
-        return self.pace.fitting(TURN_S) if attempt == 1 else 1
+        return self.durations.fitting(TURN_S) if attempt == 1 else 1
 
     def _hand_over(self, tx: Transaction, work: Work, unstarted: Unstarted) -> None:
         hand_over(tx, work.run.id, unstarted, worker=self.worker)
@@ -305,7 +305,7 @@ class Runner:
 
     def _report(self, turn: Turn, work: Work) -> list[TaskRun]:
         """Store what was done, however long PostgreSQL is away: the work itself must not be lost."""
-        self.pulse.settle()
+        self.watchdog.settle()
         return reconcile.when_it_answers(
             lambda: turn.apply(self.deployment.database), "turn", on_doubt=work.doubt
         )

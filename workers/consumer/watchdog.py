@@ -22,7 +22,7 @@ from pipeweave.orchestrator.queueing import durations
 from pipeweave.orchestrator.state import heartbeats
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers.consumer import reconcile
-from pipeweave.workers.consumer.call_durations import Pace
+from pipeweave.workers.consumer.call_durations import CallDurations
 from pipeweave.workers.consumer.message import MESSAGE_S, Work
 from pipeweave.workers.consumer.time_limit import HARD_AFTER_S, TimeLimit
 
@@ -48,7 +48,7 @@ class _Call:
     is_fenced: bool = False
 
 
-class Pulse:
+class Watchdog:
     """Watches the call under way in this process.
 
     Args:
@@ -64,7 +64,7 @@ class Pulse:
     def __init__(
         self,
         database: Database,
-        pace: Pace,
+        pace: CallDurations,
         limit: TimeLimit,
         *,
         shortest_ms: int,
@@ -74,7 +74,7 @@ class Pulse:
         between: Callable[[], None],
     ) -> None:
         self.database = database
-        self.pace = pace
+        self.durations = pace
         self.limit = limit
         self.is_stopping = is_stopping
         self.store = store
@@ -162,10 +162,10 @@ class Pulse:
         if not is_mine and self._call is call:
             call.is_fenced = True
             self.fence(call.deadline, time.monotonic() + HARD_AFTER_S)
-            self.limit.interrupt(AttemptFenced("the attempt is not this worker's any more"))
+            self.limit.interrupt(call.task_run, AttemptFenced("the attempt is not this worker's any more"))
 
     def _tell_pace(self) -> None:
         """How long a task usually takes decides how large the next chunks are."""
-        if (news := self.pace.news()) is not None:
+        if (news := self.durations.news()) is not None:
             with self.database.statements() as tx:
                 durations.note(tx, news.tenant, news.task_id, news.seconds)

@@ -13,11 +13,12 @@ import selectors
 import signal
 import time
 
+from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.workers.consumer.child_slots import Ending, Seen, Slot, Slots
+from pipeweave.workers.consumer.child_slots import Ending, Slot, Slots, SlotState
 
 log = logging.getLogger(__name__)
 
@@ -47,34 +48,47 @@ class Children:
             self._forget(key.data)
 
     def look(self, worker_id: str) -> None:
-        """End what took too long, and take note of children that died."""
+        """End calls that took too long, and the attempts of children that died.
+
+        A child whose end cannot be stored keeps no other child waiting: it is tried again with the next look.
+        """
         for slot in self.slots.taken():
-            seen = slot.seen()
-            if not _is_alive(seen.pid):
-                self._bury(slot, seen, worker_id)
-            elif 0 < seen.fenced_until < time.monotonic():
-                self._kill(slot, Ending.FENCED)
-            elif 0 < seen.deadline < time.monotonic():
-                self._kill(slot, Ending.OVERDUE)
+            try:
+                self._look_at(slot, worker_id)
+            except PipeWeaveError as error:
+                log.warning("child.unburied", extra={"pid": slot.pid, "reason": error.detail})
+            except Exception:
+                log.exception("child.unburied", extra={"pid": slot.pid})
+
+    def _look_at(self, slot: Slot, worker_id: str) -> None:
+        seen = slot.state()
+        if not _is_alive(seen.pid):
+            self._bury(slot, seen, worker_id)
+        elif 0 < seen.fenced_until < time.monotonic():
+            self._kill(slot, Ending.FENCED, seen.deadline)
+        elif 0 < seen.deadline < time.monotonic():
+            self._kill(slot, Ending.OVERDUE, seen.deadline)
 
     def stop(self) -> None:
         """End what is still under way: the worker cannot wait any longer."""
         for slot in self.slots.taken():
-            if slot.seen().is_busy:
+            if slot.state().is_busy:
                 self._kill(slot, Ending.STOPPED)
 
     @staticmethod
-    def _kill(slot: Slot, ending: Ending) -> None:
+    def _kill(slot: Slot, ending: Ending, deadline: float = 0.0) -> None:
+        """Kill a child for the call with this deadline, unless that call has returned; 0 for any call."""
         pid = slot.pid
-        slot.condemn(ending)
+        if not slot.condemn(ending, deadline):
+            return
         log.warning("child.killed", extra={"pid": pid, "reason": ending.name.lower()})
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             return
 
-    def _bury(self, slot: Slot, seen: Seen, worker_id: str) -> None:
-        doing = slot.doing(worker_id)
+    def _bury(self, slot: Slot, seen: SlotState, worker_id: str) -> None:
+        doing = slot.activity(worker_id)
         count = losses.of_child(
             self.database, doing, _failure(seen), max_retry_delay_ms=self.max_retry_delay_ms
         )
@@ -97,7 +111,7 @@ class Children:
         os.close(handle)
 
 
-def _failure(seen: Seen) -> Failure:
+def _failure(seen: SlotState) -> Failure:
     match seen.ending:
         case Ending.OVERDUE:
             return failure.overdue(seen.limit)

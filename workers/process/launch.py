@@ -28,10 +28,10 @@ from pipeweave.settings import Settings
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slot, Slots
-from pipeweave.workers.consumer.runner import Post, Runner
+from pipeweave.workers.consumer.runner import ChildProcess, Runner
 from pipeweave.workers.process import retention_thread
-from pipeweave.workers.process.liveness import Alive
-from pipeweave.workers.process.sigterm import Term
+from pipeweave.workers.process.liveness import WorkerLiveness
+from pipeweave.workers.process.sigterm import DeferredSigterm
 from pipeweave.workers.process.task_loading import Loaded, load
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ def run_worker(
     app.set_current()
     slots = Slots(concurrency)
     _make_runners(app, settings, loaded, slots, worker_id, queue)
-    alive = Alive(
+    alive = WorkerLiveness(
         deployment.database,
         settings.tenant,
         start,
@@ -117,13 +117,13 @@ def _make_runners(
     app: Celery, settings: Settings, loaded: Loaded, slots: Slots, worker_id: str, queue: str
 ) -> None:
     """Have each child make its runner when it starts, with connections of its own."""
-    children: list[tuple[Runner, Term]] = []
+    children: list[tuple[Runner, DeferredSigterm]] = []
 
     def make_runner(**_: object) -> None:
         child = Deployment.open(settings, pool_size=CHILD_CONNECTIONS, publisher=Publisher(app))
         slot = take_slot(slots)
-        term = Term(lambda: slot.is_busy)
-        post = Post(
+        term = DeferredSigterm(lambda: slot.is_busy)
+        post = ChildProcess(
             worker_processes.child_of(worker_id, os.getpid()),
             queue,
             slot,
@@ -133,7 +133,7 @@ def _make_runners(
         )
         runner = Runner(child, Calls(child.database, loaded.tasks), post)
         children[:] = [(runner, term)]
-        runner.pulse.start()
+        runner.watchdog.start()
         process_memory.freeze_loaded_objects()
 
     def runner() -> Runner:

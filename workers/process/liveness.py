@@ -21,7 +21,7 @@ from pipeweave.workers.process.children import Children
 log = logging.getLogger(__name__)
 
 
-class Alive:
+class WorkerLiveness:
     """Beats and watches while the block runs, and signs off at its end.
 
     Args:
@@ -65,7 +65,7 @@ class Alive:
         self.slots.stop()
         self._stop_at = time.monotonic() + self.grace_s
 
-    def __enter__(self) -> Alive:
+    def __enter__(self) -> WorkerLiveness:
         self._thread.start()
         return self
 
@@ -90,21 +90,25 @@ class Alive:
                 self._stop_at = float("inf")
                 self.slots.stop()
                 self._children.stop()
-            try:
-                self._children.look(self.worker_id)
-                if time.monotonic() >= next_beat:
-                    next_beat = time.monotonic() + BEAT_EVERY.total_seconds()
-                    self._beat()
-                if time.monotonic() >= next_line:
-                    next_line = time.monotonic() + self.log_every_s
-                    busy = sum(slot.seen().is_busy for slot in self.slots.taken())
-                    log.info("worker.alive", extra={"worker": self.worker_id, "busy": busy})
-            except PipeWeaveError as error:
-                log.warning("worker.beat_failed", extra={"worker": self.worker_id, "reason": error.detail})
-            except Exception:
-                log.exception("worker.beat_failed")
+            # The own heartbeat first: whatever stands in the way of children, this worker is alive.
+            if time.monotonic() >= next_beat:
+                next_beat = time.monotonic() + BEAT_EVERY.total_seconds()
+                self._beat()
+            self._children.look(self.worker_id)
+            if time.monotonic() >= next_line:
+                next_line = time.monotonic() + self.log_every_s
+                busy = sum(slot.state().is_busy for slot in self.slots.taken())
+                log.info("worker.alive", extra={"worker": self.worker_id, "busy": busy})
 
     def _beat(self) -> None:
+        try:
+            self._store_heartbeat()
+        except PipeWeaveError as error:
+            log.warning("worker.beat_failed", extra={"worker": self.worker_id, "reason": error.detail})
+        except Exception:
+            log.exception("worker.beat_failed")
+
+    def _store_heartbeat(self) -> None:
         with self.database.statements() as tx:
             if not worker_processes.beat(tx, self.worker_id):
                 # It was silent for too long (a suspended machine) and taken for lost.

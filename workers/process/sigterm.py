@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 
 
-class Term:
+class DeferredSigterm:
     """What a process does on TERM.
 
     Args:

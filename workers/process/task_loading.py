@@ -129,18 +129,27 @@ def _import_file(path: Path) -> ModuleType:
             return known
     if str(resolved.parent) not in sys.path:
         sys.path.insert(0, str(resolved.parent))
-    spec = importlib.util.spec_from_file_location(resolved.stem, resolved)
+    name = _free_name(resolved.stem)
+    spec = importlib.util.spec_from_file_location(name, resolved)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[resolved.stem] = module
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except PipeWeaveError:
         raise
     except Exception as error:
-        del sys.modules[resolved.stem]
+        del sys.modules[name]
         raise _not_importable(str(path), error) from error
     return module
+
+
+def _free_name(stem: str) -> str:
+    """A module name for a file that no module has: `email.py` must not replace the module `email`."""
+    name = stem
+    while name in sys.modules:
+        name = f"app_{name}"
+    return name
 
 
 def _not_importable(name: str, error: Exception) -> InvalidInput:

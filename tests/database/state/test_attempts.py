@@ -489,7 +489,7 @@ def test_of_a_dead_child_what_it_had_begun_is_lost_and_the_rest_given_back(drive
     with driver.database.transaction() as tx:
         started = claiming.start(tx, run_id, [2, 3, 4], 1, worker="w#9")
     driver.sent.clear()
-    doing = losses.Doing("w#9", frozenset({started[0].id}), run_id, (2, 3, 4, 5, 6), 1)
+    doing = losses.ChildActivity("w#9", frozenset({started[0].id}), run_id, (2, 3, 4, 5, 6), 1)
     assert losses.of_child(driver.database, doing, failure.lost("killed"), max_retry_delay_ms=None) == 1
     rows = driver.task_runs(run_id)[1:]
     assert [(row.status, row.attempt) for row in rows] == [("queued", 2)] + [("queued", 1)] * 5
@@ -502,7 +502,7 @@ def test_a_doubled_report_of_a_dead_child_changes_nothing(driver: RunDriver) -> 
     run_id = driver.begin({"a": []}, tasks={"a": "quick"})
     with driver.database.transaction() as tx:
         [started] = claiming.start(tx, run_id, [1], 1, worker="w#9")
-    doing = losses.Doing("w#9", frozenset({started.id}), run_id, (1,), 1)
+    doing = losses.ChildActivity("w#9", frozenset({started.id}), run_id, (1,), 1)
     counts = call_concurrently(
         *[lambda: losses.of_child(driver.database, doing, failure.lost("killed"), max_retry_delay_ms=None)]
         * 3
@@ -520,7 +520,7 @@ def test_a_late_report_of_a_dead_child_leaves_what_runs_elsewhere_by_now(driver:
         assert claiming.give_back(tx, [b]) != []
         assert claiming.start(tx, run_id, [1], 2, worker="w#10") != []
         assert claiming.start(tx, run_id, [2], 1, worker="w#10") != []
-    doing = losses.Doing("w#9", frozenset({a.id}), run_id, (1, 2), 1)
+    doing = losses.ChildActivity("w#9", frozenset({a.id}), run_id, (1, 2), 1)
     assert losses.of_child(driver.database, doing, failure.lost("killed"), max_retry_delay_ms=None) == 0
     with driver.database.transaction() as tx:
         # It was claimed when somebody looked, and is not any more.

@@ -13,10 +13,13 @@ from support.factories import a_task, register
 from support.run_driver import RunDriver
 from support.servers import wait_until
 
+from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.engine import losses
+from pipeweave.orchestrator.engine.losses import ChildActivity
 from pipeweave.orchestrator.registry.worker_processes import child_of
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.workers.consumer.child_slots import Slot, Slots
+from pipeweave.workers.consumer.child_slots import Ending, Slot, Slots, SlotState
 from pipeweave.workers.process.children import Children
 
 WORKER = "w@host:1:ab"
@@ -134,3 +137,58 @@ def test_a_worker_that_cannot_wait_ends_those_that_are_busy(
     assert [each.pid for each in children.slots.taken()] == [idle.pid]
     assert kept(driver, run_id) == [(1, "interrupted", "WORKER_STOPPED")]
     assert driver.task_runs(run_id)[0].max_attempts == 4, "it was not used up"
+
+
+def test_a_call_that_returns_just_before_the_kill_leaves_the_next_call_alone(
+    driver: RunDriver, children: Children, start: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, slot = at_work(driver, children, start(), until=time.monotonic() - 1)
+    seen = Slot.state
+
+    def seen_before_the_next_call(self: Slot) -> SlotState:
+        state = seen(self)
+        slot.returned()
+        slot.call(2, time.monotonic() + LATER_S, 10.0)
+        return state
+
+    monkeypatch.setattr(Slot, "state", seen_before_the_next_call)
+    children.look(WORKER)
+    monkeypatch.undo()
+    children.look(WORKER)
+    assert [each.pid for each in children.slots.taken()] == [slot.pid], "it is not buried"
+    assert slot.state().ending is Ending.UNKNOWN
+    assert kept(driver, run_id) == []
+
+
+def test_a_child_whose_end_cannot_be_stored_keeps_no_other_from_its_end(
+    driver: RunDriver, children: Children, start: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    lost, _ = at_work(driver, children, dead.pid, until=time.monotonic() + LATER_S)
+    overdue = driver.trigger()
+    slot = children.slots.take(1, start())
+    assert slot is not None
+    with driver.database.transaction() as tx:
+        claiming.start(tx, overdue, [1], 1, worker=child_of(WORKER, slot.pid))
+    slot.begin(overdue, (1,), 1)
+    slot.call(1, time.monotonic() - 1, 10.0)
+    of_child = losses.of_child
+
+    def refuse_the_dead(database: Database, activity: ChildActivity, ending: Failure) -> int:
+        if activity.run_id == lost:
+            raise ValueError("it cannot be stored")
+        return of_child(database, activity, ending)
+
+    monkeypatch.setattr(losses, "of_child", refuse_the_dead)
+
+    def is_ended() -> bool:
+        children.look(WORKER)
+        return bool(kept(driver, overdue))
+
+    wait_until(is_ended, what="the other child is not ended")
+    assert kept(driver, overdue) == [(1, "timeout", "TIMEOUT")]
+    assert kept(driver, lost) == []
+    monkeypatch.undo()
+    end(children)
+    assert kept(driver, lost) == [(1, "lost", "WORKER_LOST")]
+    dead.wait()

@@ -38,7 +38,7 @@ from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slots
 from pipeweave.workers.consumer.message import Work
-from pipeweave.workers.consumer.runner import Post, Runner
+from pipeweave.workers.consumer.runner import ChildProcess, Runner
 
 APP = Celery("doubt", broker="memory://", set_as_current=False)
 # The one whose turn it is: Celery shares tasks among all its apps, so they are defined once.
@@ -128,7 +128,9 @@ def child(database_url: str, tmp_path: Path) -> Iterator[Child]:
     deployment = Deployment(settings, database, values, publisher=publisher)
     slot = Slots(1).take(0, os.getpid())
     assert slot is not None
-    post = Post(f"w#{os.getpid()}", f"pipeweave.{driver.tenant}.python", slot, lambda: made.is_stopping)
+    post = ChildProcess(
+        f"w#{os.getpid()}", f"pipeweave.{driver.tenant}.python", slot, lambda: made.is_stopping
+    )
     runners.append(Runner(deployment, Calls(database, tasks), post))
     yield made
     database.dispose()
@@ -208,7 +210,7 @@ def test_what_cannot_be_stored_beside_a_long_call_is_lost_and_the_rest_goes_to_o
     child.driver.sent.clear()
     child.database.refuse(0)
     given = Completion(called, child.database.values_or_raise.keep(1))
-    runners[-1].pulse.store(Work(run), [given], Unstarted([waiting]))
+    runners[-1].watchdog.store(Work(run), [given], Unstarted([waiting]))
     assert attempts(child, run_id) == [("a", 1, "lost")]
     assert child.driver.statuses(run_id)["b"] == "queued"
     assert waiting.ordinal in child.driver.released(run_id)
@@ -240,7 +242,7 @@ def test_another_attempt_is_claimed_alone(child: Child, attempt: int, expected: 
         [row.status for row in child.driver.task_runs(run_id)].count("running")
     )
     # Many would fit in a turn.
-    runners[-1].pace.note(child.driver.tenant, "noop", 0.001)
+    runners[-1].durations.note(child.driver.tenant, "noop", 0.001)
     APP.tasks[RUN_TASK](run_id.hex, [1, 2, 3], attempt, -1, [])
     assert child.calls == ["a", "b", "c"]
     assert running == expected
@@ -259,7 +261,7 @@ def test_a_worker_that_is_told_to_stop_begins_nothing_more(
     child.driver.sent.clear()
     child.on_call = child.stop
     if is_quick:
-        runners[-1].pace.note(child.driver.tenant, "noop", 0.001)
+        runners[-1].durations.note(child.driver.tenant, "noop", 0.001)
     entries = [number for number, step in enumerate(needs, start=1) if not needs[step]]
     APP.tasks[RUN_TASK](run_id.hex, entries, 1, -1, [])
     assert child.calls == ["a"]

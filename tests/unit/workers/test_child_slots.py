@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
+import pytest
+from support.servers import wait_until
+
 from pipeweave import ids
+from pipeweave.workers.consumer import child_slots
 from pipeweave.workers.consumer.child_slots import (
     MOST_CALLED,
     MOST_NAMED,
@@ -25,7 +31,7 @@ def test_a_slot_tells_what_was_named_and_what_of_it_was_begun() -> None:
     slot = taken(Slots(2), 1, 4711)
     slot.begin(RUN, (1, 2, 3), 2)
     slot.call(2, deadline=12.5, limit=10.0)
-    seen, doing = slot.seen(), slot.doing("w@host:1:ab")
+    seen, doing = slot.state(), slot.activity("w@host:1:ab")
     assert (seen.pid, seen.deadline, seen.limit, seen.is_busy) == (4711, 12.5, 10.0, True)
     assert (doing.worker, doing.run_id, doing.named, doing.attempt) == ("w@host:1:ab#4711", RUN, (1, 2, 3), 2)
     assert doing.called == {ids.task_run_id(RUN, 2)}
@@ -36,12 +42,12 @@ def test_what_returned_is_begun_until_it_is_stored_and_has_no_deadline() -> None
     slot.begin(RUN, (1, 2), 1)
     slot.call(1, deadline=12.5, limit=10.0)
     slot.returned()
-    assert slot.seen().deadline == 0.0
-    assert slot.doing("w").called == {ids.task_run_id(RUN, 1)}
+    assert slot.state().deadline == 0.0
+    assert slot.activity("w").called == {ids.task_run_id(RUN, 1)}
     slot.stored()
-    assert slot.doing("w").called == frozenset()
+    assert slot.activity("w").called == frozenset()
     slot.call(2, deadline=13.5, limit=10.0)
-    assert slot.doing("w").called == {ids.task_run_id(RUN, 2)}
+    assert slot.activity("w").called == {ids.task_run_id(RUN, 2)}
 
 
 def test_nothing_of_a_message_is_left_behind_its_end() -> None:
@@ -49,10 +55,10 @@ def test_nothing_of_a_message_is_left_behind_its_end() -> None:
     slot.begin(RUN, (1, 2), 1)
     slot.call(1, deadline=12.5, limit=10.0)
     slot.end()
-    assert (slot.seen().is_busy, slot.seen().pid) == (False, 4711)
-    assert (slot.doing("w").run_id, slot.doing("w").called) == (None, frozenset())
+    assert (slot.state().is_busy, slot.state().pid) == (False, 4711)
+    assert (slot.activity("w").run_id, slot.activity("w").called) == (None, frozenset())
     slot.begin(RUN, (3,), 1)
-    assert slot.doing("w").called == frozenset()
+    assert slot.activity("w").called == frozenset()
 
 
 def test_a_slot_that_is_full_says_so_and_writes_over_no_other() -> None:
@@ -63,9 +69,9 @@ def test_a_slot_that_is_full_says_so_and_writes_over_no_other() -> None:
         assert not first.is_full
         first.call(ordinal, deadline=1.0, limit=1.0)
     assert first.is_full
-    assert len(first.doing("w").called) == MOST_CALLED
-    assert first.doing("w").named == tuple(range(1, MOST_NAMED + 1))
-    assert (second.pid, second.seen().is_busy) == (2, False)
+    assert len(first.activity("w").called) == MOST_CALLED
+    assert first.activity("w").named == tuple(range(1, MOST_NAMED + 1))
+    assert (second.pid, second.state().is_busy) == (2, False)
     first.stored()
     assert not first.is_full
 
@@ -79,18 +85,18 @@ def test_a_dead_child_s_slot_stays_until_its_parent_has_read_it() -> None:
     assert [each.pid for each in slots.taken() if each.pid != 98] == list(range(1, SLOTS_PER_PLACE + 1))
     dead[0].free()
     again = taken(slots, 0, 99)
-    assert (again.pid, again.seen().is_busy) == (99, False)
+    assert (again.pid, again.state().is_busy) == (99, False)
 
 
 def test_why_a_child_was_killed_is_told_until_another_has_its_slot() -> None:
     slots = Slots(1)
     slot = taken(slots, 0, 4711)
-    assert slot.seen().ending is Ending.UNKNOWN
+    assert slot.state().ending is Ending.UNKNOWN
     slot.condemn(Ending.OVERDUE)
-    assert slot.seen().ending is Ending.OVERDUE
+    assert slot.state().ending is Ending.OVERDUE
     slot.free()
     assert list(slots.taken()) == []
-    assert taken(slots, 0, 4712).seen().ending is Ending.UNKNOWN
+    assert taken(slots, 0, 4712).state().ending is Ending.UNKNOWN
 
 
 def test_stopping_and_mixed_priorities_are_told_to_all() -> None:
@@ -107,9 +113,9 @@ def test_a_call_that_nobody_wants_is_seen_with_the_time_it_still_has() -> None:
     slot = taken(Slots(1), 0, 4711)
     slot.begin(RUN, (1, 2), 1)
     slot.call(1, 100.0, 95.0)
-    assert slot.seen().fenced_until == 0
+    assert slot.state().fenced_until == 0
     slot.fence(100.0, 30.0)
-    assert (slot.seen().fenced_until, slot.seen().deadline) == (30.0, 100.0)
+    assert (slot.state().fenced_until, slot.state().deadline) == (30.0, 100.0)
 
 
 def test_a_call_that_returned_in_time_leaves_nothing_to_the_next_one() -> None:
@@ -118,6 +124,35 @@ def test_a_call_that_returned_in_time_leaves_nothing_to_the_next_one() -> None:
     slot.call(1, 100.0, 95.0)
     slot.returned()
     slot.fence(100.0, 30.0)
-    assert slot.seen().fenced_until == 0
+    assert slot.state().fenced_until == 0
     slot.call(2, 101.0, 95.0)
-    assert slot.seen().fenced_until == 0
+    assert slot.state().fenced_until == 0
+
+
+def test_a_call_is_condemned_by_its_deadline_and_no_other_call_is() -> None:
+    slot = taken(Slots(1), 0, 4711)
+    slot.begin(RUN, (1, 2), 1)
+    slot.call(1, deadline=12.5, limit=10.0)
+    slot.returned()
+    assert not slot.condemn(Ending.OVERDUE, 12.5), "it has returned"
+    slot.call(2, deadline=13.5, limit=10.0)
+    assert not slot.condemn(Ending.OVERDUE, 12.5), "another call is under way"
+    assert slot.state().ending is Ending.UNKNOWN
+    assert slot.condemn(Ending.OVERDUE, 13.5)
+    assert slot.state().ending is Ending.OVERDUE
+
+
+def test_a_child_whose_call_is_condemned_calls_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parent is about to kill it: the next call would be killed in place of this one."""
+    monkeypatch.setattr(child_slots, "KILL_WITHIN_S", 30.0)
+    slot = taken(Slots(1), 0, 4711)
+    slot.begin(RUN, (1, 2), 1)
+    slot.call(1, deadline=12.5, limit=10.0)
+    assert slot.condemn(Ending.OVERDUE, 12.5)
+    child = threading.Thread(target=slot.returned, daemon=True)
+    child.start()
+    wait_until(lambda: slot.state().deadline == 0.0, what="the call did not return")
+    assert child.is_alive()
+    assert not slot.condemn(Ending.OVERDUE, 12.5), "the note is taken back: it returned in time"
+    child.join(30)
+    assert not child.is_alive()
