@@ -160,7 +160,9 @@ class ChildActivity:
 _OF_CHILD = f"SELECT {COLUMNS} FROM task_runs AS t WHERE t.status = 'running' AND t.worker = :worker"
 
 
-def of_child(database: Database, doing: ChildActivity, ending: Failure, *, max_retry_delay_ms: int | None) -> int:
+def of_child(
+    database: Database, doing: ChildActivity, ending: Failure, *, max_retry_delay_ms: int | None
+) -> int:
     """End what a child was doing, give back what it had claimed and not begun, send again what its message
     named. How many attempts ended.
 

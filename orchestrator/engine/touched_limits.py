@@ -23,6 +23,10 @@ class TouchedLimits:
         """Task runs of these tasks became ready, or gave up a slot."""
         self._tasks[tenant].update(task_ids)
 
+    def of(self, tenant: str) -> set[str]:
+        """The tasks of a tenant that were noted."""
+        return set(self._tasks[tenant])
+
     def fill(self, tx: Transaction) -> None:
         """Let ready task runs go as far as the limits have room. The last thing a transaction does."""
         for tenant in sorted(self._tasks):

@@ -7,7 +7,7 @@ registration lock.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pipeweave.errors import FieldError, TaskOwnedElsewhere
@@ -124,6 +124,18 @@ def tasks_not_named(tx: Transaction, tenant: str, registration: Registration) ->
     kept = [task.id for task in registration.tasks]
     parameters = {"tenant": tenant, "service": registration.service_id, "kept": kept}
     return list(tx.execute(_NOT_NAMED, parameters).scalars())
+
+
+_LOCK_TASKS = """
+SELECT 1 FROM tasks WHERE tenant_id = :tenant AND id = ANY(CAST(:ids AS text[]))
+ORDER BY id FOR NO KEY UPDATE
+"""
+
+
+def lock_tasks(tx: Transaction, tenant: str, task_ids: Collection[str]) -> None:
+    """Lock the rows of tasks in the order of their names, as everything does that fills limits."""
+    if task_ids:
+        tx.execute(_LOCK_TASKS, {"tenant": tenant, "ids": list(task_ids)})
 
 
 _MARK_ORPHANED = """

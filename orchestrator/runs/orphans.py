@@ -20,9 +20,15 @@ ORDER BY r.id
 """
 
 
-def cancel_unstarted(tx: Transaction, tenant: str, task_ids: Sequence[str], reason: str) -> None:
-    """Cancel the task runs of these tasks that have not started; their runs follow their failure mode."""
-    touched = TouchedLimits()
+def cancel_unstarted(
+    tx: Transaction, tenant: str, task_ids: Sequence[str], reason: str, touched: TouchedLimits
+) -> None:
+    """Cancel the task runs of these tasks that have not started. A run that needs one of them follows its
+    failure mode.
+
+    Args:
+        touched: told the tasks whose limits the caller has to fill, after all runs.
+    """
     for run_id in tx.execute(_RUNS, {"tenant": tenant, "task_ids": list(task_ids)}).scalars():
         run = run_headers.load(tx, run_id)
         if run is None:
@@ -31,5 +37,3 @@ def cancel_unstarted(tx: Transaction, tenant: str, task_ids: Sequence[str], reas
         run_transitions.lock(tx, run_id)
         advance = Advance(tx, run, touched=touched)
         advance.settle(cancelling.cancel_tasks(tx, run_id, task_ids, code=CODE, message=reason))
-    # Once, behind all runs: the rows of tasks are locked last.
-    touched.fill(tx)

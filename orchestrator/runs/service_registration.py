@@ -8,9 +8,11 @@ not change are not written: of eight such processes, seven write only the heartb
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.registry import services
 from pipeweave.orchestrator.registry.code_versions import CodeChange, store_tasks
 from pipeweave.orchestrator.registry.registration import Registration, check
@@ -56,9 +58,11 @@ def register(tx: Transaction, tenant: str, registration: Registration) -> Regist
     stored = services.stored_tasks(tx, tenant, registration)
     services.check_owners(registration, stored)
     orphaned: list[str] = []
+    touched = TouchedLimits()
     if previous_version not in (None, registration.version):
-        orphaned = _orphan(tx, tenant, registration)
+        orphaned = _orphan(tx, tenant, registration, stored, touched)
     changes = store_tasks(tx, tenant, registration, stored)
+    touched.fill(tx)
     for change in changes:
         log.warning(
             "task.code_changed",
@@ -77,12 +81,27 @@ def _logged(change: CodeChange) -> dict[str, Any]:
     }
 
 
-def _orphan(tx: Transaction, tenant: str, registration: Registration) -> list[str]:
-    """Orphan the service's tasks that the new version does not name. Returns their ids."""
+def _orphan(
+    tx: Transaction,
+    tenant: str,
+    registration: Registration,
+    stored: Mapping[str, Any],
+    touched: TouchedLimits,
+) -> list[str]:
+    """Orphan the service's tasks that the new version does not name. Returns their ids.
+
+    Args:
+        stored: the rows of the tasks that the new version names.
+        touched: told the tasks whose limits have to be filled.
+    """
     orphaned = services.tasks_not_named(tx, tenant, registration)
     if orphaned:
-        # Task runs first, tasks last: see store/lock_order.py.
-        orphans.cancel_unstarted(tx, tenant, orphaned, f"Task type removed in version {registration.version}")
+        # Task runs first, then all rows of tasks that this registration writes or whose limits it fills, in
+        # the order of their names: see store/lock_order.py.
+        orphans.cancel_unstarted(
+            tx, tenant, orphaned, f"Task type removed in version {registration.version}", touched
+        )
+        services.lock_tasks(tx, tenant, touched.of(tenant).union(orphaned, stored))
         services.mark_orphaned(tx, tenant, orphaned)
         log.warning(
             "task.orphaned", extra={"tenant": tenant, "task_ids": orphaned, "version": registration.version}

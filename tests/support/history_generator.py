@@ -19,6 +19,7 @@ from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.engine.release import Claimant
+from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.runs import deadlines, orphans, triggering
 from pipeweave.orchestrator.state import claiming, rows
@@ -203,9 +204,11 @@ class RandomHistory:
     def _orphan(self, tx: Transaction) -> None:
         if header(tx, self.run_id).failure_mode != FAIL_FAST:
             return
+        touched = TouchedLimits()
         orphans.cancel_unstarted(
-            tx, self.driver.tenant, [self.chance.choice(list(_TASKS.values()))], "removed"
+            tx, self.driver.tenant, [self.chance.choice(list(_TASKS.values()))], "removed", touched
         )
+        touched.fill(tx)
 
     def _end_run(self, tx: Transaction) -> None:
         if self._status(tx) in FINAL_RUN:

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+from support.concurrency import BackgroundCall, wait_for_lock
 from support.factories import a_pipeline, a_service, a_task, register
 
 from pipeweave.authoring.retry import RetryPolicy
@@ -319,3 +320,23 @@ def test_a_second_registration_waits_for_the_first_and_is_refused_a_task_it_took
         assert thread.is_alive() and not refused
     thread.join(60)
     assert len(refused) == 1
+
+
+def test_tasks_are_locked_in_the_order_of_their_names_when_one_is_orphaned(database: Database) -> None:
+    """Whoever fills the limits of both locks them in this order: it and a registration would deadlock."""
+    tenant = "registry-locks"
+    lock = "SELECT 1 FROM tasks WHERE tenant_id = :tenant AND id = :id FOR NO KEY UPDATE NOWAIT"
+    with database.transaction() as tx:
+        register(tx, tenant, a_task("kept", "first"), "orphaned", version="1")
+
+    def register_without_one() -> list[str]:
+        with Database(database.url, pool_size=0).transaction() as tx:
+            return register(tx, tenant, a_task("kept", "second"), version="2").orphaned_tasks
+
+    with database.transaction() as tx:
+        tx.execute(lock, {"tenant": tenant, "id": "kept"})
+        registration = BackgroundCall(register_without_one)
+        registration.__enter__()
+        wait_for_lock(database)
+        tx.execute(lock, {"tenant": tenant, "id": "orphaned"})
+    assert registration.result == ["orphaned"]
