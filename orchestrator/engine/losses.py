@@ -161,7 +161,7 @@ _OF_CHILD = f"SELECT {COLUMNS} FROM task_runs AS t WHERE t.status = 'running' AN
 
 
 def of_child(
-    database: Database, doing: ChildActivity, ending: Failure, *, max_retry_delay_ms: int | None
+    database: Database, activity: ChildActivity, ending: Failure, *, max_retry_delay_ms: int | None
 ) -> int:
     """End what a child was doing, give back what it had claimed and not begun, send again what its message
     named. How many attempts ended.
@@ -170,14 +170,14 @@ def of_child(
         max_retry_delay_ms: as for `end`.
     """
     with database.transaction() as tx:
-        claimed = [of_row(row) for row in tx.execute(_OF_CHILD, {"worker": doing.worker})]
-    begun = [(each, ending) for each in claimed if each.id in doing.called]
+        claimed = [of_row(row) for row in tx.execute(_OF_CHILD, {"worker": activity.worker})]
+    begun = [(each, ending) for each in claimed if each.id in activity.called]
     count = end(database, begun, max_retry_delay_ms=max_retry_delay_ms)
-    _give_back(database, [each for each in claimed if each.id not in doing.called], doing.worker)
-    if doing.run_id is not None:
+    _give_back(database, [each for each in claimed if each.id not in activity.called], activity.worker)
+    if activity.run_id is not None:
         with database.transaction() as tx:
-            unstarted = Unstarted((), doing.named, doing.attempt)
-            hand_over(tx, doing.run_id, unstarted, worker=doing.worker)
+            unstarted = Unstarted((), activity.named, activity.attempt)
+            hand_over(tx, activity.run_id, unstarted, worker=activity.worker)
     return count
 
 

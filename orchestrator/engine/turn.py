@@ -93,12 +93,8 @@ class Turn:
         # deadlock, the messages of that statement must have left.
         return database.run(self.claim_next, is_one=False)
 
-    @property
-    def is_fast(self) -> bool:
-        """Whether `apply` takes the fast path."""
-        return self._fast_completion() is not None
-
     def _fast_completion(self) -> Completion | None:
+        """The completion that the fast path takes, if the turn is one."""
         if self.claimant is None or self.unstarted is not None or len(self.outcomes) != 1:
             return None
         outcome = self.outcomes[0]

@@ -174,10 +174,12 @@ def test_a_child_whose_end_cannot_be_stored_keeps_no_other_from_its_end(
     slot.call(1, time.monotonic() - 1, 10.0)
     of_child = losses.of_child
 
-    def refuse_the_dead(database: Database, activity: ChildActivity, ending: Failure) -> int:
+    def refuse_the_dead(
+        database: Database, activity: ChildActivity, ending: Failure, *, max_retry_delay_ms: int | None
+    ) -> int:
         if activity.run_id == lost:
             raise ValueError("it cannot be stored")
-        return of_child(database, activity, ending)
+        return of_child(database, activity, ending, max_retry_delay_ms=max_retry_delay_ms)
 
     monkeypatch.setattr(losses, "of_child", refuse_the_dead)
 

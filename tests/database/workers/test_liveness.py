@@ -37,7 +37,7 @@ def slots_of_a_dead_child() -> Iterator[Slots]:
 def test_a_worker_stays_alive_while_the_end_of_a_child_cannot_be_stored(
     database: Database, slots_of_a_dead_child: Slots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> int:
+    def refuse(*_: object, **__: object) -> int:
         raise ValueError("it cannot be stored")
 
     driver = RunDriver(database)
@@ -60,6 +60,7 @@ def test_a_worker_stays_alive_while_the_end_of_a_child_cannot_be_stored(
         grace_s=30.0,
         is_cut_short=bool,
         log_every_s=60.0,
+        max_retry_delay_ms=None,
     )
     with alive:
         wait_until(lambda: heartbeats() != first, what="the worker is silent")
