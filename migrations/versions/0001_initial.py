@@ -1,15 +1,14 @@
-"""The first schema.
+"""Creates the first schema.
 
-A map of what follows:
-  who           tenants, access_tokens
-  what          services, tasks, task_code_history, pipelines, pipeline_versions, schedules
-  history       runs, task_runs, attempts, events: partitioned by range of the run id, which is a UUIDv7 and
-                so ordered by time; retention drops partitions (made by orchestrator/retention/partitions.py)
-  kept by hand  dead_letters, run_tokens, idempotency_claims
-  the machine   workers, orchestrator_state
+Its tables:
+  access        tenants, access_tokens
+  registered    services, tasks, task_code_history, pipelines, pipeline_versions, schedules
+  history       runs, task_runs, attempts, events: partitioned by range of the run id, a UUIDv7, so ordered by
+                time; orchestrator/retention/partitions.py creates partitions, retention drops them
+  expiring      dead_letters, run_tokens, idempotency_claims: not partitioned
+  processes     workers, orchestrator_state
 
-The tables refuse nonsense: CHECK constraints tie a final status to `finished_at`, a running one to
-`started_at`.
+CHECK constraints refuse impossible rows: a final status needs `finished_at`, a running one `started_at`.
 """
 
 from alembic import op

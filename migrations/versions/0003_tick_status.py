@@ -1,6 +1,6 @@
-"""What each chore of the tick did last, when each event was written, and the defaults that 0002 left out.
+"""Adds each tick chore's last result, the time each event was written, and defaults missing in 0002.
 
-Every new column has a default or may be NULL, so processes of the previous version go on beside this schema.
+Every new column has a default or may be NULL, so processes of the previous version can use this schema.
 """
 
 from alembic import op
@@ -8,7 +8,7 @@ from alembic import op
 revision = "0003"
 down_revision = "0002"
 
-# 0002 was shipped without these: an INSERT that does not know the columns was refused.
+# 0002 was shipped without these defaults: it refused INSERTs of the previous version, which lack the columns.
 DEAD_LETTERS = """
 ALTER TABLE dead_letters
     ALTER COLUMN kind SET DEFAULT 'task',
@@ -16,7 +16,7 @@ ALTER TABLE dead_letters
     ALTER COLUMN history SET DEFAULT '[]';
 """
 
-# NULL: written before this migration. A default in a statement of its own rewrites no row.
+# NULL: written before this migration. Setting the default in its own statement rewrites no row.
 EVENTS = """
 ALTER TABLE events ADD COLUMN written_at timestamptz;
 ALTER TABLE events ALTER COLUMN written_at SET DEFAULT clock_timestamp();

@@ -31,7 +31,7 @@ RUNNING, COMPLETED, CANCELLED = "running", "completed", "cancelled"
 BATCH = 100
 REDRIVES_AT_ONCE = 5
 # After this long (s) the rest is left to the next tick, because a tick has other chores.
-LONG_ENOUGH_S = 0.5
+MAX_SECONDS_PER_TICK = 0.5
 
 
 # --- verbs ------------------------------------------------------------------------------------------------
@@ -103,12 +103,12 @@ SELECT id, tenant_id, filter, last_id FROM redrives WHERE status = '{RUNNING}' O
 
 
 def run_once(database: Database) -> int:
-    """Retry dead letters of the running redrives, a batch of each in turn, for about LONG_ENOUGH_S.
+    """Retry dead letters of the running redrives, a batch of each in turn, for about MAX_SECONDS_PER_TICK.
 
     Returns:
         How many dead letters were looked at, retried or skipped.
     """
-    until, count = time.monotonic() + LONG_ENOUGH_S, 0
+    until, count = time.monotonic() + MAX_SECONDS_PER_TICK, 0
     while (found := sum(_work_off_if_possible(database, each) for each in _running(database))) > 0:
         count += found
         if time.monotonic() > until:

@@ -128,7 +128,7 @@ def dead_letters(settings: Settings) -> Verdict:
 
 
 def standing_still(settings: Settings) -> Verdict:
-    """Nothing stands still."""
+    """Nothing is stalled."""
     publisher = Publisher(make_celery(settings))
     try:
         with read_transaction(settings) as tx:
@@ -136,7 +136,7 @@ def standing_still(settings: Settings) -> Verdict:
     finally:
         publisher.close()
     if not found:
-        return fine("nothing stands still")
+        return fine("nothing is stalled")
     kinds = ", ".join(dict.fromkeys(each.kind.value for each in found))
     return warning(f"{len(found)} found: {kinds}", "`pipeweave recover` says since when and why")
 

@@ -9,14 +9,14 @@ from pipeweave.orchestrator.state.deployment_mode import MAINTENANCE, RUNNING, W
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
-# The blocking runs that are shown, oldest first.
+# How many of the blocking runs are shown, oldest first.
 SHOWN = 20
 
 _OPEN_RUNS = f"""(SELECT count(*) {ACTIVE_RUNS})
     + (SELECT coalesce(sum(p.number), 0)
        FROM tenants AS t CROSS JOIN LATERAL (SELECT count(*) AS number {PAUSED_RUNS} LIMIT 1) AS p)"""
 
-# Each count reads a partial index: what is over costs nothing.
+# Each count reads a partial index of open rows: finished rows cost nothing.
 _STATE = f"""
 SELECT s.mode, s.mode_changed_at, s.reason,
        (SELECT count(*) FROM task_runs WHERE status = 'queued')
@@ -33,8 +33,8 @@ def state(tx: Transaction) -> Document:
     """{mode, canEnterMaintenance, pendingTasks, runningTasks, modeChangedAt, reason, message} over all
     tenants.
 
-    `pendingTasks` wait for a worker, a limit, their next attempt or the world outside; `runningTasks` are
-    with a worker. Maintenance can be entered once no run is open, whatever it waits for.
+    `pendingTasks` counts task runs that wait for a worker, a limit, their next attempt or something outside;
+    `runningTasks` counts those that a worker runs. Maintenance can be entered once no run is open.
     """
     row = tx.execute(_STATE).one()
     return {
@@ -92,7 +92,7 @@ def detailed_state(tx: Transaction) -> Document:
     total = tx.execute(f"SELECT {_OPEN_RUNS}").scalar_one()
     blocking = [
         {
-            # What to cancel: a standalone task is known by its task run alone.
+            # The id to cancel: of a standalone task the API shows only its task run.
             "id": run_id(row.id) if row.task_id is None else task_run_id(ids.task_run_id(row.id, 1)),
             "tenant": row.tenant_id,
             "pipelineId": row.pipeline_id,

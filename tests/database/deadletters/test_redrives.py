@@ -96,7 +96,7 @@ def test_a_redrive_leaves_out_what_failed_since_it_was_asked_for(
     worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redrives, "BATCH", 1)
-    monkeypatch.setattr(redrives, "LONG_ENOUGH_S", 0)
+    monkeypatch.setattr(redrives, "MAX_SECONDS_PER_TICK", 0)
     run_id = failed_run(worker, CHAIN, "b")
     redrive_id = redrive(worker.driver)
     for _ in range(3):
