@@ -138,7 +138,7 @@ def make_late(deployment: Deployment) -> None:
     """Every message that is out was lost an hour ago: nobody consumes the queue, so it is emptied."""
     deployment.publisher.app.control.purge()
     backend: Any = deployment.publisher.app.backend
-    backend.client.flushall()
+    backend.client.flushdb()
     with deployment.database.transaction() as tx:
         tx.execute("UPDATE task_runs SET queued_at = queued_at - interval '1 hour' WHERE status = 'queued'")
 
