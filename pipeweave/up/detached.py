@@ -1,4 +1,4 @@
-"""`up --detach`: the same stack in a process of its own, which says in one line how its start went.
+"""`up --detach`: run the stack in a background process, which reports in one line whether it started.
 
 The line is JSON: `{"connection": …, "notes": […]}`, or `{"error": {code, detail, hint}}`.
 """
@@ -29,7 +29,7 @@ def run_detached(options: UpOptions) -> Announcement:
     """Start the stack in the background and return when it is ready.
 
     Raises:
-        PipeWeaveError: it did not start, for one of the reasons `stack.run` names.
+        PipeWeaveError: it did not start; see the errors of `stack.run`.
     """
     folder = DataFolder(options.data_dir)
     folder.make()
@@ -45,12 +45,14 @@ def run_detached(options: UpOptions) -> Announcement:
     try:
         line = _exchange(process, {**asdict(options), "data_dir": str(options.data_dir.absolute())})
     except BaseException:
-        # Ctrl-C while it starts: it stops what it started.
+        # Ctrl-C during the start: the background process stops the processes that it started.
         process.terminate()
         process.wait(_END_WAIT_S)
         raise
     if not line:
-        raise StartFailed(f"it ended with exit code {process.wait(_END_WAIT_S)}", hint=f"see {log}")
+        raise StartFailed(
+            f"the supervisor ended with exit code {process.wait(_END_WAIT_S)}", hint=f"see {log}"
+        )
     return _read(json.loads(line))
 
 

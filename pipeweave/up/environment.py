@@ -1,4 +1,4 @@
-"""The environment of each process that `up` starts: what it needs, and none of what `up` itself decides."""
+"""Build the environment of each process that `up` starts, without the settings that `up` itself sets."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pipeweave.settings import environment
 from pipeweave.settings.database_url import DATABASE_PARTS
 from pipeweave.settings.table import PREFIX, TABLE
 
-# What programs and Python need to find their way; nothing here is secret.
+# Variables that programs and Python need; none of them is secret.
 _PLAIN = {
     *("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV"),
     *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"),
 }
 _PLAIN_PREFIXES = ("LC_", "PYTHON")
-# Settings that `up` decides: a value in the environment would contradict the one it passes on.
+# Settings that `up` sets for its processes; the user's values could contradict them.
 _DECIDED = {
     *("database_url", "broker_url", "secret_key", "mode", "tenant", "host", "port"),
     *("data_dir", "orchestrator_url", "api_token"),
@@ -23,7 +23,7 @@ _SERVERS = {"database_url", "broker_url"}
 
 
 def for_program(own: Mapping[str, str]) -> dict[str, str]:
-    """For a process of ours: the plain variables, the user's other settings, and its own."""
+    """For PipeWeave's processes: the plain variables, the user's other settings, and `own`."""
     settings = {name for setting in TABLE for name in setting.names} - _decided()
     passed = {
         name: value
@@ -34,14 +34,14 @@ def for_program(own: Mapping[str, str]) -> dict[str, str]:
 
 
 def for_worker(own: Mapping[str, str]) -> dict[str, str]:
-    """For a worker: all of the user's variables, which the user's tasks may read, and its own."""
+    """For a worker: all of the user's variables, because tasks may read them, and `own`."""
     decided = _decided()
     passed = {name: value for name, value in environment().items() if name not in decided}
     return {**passed, "PYTHONUNBUFFERED": "1", **own}
 
 
 def without_effect() -> list[str]:
-    """Variables that name servers, which `up` does not use: it runs its own."""
+    """List the set variables that name a database or broker; `up` ignores them and runs its own servers."""
     return sorted(environment().keys() & (_names_of(_SERVERS) | _database_parts()))
 
 

@@ -1,4 +1,4 @@
-"""The data directory: what lies where, who holds it, and its secrets."""
+"""Manage the data directory of `up`: its files, its lock, its secrets and its ports."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any
 
 from pipeweave.errors import AlreadyUp, StartFailed, Unavailable
 
-# Seconds in which whoever holds the lock gets to write down its process id.
+# Seconds to wait until the holder of the lock has written its process id.
 _HOLDER_WAIT_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach a running stack: what `connection.json` holds."""
+    """The content of `connection.json`: how to reach a running stack."""
 
     url: str
     tenant: str
@@ -41,7 +41,7 @@ class Connection:
 
 @dataclass(slots=True)
 class Kept:
-    """What stays the same from one `up` to the next, as far as it can: passwords, the token, ports."""
+    """The content of `kept.json`: passwords, token and ports, which the next `up` reuses if it can."""
 
     postgres_password: str
     postgres_admin_password: str
@@ -55,7 +55,7 @@ class Kept:
 
 
 class DataFolder:
-    """The folder of one `pipeweave up` and everything it keeps."""
+    """The data directory of one stack."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -67,10 +67,10 @@ class DataFolder:
         self.kept_file = self.root / "kept.json"
 
     def make(self) -> None:
-        """Make the folders that are missing, for their owner alone.
+        """Make the missing folders, accessible only to their owner.
 
         Raises:
-            StartFailed: they cannot be made or written to.
+            StartFailed: the folders cannot be made or written to.
         """
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -81,15 +81,15 @@ class DataFolder:
                 ignore.write_text("*\n")
         except OSError as error:
             raise StartFailed(
-                f"{self.root} cannot be used: {error.strerror}", hint="name another --data-dir"
+                f"{self.root} cannot be used: {error.strerror}", hint="choose another --data-dir"
             ) from error
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the folder; the lock is gone with its holder, however that ends.
+        """Lock the folder for the block; the kernel releases the lock when the process ends in any way.
 
         Raises:
-            AlreadyUp: somebody else holds it.
+            AlreadyUp: another process holds the lock.
         """
         descriptor = self._take_lock()
         if descriptor is None:
@@ -107,15 +107,17 @@ class DataFolder:
             os.close(descriptor)
 
     def holder(self) -> int | None:
-        """The process id of the supervisor that holds the folder, None when nobody does.
+        """The process id of the supervisor that holds the lock; None if no process holds it.
 
         Raises:
-            Unavailable: the folder is somebody else's.
+            Unavailable: the folder belongs to another user.
         """
         try:
             self._lock.stat()
         except PermissionError as error:
-            raise Unavailable(f"{self.root} belongs to another user", hint="ask as that user") from error
+            raise Unavailable(
+                f"{self.root} belongs to another user", hint="run the command as that user"
+            ) from error
         except OSError:
             return None
         descriptor = self._take_lock()
@@ -125,7 +127,7 @@ class DataFolder:
         return None
 
     def kept(self) -> Kept:
-        """What an earlier `up` left, or new secrets."""
+        """Read `kept.json`; make new secrets if it does not exist."""
         try:
             return Kept(**json.loads(self.kept_file.read_text()))
         except FileNotFoundError:
@@ -134,26 +136,28 @@ class DataFolder:
             raise StartFailed(f"{self.kept_file} cannot be read: {error}") from error
 
     def keep(self, kept: Kept) -> None:
-        """Write it down, readable for its owner alone."""
+        """Write `kept.json`, readable only for its owner."""
         write_private(self.kept_file, asdict(kept))
 
     def announce(self, connection: Connection) -> None:
-        """Write `connection.json`: a task can run now."""
+        """Write `connection.json`, which says that the stack is ready."""
         write_private(self.connection, connection.to_json())
 
     def _take_lock(self) -> int | None:
-        """A descriptor that holds the lock, or None when somebody else does."""
+        """Take the lock and return its descriptor; None if another process holds it."""
         while True:
             try:
                 descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
             except PermissionError as error:
-                raise Unavailable(f"{self.root} belongs to another user", hint="ask as that user") from error
+                raise Unavailable(
+                    f"{self.root} belongs to another user", hint="run the command as that user"
+                ) from error
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(descriptor)
                 return None
-            # A holder that ended between our two calls took the file with it: lock the one that is there now.
+            # A holder that ended between the two calls has deleted the file; then lock the new file.
             if self._lock.exists() and os.path.samestat(os.fstat(descriptor), self._lock.stat()):
                 return descriptor
             os.close(descriptor)
@@ -181,7 +185,7 @@ def _new_secrets() -> Kept:
 
 
 def write_private(file: Path, value: dict[str, Any]) -> None:
-    """Replace the file in one move; from its first byte on only its owner may read it."""
+    """Replace the file atomically; only its owner may read it at any time."""
     fresh = file.with_name(file.name + ".new")
     fresh.unlink(missing_ok=True)
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:

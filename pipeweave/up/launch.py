@@ -1,4 +1,4 @@
-"""Starting a server process of ours: which binary, as whom, with what in its environment."""
+"""Start a process: its program, account, environment and working folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import IO
 
 from pipeweave.errors import StartFailed
 
-# In a launch's arguments: the folder that is handed over.
+# Placeholder in a launch's arguments for its folder.
 FOLDER = "{folder}"
 
 
@@ -30,12 +30,12 @@ class Launch:
     """How to start one process.
 
     Args:
-        argv: the program and its arguments; `FOLDER` stands for `folder`.
-        environment: the whole of its environment. Secrets belong here, never in `argv`.
-        cwd: where it runs.
-        account: whom it runs as; None is whoever we are.
-        folder: a folder it works in. Another account reaches it through an open descriptor, so that none of
-            the folders above it has to be opened up for that account.
+        argv: the program and its arguments; `FOLDER` is replaced by the path of `folder`.
+        environment: the complete environment. Secrets belong here, never in `argv`.
+        cwd: the working directory.
+        account: the account it runs as; None for the current user.
+        folder: a folder it works in. Another account gets it as an open descriptor, so that the folders above
+            it need not be opened to that account.
     """
 
     argv: tuple[str, ...]
@@ -46,7 +46,10 @@ class Launch:
 
 
 def server_account(folder: Path) -> Account | None:
-    """Whom a server that refuses to run as root runs as: nobody, or whoever already owns its folder."""
+    """The account of a server that refuses to run as root: the owner of its folder, or `nobody`.
+
+    None if the current user is not root.
+    """
     if os.geteuid() != 0:
         return None
     if folder.exists() and (owner := folder.stat()).st_uid != 0:
@@ -58,7 +61,7 @@ def server_account(folder: Path) -> Account | None:
 def spawn(
     launch: Launch, output: int | IO[bytes], stdin: int = subprocess.DEVNULL
 ) -> subprocess.Popen[bytes]:
-    """Start it in a session of its own, so that the terminal's Ctrl-C reaches only us and we keep the order.
+    """Start the process in its own session, so that the terminal's Ctrl-C reaches only the supervisor.
 
     Raises:
         StartFailed: the program cannot be executed.
@@ -83,10 +86,10 @@ def spawn(
 
 
 def run(launch: Launch, sent: str = "", timeout_s: float = 60) -> str:
-    """Run it to its end and return what it printed.
+    """Run the process to its end and return its output.
 
     Raises:
-        StartFailed: it ended with an error, or did not end in time.
+        StartFailed: it failed, or did not end in time.
     """
     process = spawn(launch, subprocess.PIPE, subprocess.PIPE)
     name = Path(launch.argv[0]).name

@@ -1,8 +1,8 @@
-"""Ending processes whose supervisor is gone.
+"""End processes whose supervisor is gone.
 
-Started as a script it is the watchdog: it waits for the end of its standard input, which the supervisor holds
-open while it lives, and then ends everything that is still written down. It imports the standard library
-alone, to cost next to nothing while it waits.
+Run as a script, this module is the watchdog: it waits for the end of its standard input, which the supervisor
+keeps open while it lives, and then ends all processes that are still listed in `processes.json`. It imports
+only the standard library, so that the waiting process stays small.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-# Seconds a process gets to end on its own, and between two looks.
+# Seconds that a process gets to end by itself, and the polling interval.
 _GRACE_S = 5.0
-_LOOK_S = 0.05
-# Where a process's starting time is in /proc/PID/stat, counted from its state.
+_POLL_S = 0.05
+# Index of a process's start time in /proc/PID/stat, counted from its state.
 _STARTTIME = 19
 
 
 def birth(pid: int) -> str | None:
-    """When the process began, in whatever form this system says it; None when it runs no more.
+    """The start time of a process, in the form that this system reports; None if it has ended.
 
-    With it a process id that was given out again is not mistaken for ours.
+    The start time tells our process from a later process with the same id.
     """
     if not os.path.isdir("/proc/self"):
         asked = ["ps", "-o", "lstart=", "-p", str(pid)]
@@ -40,15 +40,19 @@ def birth(pid: int) -> str | None:
 
 
 def end_group(pid: int) -> None:
-    """Kill whatever is left of the process group that this process led."""
+    """Kill the remaining processes of the group that this process leads."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def sweep(written_down: Path, also_stale: Path) -> list[str]:
-    """End the processes written down in this file, the highest stage first, and return their names.
+    """End the processes listed in this file, the highest stage first, and return their names.
 
-    Removes what is stale then, this file last: whoever finds it gone will find nothing else removed later.
+    Then the stale files are deleted, the list last: once the list is gone, nothing else is deleted any more.
+
+    Args:
+        written_down: the list of processes (`processes.json`).
+        also_stale: a file that is deleted, too, if processes were ended (`connection.json`).
     """
     try:
         rows: list[dict[str, Any]] = json.loads(written_down.read_text())
@@ -70,13 +74,13 @@ def _end(rows: list[dict[str, Any]]) -> None:
             os.kill(row["pid"], row["stopSignal"])
     deadline = time.monotonic() + _GRACE_S
     while any(birth(row["pid"]) == row["born"] for row in rows) and time.monotonic() < deadline:
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     for row in rows:
         end_group(row["pid"])
 
 
 def watch(written_down: Path, also_stale: Path) -> None:
-    """Wait for the supervisor's end, then clean up after it, should that still be needed."""
+    """Wait until the supervisor ends, then end the processes that it left behind."""
     for each in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     while os.read(0, 4096):

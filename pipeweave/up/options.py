@@ -1,4 +1,4 @@
-"""What `pipeweave up` was asked for, and where it looks for tasks when nobody says."""
+"""Define the options of `pipeweave up` and their defaults."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ HOW_TO_ADD_TASKS = f"put them in ./{_FILE} or ./{_FOLDER}/, or name them with --
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """What to run.
+    """The options of one stack.
 
     Args:
         data_dir: the folder that holds everything.
         host: the address the API listens on.
-        port: the port the API listens on; 0 takes a free one.
-        workers: worker processes; 0 when there are no tasks to load.
-        concurrency: task runs each worker runs at a time.
-        apps: where the tasks are.
-        tenant: the tenant that workers register for and the token is good for.
-        secret_key: the user's own; None takes the folder's.
-        has_flower: whether Flower runs too.
-        mode: `standalone`, or `serverless`, where no beat runs.
+        port: the port that the API listens on; 0 chooses a free port.
+        workers: the number of worker processes; 0 if there are no tasks to load.
+        concurrency: task runs at once in each worker.
+        apps: modules, files or folders with tasks.
+        tenant: the tenant that workers register for.
+        secret_key: the user's secret key; None for the folder's.
+        has_flower: true to run Flower, too.
+        mode: `standalone`, or `serverless`, which runs no beat.
     """
 
     data_dir: Path
@@ -42,19 +42,19 @@ class UpOptions:
 
     @property
     def url(self) -> str:
-        """Where this machine finds the API."""
+        """The API's URL on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)
         return f"http://{f'[{host}]' if ':' in host and '[' not in host else host}:{self.port}"
 
 
 def default_apps(cwd: Path) -> tuple[str, ...]:
-    """The folder ./pipelines or the file ./tasks.py, whichever is there; else nothing."""
+    """The folder ./pipelines, else the file ./tasks.py, if it exists."""
     if (cwd / _FOLDER).is_dir():
         return (_FOLDER,)
     return (_FILE,) if (cwd / _FILE).is_file() else ()
 
 
 def default_concurrency(settings: Settings) -> int:
-    """MAX_CONCURRENCY where somebody set it, else one task run per processor."""
+    """MAX_CONCURRENCY if it is set, else the number of processors."""
     chosen = next(row.source for row in explain() if row.name == "MAX_CONCURRENCY")
     return settings.max_concurrency if chosen != "default" else os.cpu_count() or 1

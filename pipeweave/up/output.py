@@ -1,4 +1,4 @@
-"""Where the lines of the processes go: a rotated file each, and one console for all of them."""
+"""Write the output of each process to its own rotated log file and to one shared console."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TextIO
 
-# Ten files of 10 MB for each process: the one being written and nine older ones.
+# Each process has ten log files of 10 MB: the current file and nine older files.
 FILE_BYTES = 10_000_000
 FILES = 10
 
@@ -18,14 +18,14 @@ _NAME_WIDTH = 9
 
 
 class Console:
-    """The lines of all processes, each with its process's name in front; silent without a stream."""
+    """Prints the lines of all processes with the process's name in front; prints nothing without a stream."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
         self._lock = threading.Lock()
 
     def write(self, name: str, line: str) -> None:
-        """Write one line whole. A console that went away is no reason to stop anything."""
+        """Write one line. If the console was closed, stop printing, but not the stack."""
         with self._lock:
             if self._stream is None:
                 return

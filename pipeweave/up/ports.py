@@ -1,4 +1,4 @@
-"""Ports on the loopback address."""
+"""Find free ports on the loopback address."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import socket
 from pipeweave.errors import Unavailable
 
 LOOPBACK = "127.0.0.1"
-# Below the ports that systems give to outgoing connections: one of those could take a server's port while the
-# server restarts, or a client that retries could connect to itself.
+# Below the ephemeral ports of outgoing connections. Otherwise such a connection could take a server's port
+# while
+# the server restarts, or a retrying client could connect to itself.
 _FIRST, _LAST = 15_000, 31_999
 _TRIES = 200
 
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:
-    """Whether a server could listen there now."""
+    """True if a server could listen on this port now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -27,10 +28,10 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
 
 
 def free_port(preferred: int | None = None) -> int:
-    """The preferred port when it is free, else another one that is.
+    """Return the preferred port if it is free, else a random free port.
 
     Raises:
-        Unavailable: none was found.
+        Unavailable: no free port was found.
     """
     if preferred is not None and is_free(preferred):
         return preferred

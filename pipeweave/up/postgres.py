@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own: one folder, the loopback address, passwords only, never as root."""
+"""Prepare and launch an embedded PostgreSQL: loopback address only, password login only, never as root."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipeweave.up.ports import LOOPBACK
 DATABASE = "pipeweave"
 ROLE = "pipeweave"
 ADMIN = "postgres"
-# Fast shutdown: sessions end, everything is written. The default would wait for every session to leave.
+# Fast shutdown: PostgreSQL ends all sessions and writes everything. SIGTERM would wait for the sessions.
 STOP_SIGNAL = signal.SIGINT
 
 _ACCESS = f"host all all {LOOPBACK}/32 scram-sha-256\n"
@@ -29,10 +29,10 @@ _SETTINGS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_checkpoints": "off",
-    # Statements here are short; compiling them costs more than it saves.
+    # Our statements are short; compiling them takes longer than it saves.
     "jit": "off",
 }
-_FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+_NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 _PROBE_TIMEOUT_S = 2.0
 _PROTOCOL_3 = 196_608
 
@@ -42,11 +42,11 @@ class Postgres:
     """One server and its data.
 
     Args:
-        folder: the data folder; made by `prepare` when it is not there.
-        port: on the loopback address.
-        password: of the role that owns the database `pipeweave`.
-        admin_password: of the superuser `postgres`.
-        is_durable: False gives up durability for speed: for tests.
+        folder: the data folder; `prepare` makes it if it does not exist.
+        port: its port on the loopback address.
+        password: the password of the role that owns the database `pipeweave`.
+        admin_password: the password of the superuser `postgres`.
+        is_durable: False turns durability off for speed, in tests.
     """
 
     folder: Path
@@ -57,24 +57,24 @@ class Postgres:
 
     @property
     def url(self) -> str:
-        """Where PipeWeave's role finds its database."""
+        """The database URL for PipeWeave's role."""
         return f"postgresql://{ROLE}:{self.password}@{LOOPBACK}:{self.port}/{DATABASE}"
 
     @property
     def admin_url(self) -> str:
-        """Where the superuser finds the server."""
+        """The database URL for the superuser."""
         return f"postgresql://{ADMIN}:{self.admin_password}@{LOOPBACK}:{self.port}/postgres"
 
     def prepare(self) -> None:
-        """Make the data folder, with the roles and the database, unless it is there already.
+        """Make the data folder with the roles and the database, if it does not exist.
 
         Raises:
-            StartFailed: the folder cannot be made, or belongs to somebody else.
-            Unavailable: there is no PostgreSQL of the data's version.
+            StartFailed: the folder cannot be made, or belongs to another user.
+            Unavailable: no PostgreSQL of the data's version is installed.
         """
         try:
             if (self.folder / "PG_VERSION").exists():
-                self._forget_dead_server()
+                self._remove_stale_lock()
                 return
             fresh = self.folder.with_name(self.folder.name + ".new")
             account = server_account(fresh)
@@ -91,17 +91,17 @@ class Postgres:
             ) from error
 
     def launch(self) -> Launch:
-        """How to start the server."""
+        """The Launch that starts the server."""
         account = server_account(self.folder)
         programs = postgres_programs(account, self._major())
-        settings = _SETTINGS if self.is_durable else {**_SETTINGS, **_FORGETFUL}
+        settings = _SETTINGS if self.is_durable else {**_SETTINGS, **_NOT_DURABLE}
         arguments = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         program = str(programs.folder / "postgres")
         server = (program, "-D", FOLDER, "-h", LOOPBACK, "-p", str(self.port), *arguments)
         return Launch(server, _ENVIRONMENT, account=account, folder=self.folder)
 
     def is_ready(self) -> bool:
-        """Whether the server answers a client's first message by asking for its password."""
+        """True if the server answers a client's startup message with a request for the password."""
         names = f"user\0{ROLE}\0database\0{DATABASE}\0\0".encode()
         try:
             with socket.create_connection((LOOPBACK, self.port), _PROBE_TIMEOUT_S) as client:
@@ -122,21 +122,21 @@ class Postgres:
         layout = ("-D", FOLDER, "-U", ADMIN, "--no-locale", "-E", "UTF8")
         call("initdb", *layout, "--auth=reject", "--no-instructions", *unsynced)
         (fresh / "pg_hba.conf").write_text(_ACCESS)
-        # The single-user server takes passwords on its standard input: they are in no file or command line.
+        # The single-user server reads the statements from stdin, so passwords are in no file and no command
+        # line.
         statements = (
             f"ALTER ROLE {ADMIN} PASSWORD '{self.admin_password}'",
             f"CREATE ROLE {ROLE} LOGIN PASSWORD '{self.password}'",
             f"CREATE DATABASE {DATABASE} OWNER {ROLE}",
         )
-        forgetful = () if self.is_durable else ("-c", "fsync=off")
+        not_durable = () if self.is_durable else ("-c", "fsync=off")
         sent = "".join(f"{each};\n" for each in statements)
-        call("postgres", "--single", *forgetful, "-D", FOLDER, "postgres", sent=sent)
+        call("postgres", "--single", *not_durable, "-D", FOLDER, "postgres", sent=sent)
 
-    def _forget_dead_server(self) -> None:
-        """Remove the lock file of a server that is gone, where its process id belongs to another program now.
+    def _remove_stale_lock(self) -> None:
+        """Delete the lock file of a dead server if its process id now belongs to another program.
 
-        PostgreSQL itself cannot tell, and would refuse to start: after a crash of a container or a machine,
-        process ids repeat.
+        PostgreSQL would refuse to start: after a crash of a container or a machine, process ids repeat.
         """
         lock = self.folder / "postmaster.pid"
         if not lock.exists():

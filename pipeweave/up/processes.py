@@ -1,4 +1,4 @@
-"""What a supervised process is, and the file in which the running ones are written down."""
+"""Define supervised processes, and read and write the list of running processes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class ProcessSpec:
 
     Args:
         name: unique; also the name of its log.
-        launch: how to start it; asked anew for every start.
-        is_ready: whether it does its work now; asked from a thread of its own.
+        launch: makes its Launch; called for every start.
+        is_ready: true if the process works now; called in a separate thread.
         stage: processes of a higher stage are stopped first.
-        stop_signal: asks it to end.
+        stop_signal: the signal that asks it to end.
         grace_s: seconds it gets to end before it is killed.
-        is_watching_us: its standard input stays open for as long as we live.
+        is_watching_us: true if its standard input is held open until the supervisor ends.
     """
 
     name: str
@@ -41,7 +41,10 @@ class ProcessSpec:
 
 @dataclass(frozen=True, slots=True)
 class ProcessRow:
-    """How one process does. `pid` and `started_at` (seconds since 1970) are None while it is not running."""
+    """The state of one process.
+
+    `pid` and `started_at` (seconds since 1970) are None while it does not run.
+    """
 
     name: str
     state: State
@@ -53,7 +56,7 @@ class ProcessRow:
     stop_signal: int
 
     def to_json(self, now: datetime) -> dict[str, Any]:
-        """What `pipeweave ps` shows; uptime in seconds."""
+        """The row as `pipeweave ps` shows it; uptime in seconds."""
         uptime = None if self.started_at is None else round(max(now.timestamp() - self.started_at, 0), 1)
         started = (
             None
@@ -71,7 +74,7 @@ class ProcessRow:
 
 
 def write_rows(file: Path, rows: Sequence[ProcessRow]) -> None:
-    """Replace the file in one move: whoever reads it sees the old rows or the new ones."""
+    """Replace the file atomically: a reader sees either the old rows or the new rows."""
     shown = [_to_file(row) for row in rows]
     fresh = file.with_suffix(".new")
     fresh.write_text(json.dumps(shown))
@@ -79,7 +82,7 @@ def write_rows(file: Path, rows: Sequence[ProcessRow]) -> None:
 
 
 def read_rows(file: Path) -> list[ProcessRow]:
-    """The rows last written; none when there is no file."""
+    """Read the rows; empty if there is no file."""
     try:
         shown = json.loads(file.read_text())
     except (OSError, ValueError):
@@ -87,7 +90,7 @@ def read_rows(file: Path) -> list[ProcessRow]:
     return [_from_file(each) for each in shown]
 
 
-# `leftovers` reads these names too, without this module.
+# `leftovers` reads these names, too, but does not import this module.
 _FILE_NAMES = {"started_at": "startedAt", "stop_signal": "stopSignal"}
 
 

@@ -1,4 +1,4 @@
-"""The processes of the stack: what each is started with, when it is ready, how it is stopped."""
+"""Describe each process of the stack: how it is started, when it is ready, how it is stopped."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from pipeweave.up.postgres import Postgres
 from pipeweave.up.processes import ProcessSpec
 from pipeweave.up.valkey import Valkey
 
-# Stages: stopped from the highest down. In all: 3 + 12 + 5 + 3 + 5 = 28 s at the worst.
+# Stages are stopped from the highest to the lowest: at most 3 + 12 + 5 + 3 + 5 = 28 s in all.
 _WATCHDOG, _POSTGRES, _VALKEY, _API, _WORKERS, _CLOCK = range(-1, 5)
 
 FLOWER_USER = "pipeweave"
-# What a worker's task runs may take of its own grace: the rest is for giving back those that run longer.
+# A worker gets 12 s to stop. Its task runs get 8 s of it; the rest is for handing back unfinished task runs.
 _CALLS_GRACE_S, _WORKER_GRACE_S = 8.0, 12.0
 _HEALTH_TIMEOUT_S = 2.0
-# -P: a folder of the user's that happens to be called like one of our packages is not taken for it.
+# -P: do not import a user's folder that has the name of one of our packages.
 _PYTHON = (sys.executable, "-P", "-m")
 
 
 class Programs:
-    """Describes each process of one stack."""
+    """Makes the ProcessSpec of each process of one stack."""
 
     def __init__(self, options: UpOptions, folder: DataFolder, kept: Kept) -> None:
         assert kept.postgres_port and kept.valkey_port
@@ -43,7 +43,7 @@ class Programs:
         self._options, self._folder, self._kept = options, folder, kept
 
     def watchdog(self) -> ProcessSpec:
-        """Ends everything when we are killed."""
+        """The process that ends all others if the supervisor is killed."""
         script = str(Path(leftovers.__file__))
         files = (str(self._folder.processes), str(self._folder.connection))
         launch = Launch((sys.executable, "-I", "-S", script, *files), {"PATH": os.defpath})
@@ -72,7 +72,7 @@ class Programs:
         return ProcessSpec("api", lambda: launch, self._is_api_healthy, stage=_API, grace_s=5.0)
 
     def worker(self, number: int, is_ready: Callable[[], bool]) -> ProcessSpec:
-        """The worker of this number; who counts the registered ones says when it is ready."""
+        """The worker with this number; `is_ready` is given, because it counts all registered workers."""
         name = f"worker-{number}"
         apps = [part for app in self._options.apps for part in ("--app", app)]
         how = ("--concurrency", str(self._options.concurrency), "--service", "python", "--name", name)
@@ -81,15 +81,15 @@ class Programs:
         return ProcessSpec(name, lambda: launch, is_ready, stage=_WORKERS, grace_s=_WORKER_GRACE_S)
 
     def beat(self, is_ready: Callable[[], bool]) -> ProcessSpec:
-        """The clock; who watches for its ticks says when it is ready."""
+        """The beat process; `is_ready` is given, because it watches the ticks in the database."""
         launch = self._launch(("beat",), environment.for_program(self._settings()))
         return ProcessSpec("beat", lambda: launch, is_ready, stage=_CLOCK)
 
     def flower(self) -> ProcessSpec | None:
-        """Flower behind a password; None where it is not wanted or not installed."""
+        """Flower with a password; None if it is switched off or not installed."""
         if not self._options.has_flower or find_spec("flower") is None:
             return None
-        # Flower takes each of its options from a variable, which keeps the password off the command line.
+        # Flower reads its options from variables, which keeps the password off the command line.
         own = {
             "FLOWER_ADDRESS": LOOPBACK,
             "FLOWER_PORT": str(self._kept.flower_port),
@@ -102,7 +102,7 @@ class Programs:
 
     @property
     def flower_url(self) -> str:
-        """Where the browser finds Flower."""
+        """Flower's URL on this machine."""
         return f"http://{LOOPBACK}:{self._kept.flower_port}"
 
     def _launch(self, command: tuple[str, ...], variables: dict[str, str]) -> Launch:

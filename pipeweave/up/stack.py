@@ -1,4 +1,4 @@
-"""The whole stack on one machine: start it in order, keep it running, stop it in reverse order."""
+"""Run the whole stack on one machine: start it in order, keep it running, stop it in reverse order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from pipeweave.up.processes import write_rows
 from pipeweave.up.programs import FLOWER_USER, Programs
 from pipeweave.up.supervisor import Stopped, Supervisor
 
-# Seconds until servers, then our processes, must be ready: a first start on a busy machine included.
+# Time limits for servers and for PipeWeave's processes to become ready, even at a first start on a busy
+# machine.
 _SERVERS_DEADLINE_S = 60.0
 _PROCESSES_DEADLINE_S = 120.0
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -27,21 +28,23 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """The stack is ready: how to reach it, and what else a person should know."""
+    """The report that the stack is ready: its connection, and notes for the user."""
 
     connection: Connection
     notes: tuple[str, ...]
 
 
 def run(options: UpOptions, console: Console, on_ready: Callable[[Announcement], Any]) -> None:
-    """Run the stack until a signal says stop. Returns when every process has ended.
+    """Run the stack until SIGINT, SIGTERM or SIGHUP; return when every process has ended.
 
     Args:
-        on_ready: called once, when a task can run.
+        options: the stack's options.
+        console: prints the lines of all processes.
+        on_ready: called once, when tasks can run.
 
     Raises:
-        AlreadyUp: another one runs on the same folder.
-        PortInUse: somebody else listens on the API's port.
+        AlreadyUp: another stack runs on the same folder.
+        PortInUse: another process listens on the API's port.
         StartFailed: a process ended before it was ready.
         Unavailable: a program is missing, or a process was not ready in time.
     """
@@ -53,7 +56,7 @@ def run(options: UpOptions, console: Console, on_ready: Callable[[Announcement],
         options = replace(options, port=_api_port(options))
         supervisor = Supervisor(folder.logs, console, partial(write_rows, folder.processes))
         if swept:
-            supervisor.say(f"ended what an earlier start left behind: {', '.join(swept)}")
+            supervisor.say(f"ended processes that an earlier stack left behind: {', '.join(swept)}")
         with _stopped_by_signals(supervisor):
             try:
                 on_ready(_start(options, folder, supervisor))
@@ -74,7 +77,7 @@ def _start(options: UpOptions, folder: DataFolder, supervisor: Supervisor) -> An
     _start_servers(programs, supervisor)
     url = programs.postgres_server.url
     database.migrate(url)
-    kept.token = database.admit(url, options.tenant, kept.token)
+    kept.token = database.issue_token(url, options.tenant, kept.token)
     folder.keep(kept)
     _start_processes(options, programs, supervisor)
     connection = Connection(options.url, options.tenant, kept.token, url, programs.valkey_server.url)
@@ -107,16 +110,16 @@ def _notes(
 ) -> Iterator[str]:
     flower = programs.flower()
     if flower:
-        # Started last: no task waits for it.
+        # Started last, because tasks do not need it.
         supervisor.start(flower)
         yield f"Flower: {programs.flower_url} (user {FLOWER_USER}, password in {folder.kept_file})"
     if not options.workers:
         yield f"No worker runs, because there are no tasks to load: {HOW_TO_ADD_TASKS}"
     if options.mode == "serverless":
-        yield "No beat runs, because MODE is serverless: POST /api/tick (`pipeweave tick`) drives the tick"
+        yield "No beat runs, because MODE is serverless: POST /api/tick (`pipeweave tick`) runs the tick"
     ignored = environment.without_effect()
     if ignored:
-        yield f"{', '.join(ignored)} not used: `up` runs its own PostgreSQL and Valkey"
+        yield f"{', '.join(ignored)} ignored: `up` runs its own PostgreSQL and Valkey"
 
 
 def _api_port(options: UpOptions) -> int:
@@ -124,13 +127,13 @@ def _api_port(options: UpOptions) -> int:
         return free_port()
     if not is_free(options.port, options.host):
         raise PortInUse(
-            f"port {options.port} on {options.host} is in use", hint="choose another one with --port"
+            f"port {options.port} on {options.host} is in use", hint="choose another port with --port"
         )
     return options.port
 
 
 def _with_ports(kept: Kept) -> Kept:
-    """The same ports as last time where they are free, so that addresses people noted stay good."""
+    """Reuse the ports of the last start if they are free, so that noted addresses stay valid."""
     return replace(
         kept,
         postgres_port=free_port(kept.postgres_port),

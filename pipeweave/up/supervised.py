@@ -1,4 +1,4 @@
-"""One supervised process: its life from start to end, and when it may start again."""
+"""Start, watch, stop and restart one process."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from pipeweave.up.leftovers import birth, end_group
 from pipeweave.up.output import Output
 from pipeweave.up.processes import ProcessRow, ProcessSpec, State
 
-# Seconds before a start that follows this many short lives; the last one also for more.
+# Seconds before a restart, by the number of short lives in a row; the last value also applies to more.
 RESTART_DELAYS_S = (0.1, 1.0, 2.0, 4.0)
-# Somebody else's SIGKILL says nothing against the process: it is back within 5 s, its own start included.
+# A SIGKILL from outside is not the process's fault: it is back within 5 s, including its start.
 KILLED_DELAY_S = 1.0
-# A life this long ends the count of short ones.
+# A process that ran this long resets the count of short lives.
 LONG_LIFE_S = 5.0
 
-_READY_LOOK_S = 0.05
+_READY_POLL_S = 0.05
 _LONGEST_LINE = 65_536
 _NO_PROGRAM = 127
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The process does its work."""
+    """The process is ready."""
 
     name: str
     pid: int
@@ -46,23 +46,28 @@ class Exited:
 
 
 @dataclass(frozen=True, slots=True)
-class StopAsked:
-    """Somebody wants everything to stop."""
+class StopRequested:
+    """A signal or a caller asked the supervisor to stop everything."""
 
 
-Event = Ready | Exited | StopAsked
+Event = Ready | Exited | StopRequested
 
 
 def restart_delay(short_lives: int, code: int) -> float:
-    """Seconds to wait after this many short lives in a row, the last of which ended with this code."""
+    """Seconds to wait before a restart.
+
+    Args:
+        short_lives: how many short lives the process had in a row.
+        code: the exit code of the last one; negative for a signal.
+    """
     delay = RESTART_DELAYS_S[min(short_lives, len(RESTART_DELAYS_S) - 1)]
     return min(delay, KILLED_DELAY_S) if code == -signal.SIGKILL else delay
 
 
 class Supervised:
-    """A process and what is known of it. Only the supervisor's thread calls these methods.
+    """One process and its state. Only the supervisor's thread calls these methods.
 
-    `post` takes events from the threads that wait for the process's lines, its readiness and its end.
+    `post` receives events from the threads that wait for the process's readiness and its end.
     """
 
     def __init__(self, spec: ProcessSpec, output: Output, post: Callable[[Event], None]) -> None:
@@ -81,11 +86,11 @@ class Supervised:
 
     @property
     def pid(self) -> int | None:
-        """The process id while it runs."""
+        """The process id; None while the process does not run."""
         return self._process.pid if self._process else None
 
     def row(self) -> ProcessRow:
-        """How it does now."""
+        """The current state of the process."""
         is_there = self._process is not None
         return ProcessRow(
             self.spec.name,
@@ -99,7 +104,7 @@ class Supervised:
         )
 
     def start(self) -> None:
-        """Start it. A program that cannot be executed counts as one that ended at once."""
+        """Start the process. If its program cannot be executed, report an exit at once."""
         self.restart_at = None
         self.state = "starting"
         self._started, self._started_at = time.monotonic(), time.time()
@@ -118,7 +123,7 @@ class Supervised:
         threading.Thread(target=self._await_readiness, args=(process.pid, ended), daemon=True).start()
 
     def ended(self, code: int, *, will_restart: bool) -> float:
-        """Take note of its end, end what it left behind, and return the seconds until it starts again."""
+        """Record the end of the process, kill its children, and return the seconds until it is restarted."""
         if self._process is not None:
             end_group(self._process.pid)
             if self._process.stdin:
@@ -137,7 +142,7 @@ class Supervised:
         return delay
 
     def ask_to_stop(self) -> None:
-        """Ask it to end; it will not start again."""
+        """Ask the process to end; it is not restarted."""
         self.restart_at = None
         if self._process is None:
             self.state = "stopped"
@@ -149,12 +154,12 @@ class Supervised:
         self._process.send_signal(self.spec.stop_signal)
 
     def kill(self) -> None:
-        """End it now, with everything it started."""
+        """Kill the process and its children."""
         if self._process is not None:
             end_group(self._process.pid)
 
     def close(self) -> None:
-        """Let its last lines arrive, and close its log."""
+        """Read the last lines of the process and close its log."""
         if self._reader:
             self._reader.join(1.0)
         self.output.close()
@@ -171,7 +176,7 @@ class Supervised:
         self._post(Exited(self.spec.name, process.pid, code))
 
     def _await_readiness(self, pid: int, ended: threading.Event) -> None:
-        while not ended.wait(_READY_LOOK_S):
+        while not ended.wait(_READY_POLL_S):
             with contextlib.suppress(PipeWeaveError):
                 if self.spec.is_ready():
                     self._post(Ready(self.spec.name, pid))

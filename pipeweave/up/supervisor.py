@@ -1,6 +1,6 @@
-"""Keeps processes running: starts them in order, brings back what dies, stops them in reverse order.
+"""Keep processes running: start them in order, restart dead processes, stop all in reverse order.
 
-All decisions are taken in the one thread that calls these methods; other threads and signals post events.
+All decisions are made in the one thread that calls these methods; other threads and signals post events.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from pathlib import Path
 from pipeweave.errors import StartFailed, Unavailable
 from pipeweave.up.output import Console, Output
 from pipeweave.up.processes import ProcessRow, ProcessSpec
-from pipeweave.up.supervised import Event, Exited, Ready, StopAsked, Supervised
+from pipeweave.up.supervised import Event, Exited, Ready, StopRequested, Supervised
 
-# Seconds a killed process gets to disappear, and a process that is asked twice to stop.
+# Seconds that a killed process gets to disappear, and that a process gets after a second stop request.
 _KILL_WAIT_S = 2.0
 _URGENT_GRACE_S = 1.0
 _LONGEST_WAIT_S = 3600.0
-# Lines of its log that a failure to start repeats.
+# How many lines of the log a failure to start repeats.
 _TOLD_LINES = 2
 
 
 class Stopped(Exception):
-    """Somebody asked to stop while processes were still starting."""
+    """A stop was requested during the start. Internal: `stack.run` catches it."""
 
 
 class Supervisor:
-    """The processes that are kept running.
+    """Keeps a set of processes running.
 
     Args:
         logs: the folder of their logs.
-        console: where their lines are shown, too.
-        record: takes every process's row after each change.
+        console: prints their lines, too.
+        record: called with the rows of all processes after each change.
     """
 
     def __init__(self, logs: Path, console: Console, record: Callable[[Sequence[ProcessRow]], None]) -> None:
@@ -41,7 +41,7 @@ class Supervisor:
         self._console = console
         self._record = record
         self._processes: dict[str, Supervised] = {}
-        # Unlike Queue, SimpleQueue may be filled from a signal's function that interrupts a `get`.
+        # Unlike Queue, SimpleQueue allows a put in a signal handler that interrupts a `get`.
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._own = Output("up", logs, console)
         self._awaited: set[str] = set()
@@ -49,12 +49,12 @@ class Supervisor:
         self._stops_asked = 0
 
     def say(self, line: str) -> None:
-        """Add a line of our own to the console and the log `up.log`."""
+        """Write a line to the console and the log `up.log`."""
         self._own.write(line)
 
     def request_stop(self) -> None:
-        """Have everything stopped; asked twice, stop without patience. Safe in signals and threads."""
-        self._events.put(StopAsked())
+        """Request a stop of everything; a second request shortens the waits. Safe in signals and threads."""
+        self._events.put(StopRequested())
 
     def start(self, spec: ProcessSpec) -> None:
         """Start a process and keep it running from now on."""
@@ -67,9 +67,9 @@ class Supervisor:
         """Wait until these processes are ready.
 
         Raises:
-            StartFailed: one of them ended on its own.
+            StartFailed: one of them ended by itself.
             Unavailable: they were not ready in time.
-            Stopped: somebody asked to stop.
+            Stopped: a stop was requested.
         """
         self._awaited = set(names)
         deadline = time.monotonic() + deadline_s
@@ -83,12 +83,12 @@ class Supervisor:
         self._awaited = set()
 
     def watch(self) -> None:
-        """Bring back what dies, until somebody asks to stop."""
+        """Restart processes that end, until a stop is requested."""
         while not self._stops_asked:
             self._turn(time.monotonic() + _LONGEST_WAIT_S)
 
     def stop(self) -> None:
-        """Stop everything, the highest stage first; what does not end in time is killed."""
+        """Stop all processes, the highest stage first; kill those that do not end in time."""
         self._is_stopping = True
         self._awaited = set()
         for stage in sorted({each.spec.stage for each in self._processes.values()}, reverse=True):
@@ -119,7 +119,7 @@ class Supervisor:
         return min(process.spec.grace_s, _URGENT_GRACE_S) if is_urgent else process.spec.grace_s
 
     def _turn(self, until: float) -> None:
-        """Take one event, or start what is due, by this time of the monotonic clock."""
+        """Handle one event, or restart the processes that are due; wait until `until` (monotonic) at most."""
         due = [each.restart_at for each in self._processes.values() if each.restart_at is not None]
         timeout = max(min([until, *due]) - time.monotonic(), 0)
         try:
@@ -135,7 +135,7 @@ class Supervisor:
 
     def _take(self, event: Event) -> None:
         match event:
-            case StopAsked():
+            case StopRequested():
                 self._stops_asked += 1
             case Ready(name, pid):
                 self._ready(self._processes[name], pid)
@@ -159,7 +159,7 @@ class Supervisor:
                 f"{name} ended with {how} during the start: {told}", hint=f"see {process.output.path}"
             )
         if not self._is_stopping:
-            self.say(f"{name} ended with {how}; it starts again in {delay:g} s")
+            self.say(f"{name} ended with {how}; it is restarted in {delay:g} s")
 
     def _write_down(self) -> None:
         self._record([each.row() for each in self._processes.values()])

@@ -1,4 +1,4 @@
-"""A Valkey of our own: one folder, the loopback address, a password."""
+"""Prepare and launch an embedded Valkey: loopback address only, with a password."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Valkey:
     """One server and its data.
 
     Args:
-        folder: where it keeps its append-only file; made by `prepare` when it is not there.
-        port: on the loopback address.
-        password: of the default user.
-        is_durable: False keeps everything in memory only: for tests.
+        folder: the folder of its append-only file; `prepare` makes it if it does not exist.
+        port: its port on the loopback address.
+        password: the password of the default user.
+        is_durable: False keeps all data in memory only, for tests.
     """
 
     folder: Path
@@ -38,15 +38,15 @@ class Valkey:
 
     @property
     def url(self) -> str:
-        """Where Celery finds its first database."""
+        """The broker URL of database 0."""
         return self.url_of(0)
 
     def url_of(self, database: int) -> str:
-        """Where Celery finds this database (0 to 255)."""
+        """The broker URL of this database (0 to 255)."""
         return f"redis://:{self.password}@{LOOPBACK}:{self.port}/{database}"
 
     def prepare(self) -> None:
-        """Make the folder and write the configuration, readable for its owner alone: it holds the password.
+        """Make the folder and write the configuration, readable only for its owner: it holds the password.
 
         Raises:
             StartFailed: the folder cannot be used.
@@ -60,11 +60,11 @@ class Valkey:
             raise StartFailed(f"Valkey's folder {self.folder} cannot be used: {error.strerror}") from error
 
     def launch(self) -> Launch:
-        """How to start the server."""
+        """The Launch that starts the server."""
         return Launch((str(valkey_program()), _CONFIG), {"PATH": os.defpath, "TZ": "UTC"}, cwd=self.folder)
 
     def is_ready(self) -> bool:
-        """Whether the server takes the password and answers."""
+        """True if the server accepts the password and answers."""
         try:
             with socket.create_connection((LOOPBACK, self.port), _PROBE_TIMEOUT_S) as client:
                 client.sendall(f"AUTH {self.password}\r\nPING\r\n".encode())
@@ -85,6 +85,7 @@ class Valkey:
             'save ""',
             f"appendonly {'yes' if self.is_durable else 'no'}",
             "appendfsync everysec",
-            # A full memory must fail a publish, which the tick repeats, rather than drop what is queued.
+            # With full memory a publish must fail, which the tick repeats; Valkey must not evict queued
+            # messages.
             "maxmemory-policy noeviction",
         ]
