@@ -39,7 +39,7 @@ from pipeweave.orchestrator.runs import deadlines, triggering
 from pipeweave.orchestrator.state import run_transitions
 from pipeweave.orchestrator.state.cancelling import PREDECESSOR_FAILED
 from pipeweave.orchestrator.state.rows import of_row
-from pipeweave.orchestrator.state.task_transitions import move_sql
+from pipeweave.orchestrator.state.task_transitions import Logged, Move
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
 
@@ -207,20 +207,20 @@ _ANEW = """, code_version = k.code_version, code_hash = k.code_hash, queue = s.q
 _ITS_TASK = """JOIN tasks AS k ON k.tenant_id = o.tenant_id AND k.id = o.task_id
     JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id"""
 
-_MOVED_FAILED = move_sql(
-    "moved",
-    f"'{T.PENDING.value}'",
-    [T.PENDING],
-    f", attempt = t.attempt + 1, max_attempts = t.attempt + k.max_attempts{_ANEW}",
-    "o.run_id = :run_id AND o.id = l.id AND t.id = l.id",
+_MOVED_FAILED = Move(
+    to=T.PENDING,
+    changes=f", attempt = t.attempt + 1, max_attempts = t.attempt + k.max_attempts{_ANEW}",
+    where="o.run_id = :run_id AND o.id = l.id AND t.id = l.id",
     source=f"""FROM unnest(CAST(:ids AS uuid[]), CAST(:letters AS text[])) AS l(id, letter)
         CROSS JOIN task_runs AS o {_ITS_TASK}""",
-    event="'task_run.reopened'",
-    attempt="m.attempt - 1",
-    data="jsonb_build_object('nextAttempt', m.attempt, 'deadLetter', m.letter)",
+    event=Logged(
+        "'task_run.reopened'",
+        "jsonb_build_object('nextAttempt', m.attempt, 'deadLetter', m.letter)",
+        attempt="m.attempt - 1",
+    ),
     returning=", l.letter",
     reopens=True,
-)
+).sql
 _REOPEN_FAILED = f"WITH {_MOVED_FAILED} SELECT * FROM moved"
 
 
@@ -232,19 +232,17 @@ def _reopen_failed(tx: Transaction, run: RunHeader, letters: Mapping[UUID, UUID]
 
 # A stopped task run that had started gets its next attempt number, so that a late report of the old attempt
 # finds no row. It had not failed, so `max_attempts` grows by one, too.
-_MOVED_STOPPED = move_sql(
-    "moved",
-    f"'{T.PENDING.value}'",
-    [T.PENDING],
-    f""", attempt = t.attempt + CASE WHEN o.started_at IS NULL THEN 0 ELSE 1 END,
+_MOVED_STOPPED = Move(
+    to=T.PENDING,
+    changes=f""", attempt = t.attempt + CASE WHEN o.started_at IS NULL THEN 0 ELSE 1 END,
     max_attempts = t.max_attempts + CASE WHEN o.started_at IS NULL THEN 0 ELSE 1 END{_ANEW}""",
-    """t.id = o.id AND o.run_id = :run_id AND (o.id = ANY(CAST(:ids AS uuid[]))
+    where="""t.id = o.id AND o.run_id = :run_id AND (o.id = ANY(CAST(:ids AS uuid[]))
         OR o.kind = 'item' AND o.status = 'cancelled' AND o.error_code = ANY(CAST(:codes AS text[])))""",
     source=f"FROM task_runs AS o {_ITS_TASK}",
     returning=""", o.started_at AS begun_at, o.worker AS ended_by, o.code_version AS ended_version,
         o.error AS ended_error, o.error_code AS ended_code, o.finished_at AS ended_at""",
     reopens=True,
-)
+).sql
 _REOPEN_STOPPED = f"""
 WITH {_MOVED_STOPPED}, archived AS (
     INSERT INTO attempts (run_id, task_run_id, number, status, worker, code_version, error, error_code,
@@ -271,18 +269,18 @@ def _reopen_stopped(tx: Transaction, run: RunHeader, steps: Sequence[int]) -> li
     return moved
 
 
-_MOVED_MAPS = move_sql(
-    "moved",
-    f"'{T.WAITING.value}'",
-    [T.WAITING],
-    ", attempt = t.attempt + 1, max_attempts = t.max_attempts + 1, finished_at = NULL, error = NULL,"
+_MOVED_MAPS = Move(
+    to=T.WAITING,
+    changes=", attempt = t.attempt + 1, max_attempts = t.max_attempts + 1, finished_at = NULL, error = NULL,"
     " error_code = NULL",
-    "t.id = ANY(CAST(:ids AS uuid[])) AND t.kind = 'map' AND t.map_first IS NOT NULL",
-    event="'task_run.reopened'",
-    attempt="m.attempt - 1",
-    data="jsonb_build_object('nextAttempt', m.attempt, 'status', m.status)",
+    where="t.id = ANY(CAST(:ids AS uuid[])) AND t.kind = 'map' AND t.map_first IS NOT NULL",
+    event=Logged(
+        "'task_run.reopened'",
+        "jsonb_build_object('nextAttempt', m.attempt, 'status', m.status)",
+        attempt="m.attempt - 1",
+    ),
     reopens=True,
-)
+).sql
 _REOPEN_MAPS = f"WITH {_MOVED_MAPS} SELECT count(*) FROM moved"
 
 

@@ -23,7 +23,7 @@ from pipeweave.orchestrator.engine.release import Claimant, as_released
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import claiming, completing, pause_sql, releasing, run_transitions
 from pipeweave.orchestrator.state.rows import of_row
-from pipeweave.orchestrator.state.task_transitions import move_sql
+from pipeweave.orchestrator.state.task_transitions import Logged, Move, OneOf
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import FAIL_FAST
 
@@ -110,24 +110,28 @@ _HERE = f"t.id = :here AND t.queue = :queue AND NOT {_HELD}"
 
 
 def _going_on(where: str, begins: str = ":now") -> str:
-    released = move_sql(
-        "released",
-        f"CASE WHEN {_HERE} THEN 'running' WHEN {_HELD} THEN 'ready' ELSE 'queued' END",
-        [TaskStatus.RUNNING, TaskStatus.READY, TaskStatus.QUEUED],
-        f""", queued_at = :now, worker = CASE WHEN {_HERE} THEN CAST(:worker AS text) END,
+    released = Move(
+        name="released",
+        to=OneOf(
+            f"CASE WHEN {_HERE} THEN 'running' WHEN {_HELD} THEN 'ready' ELSE 'queued' END",
+            (TaskStatus.RUNNING, TaskStatus.READY, TaskStatus.QUEUED),
+        ),
+        changes=f""", queued_at = :now, worker = CASE WHEN {_HERE} THEN CAST(:worker AS text) END,
         started_at = CASE WHEN {_HERE} THEN CAST({begins} AS timestamptz) END,
         claimed_at = CASE WHEN {_HERE} THEN now() END, heartbeat_at = CASE WHEN {_HERE} THEN now() END""",
-        f"""t.id = ANY(CAST(:nexts AS uuid[])) AND t.id = n.id AND {releasing.UNDECIDED}
+        where=f"""t.id = ANY(CAST(:nexts AS uuid[])) AND t.id = n.id AND {releasing.UNDECIDED}
         AND EXISTS (SELECT 1 FROM moved) AND {where}""",
         source="""FROM paused AS x,
             unnest(CAST(:nexts AS uuid[]), CAST(:ordinals AS integer[])) AS n(id, ordinal)""",
-        event="CASE WHEN m.status = 'running' THEN 'task_run.started' ELSE 'task_runs.' || m.status END",
-        data=f"""CASE WHEN m.status = 'running' THEN {claiming.STARTED_FROM_PENDING}
+        event=Logged(
+            "CASE WHEN m.status = 'running' THEN 'task_run.started' ELSE 'task_runs.' || m.status END",
+            f"""CASE WHEN m.status = 'running' THEN {claiming.STARTED_FROM_PENDING}
             ELSE jsonb_build_object('ordinals',
                 jsonb_build_array(jsonb_build_array(m.ordinal, m.ordinal))) END""",
+        ),
         returning=", n.ordinal",
     )
-    return f"{_PAUSED}, {released}"
+    return f"{_PAUSED}, {released.sql}"
 
 
 _FREE = "NOT EXISTS (SELECT 1 FROM standing AS b WHERE b.next = t.id AND b.is_blocked)"

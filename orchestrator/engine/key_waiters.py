@@ -26,7 +26,7 @@ from pipeweave.orchestrator.engine.release import as_released
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import releasing, run_headers
 from pipeweave.orchestrator.state.rows import read
-from pipeweave.orchestrator.state.task_transitions import move_sql
+from pipeweave.orchestrator.state.task_transitions import Logged, Move
 from pipeweave.orchestrator.store.database import Transaction
 
 T = TaskStatus
@@ -40,21 +40,18 @@ BATCH = 100
 
 # --- stepping back ----------------------------------------------------------------------------------------
 
-_BACK = move_sql(
-    "moved",
-    f"'{T.PENDING.value}'",
-    [T.PENDING],
-    """, due_at = now() + g.pause, awaits = g.holder, idempotency_key = g.key, queued_at = NULL,
+_BACK = Move(
+    to=T.PENDING,
+    changes=""", due_at = now() + g.pause, awaits = g.holder, idempotency_key = g.key, queued_at = NULL,
     worker = NULL, claimed_at = NULL, started_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
     progress = NULL, progress_message = NULL""",
-    "t.id = ANY(CAST(:ids AS uuid[])) AND t.id = g.id AND t.attempt = g.attempt",
+    where="t.id = ANY(CAST(:ids AS uuid[])) AND t.id = g.id AND t.attempt = g.attempt",
     source="""FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[]), CAST(:keys AS text[]),
         CAST(:holders AS uuid[]), CAST(:shown AS text[]), CAST(:pauses AS interval[]))
         AS g(id, attempt, key, holder, shown, pause)""",
-    event="'task_run.stepped_back'",
-    data="jsonb_build_object('awaits', m.shown, 'dueAt', m.due_at)",
+    event=Logged("'task_run.stepped_back'", "jsonb_build_object('awaits', m.shown, 'dueAt', m.due_at)"),
     returning=", g.shown, t.due_at",
-)
+).sql
 _STEP_BACK = f"WITH {_BACK} SELECT * FROM moved"
 
 

@@ -23,7 +23,7 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.state import keys_released
 from pipeweave.orchestrator.state.rows import read
-from pipeweave.orchestrator.state.task_transitions import move_sql
+from pipeweave.orchestrator.state.task_transitions import Logged, Move, OneOf
 from pipeweave.orchestrator.store.database import Transaction
 
 # The delay (ms) before the attempt that replaces one whose worker was lost or stopped. The task did not fail:
@@ -130,38 +130,42 @@ _ARCHIVED = """archived AS (
 _OF_THE_ATTEMPT = """, f.attempt AS ended, f.outcome, f.worker AS ended_by, f.code_version AS ended_version,
     f.error AS ended_error, f.code, f.message, f.started_at AS begun_at, f.is_begun"""
 
-_MOVED_RETRY = move_sql(
-    "moved",
-    f"'{TaskStatus.PENDING.value}'",
-    [TaskStatus.PENDING],
-    """, attempt = t.attempt + 1, max_attempts = f.max_attempts,
+_MOVED_RETRY = Move(
+    to=TaskStatus.PENDING,
+    changes=""", attempt = t.attempt + 1, max_attempts = f.max_attempts,
     due_at = now() + f.delay_ms * interval '1 millisecond', code_version = f.next_version,
     code_hash = f.next_hash, worker = NULL, queued_at = NULL, claimed_at = NULL, started_at = NULL,
     heartbeat_at = NULL, suspected_at = NULL, progress = NULL, progress_message = NULL""",
-    "t.id = ANY(CAST(:ids AS uuid[])) AND t.id = f.id AND t.attempt = f.attempt",
+    where="t.id = ANY(CAST(:ids AS uuid[])) AND t.id = f.id AND t.attempt = f.attempt",
     source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({_ENDED}, max_attempts integer,
         delay_ms bigint, next_version integer, next_hash text)""",
-    event="'task_run.retrying'",
-    attempt="m.ended",
-    data="""jsonb_build_object('outcome', m.outcome, 'error', m.message, 'errorCode', m.code,
+    event=Logged(
+        "'task_run.retrying'",
+        """jsonb_build_object('outcome', m.outcome, 'error', m.message, 'errorCode', m.code,
         'nextAttempt', m.attempt, 'dueAt', m.due_at)""",
+        attempt="m.ended",
+    ),
     returning=f"{_OF_THE_ATTEMPT}, t.due_at",
-)
+).sql
 
 _RETRY = f"WITH {_MOVED_RETRY}, {_ARCHIVED} SELECT * FROM moved"
 
-_MOVED_FINAL = move_sql(
-    "moved",
-    "CASE WHEN f.outcome = 'timeout' AND f.is_begun THEN 'timeout' ELSE 'failed' END",
-    [TaskStatus.FAILED],
-    ", finished_at = greatest(:now, t.started_at), error = f.error, error_code = f.code",
-    "t.id = ANY(CAST(:ids AS uuid[])) AND t.id = f.id AND t.attempt = f.attempt",
+_MOVED_FINAL = Move(
+    # The guard is that of `failed`: only an attempt that had begun becomes `timeout`.
+    to=OneOf(
+        "CASE WHEN f.outcome = 'timeout' AND f.is_begun THEN 'timeout' ELSE 'failed' END",
+        (TaskStatus.FAILED,),
+    ),
+    changes=", finished_at = greatest(:now, t.started_at), error = f.error, error_code = f.code",
+    where="t.id = ANY(CAST(:ids AS uuid[])) AND t.id = f.id AND t.attempt = f.attempt",
     source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({_ENDED}, letter uuid, fingerprint text,
         record jsonb)""",
-    event="CASE WHEN m.status = 'timeout' THEN 'task_run.timed_out' ELSE 'task_run.failed' END",
-    data="jsonb_build_object('outcome', m.outcome, 'error', m.message, 'errorCode', m.code)",
+    event=Logged(
+        "CASE WHEN m.status = 'timeout' THEN 'task_run.timed_out' ELSE 'task_run.failed' END",
+        "jsonb_build_object('outcome', m.outcome, 'error', m.message, 'errorCode', m.code)",
+    ),
     returning=f"{_OF_THE_ATTEMPT}, f.letter, f.fingerprint, f.record",
-)
+).sql
 
 # A dead letter has a copy of its task run's attempts, because it may outlive the partition of its run.
 _FINAL = f"""

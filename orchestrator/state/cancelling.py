@@ -18,12 +18,19 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state import keys_released
 from pipeweave.orchestrator.state.releasing import UNDECIDED
 from pipeweave.orchestrator.state.rows import task_run_ids
-from pipeweave.orchestrator.state.task_transitions import move
+from pipeweave.orchestrator.state.task_transitions import Move, move
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
 
 # The error code of a step that is skipped because of a failure. A step that no predecessor chose has none.
 PREDECESSOR_FAILED = "PREDECESSOR_FAILED"
+
+
+_SKIP = Move(
+    to=T.SKIPPED,
+    changes=", finished_at = :now, error_code = :code",
+    where=f"t.id = ANY(CAST(:ids AS uuid[])) AND {UNDECIDED}",
+)
 
 
 def skip(tx: Transaction, run_id: UUID, ordinals: Sequence[int], *, code: str | None = None) -> list[TaskRun]:
@@ -34,14 +41,7 @@ def skip(tx: Transaction, run_id: UUID, ordinals: Sequence[int], *, code: str | 
     """
     if not ordinals:
         return []
-    skipped = move(
-        tx,
-        run_id,
-        T.SKIPPED,
-        ", finished_at = :now, error_code = :code",
-        f"t.id = ANY(CAST(:ids AS uuid[])) AND {UNDECIDED}",
-        {"ids": task_run_ids(run_id, ordinals), "code": code},
-    )
+    skipped = move(tx, run_id, _SKIP, {"ids": task_run_ids(run_id, ordinals), "code": code})
     append(tx, together("task_runs.skipped", skipped, errorCode=code))
     return skipped
 
@@ -66,7 +66,8 @@ def _cancel(
     # A row that was claimed after this transaction began has a later start; it must not finish before it.
     changes = """, finished_at = greatest(:now, t.started_at), error = CAST(:error AS jsonb),
         error_code = :code"""
-    cancelled = move(tx, run_id, T.CANCELLED, changes, where, {"error": error, "code": code} | parameters)
+    change = Move(to=T.CANCELLED, changes=changes, where=where)
+    cancelled = move(tx, run_id, change, {"error": error, "code": code} | parameters)
     append(tx, together("task_runs.cancelled", cancelled, errorCode=code))
     keys_released.announce(tx, cancelled)
     return cancelled

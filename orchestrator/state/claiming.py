@@ -16,11 +16,11 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.state.pause_sql import IS_PAUSED
 from pipeweave.orchestrator.state.rows import COLUMNS, read, task_run_ids
-from pipeweave.orchestrator.state.task_transitions import move_sql, status_is
+from pipeweave.orchestrator.state.task_transitions import Logged, Move, OneOf, status_is
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
 
-STARTED = {"event": "'task_run.started'", "data": "jsonb_build_object('worker', CAST(:worker AS text))"}
+STARTED = Logged("'task_run.started'", "jsonb_build_object('worker', CAST(:worker AS text))")
 # A claim usually moves a queued row. The event of a claim that moves a pending row names that status, so that
 # the history can be replayed.
 STARTED_FROM_PENDING = "jsonb_build_object('worker', CAST(:worker AS text), 'from', 'pending')"
@@ -29,16 +29,13 @@ STARTED_FROM_PENDING = "jsonb_build_object('worker', CAST(:worker AS text), 'fro
 CLAIMED = ", worker = :worker, started_at = :now, claimed_at = now(), heartbeat_at = now()"
 # Only a queued row is claimed by a message. A pending row is started by the transaction that saw its
 # predecessors final, and by nobody else.
-_START = move_sql(
-    "moved",
-    f"'{T.RUNNING.value}'",
-    [T.RUNNING],
-    CLAIMED,
-    f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt AND {status_is(T.QUEUED)}
+_START = Move(
+    to=T.RUNNING,
+    changes=CLAIMED,
+    where=f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt AND {status_is(T.QUEUED)}
         AND NOT {IS_PAUSED}""",
-    event=STARTED["event"],
-    data=STARTED["data"],
-)
+    event=STARTED,
+).sql
 
 _START_ALONE = f"WITH {_START} SELECT * FROM moved"
 # Reads the run's header in the same statement, for a process that has not cached it.
@@ -86,16 +83,14 @@ def _claim(
     return {"run_id": run_id, "ids": task_runs, "attempt": attempt, "worker": worker, "now": tx.now}
 
 
-_GIVE_BACK = move_sql(
-    "moved",
-    f"CASE WHEN {IS_PAUSED} THEN 'ready' ELSE 'queued' END",
-    [T.READY, T.QUEUED],
-    """, worker = NULL, started_at = NULL, claimed_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
-    queued_at = :now""",
-    f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.id = g.id AND t.attempt = g.attempt
+_GIVE_BACK = Move(
+    to=OneOf(f"CASE WHEN {IS_PAUSED} THEN 'ready' ELSE 'queued' END", (T.READY, T.QUEUED)),
+    changes=""", worker = NULL, started_at = NULL, claimed_at = NULL, heartbeat_at = NULL,
+    suspected_at = NULL, queued_at = :now""",
+    where=f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.id = g.id AND t.attempt = g.attempt
             AND {status_is(T.RUNNING)} AND t.worker = coalesce(CAST(:worker AS text), t.worker)""",
     source="FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[])) AS g(id, attempt)",
-)
+).sql
 
 
 def give_back(tx: Transaction, task_runs: Sequence[TaskRun], *, worker: str | None = None) -> list[TaskRun]:

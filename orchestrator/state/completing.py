@@ -15,7 +15,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.domain.states import TaskStatus as T
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.state.rows import read
-from pipeweave.orchestrator.state.task_transitions import move, move_sql, status_is
+from pipeweave.orchestrator.state.task_transitions import Logged, Move, move, status_is
 from pipeweave.orchestrator.store.database import Transaction
 
 # The columns that a completion sets, from a row `o` of :rows.
@@ -27,19 +27,16 @@ _COMPLETED = "jsonb_build_object('outputHash', m.output_hash, 'selectedNext', to
 
 
 def _complete(columns: str = "", changes: str = "", data: str = "", returning: str = "") -> str:
-    return move_sql(
-        "moved",
-        f"'{T.COMPLETED.value}'",
-        [T.COMPLETED],
-        f"{_OUTPUT}{changes}",
-        f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.id = o.id AND t.attempt = o.attempt
+    return Move(
+        to=T.COMPLETED,
+        changes=f"{_OUTPUT}{changes}",
+        where=f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.id = o.id AND t.attempt = o.attempt
         AND {status_is(T.RUNNING)}""",
         source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, output jsonb,
             path text, size integer, hash text, next jsonb{columns})""",
-        event="'task_run.completed'",
-        data=f"jsonb_strip_nulls({_COMPLETED}){data}",
+        event=Logged("'task_run.completed'", f"jsonb_strip_nulls({_COMPLETED}){data}"),
         returning=returning,
-    )
+    ).sql
 
 
 COMPLETE = _complete()
@@ -87,6 +84,17 @@ def _completion_row(completion: Completion) -> str:
     return f'{head[:-1]},"output":{completion.output.inline or "null"}}}'
 
 
+_LAY_OUT = Move(
+    to=T.WAITING,
+    changes=", started_at = :now, queued_at = :now, map_first = :first, map_count = :count",
+    where="t.id = :id AND t.status = 'pending' AND t.kind = 'map'",
+    event=Logged(
+        "'task_run.mapped'",
+        "jsonb_build_object('first', CAST(:first AS integer), 'count', CAST(:count AS integer))",
+    ),
+)
+
+
 def lay_out(tx: Transaction, run_id: UUID, ordinal: int, *, first: int, count: int) -> TaskRun | None:
     """Let a pending map wait for its items, which were inserted by this transaction.
 
@@ -97,17 +105,17 @@ def lay_out(tx: Transaction, run_id: UUID, ordinal: int, *, first: int, count: i
     Returns:
         The map's own task run; None when it was not pending.
     """
-    moved = move(
-        tx,
-        run_id,
-        T.WAITING,
-        ", started_at = :now, queued_at = :now, map_first = :first, map_count = :count",
-        "t.id = :id AND t.status = 'pending' AND t.kind = 'map'",
-        {"id": ids.task_run_id(run_id, ordinal), "first": first, "count": count},
-        event="'task_run.mapped'",
-        data="jsonb_build_object('first', CAST(:first AS integer), 'count', CAST(:count AS integer))",
-    )
+    parameters = {"id": ids.task_run_id(run_id, ordinal), "first": first, "count": count}
+    moved = move(tx, run_id, _LAY_OUT, parameters)
     return moved[0] if moved else None
+
+
+_FINISH_MAP = Move(
+    to=T.COMPLETED,
+    changes=", started_at = coalesce(t.started_at, :now), finished_at = :now, map_count = :count",
+    where="t.id = :id AND t.kind = 'map'",
+    event=Logged("'task_run.completed'", "jsonb_build_object('count', CAST(:count AS integer))"),
+)
 
 
 def finish_map(tx: Transaction, run_id: UUID, ordinal: int, *, count: int) -> TaskRun | None:
@@ -118,14 +126,5 @@ def finish_map(tx: Transaction, run_id: UUID, ordinal: int, *, count: int) -> Ta
     Returns:
         The map's own task run; None when it was final already.
     """
-    moved = move(
-        tx,
-        run_id,
-        T.COMPLETED,
-        ", started_at = coalesce(t.started_at, :now), finished_at = :now, map_count = :count",
-        "t.id = :id AND t.kind = 'map'",
-        {"id": ids.task_run_id(run_id, ordinal), "count": count},
-        event="'task_run.completed'",
-        data="jsonb_build_object('count', CAST(:count AS integer))",
-    )
+    moved = move(tx, run_id, _FINISH_MAP, {"id": ids.task_run_id(run_id, ordinal), "count": count})
     return moved[0] if moved else None

@@ -8,6 +8,7 @@ or limited task run becomes `ready` instead of `queued`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -17,12 +18,12 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state.claiming import CLAIMED, STARTED, STARTED_FROM_PENDING
 from pipeweave.orchestrator.state.pause_sql import HELD, IS_PAUSED
 from pipeweave.orchestrator.state.rows import read, task_run_ids
-from pipeweave.orchestrator.state.task_transitions import move, move_sql, status_is
+from pipeweave.orchestrator.state.task_transitions import Logged, Move, OneOf, move, status_is
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.event_log import append
 
 T = TaskStatus
-_CONTINUED = STARTED | {"data": STARTED_FROM_PENDING}
+_CONTINUED = replace(STARTED, data=STARTED_FROM_PENDING)
 
 
 def release(
@@ -56,7 +57,7 @@ def release(
     for to, where in ((T.QUEUED, f"NOT {HELD}"), (T.READY, "true")):
         done = {each.id for each in released}
         left = [each for each in left if each not in done]
-        moved = _release(tx, run_id, to, left, where, ", queued_at = :now", {}, {})
+        moved = _release(tx, run_id, to, left, where, ", queued_at = :now", {}, None)
         append(tx, together(f"task_runs.{to.value}", moved))
         released += moved
     return released
@@ -74,21 +75,20 @@ def _release(
     where: str,
     changes: str,
     parameters: dict[str, Any],
-    event: dict[str, str],
+    event: Logged | None,
 ) -> list[TaskRun]:
     if not task_runs:
         return []
     where = f"t.id = ANY(CAST(:ids AS uuid[])) AND {UNDECIDED} AND {where}"
-    return move(tx, run_id, to, changes, where, {"ids": list(task_runs)} | parameters, **event)
+    change = Move(to=to, changes=changes, where=where, event=event)
+    return move(tx, run_id, change, {"ids": list(task_runs)} | parameters)
 
 
-_RELEASE_DUE = move_sql(
-    "moved",
-    f"CASE WHEN {HELD} THEN 'ready' ELSE 'queued' END",
-    [T.READY, T.QUEUED],
-    ", queued_at = :now, due_at = NULL, awaits = NULL",
-    f"t.id = ANY(CAST(:ids AS uuid[])) AND {status_is(T.PENDING)} AND t.due_at IS NOT NULL",
-)
+_RELEASE_DUE = Move(
+    to=OneOf(f"CASE WHEN {HELD} THEN 'ready' ELSE 'queued' END", (T.READY, T.QUEUED)),
+    changes=", queued_at = :now, due_at = NULL, awaits = NULL",
+    where=f"t.id = ANY(CAST(:ids AS uuid[])) AND {status_is(T.PENDING)} AND t.due_at IS NOT NULL",
+).sql
 
 
 def release_due(tx: Transaction, run_id: UUID, task_runs: Sequence[UUID]) -> list[TaskRun]:
@@ -107,17 +107,15 @@ _OF_ANY_RUN = "FROM unnest(CAST(:runs AS uuid[]), CAST(:ids AS uuid[])) AS g(run
 
 
 def _moved_of_any_run(to: TaskStatus, changes: str, where: str) -> str:
-    moving = move_sql(
-        "moved",
-        f"'{to.value}'",
-        [to],
-        changes,
-        f"""t.run_id = ANY(CAST(:runs AS uuid[])) AND t.id = ANY(CAST(:ids AS uuid[])) AND t.id = g.id
+    change = Move(
+        to=to,
+        changes=changes,
+        where=f"""t.run_id = ANY(CAST(:runs AS uuid[])) AND t.id = ANY(CAST(:ids AS uuid[])) AND t.id = g.id
         AND {where}""",
         source=_OF_ANY_RUN,
         run="t.run_id = g.run_id",
     )
-    return f"WITH {moving} SELECT * FROM moved"
+    return f"WITH {change.sql} SELECT * FROM moved"
 
 
 _DISPATCH = _moved_of_any_run(T.QUEUED, ", queued_at = :now", f"{status_is(T.READY)} AND NOT {IS_PAUSED}")

@@ -6,7 +6,7 @@ the answer does not contain it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -15,8 +15,6 @@ from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state.rows import COLUMNS, read
 from pipeweave.orchestrator.store.database import Transaction
-
-NO_DATA = "CAST(NULL AS jsonb)"
 
 
 def status_is(status: TaskStatus) -> str:
@@ -28,65 +26,91 @@ def status_is(status: TaskStatus) -> str:
     return f"t.status || '' = '{status.value}'"
 
 
-def move(
-    tx: Transaction,
-    run_id: UUID,
-    to: TaskStatus,
-    changes: str,
-    where: str,
-    parameters: dict[str, Any],
-    *,
-    source: str = "",
-    event: str | None = None,
-    data: str = NO_DATA,
-) -> list[TaskRun]:
-    """Change the status of rows of one run; returns the rows that changed. Arguments as in `move_sql`."""
-    moving = move_sql("moved", f"'{to.value}'", [to], changes, where, source=source, event=event, data=data)
-    guard = {"run_id": run_id, "now": tx.now}
-    return read(tx.execute(f"WITH {moving} SELECT * FROM moved", guard | parameters))
-
-
-def move_sql(
-    name: str,
-    to: str,
-    outcomes: Sequence[TaskStatus],
-    changes: str,
-    where: str,
-    *,
-    source: str = "",
-    event: str | None = None,
-    data: str = NO_DATA,
-    returning: str = "",
-    attempt: str = "m.attempt",
-    reopens: bool = False,
-    run: str = "t.run_id = :run_id",
-) -> str:
-    """The only UPDATE of a task run's status, as a common table expression.
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A new status that SQL chooses for each row.
 
     Args:
-        name: the name of the common table expression.
-        to: SQL of the new status.
-        outcomes: the statuses that `to` can give; the guard holds for statuses that may be left for each.
+        sql: SQL of the status.
+        statuses: the statuses that it can give.
+    """
+
+    sql: str
+    statuses: tuple[TaskStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """The event that a move writes for each row `m` that it moved.
+
+    Args:
+        type: SQL of its type.
+        data: SQL of its data.
+        attempt: SQL of its attempt.
+    """
+
+    type: str
+    data: str = "CAST(NULL AS jsonb)"
+    attempt: str = "m.attempt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """The only UPDATE of a task run's status; `sql` is a common table expression of the rows that moved.
+
+    The guard has the statuses that the state machine lets a row leave for every status of `to`.
+
+    Args:
+        to: the new status.
         changes: SQL of further columns to set, after a comma.
         where: SQL of a condition on the rows `t`, in addition to the guard.
         source: a FROM clause.
-        event: SQL of the type of the event that is written for each row; None when the caller writes one
-            event for all rows.
-        data: SQL of the event's data, from the moved row `m`.
-        returning: further columns of the moved row `m`, after a comma.
-        attempt: SQL of the event's attempt.
-        reopens: allow the moves out of a final status, because a dead letter is retried.
+        returning: SQL of further columns of the moved rows, after a comma.
+        event: None when the caller writes one event for all rows.
+        name: the name of the common table expression.
         run: SQL of the condition that names the run or the runs.
+        reopens: allow the moves out of a final status, because a dead letter is retried.
     """
-    may_leave = states.task_reopened_from if reopens else states.task_before
-    before = set.intersection(*(set(may_leave(each)) for each in outcomes))
-    guard = ", ".join(f"'{each}'" for each in sorted(before))
-    moving = f"""{name} AS (
-        UPDATE task_runs AS t SET status = {to}{changes} {source}
-        WHERE {run} AND t.status IN ({guard}) AND {where}
-        RETURNING {COLUMNS}, t.output_hash, t.selected_next{returning})"""
-    if event is None:
-        return moving
-    return f"""{moving}, {name}_logged AS (
+
+    to: TaskStatus | OneOf
+    changes: str = ""
+    where: str
+    source: str = ""
+    returning: str = ""
+    event: Logged | None = None
+    name: str = "moved"
+    run: str = "t.run_id = :run_id"
+    reopens: bool = False
+
+    @property
+    def sql(self) -> str:
+        """The UPDATE, and the INSERT of its events."""
+        to = f"'{self.to.value}'" if isinstance(self.to, TaskStatus) else self.to.sql
+        update = f"""{self.name} AS (
+        UPDATE task_runs AS t SET status = {to}{self.changes} {self.source}
+        WHERE {self.run} AND t.status IN ({self._guard}) AND {self.where}
+        RETURNING {COLUMNS}, t.output_hash, t.selected_next{self.returning})"""
+        if self.event is None:
+            return update
+        return f"""{update}, {self.name}_logged AS (
         INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
-        SELECT m.run_id, :now, {event}, m.id, {attempt}, {data} FROM {name} AS m)"""
+        SELECT m.run_id, :now, {self.event.type}, m.id, {self.event.attempt}, {self.event.data}
+        FROM {self.name} AS m)"""
+
+    @property
+    def _guard(self) -> str:
+        may_leave = states.task_reopened_from if self.reopens else states.task_before
+        outcomes = (self.to,) if isinstance(self.to, TaskStatus) else self.to.statuses
+        before = set.intersection(*(set(may_leave(outcome)) for outcome in outcomes))
+        return ", ".join(f"'{status}'" for status in sorted(before))
+
+
+def move(tx: Transaction, run_id: UUID, change: Move, parameters: dict[str, Any]) -> list[TaskRun]:
+    """Move rows of one run; returns the rows that moved.
+
+    Args:
+        change: the move; `:run_id` and `:now` are given.
+        parameters: the other parameters of its SQL.
+    """
+    given = {"run_id": run_id, "now": tx.now}
+    return read(tx.execute(f"WITH {change.sql} SELECT * FROM moved", given | parameters))
