@@ -72,7 +72,7 @@ def test_a_batch_is_checked_as_the_mode_says(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "field"),
+    ("run", "field"),
     [
         ({"priority": "high"}, "runs[1].priority"),
         ({"priority": 10**7}, "runs[1].priority"),
@@ -84,9 +84,9 @@ def test_a_batch_is_checked_as_the_mode_says(api: Api) -> None:
         (3, "runs[1]"),
     ],
 )
-def test_one_wrong_run_refuses_all(api: Api, wish: Any, field: str) -> None:
+def test_one_wrong_run_refuses_all(api: Api, run: Any, field: str) -> None:
     before = runs_there(api)
-    answer = api.post(PATH, {"runs": [{"input": RIGHT}, wish]})
+    answer = api.post(PATH, {"runs": [{"input": RIGHT}, run]})
     assert (answer.status_code, answer.json["code"]) == (400, "INVALID_INPUT")
     assert [each["field"] for each in answer.json["errors"]] == [field]
     assert runs_there(api) == before

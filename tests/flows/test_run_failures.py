@@ -15,9 +15,9 @@ def one_step(task: str) -> dict[str, Any]:
     return {"id": f"one-{task}", "steps": [{"id": "only", "task": task}]}
 
 
-def misbehaved(stack: LiveStack, how: str) -> tuple[Any, Any]:
+def misbehaved(stack: LiveStack, behaviour: str) -> tuple[Any, Any]:
     """The task run and its attempt after the handler misbehaved."""
-    run = stack.ran(one_step("misbehave"), {"how": how})
+    run = stack.ran(one_step("misbehave"), {"behaviour": behaviour})
     assert run.status == "failed"
     (attempt,) = stack.attempts(run.id)
     return stack.steps(run.id)["only"], attempt
@@ -33,7 +33,7 @@ def children(stack: LiveStack) -> set[int]:
 
 
 @pytest.mark.parametrize(
-    ("how", "type_", "message"),
+    ("behaviour", "type_", "message"),
     [
         ("value-error", "ValueError", "the third card is missing"),
         ("chained", "RuntimeError", "effect"),
@@ -43,10 +43,10 @@ def children(stack: LiveStack) -> set[int]:
     ],
 )
 def test_an_exception_is_stored_with_type_message_and_traceback(
-    stack: LiveStack, how: str, type_: str, message: str
+    stack: LiveStack, behaviour: str, type_: str, message: str
 ) -> None:
     before = children(stack)
-    row, attempt = misbehaved(stack, how)
+    row, attempt = misbehaved(stack, behaviour)
 
     assert (row.status, row.error_code, row.error["type"]) == ("failed", type_, type_)
     assert row.error["message"] == message
@@ -77,7 +77,7 @@ def test_texts_that_postgresql_refuses_are_made_printable(stack: LiveStack) -> N
 
 
 @pytest.mark.parametrize(
-    ("how", "code"),
+    ("behaviour", "code"),
     [
         ("not-json", "INVALID_RESULT"),
         ("not-a-number", "INVALID_RESULT"),
@@ -87,9 +87,9 @@ def test_texts_that_postgresql_refuses_are_made_printable(stack: LiveStack) -> N
     ],
 )
 def test_a_result_that_cannot_be_kept_fails_the_attempt_with_a_clear_code(
-    stack: LiveStack, how: str, code: str
+    stack: LiveStack, behaviour: str, code: str
 ) -> None:
-    row, attempt = misbehaved(stack, how)
+    row, attempt = misbehaved(stack, behaviour)
     assert (row.status, row.error_code, attempt.error_code) == ("failed", code, code)
     assert row.error["retryable"] is False
     assert row.output is None
@@ -112,7 +112,7 @@ def test_a_huge_result_goes_to_storage_and_comes_back(stack: LiveStack) -> None:
     document = {
         "id": "huge",
         "steps": [
-            {"id": "make", "task": "misbehave", "params": {"how": "huge"}},
+            {"id": "make", "task": "misbehave", "params": {"behaviour": "huge"}},
             {"id": "measure", "task": "measure", "params": {"text": "${steps.make}"}},
         ],
     }

@@ -83,9 +83,9 @@ def test_a_failure_answers_for_nobody_and_the_next_one_executes(stack: LiveStack
     assert [ids.show(ids.RUN, each) for each in others if stack.called(each)["only"]] == [second]
 
 
-@pytest.mark.parametrize("wish", [{}, {"wrong": "", "length": 0}, {"wrong": "k" * 600, "length": 600}])
-def test_a_key_that_is_none_fails_the_attempt_and_nothing_is_called(stack: LiveStack, wish: Any) -> None:
-    run = stack.ran(then_noop("wrong"), wish)
+@pytest.mark.parametrize("input", [{}, {"wrong": "", "length": 0}, {"wrong": "k" * 600, "length": 600}])
+def test_a_key_that_is_none_fails_the_attempt_and_nothing_is_called(stack: LiveStack, input: Any) -> None:
+    run = stack.ran(then_noop("wrong"), input)
     assert run.status == "failed"
     step = stack.steps(run.id)["only"]
     assert (step.error_code, step.attempt) == ("INVALID_IDEMPOTENCY_KEY", 1)

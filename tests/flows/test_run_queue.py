@@ -64,7 +64,7 @@ def test_a_batch_beyond_the_cap_queues_nothing(stack: LiveStack) -> None:
 
 
 def test_a_standalone_task_that_fails_stores_its_attempt(stack: LiveStack) -> None:
-    (queued,) = stack.enqueue(QueueRequest("misbehave", {"how": "value-error"}))
+    (queued,) = stack.enqueue(QueueRequest("misbehave", {"behaviour": "value-error"}))
     row = ended(stack, queued)
     assert (row.status, row.error_code) == ("failed", "ValueError")
     assert [each.error_code for each in stack.attempts(row.run_id)] == ["ValueError"]
@@ -72,7 +72,7 @@ def test_a_standalone_task_that_fails_stores_its_attempt(stack: LiveStack) -> No
 
 
 def test_a_standalone_task_has_nobody_to_choose(stack: LiveStack) -> None:
-    (queued,) = stack.enqueue(QueueRequest("misbehave", {"how": "unknown-next"}))
+    (queued,) = stack.enqueue(QueueRequest("misbehave", {"behaviour": "unknown-next"}))
     assert ended(stack, queued).error_code == "INVALID_NEXT_TASKS"
 
 

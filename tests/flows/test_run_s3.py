@@ -15,7 +15,7 @@ from pipeweave.storage import S3Storage, open_storage
 HUGE: dict[str, Any] = {
     "id": "huge",
     "steps": [
-        {"id": "make", "task": "misbehave", "params": {"how": "huge"}},
+        {"id": "make", "task": "misbehave", "params": {"behaviour": "huge"}},
         {"id": "measure", "task": "measure", "params": {"text": "${steps.make}"}},
     ],
 }

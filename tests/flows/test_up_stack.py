@@ -124,8 +124,8 @@ def test_servers_listen_on_the_loopback_address_alone(stack: StackFolder) -> Non
 
 
 def test_a_second_up_on_the_same_folder_says_so_in_one_line(stack: StackFolder) -> None:
-    for how in ((), ("--detach",)):
-        second = stack.call("up", "--port", "0", *how)
+    for options in ((), ("--detach",)):
+        second = stack.call("up", "--port", "0", *options)
         assert second.returncode == 1
         assert "already up" in second.stderr
         assert len(second.stderr.strip().splitlines()) == 1
@@ -226,8 +226,8 @@ def test_leftovers_of_a_crash_are_ended_by_the_next_up(folder: StackFolder) -> N
 def test_a_port_in_use_is_named_before_anything_starts(folder: StackFolder) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        for how in ((), ("--detach",)):
-            done = folder.call("up", "--port", str(port), *how)
+        for options in ((), ("--detach",)):
+            done = folder.call("up", "--port", str(port), *options)
             assert done.returncode == 1
             assert f"port {port} on 127.0.0.1 is in use" in done.stderr
     assert not (folder.data / "postgres").exists()

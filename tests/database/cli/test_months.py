@@ -50,9 +50,9 @@ def said(database: Database, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def put(database: Database, moment: datetime = LONG_AGO, **how: Any) -> str:
+def put(database: Database, moment: datetime = LONG_AGO, **options: Any) -> str:
     with database.transaction() as tx:
-        return ids.show(ids.RUN, past_run(tx, moment, **how))
+        return ids.show(ids.RUN, past_run(tx, moment, **options))
 
 
 def test_the_months_are_listed_with_what_the_policy_says(

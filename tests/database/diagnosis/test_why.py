@@ -48,8 +48,8 @@ def ask(
         return list(why.why(tx, driver.tenant, task_run, lambda _: waiting)["reasons"])
 
 
-def codes(driver: RunDriver, run_id: UUID, ordinal: int = 1, **how: Any) -> list[str]:
-    return [each["code"] for each in ask(driver, run_id, ordinal, **how)]
+def codes(driver: RunDriver, run_id: UUID, ordinal: int = 1, **options: Any) -> list[str]:
+    return [each["code"] for each in ask(driver, run_id, ordinal, **options)]
 
 
 def a_worker(driver: RunDriver, service: str = "python", concurrency: int = 3) -> None:

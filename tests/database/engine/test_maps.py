@@ -42,10 +42,10 @@ def begun(driver: RunDriver, count: int, **members: Any) -> UUID:
     return driver.begin(MAP, {"list": list(range(count))}, maps=OVER, **members)
 
 
-def end_items(driver: RunDriver, run_id: UUID, *numbers: int, **how: Any) -> None:
+def end_items(driver: RunDriver, run_id: UUID, *numbers: int, **ending: Any) -> None:
     for number in numbers:
         with driver.database.transaction() as tx:
-            finish_task_run(tx, run_id, number, **how)
+            finish_task_run(tx, run_id, number, **ending)
 
 
 def test_items_follow_the_steps_in_order_and_hold_their_item(driver: RunDriver) -> None:

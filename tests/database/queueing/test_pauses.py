@@ -40,8 +40,8 @@ def driver(database: Database) -> Iterator[RunDriver]:
             assert verify.run(tx, row.id) == []
 
 
-def pause(driver: RunDriver, task: str | None = "noop", **how: str) -> pauses.Pause:
-    return driver.database.run(lambda tx: pauses.pause(tx, driver.tenant, task, **how))
+def pause(driver: RunDriver, task: str | None = "noop", **options: str) -> pauses.Pause:
+    return driver.database.run(lambda tx: pauses.pause(tx, driver.tenant, task, **options))
 
 
 def resume(driver: RunDriver, task: str | None = "noop") -> None:

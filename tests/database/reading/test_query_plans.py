@@ -156,8 +156,8 @@ def rows_looked_at(plans: list[Document]) -> float:
     )
 
 
-def dead_letters(tx: Transaction, status: str = "open", **which: Any) -> Document:
-    return letters.dead_letter_list(tx, TENANT, Page(), LetterFilter(**which), status=status)
+def dead_letters(tx: Transaction, status: str = "open", **filters: Any) -> Document:
+    return letters.dead_letter_list(tx, TENANT, Page(), LetterFilter(**filters), status=status)
 
 
 Read = Callable[[Transaction], Any]

@@ -49,7 +49,7 @@ def code_version(driver: RunDriver, run_id: UUID) -> int:
     return int(row.code_version)
 
 
-def trigger_while(driver: RunDriver, change: Callable[[Transaction], Any], **wish: Any) -> UUID:
+def trigger_while(driver: RunDriver, change: Callable[[Transaction], Any], **options: Any) -> UUID:
     """Trigger a run; when its checks have passed, somebody else changes something."""
     changed: list[object] = []
 
@@ -59,7 +59,7 @@ def trigger_while(driver: RunDriver, change: Callable[[Transaction], Any], **wis
                 changed.append(change(tx))
 
     with driver.database.statements() as tx:
-        return triggering.trigger(tx, driver.tenant, Trigger("driven", **wish), check=check).id
+        return triggering.trigger(tx, driver.tenant, Trigger("driven", **options), check=check).id
 
 
 def test_a_run_of_what_did_not_change_is_one_statement(driver: RunDriver, sent: list[str]) -> None:

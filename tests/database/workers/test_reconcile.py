@@ -70,11 +70,11 @@ class Forgetful(Database):
         if is_doubtful:
             raise Unavailable("the answer was lost")
 
-    def doubt(self, *which: int) -> None:
-        self.doubtful = frozenset(self.begun + each for each in which)
+    def doubt(self, *ordinals: int) -> None:
+        self.doubtful = frozenset(self.begun + each for each in ordinals)
 
-    def refuse(self, *which: int) -> None:
-        self.refused = frozenset(self.begun + each for each in which)
+    def refuse(self, *ordinals: int) -> None:
+        self.refused = frozenset(self.begun + each for each in ordinals)
 
 
 @dataclass
@@ -282,8 +282,8 @@ def test_what_a_message_still_names_survives_a_deadlock(
     run_id = child.driver.begin({"a": [], "b": [], "c": []})
     start, tries = claiming.start, itertools.count()
 
-    def start_or_deadlock(*arguments: Any, **how: Any) -> list[TaskRun]:
-        started = start(*arguments, **how)
+    def start_or_deadlock(*arguments: Any, **options: Any) -> list[TaskRun]:
+        started = start(*arguments, **options)
         if ids.task_run_id(run_id, 2) in {each.id for each in started} and next(tries) == 0:
             claiming.give_back(arguments[0], started)
             raise Deadlocked("two transactions waited for each other")

@@ -89,9 +89,9 @@ class Unprintable:
 
 
 @task(retries=0)
-def misbehave(how: str, ctx: Context) -> Any:
+def misbehave(behaviour: str, ctx: Context) -> Any:
     with noted(ctx):
-        match how:
+        match behaviour:
             case "value-error":
                 raise ValueError("the third card is missing")
             case "chained":
@@ -122,7 +122,7 @@ def misbehave(how: str, ctx: Context) -> Any:
             case "huge":
                 return "x" * 3_000_000
             case _:
-                return how
+                return behaviour
 
 
 @task(retries=0)

@@ -48,8 +48,8 @@ os.wait()
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="not Linux")
 def test_a_child_collects_without_its_own_copy_of_what_it_shares() -> None:
-    def copied(how: str) -> int:
-        return int(subprocess.check_output([sys.executable, "-c", FORK, how], env=environment()))
+    def copied(method: str) -> int:
+        return int(subprocess.check_output([sys.executable, "-c", FORK, method], env=environment()))
 
     assert copied("kept") < copied("not kept") / 5
 
