@@ -225,6 +225,22 @@ class Deadlocked(Unavailable):
     code = "DEADLOCKED"
 
 
+class PartlyFailed(PipeWeaveError):
+    """The work failed for some of many items, and was done for the others.
+
+    Args:
+        done: how much was done.
+        failures: what was raised, one for each item.
+    """
+
+    code = "PARTLY_FAILED"
+
+    def __init__(self, done: int, failures: Iterable[Exception]) -> None:
+        self.done = done
+        self.failures = tuple(failures)
+        super().__init__(f"{len(self.failures)} failed, {done} were done")
+
+
 class TaskError(PipeWeaveError):
     """The task reported an error.
 

@@ -74,18 +74,23 @@ class Problem(BaseModel):
 # --- system -----------------------------------------------------------------------------------------------
 
 
-class Maintenance(AnswerModel):
-    """The maintenance mode, and how much work is open in all tenants."""
+class MaintenanceMode(AnswerModel):
+    """The maintenance mode."""
 
     mode: Literal["running", "waiting_for_maintenance", "maintenance"]
+    mode_changed_at: AwareDatetime
+    reason: str | None
+    message: str
+
+
+class Maintenance(MaintenanceMode):
+    """The maintenance mode, and how much work is open in all tenants."""
+
     can_enter_maintenance: bool
     pending_tasks: int = Field(
         description="Task runs that wait for a worker, a limit, their next attempt or something external."
     )
     running_tasks: int = Field(description="Task runs that a worker has claimed.")
-    mode_changed_at: AwareDatetime
-    reason: str | None
-    message: str
 
 
 class OpenTaskRuns(AnswerModel):
@@ -126,6 +131,9 @@ class TickAnswer(AnswerModel):
     status: Literal["ok"]
     processed: int
     did: dict[str, int] = Field(description="`processed` by kind of work.")
+    failed_chores: list[str] = Field(
+        description="Chores that failed, wholly or for some runs; the next tick tries them again."
+    )
     message: str
     timestamp: AwareDatetime
 
@@ -137,10 +145,12 @@ class Health(AnswerModel):
     degraded: str | None = Field(description="What is not as it should be, though requests are answered.")
     last_tick_at: AwareDatetime | None
     database: Literal["connected"]
-    maintenance: Maintenance
+    failing_chores: list[str] = Field(
+        description="Chores of the tick that failed at several ticks in a row; `pipeweave doctor` says more."
+    )
+    maintenance: MaintenanceMode
     can_accept_tasks: bool
     maintenance_mode: str
-    running_tasks: int
     timestamp: AwareDatetime
 
 

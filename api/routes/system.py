@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from typing import Any
@@ -15,8 +14,8 @@ from pydantic.alias_generators import to_camel
 from pipeweave.api.contract import Health, Info, TickAnswer, Unhealthy
 from pipeweave.api.http import Answer, Call, Routes
 from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator.diagnosis import health as health_check
 from pipeweave.orchestrator.domain.json_shapes import iso
-from pipeweave.orchestrator.reading import maintenance
 from pipeweave.orchestrator.recovery import tick, tick_status
 from pipeweave.orchestrator.security.access_tokens import TICK
 from pipeweave.orchestrator.state import deployment_mode
@@ -34,27 +33,32 @@ _started = time.monotonic()
     answers={200: (Health, "PostgreSQL answers."), 503: (Unhealthy, "PostgreSQL does not answer.")},
 )
 def health(call: Call) -> dict[str, Any] | Answer:
-    """Whether PostgreSQL answers, whether new work is accepted, and how much is pending and running.
+    """Whether PostgreSQL answers and new work is accepted, at the same cost however much work is open.
 
-    It is `degraded` when the tick is missed: runs go on, but what gets lost stays lost.
+    `degraded` means that the tick is missed or its chores fail: runs go on, but what gets lost stays lost.
+    `GET /api/maintenance` counts what is pending and running.
     """
     try:
-        with call.reading() as tx:
-            found, last = maintenance.state(tx), tick_status.find(tx)
+        found = health_check.health(call.deployment.database)
     except PipeWeaveError as error:
-        # The reason names hosts and ports; that is for the log, not for whoever passes by.
+        # The detail names hosts and ports. It belongs in the log, not in an open answer.
         return Answer({"status": "error", "error": error.title, "timestamp": _now()}, 503)
     here_for = timedelta(seconds=time.monotonic() - _started)
-    degraded = tick_status.complaint(last, call.deployment.settings, watched_for=here_for)
+    degraded = tick_status.complaint(found.last_tick, call.deployment.settings, watched_for=here_for)
     return {
         "status": "degraded" if degraded else "ok",
         "degraded": degraded,
-        "lastTickAt": iso(last.at),
+        "lastTickAt": iso(found.last_tick.at),
+        "failingChores": list(found.last_tick.failing),
         "database": "connected",
-        "maintenance": found,
-        "canAcceptTasks": found["mode"] == deployment_mode.RUNNING,
-        "maintenanceMode": found["mode"],
-        "runningTasks": found["runningTasks"],
+        "maintenance": {
+            "mode": found.mode,
+            "modeChangedAt": iso(found.mode_changed_at),
+            "reason": found.reason,
+            "message": found.message,
+        },
+        "canAcceptTasks": found.mode == deployment_mode.RUNNING,
+        "maintenanceMode": found.mode,
         "timestamp": _now(),
     }
 
@@ -67,21 +71,24 @@ def run_tick(call: Call) -> dict[str, Any]:
     With `MODE=serverless`, this call replaces beat. Concurrent ticks are harmless: one of them works, the
     others process nothing. During maintenance, none does.
     """
-    done = asdict(tick.run_once(call.deployment))
-    is_elsewhere = done.pop("is_elsewhere")
+    ticked = tick.run_once(call.deployment)
+    done = ticked.counts()
     processed = sum(done.values())
     with call.reading() as tx:
         mode = deployment_mode.mode(tx)
-    if is_elsewhere:
+    if ticked.is_elsewhere:
         message = "Another tick is under way."
     elif mode == deployment_mode.MAINTENANCE:
         message = "Nothing is done during maintenance."
     else:
         message = "Something was due or lost." if processed else "Nothing was due or lost."
+    if ticked.failed_chores:
+        message += f" Some chores failed: {', '.join(ticked.failed_chores)}."
     return {
         "status": "ok",
         "processed": processed,
         "did": {to_camel(kind): number for kind, number in done.items()},
+        "failedChores": list(ticked.failed_chores),
         "message": message,
         "timestamp": _now(),
     }

@@ -22,6 +22,7 @@ from pipeweave.orchestrator.deadletters.dead_letters import LETTER_COLUMNS, Dead
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.store.database import Database, Transaction, to_json
+from pipeweave.orchestrator.store.isolation import Isolation, check_database
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +99,8 @@ class _Redrive:
 
 
 _RUNNING = f"""
-SELECT id, tenant_id, filter, last_id FROM redrives WHERE status = '{RUNNING}' ORDER BY created_at LIMIT :most
+SELECT id, tenant_id, filter, last_id FROM redrives
+WHERE status = '{RUNNING}' AND id <> ALL(CAST(:without AS uuid[])) ORDER BY created_at LIMIT :most
 """
 
 
@@ -107,28 +109,41 @@ def run_once(database: Database) -> int:
 
     Returns:
         How many dead letters were looked at, retried or skipped.
+
+    Raises:
+        PartlyFailed: some redrives could not go on; the others did.
+        Unavailable: PostgreSQL cannot be reached.
     """
     until, count = time.monotonic() + MAX_SECONDS_PER_TICK, 0
-    while (found := sum(_work_off_if_possible(database, each) for each in _running(database))) > 0:
+    isolation = Isolation(database)
+    stuck: list[UUID] = []
+    while rows := _running(database, without=stuck):
+        found = sum(_work_off_or_note(database, row, isolation, stuck) for row in rows)
         count += found
-        if time.monotonic() > until:
+        has_progress = found > 0 or any(row.id in stuck for row in rows)
+        if not has_progress or time.monotonic() > until:
             break
-    return count
+    return isolation.finish(count)
 
 
-def _running(database: Database) -> list[_Redrive]:
+def _running(database: Database, without: Sequence[UUID]) -> list[Any]:
     with database.statements() as tx:
-        rows: list[Any] = list(tx.execute(_RUNNING, {"most": REDRIVES_AT_ONCE}))
-    return [_Redrive(row[0], row[1], LetterFilter.of_json(row[2]), row[3]) for row in rows]
+        return list(tx.execute(_RUNNING, {"most": REDRIVES_AT_ONCE, "without": list(without)}))
 
 
-def _work_off_if_possible(database: Database, redrive: _Redrive) -> int:
+def _work_off_or_note(database: Database, row: Any, isolation: Isolation, stuck: list[UUID]) -> int:
+    """Work off a batch of a redrive, or add the redrive to those that this pass leaves alone."""
     try:
+        redrive = _Redrive(row.id, row.tenant_id, LetterFilter.of_json(row.filter), row.last_id)
         return _work_off_batch(database, redrive)
     except Unavailable as error:
         # Maintenance is on, or storage is away: the next tick repeats this batch.
-        log.info("redrive.delayed", extra={"redrive": str(redrive.id), "reason": error.detail})
-        return 0
+        check_database(database, error)
+        log.info("redrive.delayed", extra={"redrive": str(row.id), "reason": error.detail})
+    except Exception as error:
+        isolation.note(error, tenant=row.tenant_id, redrive=row.id)
+    stuck.append(row.id)
+    return 0
 
 
 _NEXT = f"""

@@ -17,6 +17,8 @@ from pipeweave.settings import Settings
 
 MOST_COUNTED = 10_000
 SHOWN = 5
+# A chore that succeeds again is still told of for this long after it failed.
+RECENTLY = timedelta(minutes=10)
 
 
 _ALIVE = """
@@ -67,13 +69,39 @@ def tick(settings: Settings) -> Verdict:
     """The tick runs."""
     with read_transaction(settings) as tx:
         last = tick_status.find(tx)
-    complaint = tick_status.complaint(last, settings, watched_for=timedelta.max)
+    complaint = tick_status.missed(last, settings, watched_for=timedelta.max)
     if complaint is not None:
         what, _, hint = complaint.partition(": ")
         return error(what, hint)
     if last.age is None:
         return fine("the tick is called from outside, and there was none yet")
     return fine(f"the last tick was {last.age.total_seconds():.0f} s ago")
+
+
+def chores(settings: Settings) -> Verdict:
+    """The chores of the tick succeed, and in good time."""
+    with read_transaction(settings) as tx:
+        found, now = tick_status.chores(tx), tx.execute("SELECT now()").scalar_one()
+    failing = [chore for chore in found if chore.failures]
+    if failing:
+        shown = "; ".join(_failing(chore) for chore in failing[:SHOWN])
+        hint = "the log of beat says more under chore.failed and chore.item_failed"
+        is_repeated = any(chore.failures >= tick_status.REPEATED for chore in failing)
+        return error(shown, hint) if is_repeated else warning(shown, hint)
+    slow = [chore for chore in found if chore.took >= tick_status.SLOW]
+    if slow:
+        shown = ", ".join(f"{chore.name} {chore.took.total_seconds():.0f} s" for chore in slow[:SHOWN])
+        return warning(f"chores of the tick take long: {shown}", "until they end, nothing else is healed")
+    recent = [chore for chore in found if chore.failed_at and now - chore.failed_at < RECENTLY]
+    if recent:
+        shown = ", ".join(f"{chore.name} ({chore.error_code})" for chore in recent[:SHOWN])
+        return warning(f"chores of the tick failed lately: {shown}", "they succeed again; the log says more")
+    return fine("the chores of the tick succeed" if found else "no chore of the tick ran yet")
+
+
+def _failing(chore: tick_status.ChoreStatus) -> str:
+    ticks = f"at the last {chore.failures:,} ticks" if chore.failures > 1 else "at the last tick"
+    return f"the tick's chore {chore.name} failed {ticks} ({chore.error_code}): {chore.error}"
 
 
 def mode(settings: Settings) -> Verdict:
@@ -145,6 +173,7 @@ CHECKS = (
     Check("workers", workers_alive, needs=("schema",)),
     Check("shared storage", one_storage, needs=("schema",)),
     Check("tick", tick, needs=("schema",)),
+    Check("chores", chores, needs=("schema",)),
     Check("maintenance", mode, needs=("schema",)),
     Check("queues", queues, needs=("schema",)),
     Check("dead letters", dead_letters, needs=("schema",)),

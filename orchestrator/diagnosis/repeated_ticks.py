@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import stalled
@@ -62,9 +62,8 @@ def tick_until_settled(
         return recovery
     for _ in _while_something_changes(recovery, clock, sleep):
         ticked = tick.run_once(deployment)
-        counts = asdict(ticked)
-        recovery.ticks += not counts.pop("is_elsewhere")
-        recovery.done.update({name: number for name, number in counts.items() if number})
+        recovery.ticks += not ticked.is_elsewhere
+        recovery.done.update({name: number for name, number in ticked.counts().items() if number})
         recovery.left = find_stalled(deployment)
     return recovery
 

@@ -18,7 +18,7 @@ from pipeweave.orchestrator.diagnosis import stalled_runs
 from pipeweave.orchestrator.domain.states import LIVE_TASK, sql_in
 from pipeweave.orchestrator.messaging.publisher import Publisher, level
 from pipeweave.orchestrator.recovery import lost_messages, tick_status
-from pipeweave.orchestrator.recovery.tick import LATE as TICK_LATE
+from pipeweave.orchestrator.recovery.lost_messages import LATE as TICK_LATE
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER, WORKER_OF
 from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.state.pause_sql import is_paused

@@ -14,7 +14,7 @@ from pipeweave.orchestrator.messaging.publisher import level
 from pipeweave.orchestrator.queueing import limits, pauses
 from pipeweave.orchestrator.queueing.limits import Standing
 from pipeweave.orchestrator.recovery import lost_messages
-from pipeweave.orchestrator.recovery.tick import LATE
+from pipeweave.orchestrator.recovery.lost_messages import LATE
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.store.database import Transaction
 

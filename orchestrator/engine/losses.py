@@ -1,64 +1,61 @@
-"""Attempts whose process is gone, silent or late: found, and ended as what they are.
+"""Ends attempts whose process is gone, silent or late, and hands task runs over that were claimed in vain.
 
-Three ways lead here: the tick finds workers that are gone and attempts that are silent or overdue; a worker's
-own parent process finds that a child died, and knows what it was doing; a worker that stops gives back what
-it could not finish. All end attempts by the verb that failures use, so that retries and dead letters are the
-same.
+Three callers: the tick, for attempts that it found to be lost; a worker's parent process, when a child died;
+a worker that stops and gives back what it could not finish. All of them end attempts by the verb that
+failures use, so retries and dead letters are the same.
 """
 
 from __future__ import annotations
 
-import functools
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
 from pipeweave.orchestrator.engine.turn import Turn
-from pipeweave.orchestrator.registry.worker_processes import WORKER_OF
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.state.rows import COLUMNS, of_row
 from pipeweave.orchestrator.store.database import Database, Transaction
-
-# One look takes at most this many; the next one goes on.
-BATCH = 1_000
-
-# After its time limit an attempt is ended by its own worker, by function or process; the tick leaves them
-# this long.
-OVERDUE_AFTER = timedelta(seconds=15)
-# The second look at a silent attempt comes this much later, at the earliest.
-CONFIRM_AFTER = timedelta(seconds=1.5)
+from pipeweave.orchestrator.store.isolation import Isolation
 
 Loss = tuple[TaskRun, Failure]
 
 
 def end(database: Database, losses: Sequence[Loss], *, max_retry_delay_ms: int | None) -> int:
-    """End attempts, each run's in a transaction of its own. How many there were.
+    """End attempts, those of each run in a transaction of their own. Returns the number of attempts.
 
     Args:
+        database: where they are.
+        losses: the attempts, and what each of them ends as.
         max_retry_delay_ms: no retry waits for longer (ms); None for no such limit.
+
+    Raises:
+        PartlyFailed: the attempts of some runs could not be ended; those of the other runs ended.
+        Unavailable: PostgreSQL cannot be reached.
     """
     by_run: dict[UUID, list[Loss]] = defaultdict(list)
     for each in losses:
         by_run[each[0].run_id].append(each)
-    for run_id, mine in by_run.items():
-        database.run(
-            functools.partial(_end, run_id=run_id, losses=mine, max_retry_delay_ms=max_retry_delay_ms)
-        )
-    return len(losses)
+    isolation = Isolation(database)
+
+    def end_of_run(mine: Sequence[Loss]) -> int:
+        return database.run(lambda tx: _end(tx, mine, max_retry_delay_ms))
+
+    done = sum(
+        isolation.run(lambda mine=mine: end_of_run(mine), run_id=run_id)  # type: ignore[misc]
+        for run_id, mine in by_run.items()
+    )
+    return isolation.finish(done)
 
 
-def _end(tx: Transaction, run_id: UUID, losses: Sequence[Loss], max_retry_delay_ms: int | None) -> None:
-    run = run_headers.load(tx, run_id)
+def _end(tx: Transaction, losses: Sequence[Loss], max_retry_delay_ms: int | None) -> int:
+    run = run_headers.load(tx, losses[0][0].run_id)
     if run is None:
-        return
+        return len(losses)
     turn = Turn(
         run,
         losses,
@@ -67,75 +64,7 @@ def _end(tx: Transaction, run_id: UUID, losses: Sequence[Loss], max_retry_delay_
         counting=Counting.UNCOUNTED,
     )
     turn.store(tx)
-
-
-# --- what the tick finds ----------------------------------------------------------------------------------
-
-# What runs is bounded by the workers there are, so every look may see all of it.
-_ON_LOST_WORKERS = f"""
-SELECT {COLUMNS}, t.worker, t.claimed_at FROM task_runs AS t
-WHERE t.status = 'running' AND NOT EXISTS (
-    SELECT 1 FROM workers AS w WHERE w.id = {WORKER_OF} AND w.stopped_at IS NULL)
-ORDER BY t.run_id, t.id LIMIT :batch
-"""
-
-
-def of_lost_workers(tx: Transaction) -> list[Loss]:
-    """Attempts of workers that are not alive."""
-    rows: list[Any] = list(tx.execute(_ON_LOST_WORKERS, {"batch": BATCH}))
-    together = Counter(_claim(row) for row in rows)
-    # A worker claims several small task runs at once and calls one after the other. Which of them it had
-    # begun, nobody is left to say: each may have run, so each is an attempt, but none is used up by it.
-    return [
-        (of_row(row), failure.lost("its worker is gone", is_certain=together[_claim(row)] == 1))
-        for row in rows
-    ]
-
-
-def _claim(row: Any) -> tuple[UUID, str, Any]:
-    return row.run_id, row.worker, row.claimed_at
-
-
-_SILENT_SINCE = "t.heartbeat_at < now() - k.heartbeat_interval_ms * interval '2 milliseconds'"
-
-_SUSPECT = f"""
-UPDATE task_runs AS t SET suspected_at = now() FROM tasks AS k
-WHERE t.status = 'running' AND k.tenant_id = t.tenant_id AND k.id = t.task_id AND {_SILENT_SINCE}
-  AND (t.suspected_at IS NULL OR t.suspected_at < t.heartbeat_at)
-"""
-
-_SILENT = f"""
-SELECT {COLUMNS}, k.heartbeat_interval_ms AS interval_ms
-FROM task_runs AS t JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
-WHERE t.status = 'running' AND {_SILENT_SINCE} AND t.suspected_at > t.heartbeat_at
-  AND t.suspected_at <= now() - CAST(:confirm AS interval)
-ORDER BY t.run_id, t.id LIMIT :batch
-"""
-
-_OVERDUE = f"""
-SELECT {COLUMNS}, k.timeout_seconds
-FROM task_runs AS t JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
-WHERE t.status = 'running'
-  AND t.claimed_at < now() - k.timeout_seconds * interval '1 second' - CAST(:after AS interval)
-ORDER BY t.run_id, t.id LIMIT :batch
-"""
-
-
-def of_time(tx: Transaction) -> list[Loss]:
-    """Attempts that were silent for twice their heartbeat interval, or run far beyond their time limit.
-
-    Silence counts when two looks found it: after PostgreSQL was away, every attempt looks silent at first.
-    """
-    tx.execute(_SUSPECT)
-    silent: Iterable[Any] = tx.execute(_SILENT, {"confirm": CONFIRM_AFTER, "batch": BATCH})
-    overdue: Iterable[Any] = tx.execute(_OVERDUE, {"after": OVERDUE_AFTER, "batch": BATCH})
-    found = {row.id: (of_row(row), failure.silent(row.interval_ms)) for row in silent}
-    return list(
-        ({row.id: (of_row(row), failure.overdue(row.timeout_seconds)) for row in overdue} | found).values()
-    )
-
-
-# --- what a worker's parent knows -------------------------------------------------------------------------
+    return len(losses)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state import pause_sql, releasing
 from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.isolation import Isolation
 from pipeweave.rates import Rate
 
 # Task runs that one `fill` releases at most, of a task whose limit was lifted or whose pause ended.
@@ -201,7 +202,20 @@ def fill_waiting(database: Database) -> int:
 
     Returns:
         How many task runs were released.
+
+    Raises:
+        PartlyFailed: the limits of some tasks could not be filled; those of the other tasks were.
+        Unavailable: PostgreSQL cannot be reached.
     """
     with database.statements() as tx:
         found: list[Any] = list(tx.execute(_WITH_ROOM, {"most": TASKS_PER_TICK}))
-    return sum(database.run(lambda tx, row=row: fill(tx, row.tenant_id, [row.id])) for row in found)  # type: ignore[misc]
+    isolation = Isolation(database)
+    filled = sum(
+        isolation.run(
+            lambda row=row: database.run(lambda tx: fill(tx, row.tenant_id, [row.id])),  # type: ignore[misc]
+            tenant=row.tenant_id,
+            task_id=row.id,
+        )
+        for row in found
+    )
+    return isolation.finish(filled)

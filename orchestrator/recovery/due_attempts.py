@@ -1,22 +1,25 @@
-"""Attempts whose due time has come."""
+"""Releases attempts whose due time has come: a retry whose delay is over, or a delayed start."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.isolation import Isolation
 
-# One look lets at most this many go; the next one goes on.
+# One tick releases at most this many; the next tick goes on.
 BATCH = 1_000
-# Runs whose retries share a transaction.
-RUNS_AT_ONCE = 50
+# Runs whose attempts are released in one transaction.
+RUNS_PER_TRANSACTION = 50
 
-# The tenants take turns, so that thousands of retries of one do not make those of another wait.
+# Tenants take turns, so that thousands of retries of one tenant do not keep another tenant's waiting.
 _DUE = """
 SELECT w.run_id, w.id FROM (
     SELECT o.run_id, o.id, o.due_at, row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.due_at) AS turn
@@ -26,21 +29,42 @@ ORDER BY w.turn, w.due_at LIMIT :batch
 """
 
 
-def release(database: Database) -> int:
-    """Let go what is due: `queued`, or `ready` where a limit decides. How many there were."""
+def run_once(deployment: Deployment) -> int:
+    """Release what is due now. Returns the number of attempts.
+
+    Raises:
+        PartlyFailed: the attempts of some runs could not be released.
+    """
+    return release_due(deployment.database)
+
+
+def release_due(database: Database) -> int:
+    """Release due attempts: they become `queued`, or `ready` where a limit decides. Returns their number.
+
+    Raises:
+        PartlyFailed: the attempts of some runs could not be released; those of the other runs were.
+        Unavailable: PostgreSQL cannot be reached.
+    """
     with database.statements() as tx:
         rows: list[Any] = list(tx.execute(_DUE, {"window": 10 * BATCH, "batch": BATCH}))
     by_run: dict[UUID, list[UUID]] = defaultdict(list)
     for row in rows:
         by_run[row.run_id].append(row.id)
+    isolation = Isolation(database)
+
+    def release(runs: Sequence[UUID]) -> int:
+        return database.run(lambda tx: _release(tx, {run_id: by_run[run_id] for run_id in runs}))
+
     runs = sorted(by_run)
-    for start in range(0, len(runs), RUNS_AT_ONCE):
-        mine = {each: by_run[each] for each in runs[start : start + RUNS_AT_ONCE]}
-        database.run(lambda tx, mine=mine: _release(tx, mine))  # type: ignore[misc]
-    return len(rows)
+    starts = range(0, len(runs), RUNS_PER_TRANSACTION)
+    done = sum(
+        isolation.run_together(runs[start : start + RUNS_PER_TRANSACTION], release, "run_id")
+        for start in starts
+    )
+    return isolation.finish(done)
 
 
-def _release(tx: Transaction, by_run: dict[UUID, list[UUID]]) -> None:
+def _release(tx: Transaction, by_run: dict[UUID, list[UUID]]) -> int:
     touched = TouchedLimits()
     for run_id, task_run_ids in by_run.items():
         run = run_headers.load(tx, run_id)
@@ -48,3 +72,4 @@ def _release(tx: Transaction, by_run: dict[UUID, list[UUID]]) -> None:
             Advance(tx, run, touched=touched).release_due(task_run_ids)
     # Once, after all runs: rows of limits are locked last.
     touched.fill(tx)
+    return sum(len(task_run_ids) for task_run_ids in by_run.values())

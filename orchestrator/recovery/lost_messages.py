@@ -1,5 +1,6 @@
-"""Finding what a crash or a wiped broker left behind: messages that never arrived, joins whose chord
-never fired.
+"""Sends messages again that a crash or a wiped broker lost.
+
+A task run is queued, but no message names it any more: its row is older than the oldest message of its queue.
 """
 
 from __future__ import annotations
@@ -7,28 +8,25 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator.domain.outbox import JoinCheck, Released
-from pipeweave.orchestrator.domain.plan import END
-from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.states import ADVANCING_RUN, sql_in
-from pipeweave.orchestrator.engine import maps
+from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.messaging.publisher import Publisher, level
-from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)
 
-# One tick sends at most this much again; the next one goes on.
+# One tick sends at most this many messages again; the next tick goes on.
 BATCH = 1_000
-
-# A message may leave this long after its row was written: what is younger is not missed.
+# A message is looked for only when it is this late: most messages are consumed within milliseconds.
+LATE = timedelta(seconds=5)
+# A message may leave this long after its row was written: a younger row is not missed.
 LEEWAY = timedelta(seconds=2)
 
-# The queues and priorities whose oldest row is `:late`, by a few looks into the index, however long they are.
+# The queues and priorities whose oldest row was queued before `:late`. It takes a few looks into the index,
+# however long the queues are.
 OLDEST = """
 WITH RECURSIVE oldest AS (
     (SELECT t.queue, t.priority, t.queued_at FROM task_runs AS t WHERE t.status = 'queued'
@@ -42,8 +40,8 @@ WITH RECURSIVE oldest AS (
 SELECT o.queue, o.priority FROM oldest AS o WHERE o.queued_at < :late
 """
 
-# Marked as sent again, so that the next tick does not send it a third time before it had a chance. Tenants
-# take turns: the many lost messages of one do not make those of another wait.
+# `queued_at` is set anew, so that the next tick gives the message its time to arrive. Tenants take turns:
+# many lost messages of one tenant do not keep another tenant's waiting.
 _REPUBLISH = """
 WITH lost AS MATERIALIZED (
     SELECT l.run_id, l.id FROM (
@@ -63,11 +61,17 @@ RETURNING t.run_id, t.id, t.attempt, t.task_id, t.priority, t.queue
 """
 
 
+def run_once(deployment: Deployment) -> int:
+    """Send lost messages again. Returns their number."""
+    with deployment.database.transaction() as tx:
+        return republish(tx, deployment.publisher, LATE)
+
+
 def republish(tx: Transaction, publisher: Publisher, late: timedelta) -> int:
-    """Send again what has been queued for long and is older than the oldest message: its message is lost.
+    """Send the messages of task runs again that are queued for `late` and older than the oldest message.
 
     A queue that is merely long is left alone, else each tick would make it longer (docs/celery.md). Nothing
-    is sent while the broker is away.
+    is sent while the broker is away. Returns the number of messages.
     """
     try:
         befores = _lost_before(tx, publisher, late)
@@ -83,86 +87,28 @@ def republish(tx: Transaction, publisher: Publisher, late: timedelta) -> int:
         "now": tx.now,
         "batch": BATCH,
     }
-    found: list[Any] = list(tx.execute(_REPUBLISH, parameters))
-    for each in sorted(found, key=lambda each: (each.priority, each.id)):
-        ordinal = ids.ordinal_of(each.id)
-        tx.send(Released(each.run_id, ordinal, each.attempt, each.task_id, each.queue, each.priority))
-    return len(found)
+    rows: list[Any] = list(tx.execute(_REPUBLISH, parameters))
+    for row in sorted(rows, key=lambda row: (row.priority, row.id)):
+        ordinal = ids.ordinal_of(row.id)
+        tx.send(Released(row.run_id, ordinal, row.attempt, row.task_id, row.queue, row.priority))
+    return len(rows)
 
 
 def _lost_before(tx: Transaction, publisher: Publisher, late: timedelta) -> dict[tuple[str, int], datetime]:
-    """(queue, priority) -> before when a row was queued whose message is lost."""
+    """For each queue and priority with late rows: a row that was queued before this time lost its message."""
     places: list[Any] = list(tx.execute(OLDEST, {"late": tx.now - late}))
-    waiting = {queue: publisher.oldest(queue) for queue in dict.fromkeys(each.queue for each in places)}
+    oldest = {queue: publisher.oldest(queue) for queue in dict.fromkeys(place.queue for place in places)}
     return {
-        (each.queue, each.priority): lost_before(tx.now - late, waiting[each.queue][level(each.priority)])
-        for each in places
+        (place.queue, place.priority): lost_before(tx.now - late, oldest[place.queue][level(place.priority)])
+        for place in places
     }
 
 
 def lost_before(late: datetime, oldest: float | None) -> datetime:
-    """Before when a row was queued whose message is not in the queue any more."""
+    """The time before which a row was queued whose message is not in the queue any more.
+
+    Args:
+        late: a row that was queued later is not missed yet.
+        oldest: when the oldest message of the queue was sent (Unix time, s); None for an empty queue.
+    """
     return late if oldest is None else min(late, datetime.fromtimestamp(oldest, UTC) - LEEWAY)
-
-
-# One tick looks at this many active runs; the next one goes on where it stopped.
-RUNS_PER_TICK = 100
-
-_ACTIVE = f"""
-SELECT r.id, r.tenant_id FROM runs AS r
-WHERE r.status IN {sql_in(ADVANCING_RUN)} AND r.created_at < :late AND r.id > :after
-ORDER BY r.id LIMIT :batch
-"""
-
-# The steps' own rows come first in a run; those of items, which may be many, are not touched.
-_OPEN_STEPS = """
-SELECT t.id, t.queue, t.status, t.due_at FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.finished_at IS NULL ORDER BY t.id
-"""
-
-# Where its tasks are now: a final row keeps the queue that it had. Best the one that was alive last.
-_ANY_QUEUE = """
-SELECT coalesce(s.queue, t.queue) FROM task_runs AS t
-LEFT JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
-LEFT JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id
-WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last ORDER BY s.last_heartbeat DESC NULLS LAST LIMIT 1
-"""
-
-_BEFORE_ALL = UUID(int=0)
-_looked_at = _BEFORE_ALL
-
-
-def check_joins(tx: Transaction, late: timedelta) -> int:
-    """Ask for every join that is still closed though all it waits for is final: its chord never fired."""
-    global _looked_at
-    parameters = {"late": tx.now - late, "after": _looked_at, "batch": RUNS_PER_TICK}
-    active = tx.execute(_ACTIVE, parameters).all()
-    _looked_at = active[-1].id if len(active) == RUNS_PER_TICK else _BEFORE_ALL
-    count = 0
-    for row in active:
-        run = run_headers.load(tx, row.id)
-        checks = [] if run is None else closed_joins(tx, run)
-        tx.send(*checks)
-        count += len(checks)
-    return count
-
-
-def closed_joins(tx: Transaction, run: RunHeader) -> list[JoinCheck]:
-    """The joins, maps and the end of an open run that are closed though all they wait for is final."""
-    span = {"first": ids.task_run_id(run.id, 1), "last": ids.task_run_id(run.id, len(run.plan.steps))}
-    rows = tx.execute(_OPEN_STEPS, {"run_id": run.id} | span).all()
-    if not rows:
-        # To whoever ran its steps: a queue that no worker consumes would leave the run open for ever.
-        queue = tx.execute(_ANY_QUEUE, {"run_id": run.id} | span).scalar_one()
-        return [JoinCheck(run.id, END, queue)]
-    steps = {ids.ordinal_of(row.id): row for row in rows}
-    due = []
-    for ordinal, row in steps.items():
-        if row.status == "waiting":
-            is_due = run.plan[ordinal].step.map is not None and maps.is_over(tx, run.id, ordinal)
-        else:
-            is_waiting = row.status == "pending" and row.due_at is None
-            is_due = is_waiting and steps.keys().isdisjoint(run.plan[ordinal].predecessors)
-        if is_due:
-            due.append(JoinCheck(run.id, ordinal, row.queue))
-    return due

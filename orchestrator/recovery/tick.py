@@ -1,34 +1,42 @@
-"""The tick: a bounded pass over what may have been lost, every POLL_INTERVAL_MS.
+"""The tick: a bounded pass over everything that may have been lost, every POLL_INTERVAL_MS.
 
-It is the safety net, not the engine: in a healthy deployment it finds nothing to do. Several beats may run
-it; the advisory lock lets one act at a time, and every act is guarded, so that two would be harmless.
+It is the safety net, not the engine: in a healthy deployment it finds nothing to do. It consists of chores,
+each of which does one thing in transactions of its own. A chore that fails is logged, counted and tried again
+by the next tick; the other chores go on. Several processes may tick; an advisory lock lets one of them act at
+a time, and every statement is guarded, so that two at once would be harmless.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from datetime import timedelta
+from typing import Any
 
+from pipeweave.errors import PartlyFailed, PipeWeaveError
 from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses
-from pipeweave.orchestrator.recovery import due_attempts, lost_messages, task_moves, tick_status
+from pipeweave.orchestrator.recovery import (
+    due_attempts,
+    lost_attempts,
+    lost_messages,
+    stuck_joins,
+    task_moves,
+    tick_status,
+)
+from pipeweave.orchestrator.recovery.tick_status import ChoreResult
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.retention import expiry, partitions
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import admission, deadlines
 from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store import advisory_locks
-from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.store.isolation import check_database
 
-# Partitions are made months ahead, so once an hour is often.
-_PARTITIONS_EVERY_S = 3600
-_next_partitions = 0.0
-
-# A message is looked for only when it is late: most are consumed within milliseconds.
-LATE = timedelta(seconds=5)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +45,8 @@ class Ticked:
 
     # Another process was ticking, so that this one did nothing.
     is_elsewhere: bool = False
+    # The chores that failed, wholly or for some of their runs.
+    failed_chores: tuple[str, ...] = ()
 
     republished: int = 0
     joins_checked: int = 0
@@ -51,71 +61,107 @@ class Ticked:
     purged: int = 0
     redriven: int = 0
 
+    def counts(self) -> dict[str, int]:
+        """How much was done, by kind."""
+        found = asdict(self)
+        return {name: found[name] for name in found if name not in ("is_elsewhere", "failed_chores")}
 
-def run_once(deployment: Deployment) -> Ticked:
-    """One tick. Its parts are transactions of their own, so that none waits for another's locks.
 
-    During maintenance nothing is sent or moved: only lost workers are noted. While it is waited for, all goes
-    on, and the end of a run that nobody noticed is noticed here.
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """A part of the tick.
+
+    Args:
+        name: in the log, in `tick_chores` and in `/health`.
+        run_once: does what is due now and returns how much that was. It bounds its work, and the trouble of
+            one run or tenant does not stop it for the others.
+        counts: the field of `Ticked` that takes its count; None for work that nobody waits for.
+        runs_in_maintenance: it sends nothing and moves no run.
+    """
+
+    name: str
+    run_once: Callable[[Deployment], int]
+    counts: str | None
+    runs_in_maintenance: bool = False
+
+
+def _lost_workers(deployment: Deployment) -> int:
+    with deployment.database.transaction() as tx:
+        return len(worker_processes.mark_lost(tx))
+
+
+def _deadlines(deployment: Deployment) -> int:
+    limit = deployment.settings.max_execution_timeout
+    return deadlines.enforce(deployment.database, timedelta(milliseconds=limit) if limit else None)
+
+
+# In this order: an attempt that is lost ends before the runs and limits that wait for it are looked at.
+CHORES = (
+    Chore("partitions", lambda each: partitions.ensure_hourly(each.database), None),
+    Chore("lost_workers", _lost_workers, "workers_lost", runs_in_maintenance=True),
+    Chore("lost_attempts", lost_attempts.run_once, "attempts_ended"),
+    Chore("pauses", lambda each: each.database.run(pauses.take_back), "held_back"),
+    Chore("due_attempts", due_attempts.run_once, "retries_released"),
+    Chore("deadlines", _deadlines, "runs_timed_out"),
+    Chore("admission", lambda each: admission.admit_waiting(each.database), "runs_admitted"),
+    Chore("task_moves", task_moves.run_once, "followers_brought"),
+    Chore("limits", lambda each: limits.fill_waiting(each.database), "limits_filled"),
+    Chore("redrives", lambda each: redrives.run_once(each.database), "redriven"),
+    Chore("expiry", lambda each: expiry.run_hourly(each.database, Policy.of(each.settings)), "purged"),
+    Chore("lost_messages", lost_messages.run_once, "republished"),
+    Chore("stuck_joins", stuck_joins.run_once, "joins_checked"),
+)
+
+
+def run_once(deployment: Deployment, chores: Iterable[Chore] = CHORES) -> Ticked:
+    """Do one tick.
+
+    During maintenance nothing is sent or moved: only lost workers are noted. While maintenance is waited for,
+    everything goes on, and the tick enters it when the last run ended unnoticed.
 
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
-    with advisory_locks.alone(deployment.database, advisory_locks.TICK) as is_alone:
+    database = deployment.database
+    with advisory_locks.alone(database, advisory_locks.TICK) as is_alone:
         if not is_alone:
             return Ticked(is_elsewhere=True)
-        with deployment.database.statements() as tx:
+        with database.statements() as tx:
             is_quiet = deployment_mode.mode(tx) == deployment_mode.MAINTENANCE
-        ticked = _watch(deployment.database) if is_quiet else _act(deployment)
-        with deployment.database.statements() as tx:
-            if tick_status.note(tx) == deployment_mode.WAITING:
+        results = [
+            (chore, _result_of(chore, deployment))
+            for chore in chores
+            if chore.runs_in_maintenance or not is_quiet
+        ]
+        with database.statements() as tx:
+            if tick_status.note(tx, [result for _, result in results]) == deployment_mode.WAITING:
                 tx.afterwards(maintenance_mode.enter_if_drained)
-        return ticked
+    failed = tuple(result.chore for _, result in results if result.error_code is not None)
+    done: dict[str, Any] = {
+        chore.counts: result.done for chore, result in results if chore.counts is not None
+    }
+    return Ticked(failed_chores=failed) if is_quiet else Ticked(failed_chores=failed, **done)
 
 
-def _watch(database: Database) -> Ticked:
-    with database.transaction() as tx:
-        worker_processes.mark_lost(tx)
-    return Ticked()
+def _result_of(chore: Chore, deployment: Deployment) -> ChoreResult:
+    """Run a chore; an error becomes a part of its result.
 
-
-def _act(deployment: Deployment) -> Ticked:
-    database = deployment.database
-    _keep_partitions(database)
-    with database.transaction() as tx:
-        lost_workers = worker_processes.mark_lost(tx)
-    with database.transaction() as tx:
-        found = losses.of_lost_workers(tx)
-        found += [each for each in losses.of_time(tx) if each[0].id not in {known.id for known, _ in found}]
-    ended = losses.end(database, found, max_retry_delay_ms=deployment.settings.max_retry_delay_ms)
-    held_back = database.run(pauses.take_back)
-    released = due_attempts.release(database)
-    limit = deployment.settings.max_execution_timeout
-    timed_out = deadlines.enforce(database, timedelta(milliseconds=limit) if limit else None)
-    admitted = admission.admit_waiting(database)
-    brought = task_moves.bring(database)
-    filled = limits.fill_waiting(database)
-    redriven = redrives.run_once(database)
-    purged = expiry.run_hourly(database, Policy.of(deployment.settings))
-    with database.transaction() as tx:
-        return Ticked(
-            republished=lost_messages.republish(tx, deployment.publisher, LATE),
-            joins_checked=lost_messages.check_joins(tx, LATE),
-            followers_brought=brought,
-            limits_filled=filled,
-            held_back=held_back,
-            workers_lost=len(lost_workers),
-            attempts_ended=ended,
-            retries_released=released,
-            runs_timed_out=timed_out,
-            runs_admitted=admitted,
-            purged=purged,
-            redriven=redriven,
-        )
-
-
-def _keep_partitions(database: Database) -> None:
-    global _next_partitions
-    if time.monotonic() >= _next_partitions:
-        partitions.ensure_without_waiting(database, database.now())
-        _next_partitions = time.monotonic() + _PARTITIONS_EVERY_S
+    Raises:
+        Unavailable: PostgreSQL cannot be reached, so no other chore would succeed.
+    """
+    began = time.monotonic()
+    done = 0
+    failure: Exception | None = None
+    try:
+        done = chore.run_once(deployment)
+    except PartlyFailed as error:
+        done, failure = error.done, error
+    except Exception as error:
+        check_database(deployment.database, error)
+        failure = error
+    result = ChoreResult.of(chore.name, done, timedelta(seconds=time.monotonic() - began), failure)
+    if failure is not None:
+        reason = failure.detail if isinstance(failure, PipeWeaveError) else None
+        extra = {"chore": chore.name, "error_code": result.error_code, "reason": reason}
+        log.error("chore.failed", extra=extra, exc_info=failure if reason is None else None)
+    return result

@@ -1,55 +1,188 @@
-"""When the tick last went through: who watches a deployment sees here that nobody drives it any more.
+"""Stores and reads when the last tick was, and what each of its chores did then.
 
-Judged by the database's clock alone, as workers are (worker_processes.py).
+Operators see here that nothing drives a deployment any more, or that a chore fails. The time is judged by the
+clock of the database alone, as it is for workers (registry/worker_processes.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from pipeweave.errors import PartlyFailed, PipeWeaveError
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.settings import Settings
 
 # The tick is missed when it is this late, or this many intervals.
 LATE_AFTER = timedelta(seconds=10)
 LATE_INTERVALS = 5
+# A chore that failed at so many ticks in a row is more than a passing trouble.
+REPEATED = 3
+# A chore takes milliseconds; after this long the chores behind it wait noticeably.
+SLOW = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class ChoreResult:
+    """What one chore did in one tick.
+
+    Args:
+        chore: its name.
+        done: how much it did.
+        took: how long it ran.
+        error_code: None when nothing failed; the code of a PipeWeave error, else the name of the exception.
+        error: a sentence that names no host and repeats no user's data.
+    """
+
+    chore: str
+    done: int
+    took: timedelta
+    error_code: str | None = None
+    error: str | None = None
+
+    @classmethod
+    def of(cls, chore: str, done: int, took: timedelta, failure: Exception | None) -> ChoreResult:
+        """The result of a chore that ended, with the failure or without."""
+        if failure is None:
+            return cls(chore, done, took)
+        if not isinstance(failure, PartlyFailed):
+            return cls(chore, done, took, *_described(failure))
+        code, sentence = _described(failure.failures[0])
+        return cls(chore, done, took, code, f"{len(failure.failures)} of its items failed, first: {sentence}")
+
+
+def _described(failure: Exception) -> tuple[str, str]:
+    """The code and the title of an error. Its detail may name hosts: that is for the log."""
+    if isinstance(failure, PipeWeaveError):
+        return failure.code, failure.title
+    return type(failure).__name__, f"{type(failure).__name__} was raised."
+
+
+_NOTE = """
+WITH noted AS (
+    INSERT INTO tick_chores AS c (name, ran_at, took_ms, failures, errors, failed_at, error_code, error)
+    SELECT r.name, now(), r.took_ms, (r.error_code IS NOT NULL)::int, (r.error_code IS NOT NULL)::int,
+           CASE WHEN r.error_code IS NOT NULL THEN now() END, r.error_code, r.error
+    FROM unnest(CAST(:names AS text[]), CAST(:took_ms AS bigint[]), CAST(:codes AS text[]),
+                CAST(:errors AS text[])) AS r(name, took_ms, error_code, error)
+    ON CONFLICT (name) DO UPDATE SET ran_at = EXCLUDED.ran_at, took_ms = EXCLUDED.took_ms,
+        failures = CASE WHEN EXCLUDED.failures = 0 THEN 0 ELSE c.failures + 1 END,
+        errors = c.errors + EXCLUDED.errors, failed_at = coalesce(EXCLUDED.failed_at, c.failed_at),
+        error_code = coalesce(EXCLUDED.error_code, c.error_code), error = coalesce(EXCLUDED.error, c.error)
+)
+UPDATE orchestrator_state SET last_tick_at = now() RETURNING mode
+"""
+
+
+def note(tx: Transaction, results: Sequence[ChoreResult] = ()) -> str:
+    """Store that a tick ended now, and what its chores did. Returns the maintenance mode."""
+    parameters = {
+        "names": [result.chore for result in results],
+        "took_ms": [result.took // timedelta(milliseconds=1) for result in results],
+        "codes": [result.error_code for result in results],
+        "errors": [result.error for result in results],
+    }
+    return str(tx.execute(_NOTE, parameters).scalar_one())
 
 
 @dataclass(frozen=True, slots=True)
 class LastTick:
-    """When it was (None: never), and how long ago."""
+    """The last tick of any process.
+
+    Args:
+        at: when it ended; None when there was none yet.
+        age: how long ago that was.
+        failing: the chores that failed at REPEATED ticks in a row, up to the last one.
+    """
 
     at: datetime | None
     age: timedelta | None
+    failing: tuple[str, ...] = ()
 
 
-def note(tx: Transaction) -> str:
-    """A tick that held the lock went through. Returns the mode (maintenance_mode.py)."""
-    return str(tx.execute("UPDATE orchestrator_state SET last_tick_at = now() RETURNING mode").scalar_one())
-
-
-_FIND = "SELECT last_tick_at, now() - last_tick_at AS age FROM orchestrator_state"
+# SQL: the names of failing chores. There are about a dozen rows.
+FAILING = f"ARRAY(SELECT c.name FROM tick_chores AS c WHERE c.failures >= {REPEATED} ORDER BY c.name)"
+_FIND = f"SELECT last_tick_at, now() - last_tick_at AS age, {FAILING} AS failing FROM orchestrator_state"
 
 
 def find(tx: Transaction) -> LastTick:
     """The last tick of any process."""
     row = tx.execute(_FIND).one()
-    return LastTick(row.last_tick_at, row.age)
+    return LastTick(row.last_tick_at, row.age, tuple(row.failing))
+
+
+@dataclass(frozen=True, slots=True)
+class ChoreStatus:
+    """What is stored of a chore.
+
+    Args:
+        name: of the chore.
+        ran_at: when it last ran.
+        took: how long it last ran.
+        failures: at how many ticks in a row it failed, up to the last one.
+        errors: at how many ticks it ever failed.
+        failed_at: when it last failed; None for never.
+        error_code: of the last failure.
+        error: a sentence about the last failure.
+    """
+
+    name: str
+    ran_at: datetime
+    took: timedelta
+    failures: int
+    errors: int
+    failed_at: datetime | None
+    error_code: str | None
+    error: str | None
+
+
+_CHORES = """
+SELECT name, ran_at, took_ms, failures, errors, failed_at, error_code, error FROM tick_chores ORDER BY name
+"""
+
+
+def chores(tx: Transaction) -> list[ChoreStatus]:
+    """What is stored of each chore, by name."""
+    return [
+        ChoreStatus(
+            row.name,
+            row.ran_at,
+            timedelta(milliseconds=row.took_ms),
+            row.failures,
+            row.errors,
+            row.failed_at,
+            row.error_code,
+            row.error,
+        )
+        for row in tx.execute(_CHORES)
+    ]
 
 
 def complaint(last: LastTick, settings: Settings, watched_for: timedelta) -> str | None:
-    """What is wrong with the tick; None while it goes on, and in serverless mode, where no beat drives it.
+    """What is wrong with the tick, in one sentence: it is missed, or its chores fail; None when all is well.
+
+    Args: as of `missed`.
+    """
+    is_missed = missed(last, settings, watched_for)
+    if is_missed is None and last.failing:
+        names = ", ".join(last.failing)
+        return f"chores of the tick fail again and again ({names}): `pipeweave doctor` says with which error."
+    return is_missed
+
+
+def missed(last: LastTick, settings: Settings, watched_for: timedelta) -> str | None:
+    """In one sentence, that the tick is late; None while it goes on.
+
+    In serverless mode, where no beat drives the tick, nobody misses it.
 
     Args:
         last: the last tick.
         settings: the mode, and how often the tick should be.
-        watched_for: before the first tick ever, how long the asking process has been there.
+        watched_for: before the first tick ever, for how long the asking process has been there.
     """
-    if settings.mode == "serverless":
-        return None
     late_after = max(LATE_AFTER, LATE_INTERVALS * timedelta(milliseconds=settings.poll_interval_ms))
-    if (last.age or watched_for) <= late_after:
+    if settings.mode == "serverless" or (last.age or watched_for) <= late_after:
         return None
     since = "there was no tick yet" if last.age is None else f"the last tick was {_spoken(last.age)} ago"
     return f"{since}: is `pipeweave beat` running? Runs go on, but nothing that gets lost is healed."

@@ -6,6 +6,7 @@ A partition begins at the lowest UUIDv7 of its month, so a run's id tells which 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +23,9 @@ PARTITIONED = ("runs", "task_runs", "attempts", "events")
 
 # Two months ahead: a deployment whose tick did not run for weeks still has a partition to write to.
 MONTHS_AHEAD = 2
+# Partitions are made months ahead, so once an hour is often.
+EVERY_S = 3_600
+_next_ensure = 0.0
 
 # A row's status changes two or three times: free space on its page keeps the new row versions on that page.
 _STORAGE = {"runs": "WITH (fillfactor = 80)", "task_runs": "WITH (fillfactor = 70)"}
@@ -122,6 +126,20 @@ def ensure_without_waiting(database: Database, now: datetime) -> list[str]:
         except InUse:
             log.info("partition.postponed", extra={"month": str(each.month), "tables": each.parents})
     return made
+
+
+def ensure_hourly(database: Database) -> int:
+    """`ensure_without_waiting`, once an hour in each process. Returns the number of partitions made.
+
+    Raises:
+        Unavailable: PostgreSQL cannot be reached.
+    """
+    global _next_ensure
+    if time.monotonic() < _next_ensure:
+        return 0
+    made = ensure_without_waiting(database, database.now())
+    _next_ensure = time.monotonic() + EVERY_S
+    return len(made)
 
 
 def ensure_month(database: Database, month: Month) -> None:

@@ -14,8 +14,9 @@ it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
+from uuid import UUID
 
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -27,6 +28,7 @@ from pipeweave.orchestrator.registry import pipelines, task_rows, tenants
 from pipeweave.orchestrator.runs.orphans import CODE as TASK_REMOVED
 from pipeweave.orchestrator.state import cancelling, run_headers, run_transitions
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.isolation import Isolation
 
 log = logging.getLogger(__name__)
 # Runs that one transaction admits at most, and that one tick admits over all tenants.
@@ -37,13 +39,28 @@ BATCHES = 20
 MAX_LIMIT = 1_000_000
 
 _NEXT_PENDING = """
-SELECT r.id FROM runs AS r WHERE r.tenant_id = :tenant AND r.status = 'pending'
+SELECT r.id FROM runs AS r
+WHERE r.tenant_id = :tenant AND r.status = 'pending' AND r.id <> ALL(CAST(:without AS uuid[]))
 ORDER BY r.id LIMIT :free FOR UPDATE
 """
 
 
-def admit_pending_runs(tx: Transaction, tenant: str, most: int = BATCH) -> int:
+def admit_pending_runs(
+    tx: Transaction,
+    tenant: str,
+    most: int = BATCH,
+    *,
+    without: Collection[UUID] = (),
+    begun: list[UUID] | None = None,
+) -> int:
     """Start the oldest pending runs of a tenant, at most `most` and as many as there are free slots.
+
+    Args:
+        tx: where they start, all or none.
+        tenant: whose runs.
+        most: start no more than this.
+        without: runs that are passed over.
+        begun: takes each run's id before it starts; when this raises, the last one is the run that cannot.
 
     Returns:
         How many runs were started.
@@ -52,15 +69,21 @@ def admit_pending_runs(tx: Transaction, tenant: str, most: int = BATCH) -> int:
     free = most if found.most is None else min(most, found.most - found.active)
     if free <= 0 or not found.waiting:
         return 0
-    waiting = list(tx.execute(_NEXT_PENDING, {"tenant": tenant, "free": free}).scalars())
+    parameters = {"tenant": tenant, "free": free, "without": list(without)}
+    waiting = list(tx.execute(_NEXT_PENDING, parameters).scalars())
     tx.catch_up()
-    runs = [run for run_id in waiting if (run := run_headers.load(tx, run_id)) is not None]
     touched = TouchedLimits()
-    for run in runs:
-        _start_run(tx, run, touched)
+    count = 0
+    for run_id in waiting:
+        if begun is not None:
+            begun.append(run_id)
+        run = run_headers.load(tx, run_id)
+        if run is not None:
+            _start_run(tx, run, touched)
+            count += 1
     # Limits are filled once, after all runs, because their rows are locked last (lock order).
     touched.fill(tx)
-    return len(runs)
+    return count
 
 
 def _start_run(tx: Transaction, run: RunHeader, touched: TouchedLimits) -> None:
@@ -106,18 +129,38 @@ GROUP BY t.tenant_id ORDER BY t.tenant_id
 def admit_waiting(database: Database) -> int:
     """Start pending runs that have a free slot, at most PER_TICK; the tenants take turns.
 
-    Such runs are left over when the process that ended an earlier run died, or when the limit was raised.
+    Such runs are left over when the process that ended an earlier run died, or when the limit was raised. A
+    run that cannot start, such as one whose specification cannot be read, stays `pending` and is passed over.
 
     Returns:
         How many runs were started.
+
+    Raises:
+        PartlyFailed: some runs could not start; those after them did.
+        Unavailable: PostgreSQL cannot be reached.
     """
     with database.statements() as tx:
         found: list[Any] = list(tx.execute(_ADMISSIBLE, {"most": PER_TICK}))
-    return sum(_admit_in_transaction(database, row.tenant_id, row.number) for row in found)
+    isolation = Isolation(database)
+    admitted = sum(_admit_passing_over(database, row.tenant_id, row.number, isolation) for row in found)
+    return isolation.finish(admitted)
 
 
-def _admit_in_transaction(database: Database, tenant: str, most: int) -> int:
-    return database.run(lambda tx: admit_pending_runs(tx, tenant, most))
+def _admit_passing_over(database: Database, tenant: str, most: int, isolation: Isolation) -> int:
+    """Admit runs of one tenant in one transaction; repeat it without a run that cannot start."""
+    failed: list[UUID] = []
+    while len(failed) <= most:
+        begun: list[UUID] = []
+        try:
+            return database.run(
+                lambda tx, begun=begun: admit_pending_runs(tx, tenant, most, without=failed, begun=begun)  # type: ignore[misc]
+            )
+        except Exception as error:
+            isolation.note(error, tenant=tenant, run_id=begun[-1] if begun else None)
+            if not begun:
+                break
+            failed.append(begun[-1])
+    return 0
 
 
 _SET = """

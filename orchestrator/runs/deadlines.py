@@ -11,6 +11,7 @@ from pipeweave.orchestrator.domain.states import ACTIVE_RUN, TaskStatus, sql_in
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import cancelling, run_transitions
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.isolation import Isolation
 
 # One call ends at most this many late runs and as many idle ones; the next tick continues.
 BATCH = 100
@@ -54,21 +55,32 @@ def enforce(database: Database, limit: timedelta | None) -> int:
 
     Returns:
         How many such runs were found.
+
+    Raises:
+        PartlyFailed: some runs could not be ended; the others were.
+        Unavailable: PostgreSQL cannot be reached.
     """
     with database.statements() as tx:
         never = timedelta(days=36_500)
         before = ids.first_id_at(0 if limit is None else int((tx.now - limit).timestamp() * 1000) + 60_000)
         late = list(tx.execute(_LATE, {"before": before, "limit": limit or never, "batch": BATCH}))
         idle = list(tx.execute(_IDLE, {"batch": BATCH}))
-    for row in late:
-        _time_out(database, row, RUN_TIMEOUT, "the run took longer than its time limit")
-    for row in idle:
-        _time_out(database, row, RUN_IDLE, "nothing happened in the run for longer than its idle timeout")
-    return len(late) + len(idle)
+    isolation = Isolation(database)
+    ended = sum(isolation.run(lambda row=row: _end_late(database, row), run_id=row.id) for row in late)  # type: ignore[misc]
+    ended += sum(isolation.run(lambda row=row: _end_idle(database, row), run_id=row.id) for row in idle)  # type: ignore[misc]
+    return isolation.finish(ended)
 
 
-def _time_out(database: Database, row: Any, code: str, message: str) -> None:
-    database.run(lambda tx: time_out_run(tx, row.tenant_id, row.id, code, message))
+def _end_late(database: Database, row: Any) -> int:
+    message = "the run took longer than its time limit"
+    database.run(lambda tx: time_out_run(tx, row.tenant_id, row.id, RUN_TIMEOUT, message))
+    return 1
+
+
+def _end_idle(database: Database, row: Any) -> int:
+    message = "nothing happened in the run for longer than its idle timeout"
+    database.run(lambda tx: time_out_run(tx, row.tenant_id, row.id, RUN_IDLE, message))
+    return 1
 
 
 def time_out_run(tx: Transaction, tenant: str, run_id: UUID, code: str, message: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,14 @@ from support.api_samples import OTHER_TENANT, TENANT
 
 from pipeweave import ids
 from pipeweave.api import create_app
+from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.diagnosis.health import HEALTH
+from pipeweave.orchestrator.recovery import tick_status
+from pipeweave.orchestrator.runs import admission, triggering
 from pipeweave.orchestrator.security.access_tokens import ADMIN, EVERY_TENANT, READ, TICK, WRITE
 from pipeweave.orchestrator.store import advisory_locks
+from pipeweave.orchestrator.store.database import Database
 
 if TYPE_CHECKING:
     from conftest import Api, Tokens
@@ -82,13 +87,13 @@ def test_runs_of_other_tenants_are_shown_to_an_administrator(admin: Api, neighbo
     assert shown["id"] == task_run_id
 
 
-def test_health_says_the_same(admin: Api) -> None:
+def test_health_says_the_same_without_counts(admin: Api, app: Flask) -> None:
     verb(admin, "request", reason="new disks")
-    health = admin.get("/health").json
+    health = app.test_client().get("/health").json
     shown = admin.get("/api/maintenance").json
-    assert health["maintenance"] == {
-        name: value for name, value in shown.items() if not name.startswith("blocking")
-    }
+    members = ("mode", "modeChangedAt", "reason")
+    assert [health["maintenance"][name] for name in members] == [shown[name] for name in members]
+    assert not {"runningTasks", "pendingTasks"} & {*health, *health["maintenance"]}
     assert (health["maintenanceMode"], health["canAcceptTasks"]) == (shown["mode"], False)
 
 
@@ -213,6 +218,52 @@ def test_health_misses_the_tick(clock: Api, deployment: Deployment) -> None:
     answer = clock.get("/health")
     assert (answer.status_code, answer.json["status"]) == (200, "degraded")
     assert answer.json["degraded"].startswith("the last tick was 12")
+
+
+def test_health_does_not_wait_for_those_who_download_from_storage(app: Flask, deployment: Deployment) -> None:
+    """Each of them holds a connection that reads."""
+    with ExitStack() as stack:
+        for _ in range(max(1, deployment.settings.db_pool_max // 2)):
+            stack.enter_context(deployment.database.reading())
+        assert app.test_client().get("/health").status_code == 200
+
+
+def test_health_does_not_wait_for_a_tick_in_the_same_process(app: Flask, deployment: Deployment) -> None:
+    with advisory_locks.alone(deployment.database, advisory_locks.TICK) as is_alone:
+        assert is_alone
+        assert app.test_client().get("/health").status_code == 200
+
+
+def test_health_reads_no_rows_of_runs(deployment: Deployment) -> None:
+    """Its cost does not grow with the queue."""
+    with deployment.database.transaction() as tx:
+        [plan] = tx.execute(f"EXPLAIN (FORMAT JSON) {HEALTH}").scalar_one()
+    assert relations(plan["Plan"]) == {"orchestrator_state", "tick_chores"}
+
+
+def relations(plan: dict[str, Any]) -> set[str]:
+    mine = {plan["Relation Name"]} if "Relation Name" in plan else set()
+    return mine.union(*(relations(part) for part in plan.get("Plans", [])))
+
+
+def test_health_names_chores_that_fail_again_and_again(
+    clock: Api, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(database: Database) -> int:
+        raise Unavailable("storage at 10.0.0.7 is away")
+
+    monkeypatch.setattr(admission, "admit_waiting", broken)
+    for _ in range(tick_status.REPEATED):
+        answer = clock.post("/api/tick")
+    assert (answer.status_code, answer.json["failedChores"]) == (200, ["admission"])
+    assert answer.json["message"].endswith("Some chores failed: admission.")
+    health = clock.get("/health")
+    assert (health.status_code, health.json["status"]) == (200, "degraded")
+    assert health.json["failingChores"] == ["admission"]
+    assert b"10.0.0.7" not in health.data
+    monkeypatch.undo()
+    clock.post("/api/tick")
+    assert clock.get("/health").json["status"] == "ok"
 
 
 def test_nobody_misses_the_tick_of_a_serverless_deployment(deployment: Deployment, quiet: None) -> None:

@@ -19,10 +19,13 @@ from support.run_driver import PERMANENT, RunDriver
 from support.servers import new_database
 
 from pipeweave.cli import main
+from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.diagnosis import check_broker, check_database, check_processes
 from pipeweave.orchestrator.diagnosis.checks import checks
 from pipeweave.orchestrator.diagnosis.doctor import Level, Verdict
 from pipeweave.orchestrator.messaging.celery_app import make_celery
+from pipeweave.orchestrator.recovery import tick_status
+from pipeweave.orchestrator.recovery.tick_status import ChoreResult
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.store.database import Database
@@ -69,7 +72,7 @@ def saw(verdict: Verdict) -> tuple[Level, str]:
 def test_a_deployment_that_holds_is_fine(settings: Settings) -> None:
     levels = {check.name: check.run(settings).level for check in checks()}
     assert set(levels.values()) == {OK}
-    assert len(levels) == 19
+    assert len(levels) == 20
 
 
 def test_the_command_shows_a_line_for_each_check(settings: Settings, driver: RunDriver) -> None:
@@ -308,6 +311,38 @@ def test_a_tick_that_does_not_come_is_an_error(settings: Settings, driver: RunDr
     change(driver, "UPDATE orchestrator_state SET last_tick_at = now() - interval '1 hour'")
     assert saw(check_processes.tick(settings)) == (ERROR, "the last tick was 60 min ago")
     assert saw(check_processes.tick(replace(settings, mode="serverless")))[0] is OK
+
+
+def note(driver: RunDriver, *results: ChoreResult) -> None:
+    with driver.database.transaction() as tx:
+        tick_status.note(tx, results)
+
+
+def test_a_chore_that_fails_is_told_with_its_error(settings: Settings, driver: RunDriver) -> None:
+    assert saw(check_processes.chores(settings)) == (OK, "no chore of the tick ran yet")
+    failed = ChoreResult.of("redrives", 0, timedelta(), Unavailable("at 10.0.0.7"))
+    note(driver, failed, ChoreResult("limits", 3, timedelta()))
+    level, line = saw(check_processes.chores(settings))
+    assert (level, "redrives failed at the last tick (UNAVAILABLE)" in line) == (WARNING, True)
+    assert "10.0.0.7" not in line
+    for _ in range(tick_status.REPEATED):
+        note(driver, failed)
+    level, line = saw(check_processes.chores(settings))
+    assert (level, "at the last 4 ticks" in line) == (ERROR, True)
+
+
+def test_a_chore_that_failed_a_moment_ago_is_a_warning(settings: Settings, driver: RunDriver) -> None:
+    note(driver, ChoreResult.of("limits", 0, timedelta(), ValueError("no")))
+    note(driver, ChoreResult("limits", 0, timedelta()))
+    level, line = saw(check_processes.chores(settings))
+    assert (level, line) == (WARNING, "chores of the tick failed lately: limits (ValueError)")
+    change(driver, "UPDATE tick_chores SET failed_at = now() - interval '1 hour'")
+    assert saw(check_processes.chores(settings)) == (OK, "the chores of the tick succeed")
+
+
+def test_a_chore_that_takes_long_is_a_warning(settings: Settings, driver: RunDriver) -> None:
+    note(driver, ChoreResult("expiry", 9, timedelta(seconds=12)))
+    assert saw(check_processes.chores(settings)) == (WARNING, "chores of the tick take long: expiry 12 s")
 
 
 def test_maintenance_is_a_warning(settings: Settings, driver: RunDriver) -> None:

@@ -220,7 +220,7 @@ class Chances:
             self.begin(run_id, row)
         elif row.status == "pending" and row.awaits is None:
             self.driver.rows("UPDATE task_runs SET due_at = now() WHERE id = :id RETURNING 1", id=row.id)
-            due_attempts.release(self.driver.database)
+            due_attempts.release_due(self.driver.database)
         elif self.chance.random() < 0.02 and row.finished_at is None:
             self.driver.database.run(lambda tx: triggering.cancel(tx, self.driver.tenant, run_id))
         self.check()

@@ -120,7 +120,7 @@ def test_a_wake_up_that_was_lost_is_made_up_for_when_it_is_due(driver: Keyed) ->
     assert (driver.row(second).status, driver.key_row().task_run_id) == ("pending", first.id)
     with driver.database.transaction() as tx:
         tx.execute("UPDATE task_runs SET due_at = now() WHERE id = :id", {"id": second.id})
-    due_attempts.release(driver.database)
+    due_attempts.release_due(driver.database)
     assert driver.row(second).status == "queued"
     assert driver.take(driver.start(second.run_id)) is None, "a holder that failed is taken over"
 

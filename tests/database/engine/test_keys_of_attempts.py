@@ -50,7 +50,7 @@ def test_a_key_stays_with_its_task_run_through_further_attempts(driver: Keyed, e
         tx.execute(
             "UPDATE task_runs SET due_at = now() WHERE id = :id AND status = 'pending'", {"id": first.id}
         )
-    due_attempts.release(driver.database)
+    due_attempts.release_due(driver.database)
     again = driver.start(first.run_id, attempt=2)
     assert again.idempotency_key == "k"
     assert driver.take(again) is None

@@ -143,7 +143,7 @@ def test_a_new_limit_holds_for_what_is_open_already(driver: RunDriver) -> None:
     noop, others = a_task("noop", "second", concurrency=1), [a_task(each) for each in ("limited", "single")]
     with driver.database.transaction() as tx:
         register(tx, driver.tenant, noop, *others)
-    task_moves.bring(driver.database)
+    task_moves.move_open(driver.database)
     for run_id in runs:
         driver.finish(run_id, "first")
     assert statuses(driver, runs) == {"queued": 1, "ready": 2}

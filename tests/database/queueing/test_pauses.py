@@ -139,7 +139,7 @@ def test_an_attempt_that_is_due_waits(driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
         tx.execute("UPDATE task_runs SET due_at = now() WHERE run_id = :id", {"id": run_id})
     pause(driver)
-    due_attempts.release(driver.database)
+    due_attempts.release_due(driver.database)
     assert status(driver, run_id) == "ready"
     resume(driver)
     [row] = driver.task_runs(run_id)

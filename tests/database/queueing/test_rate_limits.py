@@ -121,7 +121,7 @@ def test_another_attempt_is_another_start(driver: RunDriver) -> None:
     driver.finish(run_id, "a", failure=TRANSIENT)
     with driver.database.transaction() as tx:
         tx.execute("UPDATE task_runs SET due_at = now() WHERE run_id = :id", {"id": run_id})
-    due_attempts.release(driver.database)
+    due_attempts.release_due(driver.database)
     assert driver.statuses(run_id) == {"a": "queued"}
     others = [driver.trigger("tried") for _ in range(2)]
     assert statuses(driver, others) == {"queued": 1, "ready": 1}

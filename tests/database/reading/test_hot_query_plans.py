@@ -29,7 +29,7 @@ from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, priorities
 from pipeweave.orchestrator.reading import maintenance
-from pipeweave.orchestrator.recovery import tick
+from pipeweave.orchestrator.recovery import lost_messages, tick
 from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
@@ -270,7 +270,7 @@ def tick_in_vain(stand: Stand) -> None:
 def tick_that_heals(stand: Stand) -> None:
     """Every message is lost, and late."""
     trigger(stand)
-    stand.clock.ahead += 2 * tick.LATE
+    stand.clock.ahead += 2 * lost_messages.LATE
     tick.run_once(stand.deployment)
 
 

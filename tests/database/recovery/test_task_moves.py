@@ -8,7 +8,7 @@ from support.factories import a_task, register
 from support.run_driver import RunDriver, claim, header, settle
 
 from pipeweave.orchestrator.domain.plan import END
-from pipeweave.orchestrator.recovery import lost_messages, task_moves
+from pipeweave.orchestrator.recovery import stuck_joins, task_moves
 from pipeweave.orchestrator.registry import task_rows
 
 TASKS = ("noop", "limited", "single")
@@ -50,7 +50,7 @@ def test_what_is_open_goes_to_the_queue_of_the_service_that_took_over(driver: Ru
     before = queues(driver, run_id)[0]
     driver.finish(run_id, "a")
     queue = take_over(driver)
-    assert task_moves.bring(driver.database) == 2
+    assert task_moves.move_open(driver.database) == 2
     assert queues(driver, run_id) == [before, queue, queue]
 
 
@@ -61,7 +61,7 @@ def test_what_waits_for_its_turn_and_what_is_with_a_worker_go_too(driver: RunDri
         assert claim(tx, running, 1) is not None
         tx.execute("UPDATE runs SET status = 'pending', started_at = NULL WHERE id = :id", {"id": waiting})
     queue = take_over(driver)
-    assert task_moves.bring(driver.database) == 2
+    assert task_moves.move_open(driver.database) == 2
     assert queues(driver, running) + queues(driver, waiting) == [queue, queue]
 
 
@@ -71,33 +71,33 @@ def test_what_another_transaction_holds_is_brought_by_the_next_look(driver: RunD
     queue = take_over(driver)
     with driver.database.transaction() as tx:
         assert claim(tx, held, 1) is not None
-        with BackgroundCall(lambda: task_moves.bring(driver.database)) as beside:
+        with BackgroundCall(lambda: task_moves.move_open(driver.database)) as beside:
             assert beside.result == 1
     assert queues(driver, free) == [queue]
     assert queues(driver, held) != [queue]
-    assert task_moves.bring(driver.database) == 1
+    assert task_moves.move_open(driver.database) == 1
     assert queues(driver, held) == [queue]
 
 
 def test_what_was_written_while_the_task_changed_is_found_by_a_second_look(driver: RunDriver) -> None:
     driver.store({"a": []}, id="one")
     queue = take_over(driver)
-    assert task_moves.bring(driver.database) == 0
+    assert task_moves.move_open(driver.database) == 0
     late = driver.trigger("one")
     driver.rows("UPDATE task_runs SET queue = 'old' WHERE run_id = :id RETURNING 1", id=late)
-    assert task_moves.bring(driver.database) == 0
+    assert task_moves.move_open(driver.database) == 0
     time_passes(driver)
-    assert task_moves.bring(driver.database) == 1
+    assert task_moves.move_open(driver.database) == 1
     assert queues(driver, late) == [queue]
 
 
 def test_it_is_over_after_two_looks_that_found_nothing(driver: RunDriver) -> None:
     take_over(driver)
     assert marked(driver) == sorted(TASKS)
-    task_moves.bring(driver.database)
+    task_moves.move_open(driver.database)
     assert marked(driver) == sorted(TASKS)
     time_passes(driver)
-    task_moves.bring(driver.database)
+    task_moves.move_open(driver.database)
     assert marked(driver) == []
 
 
@@ -107,7 +107,7 @@ def test_one_look_brings_a_batch_and_the_next_one_goes_on(
     monkeypatch.setattr(task_moves, "BATCH", 2)
     run_id = driver.begin({"a": [], "b": [], "c": []})
     queue = take_over(driver)
-    assert [task_moves.bring(driver.database) for _ in range(3)] == [2, 1, 0]
+    assert [task_moves.move_open(driver.database) for _ in range(3)] == [2, 1, 0]
     assert queues(driver, run_id) == [queue] * 3
 
 
@@ -122,7 +122,7 @@ def test_other_tenants_tasks_of_that_name_stay_where_they_are(driver: RunDriver)
     run_id = other.begin({"a": []})
     before = queues(other, run_id)
     take_over(driver)
-    assert task_moves.bring(driver.database) == 0
+    assert task_moves.move_open(driver.database) == 0
     assert queues(other, run_id) == before
 
 
@@ -137,5 +137,5 @@ def test_the_end_of_a_run_is_asked_for_where_its_tasks_are_now(driver: RunDriver
     )
     queue = take_over(driver)
     with driver.database.transaction() as tx:
-        checks = lost_messages.closed_joins(tx, header(tx, run_id))
+        checks = stuck_joins.closed_joins(tx, header(tx, run_id))
     assert [(each.join, each.queue) for each in checks] == [(END, queue)]

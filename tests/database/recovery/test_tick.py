@@ -16,7 +16,8 @@ from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Publisher, level
 from pipeweave.orchestrator.recovery import lost_messages, tick
-from pipeweave.orchestrator.recovery.tick import LATE, Ticked
+from pipeweave.orchestrator.recovery.lost_messages import LATE
+from pipeweave.orchestrator.recovery.tick import Ticked
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.runs import triggering

@@ -19,7 +19,7 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
 from pipeweave.orchestrator.engine.turn import Turn
-from pipeweave.orchestrator.recovery import due_attempts
+from pipeweave.orchestrator.recovery import due_attempts, lost_attempts
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.state import attempts, claiming, heartbeats, releasing
@@ -108,7 +108,7 @@ def test_what_is_not_due_is_not_released(driver: RunDriver) -> None:
     run_id = begun(driver, "later")
     fail(driver, run_id)
     driver.sent.clear()
-    due_attempts.release(driver.database)
+    due_attempts.release_due(driver.database)
     driver.check(run_id, 1)
     assert (first(driver, run_id).status, driver.released(run_id)) == ("pending", [])
 
@@ -121,7 +121,7 @@ def test_what_is_due_goes_in_every_run_it_is_of(driver: RunDriver) -> None:
         driver.finish(run_id, "a", failure=TRANSIENT)
         make_due(driver, run_id)
     driver.sent.clear()
-    due_attempts.release(driver.database)
+    due_attempts.release_due(driver.database)
     assert [driver.statuses(each)["a"] for each in runs] == ["queued"] * 3
     assert [driver.released(each) for each in runs] == [[1]] * 3
 
@@ -137,7 +137,7 @@ def test_tenants_take_turns_when_more_is_due_than_goes_at_once(
     for run_id in runs:
         many.finish(run_id, "a", failure=TRANSIENT)
         make_due(many, run_id)
-    assert due_attempts.release(fresh_database) == 2
+    assert due_attempts.release_due(fresh_database) == 2
     statuses = [many.statuses(each)["a"] for each in runs]
     assert statuses == ["queued", "pending", "pending", "pending", "queued"]
 
@@ -156,7 +156,7 @@ def test_what_is_due_is_sent_as_its_next_attempt_and_completes(driver: RunDriver
     fail(driver, run_id)
     make_due(driver, run_id)
     driver.sent.clear()
-    due_attempts.release(driver.database)
+    due_attempts.release_due(driver.database)
     row = first(driver, run_id)
     assert (row.status, row.due_at, driver.released(run_id)) == ("queued", None, [1])
     with driver.database.transaction() as tx:
@@ -186,7 +186,7 @@ def test_a_retry_of_a_limited_task_gives_its_slot_to_others(driver: RunDriver) -
     fail(driver, one)
     assert first(driver, two).status == "queued"
     make_due(driver, one)
-    due_attempts.release(driver.database)
+    due_attempts.release_due(driver.database)
     assert first(driver, one).status == "ready"
 
 
@@ -209,7 +209,7 @@ def test_the_last_attempt_leaves_one_dead_letter_with_all_of_them(driver: RunDri
     for attempt in (1, 2, 3):
         fail(driver, run_id, attempt)
         make_due(driver, run_id)
-        due_attempts.release(driver.database)
+        due_attempts.release_due(driver.database)
     row = first(driver, run_id)
     assert (row.status, row.error_code) == ("failed", "WEAK")
     assert driver.run(run_id).status == ("partial" if mode == "partial-merge" else "failed")
@@ -407,9 +407,9 @@ def test_what_runs_on_a_worker_that_lives_is_not_lost(driver: RunDriver) -> None
     with driver.database.transaction() as tx:
         worker = a_worker(tx, driver.tenant)
         claiming.start(tx, run_id, [1], 1, worker=worker_processes.child_of(worker, 4711))
-        assert mine(driver, losses.of_lost_workers(tx), run_id) == []
+        assert mine(driver, lost_attempts.of_lost_workers(tx), run_id) == []
         worker_processes.stop(tx, worker)
-        [(ordinal, how)] = mine(driver, losses.of_lost_workers(tx), run_id)
+        [(ordinal, how)] = mine(driver, lost_attempts.of_lost_workers(tx), run_id)
         assert (ordinal, how.outcome, how.is_counted) == (1, Outcome.LOST, True)
 
 
@@ -420,7 +420,7 @@ def test_of_what_was_claimed_together_nobody_knows_what_had_begun(driver: RunDri
     with driver.database.transaction() as tx:
         claiming.start(tx, run_id, [3], 1, worker="gone@host:1:ab#1")
     with driver.database.transaction() as tx:
-        found = mine(driver, losses.of_lost_workers(tx), run_id)
+        found = mine(driver, lost_attempts.of_lost_workers(tx), run_id)
     assert [(ordinal, how.is_counted) for ordinal, how in found] == [(1, False), (2, False), (3, True)]
 
 
@@ -429,16 +429,16 @@ def test_a_silent_attempt_is_ended_at_the_second_look(driver: RunDriver) -> None
     with driver.database.transaction() as tx:
         worker = a_worker(tx, driver.tenant)
         claiming.start(tx, run_id, [1], 1, worker=worker)
-        assert mine(driver, losses.of_time(tx), run_id) == []
+        assert mine(driver, lost_attempts.of_time(tx), run_id) == []
         tx.execute(
             "UPDATE task_runs SET heartbeat_at = now() - interval '3 minutes' WHERE run_id = :id",
             {"id": run_id},
         )
-        assert mine(driver, losses.of_time(tx), run_id) == []
+        assert mine(driver, lost_attempts.of_time(tx), run_id) == []
         tx.execute(
             "UPDATE task_runs SET suspected_at = now() - interval '2 s' WHERE run_id = :id", {"id": run_id}
         )
-        [(_, how)] = mine(driver, losses.of_time(tx), run_id)
+        [(_, how)] = mine(driver, lost_attempts.of_time(tx), run_id)
         assert (how.code, how.outcome) == ("HEARTBEAT_LOST", Outcome.TIMEOUT)
 
 
@@ -449,7 +449,7 @@ def test_silence_counts_from_twice_the_heartbeat_interval(driver: RunDriver) -> 
         claiming.start(tx, run_id, [1], 1, worker=a_worker(tx, driver.tenant))
         for seconds, is_suspected in ((110, False), (130, True)):
             tx.execute(silent, {"s": timedelta(seconds=seconds), "id": run_id})
-            losses.of_time(tx)
+            lost_attempts.of_time(tx)
             row = tx.execute("SELECT suspected_at FROM task_runs WHERE run_id = :id", {"id": run_id}).one()
             assert (row.suspected_at is not None) == is_suspected
 
@@ -464,7 +464,7 @@ def test_a_heartbeat_clears_a_suspicion(driver: RunDriver) -> None:
             {"id": run_id},
         )
         assert heartbeats.beat(tx, started)
-        assert mine(driver, losses.of_time(tx), run_id) == []
+        assert mine(driver, lost_attempts.of_time(tx), run_id) == []
 
 
 def test_an_attempt_far_beyond_its_time_limit_is_overdue(driver: RunDriver) -> None:
@@ -474,11 +474,13 @@ def test_an_attempt_far_beyond_its_time_limit_is_overdue(driver: RunDriver) -> N
         tx.execute(
             "UPDATE task_runs SET claimed_at = now() - interval '301 s' WHERE run_id = :id", {"id": run_id}
         )
-        assert mine(driver, losses.of_time(tx), run_id) == [], "its worker ends it, and has some time for it"
+        assert mine(driver, lost_attempts.of_time(tx), run_id) == [], (
+            "its worker ends it, and has some time for it"
+        )
         tx.execute(
             "UPDATE task_runs SET claimed_at = now() - interval '320 s' WHERE run_id = :id", {"id": run_id}
         )
-        [(_, how)] = mine(driver, losses.of_time(tx), run_id)
+        [(_, how)] = mine(driver, lost_attempts.of_time(tx), run_id)
         assert how.code == "TIMEOUT"
 
 

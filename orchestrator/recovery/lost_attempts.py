@@ -1,0 +1,103 @@
+"""Ends attempts whose worker is gone, which are silent, or which are far beyond their time limit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.domain import failure
+from pipeweave.orchestrator.engine import losses
+from pipeweave.orchestrator.engine.losses import Loss
+from pipeweave.orchestrator.registry.worker_processes import WORKER_OF
+from pipeweave.orchestrator.state.rows import COLUMNS, of_row
+from pipeweave.orchestrator.store.database import Transaction
+
+# One tick ends at most this many attempts of each kind; the next tick goes on.
+BATCH = 1_000
+# After its time limit an attempt is ended by its own worker, by function or process. The tick leaves the
+# worker this long.
+OVERDUE_AFTER = timedelta(seconds=15)
+# The second look at a silent attempt comes this much later, at the earliest.
+CONFIRM_AFTER = timedelta(seconds=1.5)
+
+
+def run_once(deployment: Deployment) -> int:
+    """End what was lost. Returns the number of attempts.
+
+    Raises:
+        PartlyFailed: the attempts of some runs could not be ended.
+    """
+    with deployment.database.transaction() as tx:
+        lost = of_lost_workers(tx)
+        known = {run.id for run, _ in lost}
+        lost += [loss for loss in of_time(tx) if loss[0].id not in known]
+    cap = deployment.settings.max_retry_delay_ms
+    return losses.end(deployment.database, lost, max_retry_delay_ms=cap)
+
+
+# What runs is bounded by the workers there are, so a look may see all of it.
+_ON_LOST_WORKERS = f"""
+SELECT {COLUMNS}, t.worker, t.claimed_at FROM task_runs AS t
+WHERE t.status = 'running' AND NOT EXISTS (
+    SELECT 1 FROM workers AS w WHERE w.id = {WORKER_OF} AND w.stopped_at IS NULL)
+ORDER BY t.run_id, t.id LIMIT :batch
+"""
+
+
+def of_lost_workers(tx: Transaction) -> list[Loss]:
+    """Attempts of workers that are not alive."""
+    rows: list[Any] = list(tx.execute(_ON_LOST_WORKERS, {"batch": BATCH}))
+    together = Counter(_claim(row) for row in rows)
+    # A worker claims several small task runs at once and calls them one after the other. Nobody can say any
+    # more which of them it had begun: each may have run, so each is an attempt, but uses up no attempt.
+    return [
+        (of_row(row), failure.lost("its worker is gone", is_certain=together[_claim(row)] == 1))
+        for row in rows
+    ]
+
+
+def _claim(row: Any) -> tuple[UUID, str, Any]:
+    return row.run_id, row.worker, row.claimed_at
+
+
+_SILENT_SINCE = "t.heartbeat_at < now() - k.heartbeat_interval_ms * interval '2 milliseconds'"
+
+_SUSPECT = f"""
+UPDATE task_runs AS t SET suspected_at = now() FROM tasks AS k
+WHERE t.status = 'running' AND k.tenant_id = t.tenant_id AND k.id = t.task_id AND {_SILENT_SINCE}
+  AND (t.suspected_at IS NULL OR t.suspected_at < t.heartbeat_at)
+"""
+
+_SILENT = f"""
+SELECT {COLUMNS}, k.heartbeat_interval_ms AS interval_ms
+FROM task_runs AS t JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
+WHERE t.status = 'running' AND {_SILENT_SINCE} AND t.suspected_at > t.heartbeat_at
+  AND t.suspected_at <= now() - CAST(:confirm AS interval)
+ORDER BY t.run_id, t.id LIMIT :batch
+"""
+
+_OVERDUE = f"""
+SELECT {COLUMNS}, k.timeout_seconds
+FROM task_runs AS t JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
+WHERE t.status = 'running'
+  AND t.claimed_at < now() - k.timeout_seconds * interval '1 second' - CAST(:after AS interval)
+ORDER BY t.run_id, t.id LIMIT :batch
+"""
+
+
+def of_time(tx: Transaction) -> list[Loss]:
+    """Attempts that were silent for twice their heartbeat interval, or run far beyond their time limit.
+
+    Silence counts when two looks found it: after PostgreSQL was away, every attempt looks silent at first.
+    """
+    tx.execute(_SUSPECT)
+    silent: Iterable[Any] = tx.execute(_SILENT, {"confirm": CONFIRM_AFTER, "batch": BATCH})
+    overdue: Iterable[Any] = tx.execute(_OVERDUE, {"after": OVERDUE_AFTER, "batch": BATCH})
+    found = {row.id: (of_row(row), failure.silent(row.interval_ms)) for row in silent}
+    return list(
+        ({row.id: (of_row(row), failure.overdue(row.timeout_seconds)) for row in overdue} | found).values()
+    )
