@@ -218,8 +218,6 @@ CALLS: Calls = [
             created_before=NOW,
         ),
     ),
-    ("every type", lambda tx, _: run_lists.run_events(tx, TENANT, RUN, PAGE)),
-    ("one type", lambda tx, _: run_lists.run_events(tx, TENANT, RUN, PAGE, type="run.failed")),
     ("the first page", lambda tx, _: task_run_lists.of_run(tx, RUN, PAGE)),
     (
         "every filter",

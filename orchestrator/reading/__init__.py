@@ -13,7 +13,8 @@ from pipeweave.orchestrator.reading.registry import (
     task_history,
     tasks,
 )
-from pipeweave.orchestrator.reading.runs import run, run_events, run_list, run_task_runs
+from pipeweave.orchestrator.reading.run_events import run_events
+from pipeweave.orchestrator.reading.runs import run, run_list, run_task_runs
 from pipeweave.orchestrator.reading.steps import run_steps
 from pipeweave.orchestrator.reading.task_runs import task_run
 from pipeweave.orchestrator.reading.version_list import pipeline_versions

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id, task_run_id
+from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.reading import outputs, task_runs
 from pipeweave.orchestrator.store.database import Transaction
@@ -162,7 +162,12 @@ def phase(status: str, latest_event: str | None) -> str:
 _OWNED = "SELECT 1 FROM runs WHERE id = :id AND tenant_id = :tenant AND pipeline_id IS NOT NULL"
 
 
-def _require(tx: Transaction, tenant: str, id: UUID) -> None:
+def require_run(tx: Transaction, tenant: str, id: UUID) -> None:
+    """Check that a tenant has a run.
+
+    Raises:
+        NotFound: the tenant has no such run.
+    """
     if tx.execute(_OWNED, {"id": id, "tenant": tenant}).first() is None:
         raise no_run(id)
 
@@ -181,39 +186,5 @@ def run_task_runs(
     Raises:
         NotFound: the tenant has no such run.
     """
-    _require(tx, tenant, id)
+    require_run(tx, tenant, id)
     return task_runs.of_run(tx, id, page, status=status, step_id=step_id)
-
-
-# --- events -----------------------------------------------------------------------------------------------
-
-_EVENTS = """
-SELECT e.seq, e.at, e.type, e.task_run_id, e.attempt, e.data FROM events AS e
-WHERE e.run_id = :id AND e.seq > :after AND {where} ORDER BY e.seq LIMIT :limit
-"""
-
-
-def run_events(tx: Transaction, tenant: str, id: UUID, page: Page, *, type: str | None = None) -> Document:
-    """The events of a run, oldest first: {items, nextCursor}.
-
-    Raises:
-        NotFound: the tenant has no such run.
-    """
-    _require(tx, tenant, id)
-    after = page.after("events", int)
-    where = "true" if type is None else "e.type = :type"
-    parameters = {"id": id, "after": after[0] if after else -1, "type": type, "limit": page.limit + 1}
-    rows = tx.execute(_EVENTS.format(where=where), parameters).all()
-    return page.cut(rows, "events", lambda row: (row.seq,), event_row)
-
-
-def event_row(row: Any) -> Document:
-    """An event as lists show it."""
-    return {
-        "seq": row.seq,
-        "at": iso(row.at),
-        "type": row.type,
-        "taskRunId": None if row.task_run_id is None else task_run_id(row.task_run_id),
-        "attempt": row.attempt,
-        "data": row.data or {},
-    }

@@ -20,7 +20,8 @@ import orjson
 
 from pipeweave.orchestrator.domain.json_shapes import iso, reference, run_id, task_run_id
 from pipeweave.orchestrator.domain.months import Month
-from pipeweave.orchestrator.reading.runs import event_row, run_row
+from pipeweave.orchestrator.reading.run_events import event_row
+from pipeweave.orchestrator.reading.runs import run_row
 from pipeweave.orchestrator.reading.task_runs import attempt_row, task_run_row
 from pipeweave.orchestrator.retention.default_partition import key_column
 from pipeweave.orchestrator.store.database import Database, Transaction
