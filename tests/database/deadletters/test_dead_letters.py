@@ -43,7 +43,7 @@ def test_a_step_that_fails_for_good_leaves_one_dead_letter(worker: InlineWorker,
 
 
 @pytest.mark.parametrize("mode", FAILURE_MODES)
-def test_each_item_that_fails_leaves_its_own_and_their_map_none(worker: InlineWorker, mode: str) -> None:
+def test_each_failed_item_leaves_a_dead_letter_and_its_map_none(worker: InlineWorker, mode: str) -> None:
     run_id = failed_run(
         worker, MAP, ("m", 0), ("m", 2), maps={"m": "${input}"}, input=["x", "y", "z"], failureMode=mode
     )
@@ -52,7 +52,7 @@ def test_each_item_that_fails_leaves_its_own_and_their_map_none(worker: InlineWo
     assert found == (both[:1] if mode == FAIL_FAST else both)
 
 
-def test_its_history_has_every_attempt(worker: InlineWorker) -> None:
+def test_the_history_of_a_dead_letter_has_every_attempt(worker: InlineWorker) -> None:
     worker.fails = {"a": TRANSIENT}
     run_id = worker.driver.begin({"a": []}, tasks={"a": "limited"})
     for _ in range(4):
@@ -97,7 +97,7 @@ def test_they_are_listed_newest_first_page_by_page_and_filtered(worker: InlineWo
         listed(driver, status="lost")
 
 
-def test_what_was_retried_or_discarded_is_listed_when_asked_for(worker: InlineWorker) -> None:
+def test_retried_and_discarded_dead_letters_are_listed_on_request(worker: InlineWorker) -> None:
     failed_run(worker, {"a": [], "b": [], "c": []}, "a", "b", "c", failureMode=CONTINUE)
     first, second, third = letters(worker.driver)
     with worker.driver.database.transaction() as tx:
@@ -115,7 +115,7 @@ def test_what_was_retried_or_discarded_is_listed_when_asked_for(worker: InlineWo
     }
 
 
-def test_one_is_shown_in_full(worker: InlineWorker) -> None:
+def test_a_single_dead_letter_is_shown_in_full(worker: InlineWorker) -> None:
     run_id = failed_run(worker, MAP, ("m", 1), maps={"m": "${input}"}, input=["x", "y"])
     (letter,) = letters(worker.driver)
     with worker.driver.database.transaction() as tx:
@@ -136,7 +136,7 @@ def test_one_is_shown_in_full(worker: InlineWorker) -> None:
     assert (shown["runStatus"], shown["taskRunStatus"], shown["item"]) == (None, None, "y")
 
 
-def test_those_that_are_alike_are_counted(worker: InlineWorker) -> None:
+def test_similar_dead_letters_are_counted_in_groups(worker: InlineWorker) -> None:
     wide: dict[str, list[str]] = {"a": [], "b": [], "c": [], "d": []}
     worker.fails = {
         "a": replace(PERMANENT, message="row 17 is broken"),
@@ -180,7 +180,7 @@ def test_old_ones_are_purged_open_or_not(worker: InlineWorker) -> None:
     assert len(letters(other.driver)) == 1
 
 
-def test_an_old_one_that_somebody_holds_is_left_for_later(worker: InlineWorker) -> None:
+def test_a_purge_leaves_out_a_locked_dead_letter(worker: InlineWorker) -> None:
     failed_run(worker, {"a": [], "b": []}, "a", "b", failureMode=CONTINUE)
     held, _ = letters(worker.driver)
     with worker.driver.database.transaction() as holder:

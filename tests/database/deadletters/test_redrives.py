@@ -39,7 +39,7 @@ def progress(driver: RunDriver, redrive_id: UUID) -> Document:
         return queries.redrive(tx, driver.tenant, redrive_id)
 
 
-def test_a_redrive_retries_what_fits_and_says_how_far_it_is(
+def test_a_redrive_retries_matching_dead_letters_and_shows_its_progress(
     worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redrives, "BATCH", 2)
@@ -63,7 +63,7 @@ def test_a_redrive_retries_what_fits_and_says_how_far_it_is(
     assert called(worker)["join"] == 1
 
 
-def test_a_redrive_skips_what_cannot_be_retried(worker: InlineWorker) -> None:
+def test_a_redrive_skips_dead_letters_that_cannot_be_retried(worker: InlineWorker) -> None:
     driver = worker.driver
     needs: dict[str, list[str]] = {"a": [], "b": [], "c": []}
     gone = failed_run(worker, needs, "a", "b", failureMode=CONTINUE)
@@ -82,7 +82,7 @@ def test_a_redrive_skips_what_cannot_be_retried(worker: InlineWorker) -> None:
     assert len(still_open(driver, gone)) == 2
 
 
-def test_a_redrive_does_not_retry_for_ever_what_fails_again(worker: InlineWorker) -> None:
+def test_a_redrive_does_not_retry_a_step_that_fails_again(worker: InlineWorker) -> None:
     run_id = failed_run(worker, CHAIN, "b")
     redrive_id = redrive(worker.driver)
     for _ in range(3):
@@ -92,7 +92,7 @@ def test_a_redrive_does_not_retry_for_ever_what_fails_again(worker: InlineWorker
     assert len(letters(worker.driver, run_id)) == 2
 
 
-def test_a_redrive_leaves_out_what_failed_since_it_was_asked_for(
+def test_a_redrive_leaves_out_later_dead_letters(
     worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redrives, "BATCH", 1)
@@ -107,7 +107,7 @@ def test_a_redrive_leaves_out_what_failed_since_it_was_asked_for(
     assert len(still_open(worker.driver, run_id)) == 1
 
 
-def test_a_redrive_goes_on_behind_what_cannot_be_retried(
+def test_a_redrive_continues_after_dead_letters_that_cannot_be_retried(
     worker: InlineWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redrives, "BATCH", 1)

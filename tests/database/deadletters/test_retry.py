@@ -62,7 +62,7 @@ def test_a_retried_step_lets_its_run_go_on_and_complete(worker: InlineWorker, mo
     assert (kept.retry_run_id, kept.retry_task_run_id) == (run_id, letter.task_run_id)
 
 
-def test_it_is_the_next_attempt_with_the_current_code_and_a_fresh_allowance(worker: InlineWorker) -> None:
+def test_a_retry_is_the_next_attempt_with_the_current_code_and_new_attempts(worker: InlineWorker) -> None:
     run_id = failed_run(worker, CHAIN, "b")
     with worker.driver.database.transaction() as tx:
         register(
@@ -80,7 +80,7 @@ def test_it_is_the_next_attempt_with_the_current_code_and_a_fresh_allowance(work
     assert [each[3] for each in worker.attempts] == [1, 1, 2, 2]
 
 
-def test_it_fails_again_and_leaves_a_second_dead_letter_with_all_attempts(worker: InlineWorker) -> None:
+def test_a_retry_that_fails_leaves_another_dead_letter_with_all_attempts(worker: InlineWorker) -> None:
     run_id = failed_run(worker, CHAIN, "b")
     for number in (1, 2, 3):
         (letter,) = still_open(worker.driver, run_id)
@@ -93,7 +93,7 @@ def test_it_fails_again_and_leaves_a_second_dead_letter_with_all_attempts(worker
     assert differences(worker.driver, run_id) == []
 
 
-def test_a_step_that_took_too_long_is_retried_like_one_that_failed(worker: InlineWorker) -> None:
+def test_a_timed_out_step_is_retried_like_a_failed_step(worker: InlineWorker) -> None:
     worker.fails = {"b": failure.overdue(300)}
     run_id = worker.driver.begin(CHAIN)
     for attempt in (1, 2, 3, 4):
@@ -114,7 +114,7 @@ def test_a_step_that_took_too_long_is_retried_like_one_that_failed(worker: Inlin
     assert worker.driver.run(run_id).status == "completed"
 
 
-def test_what_the_failure_cancelled_runs_again_and_its_late_report_finds_nothing(
+def test_task_runs_cancelled_by_the_failure_run_again_and_ignore_late_reports(
     worker: InlineWorker,
 ) -> None:
     run_id = worker.driver.begin(DIAMOND)
@@ -138,7 +138,7 @@ def test_what_the_failure_cancelled_runs_again_and_its_late_report_finds_nothing
     assert differences(worker.driver, run_id) == []
 
 
-def test_its_time_limit_starts_anew(worker: InlineWorker) -> None:
+def test_the_time_limit_of_a_reopened_run_starts_again(worker: InlineWorker) -> None:
     run_id = failed_run(worker, CHAIN, "b", timeout="1h")
     before = worker.driver.run(run_id)
     worker.driver.database.now = lambda: before.finished_at + timedelta(hours=5)
@@ -153,7 +153,7 @@ def test_its_time_limit_starts_anew(worker: InlineWorker) -> None:
     assert run.deadline_at == retry_again + timedelta(hours=1)
 
 
-def test_a_run_that_took_too_long_goes_on_from_what_had_failed_in_it(worker: InlineWorker) -> None:
+def test_a_timed_out_run_goes_on_from_its_failed_step(worker: InlineWorker) -> None:
     needs = {"a": [], "b": ["a"], "slow": [], "after": ["slow"]}
     worker.fails = failing("a")
     run_id = worker.driver.begin(needs, failureMode=CONTINUE)
@@ -176,7 +176,7 @@ def test_a_run_that_took_too_long_goes_on_from_what_had_failed_in_it(worker: Inl
 )
 @pytest.mark.parametrize("needs", [GATHERED, IRREGULAR], ids=["gathered", "irregular"])
 @pytest.mark.parametrize("is_forgotten", [False, True], ids=["at once", "days later"])
-def test_a_wide_join_is_released_once_when_its_failed_member_ended_well(
+def test_a_wide_join_is_released_once_when_its_retried_member_completes(
     worker: InlineWorker, mode: str, tasks: dict[str, str], needs: dict[str, list[str]], is_forgotten: bool
 ) -> None:
     run_id = failed_run(worker, needs, "b3", "b8", failureMode=mode, tasks=tasks)
@@ -192,7 +192,7 @@ def test_a_wide_join_is_released_once_when_its_failed_member_ended_well(
     assert differences(worker.driver, run_id) == []
 
 
-def test_what_goes_on_is_a_part_of_no_chord(worker: InlineWorker) -> None:
+def test_messages_of_reopened_task_runs_are_not_counted(worker: InlineWorker) -> None:
     """Messages of before may be out still, whose parts have the names that it would count by."""
     run_id = failed_run(worker, GATHERED, "b3", "b8", failureMode=CONTINUE)
     for letter in still_open(worker.driver, run_id):

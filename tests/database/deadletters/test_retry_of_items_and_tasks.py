@@ -74,7 +74,7 @@ def test_a_map_that_could_not_be_laid_out_is_laid_out_when_it_is_retried(worker:
     assert called(worker) == {"first": 1, "m": 2, "after": 1}
 
 
-def test_a_map_beside_the_failure_goes_on_with_what_it_had_left(worker: InlineWorker) -> None:
+def test_a_map_beside_the_failure_goes_on_with_its_remaining_items(worker: InlineWorker) -> None:
     needs = {"m": [], "x": [], "after": ["m", "x"]}
     worker.fails = failing("x")
     run_id = worker.driver.begin(needs, maps={"m": "${input}"}, tasks={"m": "single"}, input=[1, 2, 3])
@@ -101,9 +101,7 @@ _TASKS = {"act": "noop", "act_limited": "limited"}
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_any_run_comes_to_what_it_would_have_come_to_without_the_failures(
-    driver: RunDriver, seed: int
-) -> None:
+def test_any_run_ends_after_retries_as_it_would_have_without_failures(driver: RunDriver, seed: int) -> None:
     """In whatever order dead letters are retried, at once or while others still run, fixed or not yet."""
     chance = random.Random(seed)
     document, wishes = random_graph(chance, f"graph-{seed}")

@@ -46,7 +46,7 @@ def enqueue(worker: InlineWorker, **request: Any) -> UUID:
 
 
 @pytest.mark.parametrize("input", [{"n": 1}, "x" * 50_000], ids=["small", "in storage"])
-def test_a_standalone_task_gets_a_new_task_run_with_its_input_and_wishes(
+def test_a_retried_standalone_task_gets_a_new_task_run_with_its_input_and_options(
     worker: InlineWorker, input: Any
 ) -> None:
     worker.fails = failing("noop")
@@ -168,7 +168,7 @@ def test_items_that_were_cancelled_by_themselves_stay_so_when_another_goes_on(wo
     assert worker.calls["m", 1] == 0
 
 
-def test_a_discarded_one_is_not_retried(worker: InlineWorker) -> None:
+def test_a_discarded_dead_letter_is_not_retried(worker: InlineWorker) -> None:
     failed_run(worker, CHAIN, "b")
     (letter,) = letters(worker.driver)
     with worker.driver.database.transaction() as tx:
@@ -237,7 +237,7 @@ def test_nothing_is_retried_during_maintenance(fresh_database: Database) -> None
     assert letters(worker.driver)[0].retried_at is None
 
 
-def test_those_of_another_tenant_are_not_there(worker: InlineWorker) -> None:
+def test_dead_letters_of_another_tenant_are_not_found(worker: InlineWorker) -> None:
     failed_run(worker, CHAIN, "b")
     (letter,) = letters(worker.driver)
     for verb in (dead_letters.retry, dead_letters.discard, queries.dead_letter):
@@ -250,7 +250,7 @@ def test_those_of_another_tenant_are_not_there(worker: InlineWorker) -> None:
 # --- two at once ------------------------------------------------------------------------------------------
 
 
-def test_a_join_that_is_being_decided_waits_for_the_retry_or_the_retry_for_it(worker: InlineWorker) -> None:
+def test_a_join_and_a_retry_of_its_predecessor_wait_for_each_other(worker: InlineWorker) -> None:
     """`a` failed, `b` ends at the moment when `a` is retried: the join sees one or the other."""
     needs = {"a": [], "b": [], "join": ["a", "b"]}
     worker.driver.store(needs, failureMode=CONTINUE)
@@ -297,7 +297,7 @@ def test_a_run_that_is_ending_ends_or_goes_on(worker: InlineWorker, mode: str) -
         assert differences(worker.driver, run_id) == []
 
 
-def test_a_run_that_counts_its_failures_while_one_is_retried_does_not_end(worker: InlineWorker) -> None:
+def test_a_run_does_not_end_while_one_of_its_failures_is_retried(worker: InlineWorker) -> None:
     """Its only end step ends while the retry holds the run's row: what it counted is not true any more."""
     run_id = worker.driver.begin(TWO, failureMode=PARTIAL_MERGE)
     with worker.driver.database.transaction() as tx:

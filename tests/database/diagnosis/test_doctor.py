@@ -209,7 +209,7 @@ def test_a_broker_that_throws_keys_away_is_told(settings: Settings) -> None:
         assert saw(check_broker.memory(settings))[0] is ERROR
 
 
-def test_what_a_restart_of_the_broker_loses_is_told(settings: Settings) -> None:
+def test_doctor_says_what_a_restart_of_the_broker_loses(settings: Settings) -> None:
     level, line = saw(check_broker.persistence(settings))
     assert (level, "no append-only file" in line) == (OK, True)
 
@@ -368,7 +368,7 @@ def test_open_dead_letters_are_a_warning(settings: Settings, driver: RunDriver) 
     assert saw(check_processes.dead_letters(settings))[0] is OK
 
 
-def test_what_stands_still_is_a_warning(settings: Settings, driver: RunDriver) -> None:
+def test_stalled_work_is_a_warning(settings: Settings, driver: RunDriver) -> None:
     driver.begin({"a": []})
     change(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
     assert saw(check_processes.standing_still(settings)) == (WARNING, "1 found: run_overdue")

@@ -61,9 +61,7 @@ def resume(deployment: Deployment, time: Time | None = None) -> repeated_ticks.R
     return repeated_ticks.tick_until_settled(deployment, clock=time, sleep=time.sleep)
 
 
-def test_what_stands_still_is_set_going_again(
-    deployment: Deployment, driver: RunDriver, clock: Clock
-) -> None:
+def test_repeated_ticks_mend_stalled_work(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
     lost = driver.begin({"a": []})
     later(clock)
     driver.sent.clear()
@@ -89,7 +87,7 @@ def test_trying_ends_when_nothing_moves(deployment: Deployment, driver: RunDrive
     assert {each.join for each in driver.sent if isinstance(each, JoinCheck)} == {10}
 
 
-def test_maintenance_is_left_as_it_is(deployment: Deployment, driver: RunDriver) -> None:
+def test_no_tick_runs_during_maintenance(deployment: Deployment, driver: RunDriver) -> None:
     driver.begin({"a": []})
     past(driver, "UPDATE orchestrator_state SET mode = 'maintenance'")
     assert found(deployment) == []
@@ -119,7 +117,7 @@ def call(url: str, *arguments: str) -> Any:
     return CliRunner().invoke(main, ["recover", *arguments, "--database-url", url], env=variables)
 
 
-def test_the_command_says_what_stands_still(driver: RunDriver, deployment: Deployment) -> None:
+def test_the_command_shows_stalled_work(driver: RunDriver, deployment: Deployment) -> None:
     assert call(driver.database.url).stdout == "Nothing is stalled.\n"
     assert call(driver.database.url).exit_code == 0
     run_id: UUID = driver.begin({"a": []})
@@ -135,7 +133,9 @@ def test_the_command_says_what_stands_still(driver: RunDriver, deployment: Deplo
     assert document["whatHeals"] == "the tick fails the run"
 
 
-def test_the_command_heals_and_says_what_it_did(driver: RunDriver, deployment: Deployment) -> None:
+def test_the_command_mends_stalled_work_and_says_what_it_did(
+    driver: RunDriver, deployment: Deployment
+) -> None:
     driver.begin({"a": []})
     past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
     healed = call(driver.database.url, "--auto-resume")

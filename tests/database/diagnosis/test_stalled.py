@@ -50,13 +50,13 @@ def only(deployment: Deployment) -> StalledItem:
 # --- nothing ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_on_its_way_is_not_stale(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
+def test_work_in_progress_is_not_stalled(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
     run_id = driver.begin(WIDE)
     driver.finish(run_id, "a", *(f"b{number}" for number in range(8)))
     assert found(deployment) == []
 
 
-def test_what_runs_on_a_living_worker_is_not_stale(
+def test_a_task_run_on_a_live_worker_is_not_stalled(
     deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     run_id = driver.begin({"a": [], "b": ["a"]})
@@ -66,7 +66,7 @@ def test_what_runs_on_a_living_worker_is_not_stale(
     assert found(deployment) == []
 
 
-def test_what_is_over_is_not_stale(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
+def test_final_rows_are_not_stalled(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
     run_id = driver.begin({"a": []})
     driver.finish(run_id, "a")
     later(clock, timedelta(days=1))
@@ -85,7 +85,7 @@ def test_a_tick_that_does_not_come_is_missed(deployment: Deployment, driver: Run
     assert only(deployment) == StalledItem(Kind.TICK_SILENT, "there was no tick yet")
 
 
-def test_a_worker_that_fell_silent_is_missed_with_what_it_was_running(
+def test_a_silent_worker_is_reported_with_its_running_task_runs(
     deployment: Deployment, driver: RunDriver
 ) -> None:
     run_id = driver.begin({"a": []})
@@ -100,7 +100,7 @@ def test_a_worker_that_fell_silent_is_missed_with_what_it_was_running(
     assert running.since == silent.since is not None
 
 
-def test_what_runs_on_a_worker_that_ended_is_stale(deployment: Deployment, driver: RunDriver) -> None:
+def test_a_task_run_on_a_stopped_worker_is_stalled(deployment: Deployment, driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": []})
     with driver.database.transaction() as tx:
         worker = a_worker(tx, driver)
@@ -158,7 +158,9 @@ def test_an_attempt_that_is_long_due_is_stale(deployment: Deployment, driver: Ru
     assert (one.kind, one.run_id, one.why) == (Kind.RETRY_OVERDUE, run_id, "attempt 2 of step a is due")
 
 
-def test_a_limit_with_room_and_work_is_stale(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
+def test_a_limit_with_room_and_ready_task_runs_is_stalled(
+    deployment: Deployment, driver: RunDriver, clock: Clock
+) -> None:
     driver.store({"a": []}, id="single", tasks={"a": "single"})
     runs = [driver.trigger("single") for _ in range(3)]
     with driver.database.transaction() as tx:
@@ -177,7 +179,7 @@ def test_a_limit_with_room_and_work_is_stale(deployment: Deployment, driver: Run
     assert found(deployment) == []
 
 
-def test_a_limit_of_a_rate_that_is_not_due_is_not_stale(
+def test_a_rate_limit_whose_next_start_is_not_due_is_not_stalled(
     deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     driver.store({"a": []}, id="single", tasks={"a": "single"})
@@ -192,7 +194,7 @@ def test_a_limit_of_a_rate_that_is_not_due_is_not_stale(
     assert only(deployment).kind is Kind.LIMIT_HAS_ROOM
 
 
-def test_what_another_tenant_runs_takes_no_room(
+def test_task_runs_of_another_tenant_take_no_room(
     deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     other = RunDriver(driver.database)
@@ -223,7 +225,9 @@ def test_a_join_that_is_due_and_closed_is_stale(
     assert one.since == max(row.finished_at for row in driver.task_runs(run_id) if row.finished_at)
 
 
-def test_a_map_whose_items_are_over_is_stale(deployment: Deployment, driver: RunDriver, clock: Clock) -> None:
+def test_a_map_with_only_final_items_is_stalled(
+    deployment: Deployment, driver: RunDriver, clock: Clock
+) -> None:
     run_id = driver.begin({"m": []}, {"list": list(range(10))}, maps={"m": "${input.list}"})
     past(
         driver,
@@ -243,7 +247,7 @@ def test_a_run_of_which_all_is_over_is_stale(deployment: Deployment, driver: Run
     assert (one.kind, one.run_id, one.task_run_id) == (Kind.RUN_WITHOUT_LIVE_ROW, run_id, None)
 
 
-def test_a_run_beyond_its_time_limit_is_stale(deployment: Deployment, driver: RunDriver) -> None:
+def test_a_run_past_its_time_limit_is_stalled(deployment: Deployment, driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
     assert (only(deployment).kind, only(deployment).run_id) == (Kind.RUN_OVERDUE, run_id)
@@ -255,7 +259,7 @@ def test_a_run_that_the_next_tick_will_end_is_not_stale(deployment: Deployment, 
     assert found(deployment) == []
 
 
-def test_what_stands_still_while_maintenance_is_waited_for_is_healed_all_the_same(
+def test_stalled_work_is_mended_while_maintenance_is_awaited(
     deployment: Deployment, driver: RunDriver
 ) -> None:
     driver.begin({"a": []}, timeout="5m")

@@ -86,7 +86,7 @@ def test_histories_are_of_every_kind(driver: RunDriver) -> None:
     assert not missing
 
 
-def test_a_run_that_changes_while_it_is_looked_at_is_seen_at_one_moment(driver: RunDriver) -> None:
+def test_a_run_that_changes_during_verify_is_read_in_one_snapshot(driver: RunDriver) -> None:
     run_id = driver.begin(DIAMOND)
     with verify.snapshot(driver.database) as tx:
         tx.execute("SELECT 1 FROM runs LIMIT 1")
@@ -95,7 +95,7 @@ def test_a_run_that_changes_while_it_is_looked_at_is_seen_at_one_moment(driver: 
     assert differences(driver, run_id) == []
 
 
-def test_a_run_that_changes_between_its_events_and_its_rows_is_seen_at_one_moment(
+def test_a_change_between_reading_events_and_rows_is_not_a_difference(
     driver: RunDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = driver.begin(DIAMOND)
@@ -273,7 +273,7 @@ def test_an_event_that_nobody_wrote_is_found(driver: RunDriver) -> None:
                     assert fields(verify.run(tx, run_id)) == expected
 
 
-def test_a_history_that_is_lost_as_a_whole_does_not_flood(driver: RunDriver) -> None:
+def test_differences_of_a_run_without_events_are_limited(driver: RunDriver) -> None:
     run_id = driver.begin({f"s{number}": [] for number in range(200)})
     with driver.database.transaction() as tx, undone(tx):
         tx.execute("DELETE FROM events WHERE run_id = :id", {"id": run_id})
@@ -333,7 +333,7 @@ def test_the_command_shows_a_line_for_each_difference(fresh_database: Database) 
     assert call(fresh_database, ids.show(ids.RUN, fine)).exit_code == 0
 
 
-def test_the_command_goes_from_the_newest_run_as_far_as_it_is_told(fresh_database: Database) -> None:
+def test_the_command_verifies_the_newest_runs_up_to_a_limit(fresh_database: Database) -> None:
     driver = RunDriver(fresh_database)
     tamper(driver, driver.begin(DIAMOND))
     driver.begin(DIAMOND)
@@ -342,7 +342,7 @@ def test_the_command_goes_from_the_newest_run_as_far_as_it_is_told(fresh_databas
     assert call(fresh_database, "--since", "2999-01-01T00:00:00Z").stderr.startswith("0 runs")
 
 
-def test_a_standalone_task_is_found_by_the_id_it_is_known_by(fresh_database: Database) -> None:
+def test_a_standalone_task_is_verified_by_its_task_run_id(fresh_database: Database) -> None:
     driver = RunDriver(fresh_database)
     with driver.database.transaction() as tx:
         (queued,) = standalone_tasks.enqueue(tx, driver.tenant, [QueueRequest("noop", 1)])

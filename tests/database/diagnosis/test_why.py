@@ -104,7 +104,7 @@ def test_a_join_that_nobody_has_looked_at_says_so(driver: RunDriver) -> None:
     assert codes(driver, run_id, 10) == ["join_closed"]
 
 
-def test_another_attempt_says_when_it_is_due_and_what_went_wrong(driver: RunDriver) -> None:
+def test_a_waiting_retry_says_when_it_is_due_and_the_last_error(driver: RunDriver) -> None:
     run_id = driver.trigger("one")
     driver.finish(run_id, "a", failure=TRANSIENT)
     late = "UPDATE task_runs SET due_at = now() + interval '1 h' WHERE run_id = :id RETURNING 1"
@@ -116,7 +116,7 @@ def test_another_attempt_says_when_it_is_due_and_what_went_wrong(driver: RunDriv
     assert (reason["error"], reason["errorCode"]) == ("it broke for now", "WEAK")
 
 
-def test_whoever_executes_under_the_same_key_is_named(driver: RunDriver) -> None:
+def test_the_holder_of_the_idempotency_key_is_named(driver: RunDriver) -> None:
     run_id, holder = driver.trigger("one"), ids.task_run_id(driver.trigger("one"), 1)
     statement = """UPDATE task_runs SET status = 'pending', queued_at = NULL, due_at = now(), awaits = :holder
         WHERE run_id = :id RETURNING 1"""
@@ -143,7 +143,7 @@ def test_pauses_come_first_and_say_since_when_and_why(driver: RunDriver) -> None
     assert codes(driver, runs[2]) == ["tenant_paused", "task_paused", "concurrency_limit"]
 
 
-def test_a_concurrency_limit_says_how_many_are_live_and_who_is_before(driver: RunDriver) -> None:
+def test_a_concurrency_limit_says_how_many_are_live_and_the_position_in_line(driver: RunDriver) -> None:
     runs = [driver.trigger("limited") for _ in range(5)]
     urgent = driver.trigger("limited", priority=1)
     found = {run_id: ask(driver, run_id)[0] for run_id in [*runs[2:], urgent]}
@@ -175,7 +175,7 @@ def test_a_rate_says_when_the_turn_comes(driver: RunDriver) -> None:
     assert driver.statuses(runs[2]) == {"a": "queued"}
 
 
-def test_one_that_only_waits_for_the_tick_says_so(driver: RunDriver) -> None:
+def test_a_ready_task_run_with_free_limits_waits_for_the_tick(driver: RunDriver) -> None:
     runs = [driver.trigger("limited") for _ in range(3)]
     driver.rows(
         "UPDATE tasks SET concurrency = 3 WHERE tenant_id = :id AND id = 'limited' RETURNING 1",
@@ -187,7 +187,7 @@ def test_one_that_only_waits_for_the_tick_says_so(driver: RunDriver) -> None:
 # --- in the queue -----------------------------------------------------------------------------------------
 
 
-def test_a_queued_one_says_how_many_go_before_it_and_who_could_take_it(driver: RunDriver) -> None:
+def test_a_queued_task_run_says_how_many_are_ahead_and_how_many_workers_serve_it(driver: RunDriver) -> None:
     for priority in (50, 60, 60, 70):
         driver.trigger("one", priority=priority)
     mine = driver.trigger("one", priority=60)
@@ -228,7 +228,7 @@ def test_a_broker_that_is_away_is_a_reason(driver: RunDriver) -> None:
     assert [each["code"] for each in found] == ["no_worker", "queued", "broker_away"]
 
 
-def test_what_was_queued_when_it_was_paused_says_so(driver: RunDriver) -> None:
+def test_a_task_run_queued_before_a_pause_names_the_pause(driver: RunDriver) -> None:
     run_id = driver.trigger("one")
     driver.rows(
         "INSERT INTO pauses (tenant_id, task_id, paused_at) VALUES (:id, 'noop', now()) RETURNING 1",
@@ -240,7 +240,7 @@ def test_what_was_queued_when_it_was_paused_says_so(driver: RunDriver) -> None:
 # --- under way, or over -----------------------------------------------------------------------------------
 
 
-def test_what_runs_says_where_and_what_is_over_says_how_it_ended(driver: RunDriver) -> None:
+def test_a_running_task_run_names_its_worker_and_a_final_one_its_status(driver: RunDriver) -> None:
     run_id = driver.trigger("three")
     with driver.database.transaction() as tx:
         claim(tx, run_id, 1)

@@ -95,7 +95,7 @@ def test_the_messages_of_a_chord_of_unknown_size_ask_about_its_join(publisher: P
     assert (len(messages(publisher)) - before, asked) == (3, 3)
 
 
-def test_a_chord_that_has_fired_is_not_asked_about(publisher: Publisher) -> None:
+def test_a_part_of_a_fired_chord_sends_no_check(publisher: Publisher) -> None:
     run_id = run()
     publisher.publish(released(run_id, 2, joins=(7,)))
     for number in (0, 1, 0, 1):
@@ -103,7 +103,7 @@ def test_a_chord_that_has_fired_is_not_asked_about(publisher: Publisher) -> None
     assert [task for task, _ in messages(publisher)].count(JOIN_TASK) == 1
 
 
-def test_a_message_that_gives_way_is_the_next_one_again_and_as_old_as_it_was(publisher: Publisher) -> None:
+def test_a_message_that_is_put_back_is_next_again_and_keeps_its_age(publisher: Publisher) -> None:
     first, second = run(), run()
     publisher.publish(released(first, 1, 60))
     since = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -167,7 +167,7 @@ def test_the_part_that_completes_a_chord_costs_one_round_trip_more(publisher: Pu
     assert round_trips(publisher, [Part(run_id, 7, QUEUE, ordinal=2)]) == 2
 
 
-def test_nothing_to_send_asks_nothing(publisher: Publisher) -> None:
+def test_an_empty_outbox_sends_no_command(publisher: Publisher) -> None:
     assert round_trips(publisher, []) == 0
 
 
@@ -200,7 +200,7 @@ def test_a_chord_s_body_says_when_it_was_sent(publisher: Publisher) -> None:
     assert publisher.oldest(QUEUE)[0] == 2_000.0
 
 
-def test_a_foreign_message_waits_but_nobody_knows_since_when(publisher: Publisher) -> None:
+def test_a_foreign_message_has_no_known_sending_time(publisher: Publisher) -> None:
     redis(publisher).lpush(QUEUE, b"\xff not a message")
     assert publisher.oldest(QUEUE)[0] == 0.0
 

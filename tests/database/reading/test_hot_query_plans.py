@@ -367,9 +367,7 @@ LOOKS = [
 
 
 @pytest.mark.parametrize("work", LOOKS)
-def test_what_looks_for_open_rows_everywhere_fetches_none_that_are_over(
-    stand: Stand, work: Callable[[Stand], object]
-) -> None:
+def test_queries_for_open_rows_fetch_no_final_rows(stand: Stand, work: Callable[[Stand], object]) -> None:
     found = stand.reads(work)
     past = {name: read for name, read in found.items() if stand.is_past(name)}
     assert {name: read.whole for name, read in past.items() if read.whole} == {}

@@ -29,7 +29,7 @@ def run_id(tx: Transaction) -> UUID:
     return triggering.trigger(tx, TENANT, Trigger("chain", {"n": 1}, metadata={"who": "me"})).id
 
 
-def test_the_queue_counts_what_may_go_what_runs_and_what_ended_today(tx: Transaction, run_id: UUID) -> None:
+def test_the_queue_counts_pending_running_and_recently_ended_task_runs(tx: Transaction, run_id: UUID) -> None:
     tasks = [QueueRequest("a")] * 4
     alone = [ids.run_id_of(each.task_run_id) for each in standalone_tasks.enqueue(tx, TENANT, tasks)]
     end(tx, alone[0], 1)
@@ -54,7 +54,7 @@ def test_an_empty_queue_has_no_oldest(tx: Transaction) -> None:
     assert {found[name] for name in ("pending", "running", "waiting", "completed", "failed", "dlq")} == {0}
 
 
-def test_what_ended_is_counted_up_to_a_cap(
+def test_ended_task_runs_are_counted_up_to_a_cap(
     tx: Transaction, run_id: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for each in standalone_tasks.enqueue(tx, TENANT, [QueueRequest("a")] * 3):

@@ -75,9 +75,7 @@ def test_chunks_of_slow_tasks_are_small(count: int, seconds: float, size: int) -
 
 
 @given(st.integers(0, 20_000), st.none() | st.floats(0, allow_nan=False))
-def test_what_is_known_of_a_task_makes_more_messages_but_never_fewer(
-    count: int, seconds: float | None
-) -> None:
+def test_a_known_duration_makes_more_messages_but_never_fewer(count: int, seconds: float | None) -> None:
     size = chunk_size(count, seconds)
     assert 1 <= size <= chunk_size(count) <= MAX_CHUNK
     assert seconds is None or size == 1 or size * seconds <= CHUNK_S
@@ -106,7 +104,7 @@ def test_task_runs_of_any_pace_travel_in_exactly_one_message(paces: list[float |
     ],
     ids=["task", "queue", "priority", "attempt", "join"],
 )
-def test_what_differs_travels_apart(other: Released) -> None:
+def test_task_runs_that_differ_travel_in_different_messages(other: Released) -> None:
     many = [released(ordinal) for ordinal in range(10, 300)]
     messages = group_into_messages([*many, other]).messages
     assert [message.ordinals for message in messages if 2 in message.ordinals] == [(2,)]

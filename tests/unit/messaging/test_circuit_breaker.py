@@ -48,7 +48,7 @@ def test_nobody_tries_for_a_while_after_a_failure_then_one_does(
     assert [breaker.may_try() for _ in range(3)] == [True, False, False]
 
 
-def test_the_one_who_tried_decides_for_all(breaker: CircuitBreaker, clock: Clock) -> None:
+def test_the_caller_that_tried_decides_for_all(breaker: CircuitBreaker, clock: Clock) -> None:
     breaker.failed("refused")
     clock.now += PAUSE_S
     assert breaker.may_try()
@@ -61,7 +61,7 @@ def test_the_one_who_tried_decides_for_all(breaker: CircuitBreaker, clock: Clock
     assert all(breaker.may_try() for _ in range(3))
 
 
-def test_one_who_never_reports_back_holds_up_the_others_for_a_pause_only(
+def test_a_caller_that_never_reports_back_delays_others_for_one_pause_only(
     breaker: CircuitBreaker, clock: Clock
 ) -> None:
     breaker.failed("refused")
@@ -71,7 +71,7 @@ def test_one_who_never_reports_back_holds_up_the_others_for_a_pause_only(
     assert breaker.may_try()
 
 
-def test_leaving_and_coming_back_are_said_once(
+def test_a_broker_that_leaves_and_returns_is_logged_once_each(
     breaker: CircuitBreaker, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -88,7 +88,7 @@ def test_leaving_and_coming_back_are_said_once(
 
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.booleans()), max_size=60))
-def test_failures_are_at_least_a_pause_apart_whoever_asks_when(calls: list[tuple[float, bool]]) -> None:
+def test_failures_are_at_least_a_pause_apart(calls: list[tuple[float, bool]]) -> None:
     clock = Clock()
     breaker = CircuitBreaker(clock=clock)
     last_failure = float("-inf")
