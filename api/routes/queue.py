@@ -132,7 +132,7 @@ def resume(call: Call, body: ResumeRequest) -> dict[str, Any]:
 def get_limits(call: Call) -> dict[str, Any]:
     """The limit of active runs of the tenant, and the numbers of active and of waiting runs."""
     with call.reading() as tx:
-        found = run_slots.standing(tx, call.tenant)
+        found = run_slots.slots_of(tx, call.tenant)
     return {"maxActiveRuns": found.most, "activeRuns": found.active, "pendingRuns": found.waiting}
 
 

@@ -12,7 +12,7 @@ from pipeweave.orchestrator.domain import gcra
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.messaging.publisher import level
 from pipeweave.orchestrator.queueing import limits, pauses
-from pipeweave.orchestrator.queueing.limits import Standing
+from pipeweave.orchestrator.queueing.limits import TaskLimits
 from pipeweave.orchestrator.recovery import lost_messages
 from pipeweave.orchestrator.recovery.lost_messages import LATE
 from pipeweave.orchestrator.registry import worker_processes
@@ -38,7 +38,7 @@ def limit_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
     yield from pause_reasons(tx, row)
     if not row.is_limited or row.kind == "map":
         return
-    found = limits.standing(tx, row.tenant_id, row.task_id)
+    found = limits.limits_of(tx, row.tenant_id, row.task_id)
     position = limits.position(tx, row.tenant_id, row.task_id, row.priority, row.id, MOST_COUNTED)
     if found.rate_room is not None and position > found.rate_room:
         yield _rate_limited(found, position, row.now)
@@ -51,7 +51,7 @@ def limit_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
         yield reason("concurrency_limit", text, **numbers)
 
 
-def _rate_limited(found: Standing, position: int, now: datetime) -> Reason:
+def _rate_limited(found: TaskLimits, position: int, now: datetime) -> Reason:
     assert found.rate is not None
     starts = gcra.when(found.rate, found.on_time, position)
     in_s = max(0.0, seconds(starts, now))

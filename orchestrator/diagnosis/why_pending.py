@@ -34,7 +34,7 @@ def pending_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
 
 
 def _not_its_turn(tx: Transaction, row: Any) -> Reason:
-    found = run_slots.standing(tx, row.tenant_id)
+    found = run_slots.slots_of(tx, row.tenant_id)
     position = run_slots.position(tx, row.tenant_id, row.run_id)
     most = "no limit any more" if found.most is None else f"{found.active:,} of {found.most:,} are active"
     text = f"its run waits for its turn: number {position:,} of {found.waiting:,} in line, {most}"

@@ -3,7 +3,7 @@
 A slot of a concurrency limit is a live row (queued, running or waiting), never a counter that could leak. A
 rate limit is stored as the time at which the next start is on time (domain/gcra.py). A transaction that
 changes the number of live rows of a limited task calls `fill` at its end: `fill` locks the task's row, and
-tasks come last in the lock order (engine/turn.py). The tick fills the limits that time alone frees.
+tasks come last in the lock order (store/lock_order.py). The tick fills the limits that time alone frees.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNSTARTED = f"{LIVE} AND {status_is(TaskStatus.QUEUED)}"
 _LOCK = "SELECT 1 FROM tasks WHERE tenant_id = :tenant AND id = :task FOR NO KEY UPDATE"
 # A separate statement after the lock, so that it sees the commit of the lock's last holder. It reads the
 # database's clock at that moment, because this transaction may have begun long before.
-_STANDING = f"""
+_LIMITS = f"""
 SELECT k.concurrency, k.rate_limit, k.rate_seconds, k.rate_at, k.usual_seconds, clock_timestamp() AS now,
     {pause_sql.is_paused("k.tenant_id", "k.id")} AS is_paused,
     CASE WHEN k.concurrency > 0 THEN (SELECT count(*) {LIVE}) ELSE 0 END AS live,
@@ -46,7 +46,7 @@ FROM tasks AS k WHERE k.tenant_id = :tenant AND k.id = :task
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TaskLimits:
     """The limits of a task, and how much of them is used.
 
     Args:
@@ -87,12 +87,12 @@ class Standing:
         return min(each for each in (BATCH, self.free, self.rate_room) if each is not None)
 
 
-def standing(tx: Transaction, tenant: str, task: str) -> Standing:
+def limits_of(tx: Transaction, tenant: str, task: str) -> TaskLimits:
     """The limits of a registered task as they are now."""
-    row: Any = tx.execute(_STANDING, {"tenant": tenant, "task": task}).one()
+    row: Any = tx.execute(_LIMITS, {"tenant": tenant, "task": task}).one()
     rate = None if row.rate_limit is None else Rate(row.rate_limit, row.rate_seconds)
     on_time = row.now if rate is None else gcra.on_time(rate, row.rate_at, row.now, row.unstarted)
-    return Standing(
+    return TaskLimits(
         row.concurrency, row.live, rate, row.rate_at, on_time, row.is_paused, row.usual_seconds, row.now
     )
 
@@ -108,8 +108,8 @@ SELECT count(*) FROM (
 
 def position(tx: Transaction, tenant: str, task: str, priority: int, id: UUID, most: int) -> int:
     """The place in line, from 1, of a task run with this priority and id; counting ends at `most`."""
-    which = {"tenant": tenant, "task": task, "priority": priority, "id": id, "most": most - 1}
-    return 1 + int(tx.execute(_POSITION, which).scalar_one())
+    parameters = {"tenant": tenant, "task": task, "priority": priority, "id": id, "most": most - 1}
+    return 1 + int(tx.execute(_POSITION, parameters).scalar_one())
 
 
 _NEXT = f"""
@@ -130,25 +130,25 @@ def fill(tx: Transaction, tenant: str, tasks: Iterable[str]) -> int:
 
 
 def _fill(tx: Transaction, tenant: str, task: str) -> int:
-    which = {"tenant": tenant, "task": task}
-    tx.execute(_LOCK, which)
-    found = standing(tx, tenant, task)
-    gone: list[TaskRun] = []
+    key = {"tenant": tenant, "task": task}
+    tx.execute(_LOCK, key)
+    found = limits_of(tx, tenant, task)
+    released: list[TaskRun] = []
     if found.room:
-        rows = tx.execute(_NEXT, {**which, "room": found.room})
-        gone = releasing.dispatch_ready(tx, [(row.run_id, row.id) for row in rows])
-        tx.send(*(_released(each, found.seconds) for each in gone))
-    _note_rate(tx, which, found, len(gone))
-    return len(gone)
+        rows = tx.execute(_NEXT, {**key, "room": found.room})
+        released = releasing.dispatch_ready(tx, [(row.run_id, row.id) for row in rows])
+        tx.send(*(_released(each, found.seconds) for each in released))
+    _note_rate(tx, key, found, len(released))
+    return len(released)
 
 
-def _note_rate(tx: Transaction, which: dict[str, str], found: Standing, starts: int) -> None:
+def _note_rate(tx: Transaction, key: dict[str, str], found: TaskLimits, starts: int) -> None:
     if found.rate is None:
         return
     on_time = gcra.after(found.rate, found.on_time, starts)
     # Task runs that wait for a worker keep `on_time` ahead of the clock. An idle task needs no UPDATE.
     if on_time > max(found.now, found.rate_at or found.now):
-        tx.execute(_NOTE_RATE, {**which, "at": on_time})
+        tx.execute(_NOTE_RATE, {**key, "at": on_time})
 
 
 def _released(each: TaskRun, seconds: float | None) -> Released:

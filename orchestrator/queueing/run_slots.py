@@ -20,14 +20,14 @@ ACTIVE = f"""(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.pipe
 WAITING = "(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.status = 'pending')"
 _LOCK = "SELECT 1 FROM tenants AS n WHERE n.id = :tenant FOR NO KEY UPDATE"
 # A separate statement after the lock, so that it sees the commit of the lock's last holder.
-_PLACES = f"""
+_SLOTS = f"""
 SELECT n.max_active_runs AS most, {ACTIVE} AS active, {WAITING} AS waiting
 FROM tenants AS n WHERE n.id = :tenant
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunSlots:
     """The limit of a tenant's active runs, and its runs.
 
     Args:
@@ -41,10 +41,10 @@ class Standing:
     waiting: int
 
 
-def standing(tx: Transaction, tenant: str) -> Standing:
+def slots_of(tx: Transaction, tenant: str) -> RunSlots:
     """The limit and the runs of a tenant as they are now."""
-    row: Any = tx.execute(_PLACES, {"tenant": tenant}).one_or_none()
-    return Standing(None, 0, 0) if row is None else Standing(row.most, row.active, row.waiting)
+    row: Any = tx.execute(_SLOTS, {"tenant": tenant}).one_or_none()
+    return RunSlots(None, 0, 0) if row is None else RunSlots(row.most, row.active, row.waiting)
 
 
 _POSITION = """
@@ -66,8 +66,8 @@ def places(tx: Transaction, tenant: str) -> int | None:
     return None if found.most is None else max(0, found.most - found.active - found.waiting)
 
 
-def lock_tenant(tx: Transaction, tenant: str) -> Standing:
+def lock_tenant(tx: Transaction, tenant: str) -> RunSlots:
     """Lock the tenant's row, which guards its run slots; returns its limit and its runs."""
     tx.hold()
     tx.execute(_LOCK, {"tenant": tenant})
-    return standing(tx, tenant)
+    return slots_of(tx, tenant)

@@ -12,7 +12,7 @@ from pipeweave.orchestrator.store.database import Transaction
 def announce(tx: Transaction, ended: Sequence[TaskRun]) -> None:
     """Announce the keys of task runs of one run that this transaction ended badly.
 
-    The keys are freed after the commit, because keys must be locked before task runs (engine/turn.py),
+    The keys are freed after the commit, because keys must be locked before task runs (store/lock_order.py),
     and the rows of these task runs are locked by now.
     """
     names = {(each.task_id, each.idempotency_key) for each in ended if each.idempotency_key is not None}
