@@ -24,7 +24,7 @@ WARM_UPS = 10
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmarks that were asked for; the exit code."""
+    """Run the requested benchmarks and return the exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.results and (options.only or options.smoke):
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(chosen: list[Benchmark], sizes: Sizes, finished: int = 0) -> tuple[Measured, Again | None]:
-    """Start everything in a folder of its own, measure, stop everything.
+    """Start everything in a new folder, measure, stop everything.
 
     Args:
         finished: runs to put into the tables afterwards, to measure ours before and after that.
@@ -62,9 +62,9 @@ def measure(chosen: list[Benchmark], sizes: Sizes, finished: int = 0) -> tuple[M
         The figures, and ours alone without and with that history.
 
     Raises:
-        BenchmarkFailed: with the logs kept where it says.
+        BenchmarkFailed: a benchmark failed; the message names the folder with the logs.
     """
-    # Next to the sources, not in /tmp: that may be memory, where a commit costs nothing.
+    # Next to the sources, not in /tmp, which may be in memory, where a commit costs nothing.
     parent = report.LATEST.parent
     parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="rig-", dir=parent))

@@ -1,4 +1,4 @@
-"""The benchmarks of what plain Celery does not have, or is not measured for: PipeWeave's alone."""
+"""Measure PipeWeave alone: what plain Celery does not have, or is not measured for."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from benchmarks.sizes import Sizes
 from benchmarks.tasks import WORK_S
 from benchmarks.usage import largest_during
 
-# The statement of a worker that makes task runs its own: it moves them from queued to running.
+# The statement by which a worker claims task runs: it moves them from queued to running.
 CLAIM = r"SET status = 'running'.*t\.status \|\| '' = 'queued'"
 
 
 def benchmarks(sizes: Sizes) -> list[Benchmark]:
-    """All of them, in these sizes."""
+    """List the benchmarks in these sizes."""
     return [
         Benchmark("trigger", lambda rig: _trigger(rig, sizes)),
         Benchmark("trigger_batch", lambda rig: _trigger_batch(rig, sizes)),
@@ -31,7 +31,7 @@ def benchmarks(sizes: Sizes) -> list[Benchmark]:
 
 
 def _trigger(rig: Rig, sizes: Sizes) -> Figures:
-    """Runs that one API process accepts while the worker does them, too."""
+    """Count the runs that one API process accepts while the worker executes them."""
     count = sizes.triggered
     rates = [count / rig.ours.triggered(count, sizes.clients) for _ in range(sizes.rounds)]
     return _median("runs/s accepted", rates, ">= 300")
@@ -43,7 +43,7 @@ def _trigger_batch(rig: Rig, sizes: Sizes) -> Figures:
 
 
 def _worked(rig: Rig, sizes: Sizes) -> Figures:
-    """Steps that work: the wall time over what the steps take themselves."""
+    """Run steps of 10 ms: the wall time beyond the time of the steps themselves."""
     times = []
     for _ in range(sizes.rounds):
         began = time.perf_counter()
@@ -53,7 +53,7 @@ def _worked(rig: Rig, sizes: Sizes) -> Figures:
 
 
 def _claim(rig: Rig, sizes: Sizes) -> Figures:
-    """PostgreSQL's time for the statement by which a worker takes task runs, while everything is busy."""
+    """PostgreSQL's time for the statement by which a worker claims task runs, under full load."""
     with rig.log.recording() as recorded:
         for _ in range(min(sizes.rounds, 2)):
             rig.ours.diamonds(sizes.diamonds, sizes.clients)
@@ -66,7 +66,7 @@ def _claim(rig: Rig, sizes: Sizes) -> Figures:
 
 
 def _memory(rig: Rig, sizes: Sizes) -> Figures:
-    """The largest process, while a wide map goes through it."""
+    """The memory of the largest process while a wide map runs."""
     with largest_during(rig.ours) as seen:
         rig.ours.mapped(sizes.mapped)
     by_process = {name: round(size, 1) for name, size in seen.items()}
@@ -78,7 +78,9 @@ def _memory(rig: Rig, sizes: Sizes) -> Figures:
 
 
 def _run_list(rig: Rig, sizes: Sizes) -> Figures:
-    """The newest runs, the failed ones, and those of a pipeline that has nearly all: the slowest of them."""
+    """List the newest runs, the failed runs, and the runs of a pipeline that has nearly all: the slowest
+    list.
+    """
     lists = {
         "newest": "/api/runs?limit=50",
         "failed": "/api/runs?limit=50&status=failed",
@@ -91,7 +93,7 @@ def _run_list(rig: Rig, sizes: Sizes) -> Figures:
 
 
 def _run_page(rig: Rig, sizes: Sizes) -> Figures:
-    """A run, its task runs and its events: of a run of one step, and of a wide map."""
+    """Read a run, its task runs and its events: for a run of one step and for a wide map."""
     parts = {}
     for name, run_id in (("one step", rig.ours.single()), ("map", rig.ours.wide(sizes.mapped))):
         for part in ("", "/task-runs", "/events"):
@@ -103,7 +105,7 @@ def _run_page(rig: Rig, sizes: Sizes) -> Figures:
 
 
 def _tick(rig: Rig, sizes: Sizes) -> Figures:
-    """Ticks that find nothing to do, in a process of their own beside the beat."""
+    """Run ticks that find nothing to do, in a separate process beside the beat."""
     from pipeweave.orchestrator.deployment.deployment import Deployment
     from pipeweave.orchestrator.recovery import tick
 

@@ -1,4 +1,4 @@
-"""JSON over HTTP, with as little work on the client's side as can be: both sides share these two cores."""
+"""Send JSON over HTTP with little work in the client, because client and server share two cores."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Door:
         self._headers = {"Content-Type": "application/json", **(headers or {})}
 
     def connect(self) -> closing[http.client.HTTPConnection]:
-        """A connection to keep for several requests."""
+        """Open a connection for several requests."""
         return closing(http.client.HTTPConnection(LOOPBACK, self._port, timeout=DEADLINE_S))
 
     def send(self, connection: http.client.HTTPConnection, method: str, path: str, body: Any) -> Any:
-        """One request and its JSON."""
+        """Send one request and return its JSON."""
         content = None if body is None else json.dumps(body).encode()
         connection.request(method, path, content, self._headers)
         answer = connection.getresponse()
@@ -40,7 +40,7 @@ class Door:
         return json.loads(said)
 
     def send_all(self, path: str, bodies: Sequence[Any], clients: int) -> list[Any]:
-        """POST every body, from so many threads with a connection each; the answers."""
+        """POST every body, from this many threads with one connection each, and return the answers."""
 
         def work(mine: Sequence[Any]) -> list[Any]:
             with self.connect() as connection:
@@ -51,7 +51,7 @@ class Door:
             return [answer for part in parts for answer in part]
 
     def answers(self, path: str) -> bool:
-        """Whether a GET of this path is answered with success now."""
+        """True if a GET of this path succeeds now."""
         try:
             with self.connect() as connection:
                 connection.request("GET", path)

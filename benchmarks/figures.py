@@ -1,4 +1,4 @@
-"""What a benchmark is and what it gives."""
+"""Define a benchmark and its figures."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Figures:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def ratio(self, to: str) -> float | None:
-        """Ours / theirs; None where theirs is missing or was too small to see."""
+        """Ours / theirs; None if theirs is missing or was too small to measure."""
         return self.values["ours"] / self.values[to] if self.values.get(to) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A name, which says the size where there is one, and how to measure it."""
+    """A benchmark: its name (with its size, if it has one) and the function that measures it."""
 
     name: str
     measure: Callable[[Rig], Figures]

@@ -1,4 +1,4 @@
-"""A million runs that are over: what a deployment has after months, made in a minute.
+"""Insert a million finished runs within a minute: the history that a deployment has after months.
 
 Runs of one step with the rows that such a run leaves, their ids spread evenly over the past months up to an
 hour ago, so that each lies in the partition of its month.
@@ -62,7 +62,7 @@ ORDER BY id, e.n
 
 
 def fill(database_url: str, count: int, pipeline: str) -> None:
-    """Put so many finished runs of this pipeline into the tables, and tell the planner."""
+    """Insert this many finished runs of the pipeline, and update the planner's statistics."""
     # Only ours needs it: the plain systems' processes import this package, too.
     from pipeweave.orchestrator.retention import partitions
     from pipeweave.orchestrator.store.database import Database
@@ -91,7 +91,7 @@ def fill(database_url: str, count: int, pipeline: str) -> None:
 
 
 def settle(admin_url: str) -> None:
-    """Write everything out now: a checkpoint in the background makes commits wait for minutes."""
+    """Run a checkpoint now, because a checkpoint in the background slows commits for minutes."""
     with closing(psycopg2.connect(admin_url)) as connection:
         connection.autocommit = True
         with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""The benchmarks: each takes samples of all systems in turn, so that a noisy neighbour disturbs all alike."""
+"""Run the benchmarks; each samples the systems in turn, so that other load disturbs all of them alike."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Sample = Callable[[System], float]
 
 
 def benchmarks(sizes: Sizes) -> list[Benchmark]:
-    """All of them, in these sizes."""
+    """List the benchmarks in these sizes."""
     return [
         Benchmark(f"chain_{sizes.chain}", lambda rig: _chain(rig.systems, sizes)),
         Benchmark(f"fan_{sizes.fan}", lambda rig: _fan(rig.systems, sizes)),
@@ -30,7 +30,7 @@ def benchmarks(sizes: Sizes) -> list[Benchmark]:
 
 
 def warm_up(systems: Sequence[System], sizes: Sizes) -> None:
-    """Let every process load, connect and compile. The first chain also waits for the worker to be there."""
+    """Let every process load, connect and compile. The first chain also waits until the worker is up."""
     for each in systems:
         for _ in range(3):
             each.chain(sizes.chain)
@@ -44,7 +44,7 @@ def _chain(systems: Sequence[System], sizes: Sizes) -> Figures:
     def sample(system: System) -> float:
         return 1000 * _seconds(lambda: system.chain(sizes.chain)) / sizes.chain
 
-    # A chain is over in a blink, so that three times as many samples cost nothing and say more.
+    # A chain takes milliseconds, so three times as many samples are cheap.
     samples = _alternate(systems, 3 * sizes.rounds, sample)
     return _medians("ms per hop", samples, {"goal": "<= 1.0 x tuned"})
 
@@ -132,7 +132,7 @@ def _idle(systems: Sequence[System], sizes: Sizes) -> Figures:
 
 
 def _alternate(systems: Sequence[System], rounds: int, sample: Sample) -> dict[str, list[float]]:
-    """Samples by system; who goes first changes from round to round."""
+    """Take samples of each system; the first system changes from round to round."""
     samples: dict[str, list[float]] = {each.name: [] for each in systems}
     for turn in range(rounds):
         shift = turn % max(1, len(systems))

@@ -1,5 +1,7 @@
-"""PipeWeave: triggered by HTTP. The client is told of the end of a chain or single step; crowds are seen done
-by a look at their rows every 5 ms, one indexed SELECT on a connection of its own.
+"""Measure PipeWeave, triggered by HTTP.
+
+PostgreSQL notifies the client of the end of a chain or a single step. The end of many runs is found by
+polling their rows every 5 ms: one indexed SELECT on a separate connection.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ from benchmarks.systems import BenchmarkFailed
 from benchmarks.telling import PREFIX, Listener
 from pipeweave import ids
 
-# Between two looks where a figure is a throughput.
+# Polling interval where the figure is a throughput (s).
 LOOK_S = 0.005
-# No run here takes a tenth of it.
+# Ten times as long as any run here takes.
 LATE_S = 60.0
-# Between two looks at runs whose end is not measured.
+# Polling interval for runs whose end is not measured (s).
 DRAIN_S = 0.05
 
 _LOOK = """
@@ -28,7 +30,7 @@ SELECT count(*) FILTER (WHERE status = 'completed'), min(status) FILTER (WHERE f
        AND status <> 'completed') FROM runs WHERE id = ANY(%s::uuid[])
 """
 
-# Only what this rig did: finished runs that were put there are older.
+# Counts only the runs of this rig; inserted history is older.
 _COUNT = """
 SELECT count(*), count(*) FILTER (WHERE status <> 'completed' OR attempt <> 1) FROM task_runs
 WHERE run_id >= %s::uuid
@@ -57,7 +59,7 @@ class Ours:
         self._first_id = str(ids.first_id_at(time.time_ns() // 1_000_000))
 
     def close(self) -> None:
-        """Close the connections that look and listen."""
+        """Close the connections that poll and listen."""
         self._looking.close()
         self._listener.close()
 
@@ -78,7 +80,7 @@ class Ours:
         self._run_told(f"work-{length}", shapes.chain(length, "work"))
 
     def triggered(self, count: int, clients: int) -> float:
-        """Start runs of one step from `clients` threads: the seconds until the last was accepted."""
+        """Start runs of one step from `clients` threads; return the seconds until the last was accepted."""
         self._expected += count
         path = self._path("single", shapes.chain(1))
         began = time.perf_counter()
@@ -88,7 +90,7 @@ class Ours:
         return took
 
     def triggered_batch(self, count: int) -> float:
-        """Start runs of one step with one request: the seconds until all were accepted."""
+        """Start runs of one step with one request; return the seconds until all were accepted."""
         self._expected += count
         path = self._path("single", shapes.chain(1)) + "/batch"
         with self._door.connect() as connection:
@@ -99,7 +101,7 @@ class Ours:
         return took
 
     def looked(self, path: str, count: int) -> list[float]:
-        """GET a path so often: the seconds of each."""
+        """GET a path this often; return the seconds of each request."""
         seen = []
         with self._door.connect() as connection:
             for _ in range(count):
@@ -109,12 +111,12 @@ class Ours:
         return seen
 
     def single(self) -> str:
-        """Run one step; the run's id."""
+        """Run one step and return the run's id."""
         self._expected += 1
         return self._run("single", shapes.chain(1))
 
     def wide(self, count: int) -> str:
-        """Run a map; the run's id."""
+        """Run a map and return the run's id."""
         self._expected += count + 3
         return self._run("mapped", shapes.mapped(), {"count": count})
 
@@ -138,7 +140,7 @@ class Ours:
         return seen
 
     def verify(self) -> None:
-        """Every step and item that was asked for has its row, completed at its first attempt."""
+        """Check that every requested step and item has a row that completed at its first attempt."""
         with self._looking.cursor() as cursor:
             cursor.execute(_COUNT, (self._first_id,))
             row = cursor.fetchone()

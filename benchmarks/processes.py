@@ -1,4 +1,4 @@
-"""Real processes, started for the benchmarks and stopped with them."""
+"""Start real processes for the benchmarks and stop them at the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 READY_S = 30.0
 STOP_S = 15.0
 
-# What a program needs to find its way; settings of the user's own must not change a figure.
+# Variables that a program needs; the user's own settings must not change a figure.
 _PLAIN = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 
 
@@ -33,7 +33,7 @@ def python(*arguments: str, variables: Mapping[str, str]) -> Launch:
 def running(
     launch: Launch, log: Path, is_ready: Callable[[], bool], stop_signal: int = signal.SIGTERM
 ) -> Iterator[int]:
-    """A process that is ready: its process id. Gone, with its children, at the end.
+    """Run a process for the block, wait until it is ready, and yield its process id; then end its group.
 
     Raises:
         BenchmarkFailed: it ended, or was not ready within READY_S.

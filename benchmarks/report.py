@@ -1,4 +1,4 @@
-"""The figures as a table, as a JSON document, and in RESULTS.md."""
+"""Write the figures as a table, as a JSON document, and into RESULTS.md."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def markdown(figures: Measured, again: Again | None = None) -> str:
 
 
 def write_results(text: str, file: Path = RESULTS) -> None:
-    """Put the figures between the two marks of the file, in place of those that were there."""
+    """Replace the figures between the two marks of the file."""
     before, _, rest = file.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
     file.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")

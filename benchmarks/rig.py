@@ -1,5 +1,6 @@
-"""Everything that is measured, up at once on this machine: one durable PostgreSQL, one Valkey, PipeWeave, and
-plain Celery twice.
+"""Start everything that is measured on this machine:
+
+PostgreSQL (durable), Valkey, PipeWeave, Celery twice.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Rig:
 
     @property
     def alone(self) -> Rig:
-        """The same, with nobody to compare with."""
+        """The rig with PipeWeave alone."""
         return replace(self, systems=(self.ours,))
 
 
@@ -56,7 +57,7 @@ def rig(folder: Path) -> Iterator[Rig]:
     """Start everything in a folder, and stop it at the end.
 
     Raises:
-        BenchmarkFailed: something did not get ready.
+        BenchmarkFailed: a process did not become ready.
         PipeWeaveError: a server or the schema could not be made.
     """
     (folder / "logs").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""How much is measured: the whole, a quick look, and a try whether everything works."""
+"""Define how much is measured: in full, quickly, or just enough to see that everything works."""
 
 from __future__ import annotations
 

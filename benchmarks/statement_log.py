@@ -1,4 +1,4 @@
-"""How long statements take, from PostgreSQL's own log: its time, without the network and the client.
+"""Measure statement times from PostgreSQL's log: the server's time, without network and client.
 
 The wheel's PostgreSQL has no pg_stat_statements, and that would keep no percentiles.
 """
@@ -20,7 +20,7 @@ _DURATION = re.compile(r"duration: ([\d.]+) ms  (?:statement|execute [^:]*): ")
 
 @dataclass(slots=True)
 class Recorded:
-    """Statements that ran: each with its milliseconds. Empty until the recording is over."""
+    """The statements of a recording with their milliseconds; empty until the recording ends."""
 
     statements: list[tuple[str, float]] = field(default_factory=list)
 

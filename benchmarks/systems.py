@@ -1,4 +1,4 @@
-"""What is measured: something that runs the DAGs of `shapes` and says when they are done."""
+"""Define the interface of a measured system: it runs the DAGs of `shapes` and returns when they are done."""
 
 from __future__ import annotations
 
@@ -44,4 +44,4 @@ class System(Protocol):
 
 
 class BenchmarkFailed(Exception):
-    """The work did not get done, so that there is no figure."""
+    """The work was not done, so there is no figure."""

@@ -1,4 +1,4 @@
-"""What PipeWeave's worker runs in the benchmarks: tasks that do nothing."""
+"""Define the tasks that PipeWeave's worker runs in the benchmarks; they do nothing."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def numbers(count: int) -> list[int]:
 
 @task
 def same(number: int) -> int:
-    """Give an item back."""
+    """Return the item."""
     return number
 
 
 @task
 def collect(rows: list[int]) -> int:
-    """Take every item's output; say how many there were."""
+    """Take every item's output and return their number."""
     return len(rows)

@@ -1,8 +1,8 @@
-"""Telling a client that a run has ended, as plain Celery's clients are told.
+"""Notify the benchmark's client when a run ends, as plain Celery notifies its clients.
 
-PipeWeave's clients look; a look each millisecond takes a good part of a core from what is measured, and sees
-the end late. So runs of pipelines whose name begins with `told-` tell PostgreSQL's listeners, by a trigger
-that exists in the measured database alone. What it costs is part of PipeWeave's figures.
+PipeWeave's clients poll. Polling every millisecond would take a good part of a core from the measured system,
+and would see the end late. So a trigger, which exists only in the measured database, sends a notification
+when a run ends whose pipeline's name begins with `told-`. PipeWeave's figures include the trigger's cost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LISTEN ended
 
 
 class Listener:
-    """A connection that is told of every such end, after the commit."""
+    """A connection that PostgreSQL notifies of every such end, after the commit."""
 
     def __init__(self, database_url: str) -> None:
         self._connection = psycopg2.connect(database_url)
@@ -36,7 +36,7 @@ class Listener:
         self._connection.cursor().execute(_SET_UP)
 
     def close(self) -> None:
-        """Hear no more."""
+        """Close the connection."""
         self._connection.close()
 
     def wait(self, run_id: str) -> None:

@@ -1,4 +1,4 @@
-"""What processes use: CPU over a while, memory now."""
+"""Measure what processes use: CPU time over an interval, and current memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The two Celery apps and their tasks. A worker takes its servers from CELERY_BROKER_URL and
-CELERY_RESULT_BACKEND, as Celery does by itself.
+"""Define the two Celery apps and their tasks.
+
+Celery itself reads a worker's servers from CELERY_BROKER_URL and CELERY_RESULT_BACKEND.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from celery import Celery
 
 Variant = Literal["written", "tuned"]
 
-# Every choice that makes the tuned app faster; the other one keeps Celery's defaults.
+# All options that make the tuned app faster; the other app has Celery's defaults.
 TUNING: dict[str, Any] = {
     "task_acks_late": True,
     "worker_prefetch_multiplier": 1,
     "task_ignore_result": True,
 }
-# Seconds after which Redis forgets a list whose reader is gone.
+# Seconds after which Redis deletes a list whose reader is gone.
 DONE_LIFE_S = 600
 
 
@@ -39,17 +40,17 @@ def _define(app: Celery) -> None:
 
     @app.task(name="same", shared=False)
     def same(number: int) -> int:
-        """Give an item back."""
+        """Return the item."""
         return number
 
     @app.task(name="collect", shared=False)
     def collect(rows: list[int]) -> int:
-        """Take every item's output; say how many there were."""
+        """Take every item's output and return their number."""
         return len(rows)
 
     @app.task(name="done", shared=False)
     def done(*_: object, key: str) -> None:
-        """Tell whoever blocks on this list: the last step of a canvas whose results nobody looks at."""
+        """Push to the list that the client blocks on: the last step of a canvas whose results are ignored."""
         # Celery's own types do not know the client of its Redis backend.
         client: Any = app.backend.client  # type: ignore[attr-defined]
         client.rpush(key, 1)

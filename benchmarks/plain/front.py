@@ -16,7 +16,7 @@ from pipeweave.settings import environment
 
 
 def written() -> Flask:
-    """Results are stored; the answer names the one to ask for."""
+    """The front that stores results; its answer names the result to read."""
     return _front("written")
 
 

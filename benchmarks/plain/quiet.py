@@ -1,5 +1,6 @@
-"""A Redis result backend for a client that wants no results: canvases subscribe to them even where they are
-ignored.
+"""A Redis result backend that subscribes to no results.
+
+Celery's canvases subscribe to results even if they are ignored.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ SCHEME = f"{__name__}:QuietBackend"
 
 
 class QuietBackend(RedisBackend):
-    """Counts the parts of chords, subscribes to nothing."""
+    """Counts the parts of chords and subscribes to nothing."""
 
     def on_task_call(self, producer: Any, task_id: str) -> None:
         """Do not subscribe to the result of a task that is sent."""

@@ -1,4 +1,6 @@
-"""Plain Celery: as users write it, the client gets every result; tuned, a last step tells the client."""
+"""Measure plain Celery, as users write it (the client reads every result) and tuned (a last step notifies
+it).
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,7 @@ class Written(Plain):
 
     def start(self, canvas: Any) -> str:
         result = canvas.apply_async()
-        # Kept until it is waited for: a result that is thrown away unsubscribes.
+        # Hold the result until it is waited for: a garbage-collected result unsubscribes.
         self._started[result.id] = result
         return str(result.id)
 
