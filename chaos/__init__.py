@@ -1,1 +1,1 @@
-"""The fault test: a real stack, real faults, and a checker of its own: `python -m chaos --help`."""
+"""The fault test: a real stack, real faults, and an independent checker: `python -m chaos --help`."""

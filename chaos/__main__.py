@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _folder(wanted: Path | None) -> Path:
-    # Next to the sources, not in /tmp: that may be memory, where a commit costs nothing.
+    # Next to the sources, not in /tmp, which may be in memory, where a commit costs nothing.
     parent = wanted or OUT
     parent.mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix="trial-", dir=parent))

@@ -78,8 +78,6 @@ class Injector:
             missed = str(error) or type(error).__name__
         return Injected(fault.kind, fault.at, began, time.monotonic(), hit.pids, dict(hit.more), missed)
 
-    # --- processes ----------------------------------------------------------------------------------------
-
     def kill_child(self, fault: Fault, hit: Hit) -> None:
         """Kill one of a worker's children, a busy one if there is one."""
         children = self._busy_worker(fault)[1:]
@@ -143,8 +141,6 @@ class Injector:
             time.sleep(0.05)
         return found
 
-    # --- servers ------------------------------------------------------------------------------------------
-
     def wipe_broker(self, fault: Fault, hit: Hit) -> None:
         """Kill the broker and delete all it had."""
         hit.pids = self._family("valkey")
@@ -178,8 +174,6 @@ class Injector:
             _send(hit.pids, signal.SIGQUIT)
             _gone(process)
             time.sleep(fault.seconds)
-
-    # --- messages -----------------------------------------------------------------------------------------
 
     def double_messages(self, fault: Fault, hit: Hit) -> None:
         hit.more = messages.double(self.up, fault.seconds)

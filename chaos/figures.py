@@ -1,4 +1,4 @@
-"""What a trial came to, as numbers."""
+"""Compute the figures of a trial: how long recovery took after each fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chaos.notes import Note
 from chaos.records import Attempt
 from chaos.trial import Trial
 
-# How attempts that a fault cut off are recorded, and the faults that do.
+# Error code of an attempt that a fault cut off -> the faults that cause it.
 GIVEN_UP = frozenset({"lost", "interrupted"})
 SILENT = "HEARTBEAT_LOST"
 CUTTING = ("child-killed", "worker-killed", "worker-stopped", "worker-asked-to-end")
@@ -30,7 +30,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Recoveries:
-    """Of calls that faults cut off.
+    """The recovery times of calls that faults cut off.
 
     Args:
         found: from the fault until the attempt was recorded as ended.
@@ -81,7 +81,7 @@ def _recoveries(faults: Iterable[Injected], seen: Evidence) -> Recoveries | None
         for cut, ended in _cut(fault, seen):
             again, since = _next_call(cut, seen.notes), max(fault.began, cut.at)
             seconds = ended.finished - (since + cut.wall - cut.at)
-            # A process may have lost calls before, too; and a run may have ended instead.
+            # The process may have lost calls before this fault; and the run may have ended instead.
             if again is not None and seconds > 0:
                 found.append(seconds)
                 begun.append(again.at - since)

@@ -1,4 +1,4 @@
-"""Faults on the way: messages that are doubled, delayed or lost, chords that forget what they counted."""
+"""Inject faults into the broker: double, delay or lose messages, and delete the counters of chords."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RUN, _JOIN = "pipeweave.run", "pipeweave.join"
 
 
 def double(up: Stack, seconds: float) -> Counter[str]:
-    """Copy what waits, and what comes by for so long; how many of each kind."""
+    """Copy all waiting messages, and all that arrive during this time; count them by kind."""
     found: Counter[str] = Counter()
     redis = up.redis()
     for name in LISTS:
@@ -42,7 +42,7 @@ def double(up: Stack, seconds: float) -> Counter[str]:
 
 
 def delay(up: Stack, seconds: float, by: float) -> Counter[str]:
-    """Take what comes by for so long, and put it back this much later; how many of each kind."""
+    """Take the messages that arrive during this time and put them back later; count them by kind."""
     taken = list(_passing(up.redis(), seconds))
 
     def put_back() -> None:
@@ -58,12 +58,12 @@ def delay(up: Stack, seconds: float, by: float) -> Counter[str]:
 
 
 def lose(up: Stack, seconds: float) -> Counter[str]:
-    """Take what comes by for so long, for ever; how many of each kind."""
+    """Delete the messages that arrive during this time; count them by kind."""
     return Counter(_kind(message) for _, message in _passing(up.redis(), seconds))
 
 
 def forget_chords(up: Stack, seconds: float) -> Counter[str]:
-    """Delete what chords have counted, again and again for so long; how many keys."""
+    """Delete the counters of chords repeatedly during this time; return the number of keys."""
     found: Counter[str] = Counter()
     redis = up.redis()
     until = time.monotonic() + seconds
@@ -76,13 +76,13 @@ def forget_chords(up: Stack, seconds: float) -> Counter[str]:
 
 
 def depth(up: Stack) -> int:
-    """How many messages wait."""
+    """Count the waiting messages."""
     redis = up.redis()
     return sum(int(redis.llen(name)) for name in LISTS)
 
 
 def _passing(redis: Redis, seconds: float) -> Iterator[tuple[bytes, bytes]]:
-    """The messages that a worker less attentive than we are does not get."""
+    """Yield the messages that the test takes from the queues for this many seconds, ahead of the workers."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         taken = redis.brpop(LISTS, timeout=_WAIT_S)

@@ -1,4 +1,4 @@
-"""How a run must end, from its document and input alone: the table of docs/state-machine.md, written anew."""
+"""Predict how a run must end from its document and input, independently of the product's own rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMPLETED, FAILED, SKIPPED = "completed", "failed", "skipped"
 
 @dataclass(slots=True)
 class Expected:
-    """How a run ends if it goes on to its end; under fail-fast it may be cut short.
+    """How a run ends if nothing cuts it short, as fail-fast may.
 
     Args:
         run: its status.
@@ -28,7 +28,7 @@ class Expected:
 
 
 def expect(shape: Shape) -> Expected:
-    """What must become of a run of this shape."""
+    """Predict the end of a run of this shape."""
     expected = Expected()
     after_failure: set[str] = set()
     wishes = shape.input["steps"]

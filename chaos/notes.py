@@ -1,7 +1,7 @@
-"""What tasks note of themselves: a line when one begins, a line when it ends.
+"""Write and read the notes of tasks: one line when a call begins, one line when it ends.
 
-The file is opened for appending and each line is one write, so that a process that is killed right after it
-loses nothing, and lines of several processes are not torn apart.
+The file is opened for appending and each line is one write. So a process that is killed right after a write
+loses nothing, and lines of several processes are not mixed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Notebook:
 
 
 class Reading:
-    """The notes so far, read on as they come."""
+    """Reads the notes as they are written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -82,7 +82,7 @@ class Reading:
         self.open: dict[int, Note] = {}
 
     def catch_up(self) -> list[Note]:
-        """Read what was written since; all notes."""
+        """Read the new notes and return all notes."""
         if self._path.exists():
             with self._path.open("rb") as file:
                 file.seek(self._read)

@@ -1,4 +1,4 @@
-"""Calls of a limited task at the same time."""
+"""Find calls of a limited task that overlapped more than its limit allows."""
 
 from __future__ import annotations
 

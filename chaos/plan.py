@@ -1,4 +1,4 @@
-"""What will happen and when, drawn from a seed before anything starts: the same seed gives the same plan."""
+"""Plan the faults and triggers of a trial from a seed, before it starts; equal seeds give equal plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes of the stack under test. Whoever dies is started again, as any supervisor would."""
+"""Run the processes of the stack under test; restart a process that ends, as any supervisor would."""
 
 from __future__ import annotations
 
@@ -48,8 +48,6 @@ class Process:
         self._start_at = 0.0
         self._is_down = False
 
-    # --- the supervisor -----------------------------------------------------------------------------------
-
     def look(self) -> None:
         """Start it, if it is not there and its time has come."""
         with self._lock:
@@ -64,8 +62,6 @@ class Process:
             marked = replace(launch, environment={**launch.environment, MARK: str(self._log.parent)})
             self._process = spawn(marked, output)
             self.starts += 1
-
-    # --- what is done to it -------------------------------------------------------------------------------
 
     @property
     def pid(self) -> int | None:

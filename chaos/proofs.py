@@ -1,4 +1,4 @@
-"""The proofs. Each looks at the evidence and tells, in a line with ids, what contradicts it; nothing else."""
+"""The proofs: each reads the evidence and returns one line with ids for each contradiction."""
 
 from __future__ import annotations
 
@@ -226,10 +226,10 @@ ALL: tuple[Proof, ...] = (
 
 
 def name_of(proof: Proof) -> str:
-    """What it proves, as a sentence."""
+    """The statement that a proof proves, as a sentence."""
     return proof.__name__.replace("_", " ")
 
 
 def contradictions(seen: Evidence) -> dict[str, list[str]]:
-    """What contradicts each proof; all lists are empty when everything holds."""
+    """List the contradictions of each proof; all lists are empty if every proof holds."""
     return {name_of(proof): list(proof(seen)) for proof in ALL}

@@ -1,4 +1,4 @@
-"""What PostgreSQL says at the end, read by statements of our own, as plain values."""
+"""Read the final rows from PostgreSQL with the test's own statements, as plain values."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ _DEAD_LETTERS = "SELECT task_run_id, count(*) FROM dead_letters GROUP BY task_ru
 
 
 def read(up: Stack) -> Records:
-    """All of it."""
+    """Read all rows."""
     attempts: dict[str, dict[int, Attempt]] = defaultdict(dict)
     for row in up.rows(_ATTEMPTS):
         each = Attempt(_task_run(row[0]), *row[1:])
@@ -127,14 +127,14 @@ def _task_runs(up: Stack) -> Iterator[TaskRun]:
 
 
 def keep(up: Stack, folder: Path) -> None:
-    """Write every row into a file per table, for whoever looks into what went wrong."""
+    """Write every row into one file per table, for the search for causes."""
     for table in ("runs", "task_runs", "attempts", "events", "dead_letters", "workers", "tasks"):
         rows = up.rows(f"SELECT row_to_json(t)::text FROM {table} AS t")
         (folder / f"{table}.jsonl").write_text("".join(f"{row[0]}\n" for row in rows))
 
 
 def differences(database_url: str) -> list[str]:
-    """What the product's own comparison of events and rows finds."""
+    """Run the product's own comparison of events and rows, and return its differences."""
     from pipeweave.orchestrator.diagnosis import verify
     from pipeweave.orchestrator.store.database import Database
 

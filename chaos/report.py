@@ -1,4 +1,4 @@
-"""What a trial says at its end."""
+"""Write the report of a trial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pipelines of the fault test, and what an input asks of their steps. Everything is drawn by chance."""
+"""Generate random pipelines for the fault test, and inputs that say how their steps behave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real stack of its own: PostgreSQL and Valkey, one API, two workers, two beats."""
+"""Start a real stack for the fault test: PostgreSQL and Valkey, one API, two workers, two beats."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ ROOT = Path(__file__).parents[1]
 TENANT = "default"
 QUEUE = f"pipeweave.{TENANT}.python"
 CONCURRENCY = (2, 3)
-# What a worker that is asked to end gives its tasks (s): less than the slow ones take.
+# The grace period of a stopping worker (s): shorter than the slow tasks.
 GRACE_S = 2
 START_S = 60.0
 ANSWER_S = 10.0
 
-# What a program needs to find its way; settings of the user's own must not change the test.
+# Variables that a program needs; the user's own settings must not change the test.
 _PLAIN = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 
 
 class NotUp(Exception):
-    """Something of the stack did not get ready: nothing was tested."""
+    """A part of the stack did not become ready, so nothing was tested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the API said; `status` 0 when it said nothing."""
+    """An answer of the API; `status` is 0 if there was none."""
 
     status: int
     body: Any
@@ -72,7 +72,7 @@ class Stack:
         return self.folder / "notes.jsonl"
 
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
-        """One request, once."""
+        """Send one request, without repeats."""
         headers = {"Authorization": f"Bearer {self.token}", "X-Tenant": TENANT}
         content = None if body is None else json.dumps(body).encode()
         if content is not None:
@@ -86,7 +86,7 @@ class Stack:
             return Answer(0, None)
 
     def rows(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        """What a statement of our own finds.
+        """Run a statement of the test and return its rows.
 
         Raises:
             psycopg2.Error: PostgreSQL is away, or refuses.
@@ -107,12 +107,12 @@ class Stack:
         return self.database.is_ready() and self.broker.is_ready()
 
     def wait_for_servers(self, seconds: float) -> bool:
-        """Wait so long for both servers; whether they answer."""
+        """Wait this many seconds for both servers; True if both answer."""
         return waited(self.servers_answer, seconds)
 
 
 def waited(is_so: Any, seconds: float, every_s: float = 0.05) -> bool:
-    """Look again until it is so, for so long; whether it is."""
+    """Poll a condition for this many seconds; True if it became true."""
     until = time.monotonic() + seconds
     while not is_so():
         if time.monotonic() > until:
@@ -123,10 +123,10 @@ def waited(is_so: Any, seconds: float, every_s: float = 0.05) -> bool:
 
 @contextmanager
 def stack(folder: Path) -> Iterator[Stack]:
-    """Bring everything up in a folder; all of it is gone at the end.
+    """Start the stack in a folder for the block, and stop everything at the end.
 
     Raises:
-        NotUp: something did not get ready.
+        NotUp: a part of the stack did not become ready.
     """
     (logs := folder / "logs").mkdir(parents=True, exist_ok=True)
     database = Postgres(folder / "postgres", free_port(), secrets.token_hex(16), secrets.token_hex(16))

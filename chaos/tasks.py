@@ -1,4 +1,4 @@
-"""What the workers of the fault test run. The run's input says of each step how it behaves."""
+"""Define the tasks of the fault test; the run's input says how each step behaves."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ FAR_TOO_LONG_S = 60.0
 
 @task(retry=PLENTY)
 def work(ctx: Context) -> Any:
-    """Do as the input says."""
+    """Behave as the input says."""
     return _act(ctx)
 
 
 @task(retry=PLENTY, concurrency=2)
 def limited(ctx: Context) -> Any:
-    """The same, two at a time."""
+    """As `work`, at most two at a time."""
     return _act(ctx)
 
 
 @task(retry=PLENTY, concurrency=1)
 def single(ctx: Context) -> Any:
-    """The same, one at a time."""
+    """As `work`, one at a time."""
     return _act(ctx)
 
 
 @task(retry=PLENTY, heartbeat_interval_ms=1_000)
 def slow(ctx: Context) -> Any:
-    """The same, with signs of life every half a second: for steps that take seconds."""
+    """As `work`, with a heartbeat every half second, for steps that take seconds."""
     return _act(ctx)
 
 

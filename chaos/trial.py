@@ -1,4 +1,4 @@
-"""One fault test from its plan to its evidence."""
+"""Run one fault test: from its plan to its evidence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What happened.
+    """The events of a trial.
 
     Args:
         faults: in the order of the plan.
@@ -48,13 +48,13 @@ class Trial:
 
 
 def run(plan: Plan, folder: Path, *, settle_s: float, say: Say) -> Trial:
-    """Bring a stack up, let the plan happen, and see how everything ends.
+    """Start a stack, carry out the plan, and wait until every run ends.
 
     Args:
         settle_s: how long the last runs may take when there are no faults any more.
 
     Raises:
-        NotUp: the stack did not come up, so that nothing was tested.
+        NotUp: the stack did not start, so nothing was tested.
     """
     with stack(folder) as up:
         reading = Reading(up.notes)
@@ -114,7 +114,7 @@ def _depth(up: Stack) -> int:
 
 
 def _stop_workers(up: Stack) -> None:
-    """Nothing more happens to the rows, and nothing more is noted."""
+    """Stop the workers, so that rows and notes no longer change."""
     for name, process in up.processes.items():
         if name not in ("postgres", "valkey"):
             process.stop()

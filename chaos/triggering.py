@@ -1,4 +1,4 @@
-"""Runs asked for by HTTP, again and again with the same token until the API says which run it is."""
+"""Trigger runs by HTTP; repeat each request with the same token until the API answers with the run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOPELESS = frozenset({400, 401, 403, 404, 413, 422})
 
 
 class Triggers:
-    """Asks for the runs of a plan, each at its time.
+    """Triggers the runs of a plan, each at its time.
 
     Args:
         wishes: in the order of their times.
@@ -55,11 +55,11 @@ class Triggers:
                 raise NotUp(f"pipeline {wish.pipeline_id} was refused: {answer.status} {answer.body}")
 
     def start(self) -> None:
-        """The plan's time begins now."""
+        """Start the plan's clock."""
         self._thread.start()
 
     def finish(self, seconds: float) -> bool:
-        """Wait so long for every run to be accepted; whether all were.
+        """Wait this many seconds until every run is accepted; True if all were.
 
         Raises:
             NotUp: one was refused for good.
@@ -83,7 +83,7 @@ class Triggers:
             self._asked.append(self._pool.submit(self._ask, wish))
 
     def _is_enough(self) -> bool:
-        """Whether so many runs are under way that more would only wait."""
+        """True if so many runs are active that more runs would only wait."""
         try:
             row = self.up.rows("SELECT count(*) FROM runs WHERE finished_at IS NULL")
         except Exception:
