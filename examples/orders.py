@@ -9,7 +9,7 @@ from pipeweave import Context, TaskError, TaskResult, task
 
 @task(allowed_next=["charge_card", "ask_a_person"])
 def check_order(amount: float = 0) -> TaskResult:
-    """Send small orders straight on; a person looks at large ones."""
+    """Charge small orders directly; send large orders to a person."""
     if amount <= 0:
         raise TaskError(f"an order of {amount} cannot be charged", code="BAD_AMOUNT", retryable=False)
     chosen = "charge_card" if amount < 1000 else "ask_a_person"
@@ -18,7 +18,7 @@ def check_order(amount: float = 0) -> TaskResult:
 
 @task(allowed_next=["send_receipt"], concurrency=5)
 def charge_card(ctx: Context) -> dict[str, Any]:
-    """Charge what was checked; at most five at once, however many workers there are."""
+    """Charge the card of a checked order; at most five at once over all workers."""
     ctx.log.info("charging")
     return {"charged": ctx.upstream["check_order"]["amount"]}
 
@@ -31,11 +31,11 @@ def ask_a_person(ctx: Context) -> dict[str, Any]:
 
 @task
 def send_receipt(ctx: Context) -> str:
-    """Say which way the order went."""
+    """Return the path that the order took."""
     return "charged" if "charge_card" in ctx.upstream else "approved"
 
 
 @task
 def record(what: str) -> str:
-    """What a document's steps run with their params."""
+    """Return the given text; the steps of orders.yaml run this task."""
     return what
