@@ -152,9 +152,10 @@ def test_a_tick_heals_what_was_lost_and_says_so(clock: Api, run_id: str, deploym
     make_late(deployment)
     answer = clock.post("/api/tick")
     assert answer.status_code == 200
-    assert (answer.json["status"], answer.json["processed"]) == ("ok", 1)
-    assert answer.json["did"]["republished"] == 1
-    assert clock.post("/api/tick").json["processed"] == 0
+    # Other tests of this process may have left work for other chores.
+    assert (answer.json["status"], answer.json["did"]["republished"]) == ("ok", 1)
+    assert answer.json["processed"] == sum(answer.json["did"].values())
+    assert clock.post("/api/tick").json["did"]["republished"] == 0
 
 
 def test_of_two_ticks_at_once_one_says_that_another_is_under_way(
@@ -165,7 +166,7 @@ def test_of_two_ticks_at_once_one_says_that_another_is_under_way(
         advisory_locks.hold_until_commit(tx, advisory_locks.TICK)
         answer = clock.post("/api/tick").json
     assert (answer["processed"], answer["message"]) == (0, "Another tick is under way.")
-    assert clock.post("/api/tick").json["processed"] == 1
+    assert clock.post("/api/tick").json["did"]["republished"] == 1
 
 
 def test_a_tick_needs_no_more_than_the_one_connection_of_a_small_pool(
@@ -177,7 +178,7 @@ def test_a_tick_needs_no_more_than_the_one_connection_of_a_small_pool(
         answer = replace(clock, http=create_app(small.settings, small).test_client()).post("/api/tick")
     finally:
         small.close()
-    assert (answer.status_code, answer.json["processed"]) == (200, 1)
+    assert (answer.status_code, answer.json["did"]["republished"]) == (200, 1)
 
 
 def test_a_tick_does_nothing_during_maintenance(
@@ -197,7 +198,7 @@ def test_a_tick_heals_while_maintenance_is_waited_for(
     make_late(deployment)
     with deployment.database.transaction() as tx:
         tx.execute("UPDATE orchestrator_state SET mode = 'waiting_for_maintenance'")
-    assert clock.post("/api/tick").json["processed"] == 1
+    assert clock.post("/api/tick").json["did"]["republished"] == 1
 
 
 def test_the_tick_needs_its_scope_which_lets_one_do_nothing_else(
