@@ -1,4 +1,7 @@
-"""What a run does next when task runs became final.
+"""Decides what a run does next when task runs end: releases, skips and fails steps, and ends the run.
 
-Called by verbs, dead letters, the tick and workers. It must never speak to Redis: what it sends goes to the
-transaction's outbox."""
+`turn` holds the one sequence in which outcomes are stored; everything else serves it. Called by workers, by
+the verbs of runs and dead letters, and by the tick. The engine must never speak to Redis (what it sends goes
+to the outbox of the transaction), never call a task's function, and never commit a transaction that it did
+not begin.
+"""

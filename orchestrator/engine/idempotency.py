@@ -1,11 +1,11 @@
-"""Idempotency keys: who may execute under one, and who takes the result.
+"""Idempotency keys: one task run at a time executes under a key, and its result answers for the others.
 
-A key of a task is one row, and whoever writes his task run into it may call the function: looking first and
-writing then would let two of them through. Everybody else completes with the result, once there is one, or
-steps back until the holder ends (key_waiters.py). The row stays with its task run through retries and lost
-workers; a failure leaves nothing behind that could answer for the key.
+A key of a task is one row, and the task run that is written into the row may call its function. Looking first
+and writing then would let two of them through. All other task runs with the key complete with the result once
+there is one, or step back until the holder ends (key_waiters.py). The row stays with its task run through
+retries and lost workers; a failure leaves nothing behind that could answer for the key.
 
-Keys are locked before runs and task runs (store/lock_order.py).
+Keys are locked before runs, task runs and limits: see store/lock_order.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Transaction
 
-# A row that comes in between a look and a write is seen by the next look.
+# Tries to take a key: a row that is written between a look and its write is seen by the next look.
 TRIES = 5
 
 # --- taking a key -----------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ TRIES = 5
 _THIS = "c.tenant_id = :tenant AND c.task_id = :task AND c.key = :key"
 _IS_HIT = "c.finished_at IS NOT NULL AND c.expires_at > :now"
 
-# Nobody waits for a row that has its answer.
+# A row that has its answer already is not waited for.
 _LOCK = f"SELECT 1 FROM idempotency_claims AS c WHERE {_THIS} AND NOT ({_IS_HIT}) FOR UPDATE"
 
 
@@ -135,8 +135,10 @@ def reserve(tx: Transaction, tenant: str, task_id: str, key: str, task_run_id: U
 
 
 def lock(tx: Transaction, tenant: str, outcomes: Iterable[CallOutcome]) -> set[Name]:
-    """Take the keys of a turn's outcomes, before any other row. Gives those that are wanted here and that
-    nobody executes under any more.
+    """Lock the keys of a turn's outcomes, before any other row.
+
+    Returns:
+        The keys that task runs of this turn are blocked by, and that no task run executes under any more.
     """
     waiting = {_name(each) for each in outcomes if isinstance(each, Awaits)}
     names = waiting | {_name(each) for each in outcomes if _is_answer(each)}

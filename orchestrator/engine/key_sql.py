@@ -1,4 +1,4 @@
-"""What the statements about idempotency keys share."""
+"""SQL fragments that the statements about idempotency keys share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOLDER = """LEFT JOIN LATERAL (
     LIMIT 1) AS h ON true"""
 
 
-# One that waits for its predecessors (again, after its dead letter was retried) executes nothing.
+# A holder that waits for its predecessors (again, after its dead letter was retried) executes nothing.
 IS_OPEN = """(h.status IS NOT NULL AND h.finished_at IS NULL
     AND NOT (h.status = 'pending' AND h.due_at IS NULL))"""
 

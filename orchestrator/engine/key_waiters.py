@@ -1,11 +1,13 @@
-"""Task runs that wait for another one that executes under the same idempotency key.
+"""Task runs that wait for the holder of their idempotency key: they step back, and are woken when the key is
+free.
 
-They hold no worker and use up no attempt: they are `pending` with a due time, and whoever ends the holder
-wakes them. The due time is for wake-ups that were lost. When the holder completed, all may go, because each
-will complete with its result; when it ended badly, one goes, and is the next holder.
+A waiting task run holds no worker and uses up no attempt: it is `pending` with a due time, and the
+transaction that ends the holder wakes it. The due time is for wake-ups that were lost. When the holder
+completed, all waiters go, because each of them completes with its result; when it ended badly, one waiter
+goes and is the next holder.
 
-Whoever steps back and whoever ends the holder lock the key's row first: so either the one finds the holder
-over, or the other finds the one waiting.
+Stepping back and ending a holder both lock the row of the key first. So either the waiter finds that the
+holder has ended, or the holder's transaction finds the waiter.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ from pipeweave.orchestrator.store.database import Transaction
 
 T = TaskStatus
 
-# A waiter that nobody wakes looks again when as much time has passed as its holder had the key, within these.
+# A waiter that is not woken looks again after as long as its holder has had the key, within these limits.
 SOONEST = timedelta(seconds=15)
 LATEST = timedelta(minutes=5)
 
-# One transaction wakes so many waiters of a key; the next one goes on.
+# One transaction wakes at most this many waiters of a key; the next transaction goes on.
 BATCH = 100
 
 # --- stepping back ----------------------------------------------------------------------------------------
@@ -85,8 +87,8 @@ WHERE c.finished_at IS NULL AND {IS_OPEN}
 
 
 def lock(tx: Transaction, tenant: str, names: Collection[Name]) -> set[Name]:
-    """Lock keys, before any other row. Gives those that nobody executes under any more."""
-    # What is locked is looked at by a statement of its own: it sees what the lock waited for.
+    """Lock keys, before any other row. Returns the keys that no task run executes under any more."""
+    # The rows are read by a statement of its own after the lock: it sees what the lock waited for.
     rows: list[Any] = tx.execute(_EXECUTING, name_parameters(tenant, names), lock=_LOCK).all()
     tx.catch_up()
     return set(names) - {(row.task_id, row.key) for row in rows}
@@ -94,7 +96,7 @@ def lock(tx: Transaction, tenant: str, names: Collection[Name]) -> set[Name]:
 
 # --- waking -----------------------------------------------------------------------------------------------
 
-# Best priority first, then oldest. A row that somebody holds is let go or cancelled there.
+# Best priority first, then oldest. A row that another transaction has locked is released or cancelled there.
 _WAITING = f"""
 SELECT w.run_id, w.id, w.task_id, w.idempotency_key AS key FROM {_NAMES} CROSS JOIN LATERAL (
     SELECT t.run_id, t.id, t.task_id, t.idempotency_key FROM task_runs AS t
@@ -146,8 +148,8 @@ WHERE c.finished_at IS NOT NULL
 
 
 def free(tx: Transaction, run_id: UUID, names: Collection[Name]) -> None:
-    """Forget who had these keys, if nobody executes under them any more, and let the next one try. Called
-    when task runs of a run that had keys, or waited for them, have ended badly.
+    """Delete the holders of these keys, if none of them executes any more, and wake the next waiter of each.
+    Called when task runs of a run that had keys, or waited for them, have ended badly.
     """
     run = run_headers.load(tx, run_id)
     if run is None or not (over := lock(tx, run.tenant, names)):

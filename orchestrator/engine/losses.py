@@ -92,8 +92,8 @@ _OF_CHILD = f"SELECT {COLUMNS} FROM task_runs AS t WHERE t.status = 'running' AN
 def of_child(
     database: Database, activity: ChildActivity, ending: Failure, *, max_retry_delay_ms: int | None
 ) -> int:
-    """End what a child was doing, give back what it had claimed and not begun, send again what its message
-    named. How many attempts ended.
+    """End the attempts that a child had begun, give back the task runs that it had claimed and not begun, and
+    send messages for the rest of its message. Returns how many attempts ended.
 
     Args:
         max_retry_delay_ms: as for `end`.

@@ -1,5 +1,5 @@
-"""How long this process's calls take, so that many quick ones share a transaction and slow ones do not
-wait.
+"""Measures how long calls take in this process, so that many short calls share a turn and long calls share
+none.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 # Weight of the newest call in the moving average.
 _NEWEST = 0.2
 MAX_CALLS = 100
-# The average is told to others when it is this many times what they know, or that part of it.
-_NEWS = 1.5
-# What takes less (s) is told as this: it makes no difference.
+# The average is stored when it is this many times the stored one, or less than that part of it.
+_CHANGED_BY = 1.5
+# A shorter average (s) is stored as this: the difference does not matter.
 _SHORTEST_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Usual:
+class UsualDuration:
     """How long (s) the task runs of a task usually take."""
 
     tenant: str
@@ -25,34 +25,36 @@ class Usual:
 
 
 class CallDurations:
-    """A moving average of call durations in seconds; 1 call at a time until one was seen."""
+    """A moving average of the durations of calls of one task, in seconds."""
 
     def __init__(self) -> None:
         self._of = ("", "")
         self._seconds: float | None = None
-        self._told: dict[tuple[str, str], float] = {}
+        self._stored: dict[tuple[str, str], float] = {}
 
     def note(self, tenant: str, task_id: str, seconds: float) -> None:
-        """A call of this task took this long. Another task's pace says nothing about it."""
+        """Add the duration of a call. The average starts anew with another task."""
         if (tenant, task_id) != self._of or self._seconds is None:
             self._of, self._seconds = (tenant, task_id), seconds
         else:
             self._seconds += _NEWEST * (seconds - self._seconds)
 
     def fitting(self, seconds: float) -> int:
-        """How many calls are likely to fit in this many seconds: at least 1, at most MAX_CALLS."""
+        """How many calls are likely to fit in this many seconds, from 1 (also while nothing is known) to
+        MAX_CALLS.
+        """
         if self._seconds is None:
             return 1
         return max(1, min(MAX_CALLS, int(seconds / max(self._seconds, 1e-6))))
 
-    def news(self) -> Usual | None:
-        """The average, if it is far from what was told last; asked by another thread."""
+    def changed(self) -> UsualDuration | None:
+        """The average, if it is far from the one that was stored last. Called by the watchdog's thread."""
         of, seconds = self._of, self._seconds
         if seconds is None:
             return None
         seconds = max(seconds, _SHORTEST_S)
-        told = self._told.get(of)
-        if told is not None and told / _NEWS <= seconds <= told * _NEWS:
+        stored = self._stored.get(of)
+        if stored is not None and stored / _CHANGED_BY <= seconds <= stored * _CHANGED_BY:
             return None
-        self._told[of] = seconds
-        return Usual(*of, seconds)
+        self._stored[of] = seconds
+        return UsualDuration(*of, seconds)

@@ -1,4 +1,4 @@
-"""The two Celery tasks. Ids in, verb called; everything else is in the runner."""
+"""The two Celery tasks: `run` works off a message, `join` checks a join. Everything else is in the runner."""
 
 from __future__ import annotations
 
@@ -31,29 +31,27 @@ def define(app: Celery, runner: Callable[[], Runner]) -> None:
 
     @app.task(name=RUN_TASK, **_OPTIONS)
     def run(run_id: str, ordinals: Sequence[int], attempt: int, part: int, joins: Sequence[int]) -> None:
-        with _let_go_in_doubt(runner()) as mine:
+        with _give_back_on_error(runner()) as mine:
             mine.run(UUID(hex=run_id), ordinals, attempt, part, joins)
 
     @app.task(name=JOIN_TASK, **_OPTIONS)
     def join(run_id: str, ordinal: int) -> None:
-        with _let_go_in_doubt(runner()) as mine:
+        with _give_back_on_error(runner()) as mine:
             mine.join(UUID(hex=run_id), ordinal)
 
 
 @contextmanager
-def _let_go_in_doubt(runner: Runner) -> Iterator[Runner]:
-    """Whatever ends a message early, what it had claimed is let go: what was called is lost, the rest goes to
-    others.
-    """
+def _give_back_on_error(runner: Runner) -> Iterator[Runner]:
+    """When an error ends a message early, end its begun calls as lost and give back its other task runs."""
     try:
         yield runner
     except Unavailable as error:
-        # It found no PostgreSQL; what it named is sent again when there is one.
+        # PostgreSQL is away; when it answers again, messages are sent for the rest of this message.
         log.warning("message.dropped", extra={"reason": error.detail})
         with suppress(Unavailable):
-            runner.let_go()
+            runner.give_back_claims()
     except Exception:
-        # What it named may fail in the same way again: the tick sends it, with a pause in between.
+        # The rest of the message may fail in the same way again: the tick sends it, after a pause.
         with suppress(Unavailable):
-            runner.let_go(sends_again=False)
+            runner.give_back_claims(sends_again=False)
         raise

@@ -1,8 +1,9 @@
-"""What each child process of a worker is doing, in memory that its parent sees too.
+"""Slots: shared memory in which each child process of a worker notes what it is doing, for its parent to
+read.
 
-A child that is killed cannot say what it was doing. Its slot can: the message it works off, the task runs
-whose functions it has called and not yet stored, and until when the one at hand may take. Writing it costs
-about a microsecond per call, and no system call.
+A child that is killed cannot say what it was doing. Its slot can: the message that it works off, the task
+runs whose functions it has called and whose outcomes are not stored yet, and the deadline of the current
+call. Writing a slot costs about a microsecond per call, and no system call.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.engine.losses import ChildActivity
 from pipeweave.orchestrator.registry.worker_processes import child_of
 
-# Task runs a message names, and calls a turn makes: at most this many.
+# At most this many task runs of a message, and calls of a turn, are noted.
 MOST_NAMED = 128
 MOST_CALLED = 256
 
@@ -27,8 +28,8 @@ MOST_CALLED = 256
 # its parent must be gone.
 KILL_WITHIN_S = 5.0
 
-# A dead child's slot stays until its parent has read it, while the next child of the same place in the pool
-# takes another one.
+# The slot of a dead child stays until its parent has read it; meanwhile the next child at the same place of
+# the pool takes another slot.
 SLOTS_PER_PLACE = 8
 
 # pid, ending, deadline, limit, deadline of the fenced call and until when it may go on, deadline of the
@@ -59,12 +60,12 @@ class Ending(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """A slot as the parent reads it.
+    """The state of a child, as its parent reads it from the slot.
 
     Args:
-        deadline: when the call at hand is killed (s, monotonic clock); 0 between calls.
+        deadline: when the current call is killed (s, monotonic clock); 0 between calls.
         limit: the time limit of that call (s).
-        fenced_until: when it is killed because nobody wants it any more; 0 while someone does.
+        fenced_until: when the call is killed because its attempt was taken away; 0 if it was not.
     """
 
     pid: int
@@ -76,7 +77,7 @@ class SlotState:
 
 
 class Slot:
-    """One child's part of the memory."""
+    """The slot of one child."""
 
     def __init__(self, memory: mmap.mmap, start: int) -> None:
         self._memory = memory
@@ -90,7 +91,7 @@ class Slot:
         self._called = 0
 
     def begin(self, run_id: UUID, ordinals: Sequence[int], attempt: int) -> None:
-        """A message arrived."""
+        """Note a message that arrived."""
         pid = self.pid
         named = ordinals[:MOST_NAMED]
         head = pid, 0, 0.0, 0.0, 0.0, 0.0, 0.0, run_id.bytes, attempt, len(named), 0
@@ -99,7 +100,7 @@ class Slot:
         self._called = 0
 
     def call(self, ordinal: int, deadline: float, limit: float) -> None:
-        """A function is about to be called."""
+        """Note a function that is about to be called."""
         place = self._start + _CALLED_FROM + self._called * _ORDINAL.size
         _ORDINAL.pack_into(self._memory, place, ordinal)
         self._called += 1
@@ -130,21 +131,21 @@ class Slot:
         return float(_TIMES.unpack_from(self._memory, self._start + _TIMES_AT)[0])
 
     def fence(self, deadline: float, until: float) -> None:
-        """The call with this deadline is not wanted any more: it is killed if it goes on till `until`.
+        """Fence the call with this deadline: its attempt was taken away, and it is killed at `until`.
 
-        The thread beside it says so, while the call may return and another one begin: that one has another
-        deadline.
+        The watchdog's thread calls this while the call may return and the next call begin. The next call has
+        another deadline and is not fenced.
         """
         _TIME.pack_into(self._memory, self._start + _UNTIL_AT, until)
         _TIME.pack_into(self._memory, self._start + _FENCED_AT, deadline)
 
     def stored(self) -> None:
-        """What the calls gave is durable."""
+        """Forget the calls: their outcomes are durable."""
         self._called = 0
         _COUNT.pack_into(self._memory, self._start + _CALLED_AT, 0)
 
     def end(self) -> None:
-        """The message is done."""
+        """Forget the message: it is done."""
         self.take(self.pid)
 
     @property
@@ -185,7 +186,7 @@ class Slot:
         return True
 
     def activity(self, worker_id: str) -> ChildActivity:
-        """What the child did last."""
+        """What the child was doing last."""
         pid, _, _, _, _, _, _, run, attempt, named, called = _HEAD.unpack_from(self._memory, self._start)
         worker = child_of(worker_id, pid)
         if run == _NO_RUN:
@@ -196,7 +197,7 @@ class Slot:
         return ChildActivity(worker, begun, run_id, ordinals, attempt)
 
     def free(self) -> None:
-        """Another child may have it."""
+        """Let another child have the slot."""
         self._memory[self._start : self._start + _HEAD.size] = _FREE
 
     def _ordinals(self, place: int, count: int) -> tuple[int, ...]:
@@ -212,7 +213,7 @@ class Slots:
         self._memory = mmap.mmap(-1, _FIRST + self._count * _SIZE)
 
     def take(self, place: int, pid: int) -> Slot | None:
-        """A free slot for the child at this place of the pool; None while its parent has not read any."""
+        """Take a free slot for the child at this place of the pool. None until the parent has read one."""
         for number in range(place % self._places, self._count, self._places):
             slot = self._slot(number)
             if slot.pid == 0:
@@ -221,7 +222,7 @@ class Slots:
         return None
 
     def taken(self) -> Iterator[Slot]:
-        """The slots of children, dead ones that were not freed among them."""
+        """The slots of all children, also of dead children whose slots are not freed yet."""
         for number in range(self._count):
             slot = self._slot(number)
             if slot.pid:
@@ -232,7 +233,7 @@ class Slots:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the worker was asked to stop: nothing more is claimed."""
+        """Whether the worker was asked to stop; then children claim nothing more."""
         return self._memory[_STOPPING_AT] == 1
 
     def stop(self) -> None:
@@ -241,9 +242,9 @@ class Slots:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether task runs of different priorities are queued: then the children look for the best."""
+        """Whether task runs of different priorities are queued; then children look for the best ones."""
         return self._memory[_MIXED_AT] == 1
 
-    def mix(self, is_mixed: bool) -> None:
-        """Tell the children whether they are."""
+    def set_mixed(self, is_mixed: bool) -> None:
+        """Tell the children whether task runs of different priorities are queued."""
         self._memory[_MIXED_AT] = is_mixed

@@ -1,7 +1,7 @@
-"""What the calls of one run read again and again: its input and the outputs of its steps.
+"""Caches what the calls of one run read again and again: its input and the outputs of its steps.
 
-A thousand items of a map refer to the same list; it is read once per worker process. Only the run at hand is
-kept, and only what is final: a completed step's output never changes.
+A thousand items of a map refer to the same list; it is read once per process. Only values of the current run
+are kept, and only final ones: the output of a completed step never changes.
 """
 
 from __future__ import annotations

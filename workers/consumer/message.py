@@ -1,4 +1,4 @@
-"""A message under way, as the thread that works it off and the thread beside it share it."""
+"""The message that a child process works off, as its main thread and the watchdog's thread share it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,29 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.engine.hand_over import Unstarted
 
-# Of what a message would go on with, priorities are compared of so many.
+# Priorities are compared for at most this many task runs that a message would go on with.
 MOST_LOOKED_AT = 16
 
-# A message holds its worker for about this long; then what is left goes to whoever is free.
+# A message holds its worker for about this long (s); then its remaining task runs go to other workers.
 MESSAGE_S = 1.0
 
 
 @dataclass(slots=True)
 class Work:
-    """Task runs to claim, those claimed and not begun, what calls gave, and how the end is counted."""
+    """A message under way.
+
+    Args:
+        run: the run of its task runs.
+        attempt: the attempt that the message names.
+        left: ordinals that the message names and that are not claimed yet.
+        part: which part of its chords the message is; UNCOUNTED for none.
+        joins: whose chords those are.
+        claimed: task runs that are claimed and not begun.
+        outcomes: how calls ended; they wait to be stored.
+        is_calling: whether a function is being called.
+        is_in_doubt: whether PostgreSQL did not answer, so that something may be stored all the same.
+        began: when work on the message began (s, monotonic clock).
+    """
 
     run: RunHeader
     attempt: int = 1
@@ -34,7 +47,6 @@ class Work:
     claimed: deque[TaskRun] = field(default_factory=deque)
     outcomes: list[CallOutcome] = field(default_factory=list)
     is_calling: bool = False
-    # Something of it may have been stored though PostgreSQL did not answer.
     is_in_doubt: bool = False
     began: float = field(default_factory=time.monotonic)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -43,24 +55,24 @@ class Work:
     def is_long(self) -> bool:
         return time.monotonic() - self.began > MESSAGE_S
 
-    def doubt(self) -> None:
-        """PostgreSQL did not answer."""
+    def mark_in_doubt(self) -> None:
+        """PostgreSQL did not answer: a turn may be durable, or not."""
         self.is_in_doubt = True
 
     def next(self) -> TaskRun | None:
-        """The task run to call next; from now on it is begun."""
+        """Take the task run to call next; from now on it is begun. None when nothing is claimed."""
         with self.lock:
             self.is_calling = bool(self.claimed)
             return self.claimed.popleft() if self.claimed else None
 
     def note(self, outcome: CallOutcome) -> None:
-        """How a call ended; it waits to be stored."""
+        """Keep the outcome of a call until it is stored."""
         with self.lock:
             self.is_calling = False
             self.outcomes.append(outcome)
 
-    def next_ones(self, outcomes: Sequence[CallOutcome]) -> list[int]:
-        """What this process would go on with, now that these calls ended: ordinals, a few are enough."""
+    def next_ordinals(self, outcomes: Sequence[CallOutcome]) -> list[int]:
+        """The first ordinals that this process would go on with after these outcomes."""
         plan = self.run.plan
         found = [each.ordinal for each in self.claimed] + list(self.left)
         for each in outcomes:
@@ -69,9 +81,9 @@ class Work:
                 found += plan.successors(task_run.ordinal)
         return [each for each in found[:MOST_LOOKED_AT] if each != END]
 
-    def waits_for_its_own(self, task_run: TaskRun, outcome: CallOutcome) -> bool:
-        """Whether what a task run waits for is a result that is only to be stored: then it is begun again
-        after that, and this outcome does not count.
+    def requeues(self, task_run: TaskRun, outcome: CallOutcome) -> bool:
+        """True if the holder of a task run's key completed in this same turn. The task run is then put back
+        into `claimed`, its outcome is dropped, and it completes from the stored result.
         """
         if not isinstance(outcome, Awaits):
             return False
@@ -84,26 +96,28 @@ class Work:
             return True
 
     def ended(self) -> list[CallOutcome]:
-        """What waits to be stored: it is the taker's now."""
+        """Take the outcomes that wait to be stored."""
         with self.lock:
             return self._ended()
 
     def take(self) -> Unstarted:
-        """Everything that is not begun: it is the taker's now."""
+        """Take all task runs that are not begun."""
         with self.lock:
-            return self._rest()
+            return self._unstarted()
 
-    def take_beside(self) -> tuple[list[CallOutcome], Unstarted] | None:
-        """Both, for another thread: only while a call is under way is it not this thread's to change."""
+    def take_during_call(self) -> tuple[list[CallOutcome], Unstarted] | None:
+        """Take outcomes and remaining task runs from the watchdog's thread. None unless a call is under way,
+        because between calls the main thread owns them.
+        """
         with self.lock:
-            return (self._ended(), self._rest()) if self.is_calling else None
+            return (self._ended(), self._unstarted()) if self.is_calling else None
 
     def _ended(self) -> list[CallOutcome]:
         outcomes, self.outcomes = self.outcomes, []
         return outcomes
 
-    def _rest(self) -> Unstarted:
-        rest = Unstarted(list(self.claimed), list(self.left), self.attempt)
+    def _unstarted(self) -> Unstarted:
+        unstarted = Unstarted(list(self.claimed), list(self.left), self.attempt)
         self.claimed.clear()
         self.left.clear()
-        return rest
+        return unstarted

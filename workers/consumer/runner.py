@@ -1,7 +1,8 @@
-"""One message as a line of small steps: claim, call, store, go on.
+"""Works off messages in one child process: claim task runs, call their functions, store a turn, go on.
 
-A turn is one transaction: it stores what the last calls gave, releases what waited for them and claims what
-comes next, so that a chain pays one commit per step and a chunk of small task runs one commit for many.
+A turn (engine/turn.py) stores the outcomes of the last calls, releases what waited for them and claims what
+comes next. So a chain of steps costs one commit per step, and a message with many small task runs one commit
+for many of them.
 """
 
 from __future__ import annotations
@@ -42,8 +43,15 @@ TURN_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ChildProcess:
-    """Where a process works: what it claims as, the queue it serves, its slot, whether it is to stop,
-    whether task runs of different priorities are queued, and what it does between two messages.
+    """The child process in which a runner works.
+
+    Args:
+        worker: the process as claims name it.
+        queue: the queue that it serves.
+        slot: its part of the memory that its parent reads.
+        is_stopping: whether the worker was asked to stop.
+        is_mixed: whether task runs of different priorities are queued.
+        between: called between two messages, by the watchdog's thread.
     """
 
     worker: str
@@ -57,32 +65,31 @@ class ChildProcess:
 class Runner:
     """Executes messages in one worker process, one at a time."""
 
-    def __init__(self, deployment: Deployment, calls: Calls, post: ChildProcess) -> None:
+    def __init__(self, deployment: Deployment, calls: Calls, process: ChildProcess) -> None:
         self.deployment = deployment
         self.calls = calls
-        self.post = post
-        self.worker = post.worker
-        self.queue = post.queue
-        self.slot = post.slot
+        self.process = process
+        self.worker = process.worker
+        self.queue = process.queue
+        self.slot = process.slot
         self.durations = CallDurations()
         self.watchdog = Watchdog(
             deployment.database,
             self.durations,
             calls.limit,
             shortest_ms=calls.shortest_heartbeat_ms,
-            is_stopping=post.is_stopping,
-            store=self._store_apart,
-            fence=post.slot.fence,
-            between=post.between,
+            is_stopping=process.is_stopping,
+            store=self._store_beside_a_call,
+            fence=process.slot.fence,
+            between=process.between,
         )
 
     def run(
         self, run_id: UUID, ordinals: Sequence[int], attempt: int, part: int, joins: Sequence[int]
     ) -> None:
-        """Run the task runs a message names, and what they release for this worker."""
-
-        is_stopping = self.post.is_stopping()
-        gives_way = not is_stopping and self.post.is_mixed()
+        """Run the task runs that a message names, and the steps that they release for this worker."""
+        is_stopping = self.process.is_stopping()
+        gives_way = not is_stopping and self.process.is_mixed()
         first = () if is_stopping or gives_way else ordinals[: self._at_once(attempt)]
 
         def begin(tx: Transaction) -> tuple[Work | None, list[TaskRun]]:
@@ -117,7 +124,7 @@ class Runner:
         part: int,
         joins: Sequence[int],
     ) -> tuple[Work, list[TaskRun]] | None:
-        """Start what is queued and better than what a message names, and put the message back."""
+        """Start queued task runs with a better priority than those of a message, and put the message back."""
         found = priorities.better(tx, self.queue, run_id, ordinals, attempt, self._at_once(1))
         if found is None:
             return None
@@ -141,10 +148,9 @@ class Runner:
         return Work(run, found.attempt), started
 
     def join(self, run_id: UUID, join: int) -> None:
-        """Release a join whose chord fired or that someone asked about, and go on with it here."""
-
+        """Release a join whose chord is full, or that a join check asks about, and go on with it here."""
         self._begin_message(run_id, (), 1)
-        claimant = None if self.post.is_mixed() else self._claimant()
+        claimant = None if self.process.is_mixed() else self._claimant()
         deployment = self.deployment
         checked = joins.check(
             deployment.database, deployment.values, run_id, join, queue=self.queue, claimant=claimant
@@ -153,20 +159,20 @@ class Runner:
             self._work_off(Work(checked.run), checked.claimed)
         self._end_message()
 
-    def let_go(self, *, sends_again: bool = True) -> None:
-        """Give back what the message at hand claimed, as far as anyone knows: see reconcile.py."""
+    def give_back_claims(self, *, sends_again: bool = True) -> None:
+        """Give back whatever PostgreSQL has as claimed by this process: see reconcile.py."""
         self.watchdog.settle()
-        reconcile.let_go(self.deployment.database, self.worker, self.slot, sends_again=sends_again)
+        reconcile.give_back_claims(self.deployment.database, self.worker, self.slot, sends_again=sends_again)
         self.slot.end()
 
     def _begin_message(self, run_id: UUID, ordinals: Sequence[int], attempt: int) -> None:
-        # What is owed must not be claimed here meanwhile: it would be given back as what it was before.
+        # Outcomes that are not stored yet come first: this message might claim a task run of theirs.
         self.watchdog.settle()
         self.calls.limit.install()
         self.slot.begin(run_id, ordinals, attempt)
 
     def _end_message(self) -> None:
-        # While something is owed, the slot tells the parent what was begun.
+        # Until all outcomes are stored, the slot tells the parent which calls were begun.
         self.watchdog.settle()
         self.slot.end()
 
@@ -176,33 +182,33 @@ class Runner:
             self._call(work)
             outcomes = work.ended()
             if not outcomes:
-                return  # what was left of it was taken
-            # What is taken here stays taken, should the transaction start over.
+                return  # the watchdog took the rest of the message
+            # Taken once, before the transaction, which may start over.
             unstarted = work.take() if self._must_stop(work, outcomes) else None
             work.claimed.extend(self._report(self._turn(work, outcomes, unstarted), work))
             self.slot.stored()
             if work.is_in_doubt:
                 work.take()
-                self.let_go()
+                self.give_back_claims()
 
     def _must_stop(self, work: Work, outcomes: Sequence[CallOutcome]) -> bool:
-        return work.is_long or self.post.is_stopping() or self._is_outranked(work, outcomes)
+        return work.is_long or self.process.is_stopping() or self._is_outranked(work, outcomes)
 
     def _is_outranked(self, work: Work, outcomes: Sequence[CallOutcome]) -> bool:
-        """Whether something better is queued than what this message, or a successor, would go on with."""
-        if not self.post.is_mixed():
+        """Whether a task run is queued with a better priority than all that this message would go on with."""
+        if not self.process.is_mixed():
             return False
-        next_ones = work.next_ones(outcomes)
-        if not next_ones:
+        next_ordinals = work.next_ordinals(outcomes)
+        if not next_ordinals:
             return False
         try:
             with self.deployment.database.statements() as tx:
-                return priorities.is_outranked(tx, self.queue, work.run.id, next_ones)
+                return priorities.is_outranked(tx, self.queue, work.run.id, next_ordinals)
         except PipeWeaveError:
-            return False  # what was done has to be stored first
+            return False  # the outcomes have to be stored first
 
     def _claimant(self) -> Claimant | None:
-        return None if self.post.is_stopping() else Claimant(self.worker, self.queue)
+        return None if self.process.is_stopping() else Claimant(self.worker, self.queue)
 
     def _call(self, work: Work) -> None:
         """Call the functions of claimed task runs, for as long as a turn may take."""
@@ -216,30 +222,30 @@ class Runner:
             outcome = self.calls.call(work.run, each, seconds)
             self.watchdog.returned()
             self.slot.returned()
-            if work.waits_for_its_own(each, outcome):
+            if work.requeues(each, outcome):
                 break
             work.note(outcome)
             ended = time.monotonic()
             self.durations.note(work.run.tenant, each.task_id, ended - started)
-            if ended > until or self.post.is_stopping():
+            if ended > until or self.process.is_stopping():
                 break
 
-    def _store_apart(self, work: Work, outcomes: Sequence[CallOutcome], rest: Unstarted) -> None:
-        """Store what was done before a call that takes long, and hand over what comes after it."""
+    def _store_beside_a_call(self, work: Work, outcomes: Sequence[CallOutcome], unstarted: Unstarted) -> None:
+        """Store the outcomes before a call that takes long, and hand over the task runs after it."""
         try:
-            self._turn(work, outcomes, rest).apply(self.deployment.database)
+            self._turn(work, outcomes, unstarted).apply(self.deployment.database)
         except PipeWeaveError:
             raise  # it can be tried again
         except Exception:
             log.exception("turn.unstorable")
-            self._lose(work, outcomes, rest)
+            self._lose(work, outcomes, unstarted)
 
-    def _lose(self, work: Work, outcomes: Sequence[CallOutcome], rest: Unstarted) -> None:
-        """What was called must not look as if it still ran; what was not begun goes to others."""
+    def _lose(self, work: Work, outcomes: Sequence[CallOutcome], unstarted: Unstarted) -> None:
+        """End calls whose outcomes cannot be stored as lost, and hand over the other task runs."""
         lost = [(task_run_of(each), reconcile.UNSTORED) for each in outcomes]
         # A lost attempt is tried again at once, so no retry is delayed.
         losses.end(self.deployment.database, lost, max_retry_delay_ms=None)
-        self.deployment.database.run(lambda tx: self._hand_over(tx, work, rest))
+        self.deployment.database.run(lambda tx: self._hand_over(tx, work, unstarted))
 
     def _turn(self, work: Work, outcomes: Sequence[CallOutcome], unstarted: Unstarted | None) -> Turn:
         """The turn that stores outcomes and goes on.
@@ -269,7 +275,7 @@ class Runner:
         return claim_next
 
     def _claim(self, tx: Transaction, work: Work) -> list[TaskRun]:
-        """Claim the next task runs of the message, as many as fit in a turn; others may have taken some."""
+        """Claim the next task runs of the message, as many as fit in a turn; other workers may have some."""
         size = self._at_once(work.attempt)
         while work.left:
             ordinals = [work.left.popleft() for _ in range(min(size, len(work.left)))]
@@ -280,15 +286,15 @@ class Runner:
 
     def _at_once(self, attempt: int) -> int:
         """How many task runs to claim together."""
-        # Another attempt is claimed alone: should its worker die, there is no doubt whether it had begun.
+        # A later attempt is claimed alone: should its worker die, it is certain that the attempt had begun.
         return self.durations.fitting(TURN_S) if attempt == 1 else 1
 
     def _hand_over(self, tx: Transaction, work: Work, unstarted: Unstarted) -> None:
         hand_over(tx, work.run.id, unstarted, worker=self.worker)
 
     def _count(self, work: Work, was_claimed: bool) -> None:
-        """This message is one part of its joins. One that found nothing to do counts nothing: whoever did it,
-        and whoever comes after, asks PostgreSQL.
+        """Count the message as one part of each chord that it belongs to. A message that found nothing to do
+        is no part: it asks about the joins, and makes later messages ask as well.
         """
         if work.joins and was_claimed:
             self._publish([Part(work.run.id, join, self.queue, message=work.part) for join in work.joins])
@@ -304,8 +310,8 @@ class Runner:
             log.exception("chord.part_lost")
 
     def _report(self, turn: Turn, work: Work) -> list[TaskRun]:
-        """Store what was done, however long PostgreSQL is away: the work itself must not be lost."""
+        """Apply a turn, however long PostgreSQL is away: the outcomes must not be lost."""
         self.watchdog.settle()
         return reconcile.when_it_answers(
-            lambda: turn.apply(self.deployment.database), "turn", on_doubt=work.doubt
+            lambda: turn.apply(self.deployment.database), "turn", on_doubt=work.mark_in_doubt
         )

@@ -1,9 +1,9 @@
-"""The thread beside the calls of a child process: it says that a long call is alive, and hands over the rest.
+"""The watchdog thread of a child process: heartbeats of a long call, and hand-over of what waits behind it.
 
-A call that takes long must hold up nothing but itself: what was done before it is stored, and what its
-message had claimed or still names goes to others while it runs. A heartbeat that finds no row tells that the
-attempt is not this worker's any more, and stops the function; where that does not stop, its process is
-killed. In between the thread sleeps; short calls never meet it.
+A call that takes long must hold up nothing but itself. While it runs, the outcomes before it are stored, and
+the task runs that its message claimed or still names go to other workers. A heartbeat that finds no row says
+that the attempt is not this worker's any more: the watchdog interrupts the function, and where that does not
+stop it, the parent kills its process. Otherwise the thread sleeps; it has nothing to do with short calls.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from pipeweave.workers.consumer.time_limit import HARD_AFTER_S, TimeLimit
 
 log = logging.getLogger(__name__)
 
-# How often the thread looks (s), and how often it says that a call is alive (s), at least.
+# How often the thread looks (s), and how often it sends a heartbeat for a call (s), at least.
 LOOK_EVERY_S = 0.5
 BEAT_EVERY_S = 5.0
 
 
-# Stores what calls gave and hands over what was not begun, in a transaction of its own.
+# Stores outcomes and hands over task runs that were not begun, in a transaction of its own.
 Store = Callable[[Work, Sequence[CallOutcome], Unstarted], None]
 
 
@@ -55,16 +55,16 @@ class Watchdog:
         database: a connection of its own is used, and only for calls that take long.
         shortest_ms: the shortest heartbeat interval of the loaded tasks.
         is_stopping: whether the worker was asked to stop.
-        store: called with what waits behind a call that takes long.
-        fence: told the deadline of a call that is not wanted any more, and until when it may go on.
+        store: called with the outcomes and remaining task runs of a message whose call takes long.
+        fence: told the deadline of a call whose attempt was taken away, and until when that call may go on.
         between: called when no call is under way.
-        limit: stops the function of an attempt that is not wanted any more.
+        limit: interrupts the function of an attempt that was taken away.
     """
 
     def __init__(
         self,
         database: Database,
-        pace: CallDurations,
+        call_durations: CallDurations,
         limit: TimeLimit,
         *,
         shortest_ms: int,
@@ -74,7 +74,7 @@ class Watchdog:
         between: Callable[[], None],
     ) -> None:
         self.database = database
-        self.durations = pace
+        self.durations = call_durations
         self.limit = limit
         self.is_stopping = is_stopping
         self.store = store
@@ -82,44 +82,44 @@ class Watchdog:
         self.between = between
         self._every = min(LOOK_EVERY_S, shortest_ms / 2000)
         self._call: _Call | None = None
-        self._owed: list[tuple[Work, list[CallOutcome], Unstarted]] = []
+        self._taken: list[tuple[Work, list[CallOutcome], Unstarted]] = []
         self._lock = threading.Lock()
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch; in the process whose calls these are."""
+        """Begin to watch. Call it in the process whose calls are watched: threads do not survive a fork."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """End the thread."""
         self._end.set()
 
     def calling(self, work: Work, task_run: TaskRun, deadline: float, interval_ms: int) -> None:
-        """A function is about to be called, and killed when it goes on till `deadline`."""
+        """Watch a function that is about to be called and whose process is killed at `deadline`."""
         now = time.monotonic()
         self._call = _Call(work, task_run, now, deadline, min(BEAT_EVERY_S, interval_ms / 2000), now)
 
     def returned(self) -> None:
-        """It returned."""
+        """Stop watching: the function returned or raised."""
         self._call = None
 
     def settle(self) -> None:
-        """Store and hand over what was taken and is still owed, however long PostgreSQL is away.
+        """Store outcomes and hand over task runs that were taken, however long PostgreSQL is away.
 
         Raises:
             Unavailable: it was away for five minutes.
         """
-        reconcile.when_it_answers(self._give_back, "pulse")
+        reconcile.when_it_answers(self._store_taken, "watchdog")
 
     def _run(self) -> None:
         while not self._end.wait(self._every):
             try:
                 self._look()
             except PipeWeaveError as error:
-                log.warning("pulse.failed", extra={"reason": error.detail})
+                log.warning("watchdog.failed", extra={"reason": error.detail})
             except Exception:
-                log.exception("pulse.failed")
+                log.exception("watchdog.failed")
 
     def _look(self) -> None:
         call = self._call
@@ -127,33 +127,33 @@ class Watchdog:
             self.between()
         else:
             self._take_rest(call)
-        self._give_back()
+        self._store_taken()
         if call is not None and not call.is_fenced and time.monotonic() - call.last_beat >= call.beat_every:
             self._beat(call)
-        self._tell_pace()
+        self._store_usual_duration()
 
     def _take_rest(self, call: _Call) -> None:
         is_long = time.monotonic() - call.began > MESSAGE_S or call.work.is_long
         if not (is_long or self.is_stopping()):
             return
-        # Together, for `settle`: what is taken is owed at once.
+        # One step for `settle`: what leaves the message is in this queue at once.
         with self._lock:
-            taken = call.work.take_beside()
+            taken = call.work.take_during_call()
             if taken is not None and any(taken):
-                self._owed.append((call.work, *taken))
+                self._taken.append((call.work, *taken))
 
-    def _give_back(self) -> None:
-        """What was taken stays owed until PostgreSQL has it."""
+    def _store_taken(self) -> None:
+        """Store taken outcomes and hand remaining task runs back; keep them until the commit succeeds."""
         with self._lock:
-            while self._owed:
+            while self._taken:
                 try:
-                    self.store(*self._owed[0])
+                    self.store(*self._taken[0])
                 except PipeWeaveError:
                     raise
                 except Exception:
-                    # It would fail again, and nothing else may wait behind it: silence will tell of it.
-                    log.exception("pulse.failed")
-                self._owed.pop(0)
+                    # It would fail again, and nothing may wait behind it. The tick finds silent attempts.
+                    log.exception("watchdog.failed")
+                self._taken.pop(0)
 
     def _beat(self, call: _Call) -> None:
         with self.database.statements() as tx:
@@ -164,8 +164,8 @@ class Watchdog:
             self.fence(call.deadline, time.monotonic() + HARD_AFTER_S)
             self.limit.interrupt(call.task_run, AttemptFenced("the attempt is not this worker's any more"))
 
-    def _tell_pace(self) -> None:
-        """How long a task usually takes decides how large the next chunks are."""
-        if (news := self.durations.news()) is not None:
+    def _store_usual_duration(self) -> None:
+        """Store how long a task usually takes: it decides how many task runs share a message."""
+        if (usual := self.durations.changed()) is not None:
             with self.database.statements() as tx:
-                durations.note(tx, news.tenant, news.task_id, news.seconds)
+                durations.note(tx, usual.tenant, usual.task_id, usual.seconds)

@@ -1,3 +1,5 @@
-"""What keeps a worker process alive and known: launch, liveness, children, signals.
+"""Starts a worker or beat process and keeps it alive and known: launch, heartbeats, child processes, signals.
 
-Called by the command line and Celery's signals. It must never call a task's function."""
+Called by the command line and by Celery's signals. It runs in the parent process of a worker, so it must
+never call a task's function and never wait for one.
+"""

@@ -1,8 +1,8 @@
-"""The child processes of a worker, watched from their parent.
+"""Watches the child processes of a worker, from their parent.
 
-A child that dies is seen at once: its attempt is ended, what it had claimed and not begun goes to others. A
-call that goes on far beyond its time limit, or when nobody wants it any more, because its function caught or
-never saw the alarm, is ended with its process.
+The parent sees at once that a child died: it ends the child's attempt and hands over the task runs that the
+child had claimed and not begun. It kills a child whose call goes on far beyond its time limit, or whose
+attempt was taken away, because its function caught the alarm or never saw it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Children:
         self._watched: dict[int, int] = {}
 
     def wait(self, seconds: float) -> None:
-        """Until a child ends, or the time is over."""
+        """Wait until a child ends, for at most so many seconds."""
         for slot in self.slots.taken():
             self._watch(slot.pid)
         if not self._watched:
@@ -70,7 +70,7 @@ class Children:
             self._kill(slot, Ending.OVERDUE, seen.deadline)
 
     def stop(self) -> None:
-        """End what is still under way: the worker cannot wait any longer."""
+        """Kill all children that are busy: the worker cannot wait any longer."""
         for slot in self.slots.taken():
             if slot.state().is_busy:
                 self._kill(slot, Ending.STOPPED)
@@ -102,7 +102,7 @@ class Children:
         try:
             self._watched[pid] = os.pidfd_open(pid)
         except OSError:
-            return  # it is dead already: `look` sees it
+            return  # the child is dead already: `look` sees it
         self._selector.register(self._watched[pid], selectors.EVENT_READ, pid)
 
     def _forget(self, pid: int) -> None:

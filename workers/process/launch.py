@@ -1,4 +1,4 @@
-"""A worker process and a beat process, from settings to exit code."""
+"""Starts a worker process or a beat process, from settings to exit code."""
 
 from __future__ import annotations
 
@@ -117,28 +117,28 @@ def _make_runners(
     app: Celery, settings: Settings, loaded: Loaded, slots: Slots, worker_id: str, queue: str
 ) -> None:
     """Have each child make its runner when it starts, with connections of its own."""
-    children: list[tuple[Runner, DeferredSigterm]] = []
+    made: list[tuple[Runner, DeferredSigterm]] = []
 
     def make_runner(**_: object) -> None:
         child = Deployment.open(settings, pool_size=CHILD_CONNECTIONS, publisher=Publisher(app))
         slot = take_slot(slots)
-        term = DeferredSigterm(lambda: slot.is_busy)
-        post = ChildProcess(
+        sigterm = DeferredSigterm(lambda: slot.is_busy)
+        process = ChildProcess(
             worker_processes.child_of(worker_id, os.getpid()),
             queue,
             slot,
             lambda: slots.is_stopping,
             lambda: slots.is_mixed,
-            term.obey,
+            sigterm.obey,
         )
-        runner = Runner(child, Calls(child.database, loaded.tasks), post)
-        children[:] = [(runner, term)]
+        runner = Runner(child, Calls(child.database, loaded.tasks), process)
+        made[:] = [(runner, sigterm)]
         runner.watchdog.start()
         process_memory.freeze_loaded_objects()
 
     def runner() -> Runner:
-        mine, term = children[0]
-        term.watch()
+        mine, sigterm = made[0]
+        sigterm.watch()
         return mine
 
     define(app, runner)

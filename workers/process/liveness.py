@@ -1,5 +1,6 @@
-"""A worker process says that it lives, and watches its children, from its parent: a child may compute for
-hours without a word.
+"""The liveness thread in the parent process of a worker: it sends heartbeats and watches child processes.
+
+A heartbeat comes from the parent because a child may compute for hours without a pause.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ log = logging.getLogger(__name__)
 
 
 class WorkerLiveness:
-    """Beats and watches while the block runs, and signs off at its end.
+    """Sends heartbeats and watches children while the block runs, and signs the worker off at its end.
 
     Args:
-        database: with a sender: what a dead child leaves is sent to others at once.
+        database: with a sender, so that messages for the task runs of a dead child leave at once.
         worker_id: what this worker is registered as.
         grace_s: seconds that calls under way may take after `stop`.
-        is_cut_short: whether someone does not want to wait for them any longer.
+        is_cut_short: whether the worker was told not to wait for them any longer.
         log_every_s: seconds between two lines in the log.
         max_retry_delay_ms: no retry of what a child called waits for longer (ms); None: no limit.
     """
@@ -58,7 +59,7 @@ class WorkerLiveness:
         self._children = Children(database, slots, max_retry_delay_ms=max_retry_delay_ms)
         self._stop_at = float("inf")
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="alive", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="liveness", daemon=True)
 
     def stop(self) -> None:
         """The worker was asked to stop: nothing more is claimed, what runs may go on for `grace_s`."""
@@ -113,4 +114,4 @@ class WorkerLiveness:
             if not worker_processes.beat(tx, self.worker_id):
                 # It was silent for too long (a suspended machine) and taken for lost.
                 worker_processes.register(tx, self.tenant, self.start, worker_id=self.worker_id)
-            self.slots.mix(priorities.is_mixed(tx, self.queue))
+            self.slots.set_mixed(priorities.is_mixed(tx, self.queue))

@@ -1,8 +1,8 @@
-"""Retention beside the tick: beat archives and drops months in a thread, on connections of its own.
+"""Runs retention in a thread of beat: it archives and drops months, on connections of its own.
 
-A month may take minutes and the tick has milliseconds. A thread may take the time, and when beat ends in the
-middle of it, the next one goes on (orchestrator/retention/drop_months.py). A month goes once in a month: a
-process of its own would wait for nearly all of its life.
+A month may take minutes, and a tick has milliseconds. When beat ends in the middle of a month, the next beat
+goes on (orchestrator/retention/drop_months.py). One month goes each month: a process of its own would wait
+nearly all of its life.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A TERM to all processes of a worker at once, as systemd and shells send it, in its children.
+"""Defers SIGTERM in child processes until their message is done.
 
-The pool's way to obey is an exception in whatever runs: it would fail functions that their worker still gives
-its grace. So a child that works off a message leaves TERM to its parent, and obeys when the message is done.
+systemd and shells send TERM to all processes of a worker at once. The pool would obey with an exception in
+the function that runs, and fail a task run to which its worker still gives time. So a child that works off a
+message leaves TERM to its parent, and obeys when the message is done.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from types import FrameType
 
 
 class DeferredSigterm:
-    """What a process does on TERM.
+    """Handles SIGTERM in one child process.
 
     Args:
         is_busy: whether it works off a message.
@@ -28,8 +29,8 @@ class DeferredSigterm:
         self._before: Callable[[int, FrameType | None], object] | int | None = None
 
     def watch(self) -> None:
-        """Hear TERM from now on; called for each message, because the pool listens itself once it has made
-        the process, and functions may.
+        """Install the signal handler. Called for each message, because the pool installs its own once it has
+        made the process, and functions may install theirs.
         """
         before = signal.getsignal(signal.SIGTERM)
         if before != self._heard:
@@ -45,7 +46,7 @@ class DeferredSigterm:
             signal.pthread_kill(main, signal.SIGTERM)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        is_forked = os.getpid() != self._pid  # by a function: nobody gives that one a grace
+        is_forked = os.getpid() != self._pid  # by a function: such a process gets no time to end
         if self._is_busy() and not is_forked:
             self._is_due = True
             return

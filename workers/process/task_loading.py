@@ -1,4 +1,4 @@
-"""Finding users' tasks and pipelines: in modules, files and folders."""
+"""Loads users' tasks and pipelines from modules, files and folders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What an app holds: tasks by id, and pipelines with the way each was defined."""
+    """The definitions of all apps: tasks by id, and pipelines with the way in which each was defined."""
 
     tasks: dict[str, Task[..., Any]]
     pipelines: list[tuple[PipelineSpec, str]]

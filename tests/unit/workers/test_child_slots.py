@@ -102,10 +102,10 @@ def test_why_a_child_was_killed_is_told_until_another_has_its_slot() -> None:
 def test_stopping_and_mixed_priorities_are_told_to_all() -> None:
     slots = Slots(1)
     assert (slots.is_stopping, slots.is_mixed) == (False, False)
-    slots.mix(True)
+    slots.set_mixed(True)
     assert (slots.is_stopping, slots.is_mixed) == (False, True)
     slots.stop()
-    slots.mix(False)
+    slots.set_mixed(False)
     assert (slots.is_stopping, slots.is_mixed) == (True, False)
 
 

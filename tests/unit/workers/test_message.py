@@ -22,10 +22,10 @@ def work() -> Work:
 def test_nothing_is_taken_beside_unless_a_call_is_under_way() -> None:
     """In between all of it is in the hands of the thread that works it off, which may be storing it."""
     mine = work()
-    assert mine.take_beside() is None
+    assert mine.take_during_call() is None
     mine.next()
     mine.note(OUTCOME)
-    assert mine.take_beside() is None
+    assert mine.take_during_call() is None
     assert mine.ended() == [OUTCOME]
     assert mine.take() == Unstarted([SECOND], [7, 8], 2)
 
@@ -35,8 +35,8 @@ def test_while_a_call_takes_long_another_thread_takes_the_rest_once() -> None:
     mine.next()
     mine.note(OUTCOME)
     assert mine.next() is SECOND
-    assert mine.take_beside() == ([OUTCOME], Unstarted([], [7, 8], 2))
-    assert mine.take_beside() == ([], Unstarted([], [], 2))
+    assert mine.take_during_call() == ([OUTCOME], Unstarted([], [7, 8], 2))
+    assert mine.take_during_call() == ([], Unstarted([], [], 2))
     mine.note(OUTCOME)
     assert (mine.ended(), mine.next()) == ([OUTCOME], None)
 
@@ -44,4 +44,4 @@ def test_while_a_call_takes_long_another_thread_takes_the_rest_once() -> None:
 def test_what_is_begun_is_not_given_to_others() -> None:
     mine = work()
     assert mine.next() is FIRST
-    assert mine.take_beside() == ([], Unstarted([SECOND], [7, 8], 2))
+    assert mine.take_during_call() == ([], Unstarted([SECOND], [7, 8], 2))
