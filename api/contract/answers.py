@@ -139,10 +139,12 @@ class TickAnswer(AnswerModel):
 
 
 class Health(AnswerModel):
-    """PostgreSQL answers."""
+    """The health of the deployment, while PostgreSQL answers."""
 
     status: Literal["ok", "degraded"]
-    degraded: str | None = Field(description="What is not as it should be, though requests are answered.")
+    degraded: str | None = Field(
+        description="The fault, if requests are answered and something else is wrong."
+    )
     last_tick_at: AwareDatetime | None
     database: Literal["connected"]
     failing_chores: list[str] = Field(
@@ -155,7 +157,7 @@ class Health(AnswerModel):
 
 
 class Unhealthy(AnswerModel):
-    """PostgreSQL does not answer."""
+    """The health of the deployment, while PostgreSQL does not answer."""
 
     status: Literal["error"]
     error: str

@@ -28,15 +28,15 @@ _started = time.monotonic()
 @routes.add(
     "GET",
     "/health",
-    "Health",
+    "Show the health",
     scopes=(),
     answers={200: (Health, "PostgreSQL answers."), 503: (Unhealthy, "PostgreSQL does not answer.")},
 )
 def health(call: Call) -> dict[str, Any] | Answer:
-    """Whether PostgreSQL answers and new work is accepted, at the same cost however much work is open.
+    """Whether PostgreSQL answers and new work is accepted. The cost does not grow with the open work.
 
-    `degraded` means that the tick is missed or its chores fail: runs go on, but what gets lost stays lost.
-    `GET /api/maintenance` counts what is pending and running.
+    `degraded` means that the tick is missed or its chores fail: runs go on, but losses are not repaired.
+    `GET /api/maintenance` has the numbers of pending and running task runs.
     """
     try:
         found = health_check.health(call.deployment.database)
