@@ -7,144 +7,54 @@ the statements are written. The history: finished runs over the partitions of se
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from support.run_driver import PERMANENT, Clock, RunDriver, claim, finish_task_run, header
-from support.servers import new_database
+from support.history_database import TENANT, TIMES, HistoryDatabase, Read, database_with_history
+from support.run_driver import PERMANENT, claim, finish_task_run, header
 
 from benchmarks import history
 from pipeweave import ids
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import repeated_ticks, stalled, verify, why
 from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.turn import Turn
-from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
-from pipeweave.orchestrator.messaging.publisher import Publisher
+from pipeweave.orchestrator.messaging.celery_app import LEVELS
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, priorities
 from pipeweave.orchestrator.reading import maintenance
 from pipeweave.orchestrator.recovery import lost_messages, tick
 from pipeweave.orchestrator.runs import admission, standalone_tasks, triggering
-from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
-from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Page, cursor_of
-from pipeweave.orchestrator.store.values import Values
-from pipeweave.settings import Settings
-from pipeweave.storage.local import LocalStorage
 from pipeweave.up.postgres import Postgres
 
-TENANT = "default"
-RUNS = 14_000
-# Partitions with fewer rows than this may be read whole.
-SMALL = 500
-# Often enough that every statement is sent as a prepared one, too.
-TIMES = 6
 # Rows of a past month that planning one call's statements may peek at.
 PEEKS = 2
 # Rows of this month that one verb may fetch, its own and those of the few runs of the same test included.
 FEW = 100
 
-DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
-
-
-class EmptyQueues(Publisher):
-    """A broker that lost every message."""
-
-    def oldest(self, queue: str) -> dict[int, float | None]:
-        return dict.fromkeys(LEVELS)
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """What was done to one partition: scans from end to end, looks into an index, rows fetched."""
-
-    whole: int
-    looks: int
-    rows: int
-
-    def __sub__(self, before: Read) -> Read:
-        return Read(self.whole - before.whole, self.looks - before.looks, self.rows - before.rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Stand:
-    """A database with history, and what is done there."""
-
-    driver: RunDriver
-    deployment: Deployment
-    clock: Clock
-    tail: str
-
-    def reads(self, work: Callable[[Stand], object], times: int = TIMES) -> dict[str, Read]:
-        """What the work reads of each partition that has many rows."""
-        before = self._counted()
-        for _ in range(times):
-            work(self)
-        after = self._counted()
-        return {name: after[name] - before[name] for name in before}
-
-    def is_past(self, partition: str) -> bool:
-        """Whether the partition is of a month that is over."""
-        return not partition.endswith(self.tail)
-
-    def _counted(self) -> dict[str, Read]:
-        database = self.driver.database
-        # The tick holds its lock on one connection and works on the other.
-        with database.transaction() as one, database.transaction() as other, database.reading() as reader:
-            for tx in (one, other, reader):
-                tx.execute("SELECT pg_stat_force_next_flush()")
-        with database.transaction() as tx:
-            return {row.relname: Read(*row[1:]) for row in tx.execute(_COUNTERS, {"small": SMALL})}
-
-
-_COUNTERS = """
-SELECT s.relname, s.seq_scan, COALESCE(s.idx_scan, 0), s.seq_tup_read + COALESCE(s.idx_tup_fetch, 0)
-FROM pg_stat_user_tables AS s JOIN pg_class AS c ON c.oid = s.relid
-WHERE c.relispartition AND c.reltuples > :small
-"""
-
 
 @pytest.fixture(scope="module")
-def stand(
+def months(
     postgres_server: Postgres, database_template: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Stand]:
-    """History of months. Two connections write and one reads, so that no other has counters to give."""
-    folder: Path = tmp_path_factory.mktemp("hot-plans")
-    with new_database(postgres_server, "hot-plans", database_template) as url:
-        history.fill(url, RUNS, "diamond")
-        clock = Clock()
-        database = Database(
-            url, pool_size=2, values=Values(LocalStorage(folder)), react=reactions_to, now=clock
-        )
-        driver = RunDriver(database, TENANT)
-        driver.store(DIAMOND, id="diamond")
-        driver.store({"a": []}, id="limited", tasks={"a": "limited"})
-        driver.store({"a": [], "m": ["a"]}, id="mapped", maps={"m": "${steps.a}"})
-        # The newest run is one with the steps of its pipeline, in whatever order the tests come.
-        driver.trigger("diamond")
-        settings = Settings(database_url=url, broker_url="redis://127.0.0.1:1/0")
-        deployment = Deployment(
-            settings, database, database.values_or_raise, EmptyQueues(make_celery(settings))
-        )
-        tick.run_once(deployment)  # what is done once an hour is not what is measured here
-        tail = f"{datetime.now(UTC) - history.NEWEST_AGE:%Y_%m}"
-        yield Stand(driver, deployment, clock, tail)
-        database.dispose()
+) -> Iterator[HistoryDatabase]:
+    """Months of history, for all tests of this module."""
+    with database_with_history(
+        postgres_server, database_template, tmp_path_factory.mktemp("history")
+    ) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)
-def _nothing_open(stand: Stand) -> None:
+def _nothing_open(months: HistoryDatabase) -> None:
     """Runs that an earlier test left open: a tick must look at them."""
-    opened = stand.driver.rows("SELECT id, pipeline_id FROM runs WHERE status = 'running'")
+    opened = months.driver.rows("SELECT id, pipeline_id FROM runs WHERE status = 'running'")
     for row in opened:
-        with stand.driver.database.transaction() as tx:
+        with months.driver.database.transaction() as tx:
             if row.pipeline_id is None:
                 triggering.cancel_task(tx, TENANT, ids.task_run_id(row.id, 1))
             else:
@@ -154,68 +64,68 @@ def _nothing_open(stand: Stand) -> None:
 # --- verbs that know their run ----------------------------------------------------------------------------
 
 
-def trigger(stand: Stand) -> UUID:
-    return stand.driver.trigger("diamond")
+def trigger(months: HistoryDatabase) -> UUID:
+    return months.driver.trigger("diamond")
 
 
-def trigger_many(stand: Stand) -> None:
-    with stand.driver.database.transaction() as tx:
+def trigger_many(months: HistoryDatabase) -> None:
+    with months.driver.database.transaction() as tx:
         triggering.trigger_many(tx, TENANT, "diamond", [triggering.Trigger("diamond", n) for n in range(5)])
 
 
-def trigger_again(stand: Stand) -> None:
-    stand.driver.trigger("diamond", run_token="once")
+def trigger_again(months: HistoryDatabase) -> None:
+    months.driver.trigger("diamond", run_token="once")
 
 
-def enqueue(stand: Stand) -> None:
-    with stand.driver.database.transaction() as tx:
+def enqueue(months: HistoryDatabase) -> None:
+    with months.driver.database.transaction() as tx:
         standalone_tasks.enqueue(tx, TENANT, [QueueRequest("noop", 1)])
 
 
-def complete(stand: Stand) -> None:
+def complete(months: HistoryDatabase) -> None:
     """Claims, completions and releases, to the end of a run."""
-    stand.driver.finish(trigger(stand), "a", "b", "c", "d")
+    months.driver.finish(trigger(months), "a", "b", "c", "d")
 
 
-def complete_map(stand: Stand) -> None:
+def complete_map(months: HistoryDatabase) -> None:
     """A list of three, its items and the end."""
-    run_id = stand.driver.trigger("mapped")
-    stand.driver.finish(run_id, "a", output=[1, 2, 3])
-    for row in stand.driver.task_runs(run_id)[2:]:
-        with stand.driver.database.transaction() as tx:
+    run_id = months.driver.trigger("mapped")
+    months.driver.finish(run_id, "a", output=[1, 2, 3])
+    for row in months.driver.task_runs(run_id)[2:]:
+        with months.driver.database.transaction() as tx:
             finish_task_run(tx, run_id, ids.ordinal_of(row.id))
 
 
-def fail(stand: Stand) -> None:
-    stand.driver.finish(trigger(stand), "a", failure=PERMANENT)
+def fail(months: HistoryDatabase) -> None:
+    months.driver.finish(trigger(months), "a", failure=PERMANENT)
 
 
-def cancel(stand: Stand) -> None:
-    run_id = trigger(stand)
-    with stand.driver.database.transaction() as tx:
+def cancel(months: HistoryDatabase) -> None:
+    run_id = trigger(months)
+    with months.driver.database.transaction() as tx:
         triggering.cancel(tx, TENANT, run_id)
 
 
-def check_join(stand: Stand) -> None:
-    run_id = trigger(stand)
-    stand.driver.finish(run_id, "a")
-    stand.driver.check(run_id, 4)
+def check_join(months: HistoryDatabase) -> None:
+    run_id = trigger(months)
+    months.driver.finish(run_id, "a")
+    months.driver.check(run_id, 4)
 
 
-def started(stand: Stand) -> TaskRun:
+def started(months: HistoryDatabase) -> TaskRun:
     """The first task run of a run of its own, claimed."""
-    run_id = trigger(stand)
-    with stand.driver.database.transaction() as tx:
+    run_id = trigger(months)
+    with months.driver.database.transaction() as tx:
         found = claim(tx, run_id, 1)
     assert found is not None
     return found
 
 
-def take_keys(stand: Stand) -> None:
+def take_keys(months: HistoryDatabase) -> None:
     """One takes a key, another finds it taken, a third one finds its result."""
     key = str(ids.new_id())
-    one, other, third = (started(stand) for _ in range(3))
-    with stand.driver.database.transaction() as tx:
+    one, other, third = (started(months) for _ in range(3))
+    with months.driver.database.transaction() as tx:
         assert idempotency.claim(tx, TENANT, one, key) is None
         assert isinstance(idempotency.claim(tx, TENANT, other, key), Awaits)
         tx.execute(
@@ -226,11 +136,11 @@ def take_keys(stand: Stand) -> None:
         assert isinstance(idempotency.claim(tx, TENANT, third, key), Completion)
 
 
-def enqueue_with_a_key(stand: Stand) -> None:
+def enqueue_with_a_key(months: HistoryDatabase) -> None:
     """A task is queued, and once more."""
     request = QueueRequest("noop", 1, idempotency_key=str(ids.new_id()))
     for _ in range(2):
-        with stand.driver.database.transaction() as tx:
+        with months.driver.database.transaction() as tx:
             standalone_tasks.enqueue(tx, TENANT, [request])
 
 
@@ -242,11 +152,11 @@ KEYED = [
 
 @pytest.mark.parametrize("verb", KEYED)
 def test_a_verb_looks_only_into_the_partition_of_its_run(
-    stand: Stand, verb: Callable[[Stand], object]
+    months: HistoryDatabase, verb: Callable[[HistoryDatabase], object]
 ) -> None:
-    found = stand.reads(verb)
-    assert {name: read for name, read in found.items() if stand.is_past(name)} == {
-        name: Read(0, 0, 0) for name in found if stand.is_past(name)
+    found = months.reads(verb)
+    assert {name: read for name, read in found.items() if months.is_past(name)} == {
+        name: Read(0, 0, 0) for name in found if months.is_past(name)
     }
     assert {name: read.whole for name, read in found.items() if read.whole} == {}
     assert max(read.rows for read in found.values()) <= TIMES * FEW
@@ -255,70 +165,70 @@ def test_a_verb_looks_only_into_the_partition_of_its_run(
 # --- what goes over all that is open ----------------------------------------------------------------------
 
 
-def fill_limits(stand: Stand) -> None:
-    runs_ = [stand.driver.trigger("limited") for _ in range(3)]
-    with stand.driver.database.transaction() as tx:
+def fill_limits(months: HistoryDatabase) -> None:
+    runs_ = [months.driver.trigger("limited") for _ in range(3)]
+    with months.driver.database.transaction() as tx:
         limits.fill(tx, TENANT, ["limited"])
     for run_id in runs_:
-        stand.driver.finish(run_id, "a")
+        months.driver.finish(run_id, "a")
 
 
-def tick_in_vain(stand: Stand) -> None:
-    tick.run_once(stand.deployment)
+def tick_in_vain(months: HistoryDatabase) -> None:
+    tick.run_once(months.deployment)
 
 
-def tick_that_heals(stand: Stand) -> None:
+def tick_that_heals(months: HistoryDatabase) -> None:
     """Every message is lost, and late."""
-    trigger(stand)
-    stand.clock.ahead += 2 * lost_messages.LATE
-    tick.run_once(stand.deployment)
+    trigger(months)
+    months.clock.ahead += 2 * lost_messages.LATE
+    tick.run_once(months.deployment)
 
 
-def pause_and_resume(stand: Stand) -> None:
-    run_ids = [stand.driver.trigger("limited"), trigger(stand)]
-    database = stand.driver.database
+def pause_and_resume(months: HistoryDatabase) -> None:
+    run_ids = [months.driver.trigger("limited"), trigger(months)]
+    database = months.driver.database
     database.run(lambda tx: pauses.pause(tx, TENANT))
-    run_ids.append(trigger(stand))
-    tick.run_once(stand.deployment)
+    run_ids.append(trigger(months))
+    tick.run_once(months.deployment)
     database.run(lambda tx: pauses.resume(tx, TENANT))
     for run_id in run_ids:
         database.run(lambda tx, run_id=run_id: triggering.cancel(tx, TENANT, run_id))  # type: ignore[misc]
 
 
-def wait_for_their_turn(stand: Stand) -> None:
+def wait_for_their_turn(months: HistoryDatabase) -> None:
     """Three runs where one may be active: each end lets the next one start."""
-    database = stand.driver.database
+    database = months.driver.database
     database.run(lambda tx: admission.set_limit(tx, TENANT, 1))
-    run_ids = [trigger(stand) for _ in range(3)]
-    tick.run_once(stand.deployment)
+    run_ids = [trigger(months) for _ in range(3)]
+    tick.run_once(months.deployment)
     for run_id in run_ids:
         database.run(lambda tx, run_id=run_id: triggering.cancel(tx, TENANT, run_id))  # type: ignore[misc]
     database.run(lambda tx: admission.set_limit(tx, TENANT, None))
 
 
-def give_way(stand: Stand) -> None:
-    low, best = trigger(stand), stand.driver.trigger("diamond", priority=1)
-    queue_name = stand.driver.task_runs(low)[0].queue
-    with stand.driver.database.transaction() as tx:
+def give_way(months: HistoryDatabase) -> None:
+    low, best = trigger(months), months.driver.trigger("diamond", priority=1)
+    queue_name = months.driver.task_runs(low)[0].queue
+    with months.driver.database.transaction() as tx:
         assert priorities.is_mixed(tx, queue_name)
         assert priorities.is_outranked(tx, queue_name, low, [1])
         found = priorities.better(tx, queue_name, low, [1], 1, 10)
         assert found is not None
         assert found.run_id == best
     for run_id in (low, best):
-        with stand.driver.database.transaction() as tx:
+        with months.driver.database.transaction() as tx:
             triggering.cancel(tx, TENANT, run_id)
 
 
-def say_the_mode(stand: Stand) -> None:
-    with stand.driver.database.reading() as tx:
+def say_the_mode(months: HistoryDatabase) -> None:
+    with months.driver.database.reading() as tx:
         maintenance.state(tx)
 
 
-def drain(stand: Stand) -> None:
+def drain(months: HistoryDatabase) -> None:
     """Maintenance is asked for, a run blocks it, ends, and brings it about."""
-    run_id = trigger(stand)
-    database = stand.driver.database
+    run_id = trigger(months)
+    database = months.driver.database
     database.run(maintenance_mode.request)
     database.run(maintenance_mode.enter)
     with database.reading() as tx:
@@ -328,35 +238,35 @@ def drain(stand: Stand) -> None:
     database.run(maintenance_mode.leave)
 
 
-def look_for_what_stands_still(stand: Stand) -> None:
+def look_for_what_stands_still(months: HistoryDatabase) -> None:
     """A message is lost, a join is due and closed."""
-    trigger(stand)
-    due = trigger(stand)
-    with stand.driver.database.transaction() as tx:
+    trigger(months)
+    due = trigger(months)
+    with months.driver.database.transaction() as tx:
         tx.execute(
             "UPDATE task_runs SET status = 'skipped', finished_at = now() WHERE run_id = :id", {"id": due}
         )
-    stand.clock.ahead += 2 * stalled.LATE
+    months.clock.ahead += 2 * stalled.LATE
     assert {"message_lost", "run_without_live_row"} <= {
-        each.kind.value for each in repeated_ticks.find_stalled(stand.deployment)
+        each.kind.value for each in repeated_ticks.find_stalled(months.deployment)
     }
 
 
-def wait_for_a_key(stand: Stand) -> None:
+def wait_for_a_key(months: HistoryDatabase) -> None:
     """One waits for a key, and is woken by the end of the one that has it."""
     key = str(ids.new_id())
-    holder, waiter = (started(stand) for _ in range(2))
-    with stand.driver.database.transaction() as tx:
+    holder, waiter = (started(months) for _ in range(2))
+    with months.driver.database.transaction() as tx:
         assert idempotency.claim(tx, TENANT, holder, key) is None
         found = idempotency.claim(tx, TENANT, waiter, key)
     assert isinstance(found, Awaits)
-    outcomes = [found, Completion(holder, stand.driver.database.values_or_raise.keep(1), key=key)]
+    outcomes = [found, Completion(holder, months.driver.database.values_or_raise.keep(1), key=key)]
     for each in outcomes:
-        with stand.driver.database.transaction() as tx:
+        with months.driver.database.transaction() as tx:
             Turn(
                 header(tx, each.task_run.run_id), [each], each.task_run.queue, max_retry_delay_ms=None
             ).store(tx)
-    assert stand.driver.task_runs(waiter.run_id)[0].status == "queued"
+    assert months.driver.task_runs(waiter.run_id)[0].status == "queued"
 
 
 LOOKS = [
@@ -367,9 +277,11 @@ LOOKS = [
 
 
 @pytest.mark.parametrize("work", LOOKS)
-def test_queries_for_open_rows_fetch_no_final_rows(stand: Stand, work: Callable[[Stand], object]) -> None:
-    found = stand.reads(work)
-    past = {name: read for name, read in found.items() if stand.is_past(name)}
+def test_queries_for_open_rows_fetch_no_final_rows(
+    months: HistoryDatabase, work: Callable[[HistoryDatabase], object]
+) -> None:
+    found = months.reads(work)
+    past = {name: read for name, read in found.items() if months.is_past(name)}
     assert {name: read.whole for name, read in past.items() if read.whole} == {}
     # Planning, which a session does for the first few times, peeks at the last row of an index.
     assert max(read.rows for read in past.values()) <= TIMES * PEEKS
@@ -417,22 +329,24 @@ READS: dict[str, tuple[Callable[[Transaction], Any], int]] = {
 
 
 @pytest.mark.parametrize("name", READS)
-def test_a_page_fetches_little_more_than_it_shows_of_however_many_months(stand: Stand, name: str) -> None:
+def test_a_page_fetches_little_more_than_it_shows_of_however_many_months(
+    months: HistoryDatabase, name: str
+) -> None:
     read, most = READS[name]
 
-    def look(stand: Stand) -> None:
-        with stand.driver.database.reading() as tx:
+    def look(months: HistoryDatabase) -> None:
+        with months.driver.database.reading() as tx:
             read(tx)
 
-    found = stand.reads(look, times=2)
+    found = months.reads(look, times=2)
     assert {name: seen.whole for name, seen in found.items() if seen.whole} == {}
-    assert sum(seen.rows for name, seen in found.items() if stand.is_past(name)) <= 2 * most
+    assert sum(seen.rows for name, seen in found.items() if months.is_past(name)) <= 2 * most
     assert max(seen.rows for seen in found.values()) <= 2 * FEW
 
 
-def test_history_lies_in_the_partitions_of_its_months(stand: Stand) -> None:
+def test_history_lies_in_the_partitions_of_its_months(months: HistoryDatabase) -> None:
     """What the tests above rely upon."""
-    found = stand.reads(lambda _: None)
+    found = months.reads(lambda _: None)
     months = {name.removeprefix("runs_") for name in found if name.startswith("runs_")}
     assert len(months) >= history.MONTHS - 1
     for table in ("runs", "task_runs", "events"):

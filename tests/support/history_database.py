@@ -1,0 +1,121 @@
+"""A database with months of history, and counters of what is read of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks import history
+from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
+from pipeweave.orchestrator.messaging.publisher import Publisher
+from pipeweave.orchestrator.recovery import tick
+from pipeweave.orchestrator.runs.reactions import reactions_to
+from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.store.values import Values
+from pipeweave.settings import Settings
+from pipeweave.storage.local import LocalStorage
+from pipeweave.up.postgres import Postgres
+from support.run_driver import Clock, RunDriver
+from support.servers import new_database
+
+TENANT = "default"
+RUNS = 14_000
+# Partitions with fewer rows than this may be read whole.
+SMALL = 500
+# Often enough that every statement is sent as a prepared one, too.
+TIMES = 6
+DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
+
+
+class EmptyQueues(Publisher):
+    """A broker that lost every message."""
+
+    def oldest(self, queue: str) -> dict[int, float | None]:
+        return dict.fromkeys(LEVELS)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was done to one partition: scans from end to end, looks into an index, rows fetched."""
+
+    whole: int
+    looks: int
+    rows: int
+
+    def __sub__(self, before: Read) -> Read:
+        return Read(self.whole - before.whole, self.looks - before.looks, self.rows - before.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryDatabase:
+    """A database with history, and what is done there."""
+
+    driver: RunDriver
+    deployment: Deployment
+    clock: Clock
+    tail: str
+
+    def reads(self, work: Callable[[HistoryDatabase], object], times: int = TIMES) -> dict[str, Read]:
+        """What the work reads of each partition that has many rows."""
+        before = self._counted()
+        for _ in range(times):
+            work(self)
+        after = self._counted()
+        return {name: after[name] - before[name] for name in before}
+
+    def is_past(self, partition: str) -> bool:
+        """Whether the partition is of a month that is over."""
+        return not partition.endswith(self.tail)
+
+    def _counted(self) -> dict[str, Read]:
+        database = self.driver.database
+        # The tick holds its lock on one connection and works on the other.
+        with database.transaction() as one, database.transaction() as other, database.reading() as reader:
+            for tx in (one, other, reader):
+                tx.execute("SELECT pg_stat_force_next_flush()")
+        with database.transaction() as tx:
+            return {row.relname: Read(*row[1:]) for row in tx.execute(_COUNTERS, {"small": SMALL})}
+
+
+_COUNTERS = """
+SELECT s.relname, s.seq_scan, COALESCE(s.idx_scan, 0), s.seq_tup_read + COALESCE(s.idx_tup_fetch, 0)
+FROM pg_stat_user_tables AS s JOIN pg_class AS c ON c.oid = s.relid
+WHERE c.relispartition AND c.reltuples > :small
+"""
+
+
+@contextmanager
+def database_with_history(postgres: Postgres, template: str, folder: Path) -> Iterator[HistoryDatabase]:
+    """A database with finished runs over the partitions of several months.
+
+    Two connections write and one reads, so that no other has counters to give.
+
+    Args:
+        postgres: the server that gets the database.
+        template: the name of a migrated database to copy.
+        folder: where values go.
+    """
+    with new_database(postgres, "hot-plans", template) as url:
+        history.fill(url, RUNS, "diamond")
+        clock = Clock()
+        database = Database(
+            url, pool_size=2, values=Values(LocalStorage(folder)), react=reactions_to, now=clock
+        )
+        driver = RunDriver(database, TENANT)
+        driver.store(DIAMOND, id="diamond")
+        driver.store({"a": []}, id="limited", tasks={"a": "limited"})
+        driver.store({"a": [], "m": ["a"]}, id="mapped", maps={"m": "${steps.a}"})
+        # The newest run is one with the steps of its pipeline, in whatever order the tests come.
+        driver.trigger("diamond")
+        settings = Settings(database_url=url, broker_url="redis://127.0.0.1:1/0")
+        deployment = Deployment(
+            settings, database, database.values_or_raise, EmptyQueues(make_celery(settings))
+        )
+        tick.run_once(deployment)  # what is done once an hour is not what is measured here
+        tail = f"{datetime.now(UTC) - history.NEWEST_AGE:%Y_%m}"
+        yield HistoryDatabase(driver, deployment, clock, tail)
+        database.dispose()
