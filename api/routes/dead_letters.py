@@ -28,6 +28,7 @@ from pipeweave.api.contract import (
 from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.durations import milliseconds
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound
+from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
 from pipeweave.orchestrator.reading import dead_letters as queries
 from pipeweave.orchestrator.security.access_tokens import WRITE
@@ -69,7 +70,8 @@ def get_dead_letter(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     when it failed and now.
     """
     with call.reading() as tx:
-        return queries.dead_letter(tx, call.tenant, ids.read(ids.DEAD_LETTER, id), load=query.load)
+        found = queries.dead_letter(tx, call.tenant, ids.read(ids.DEAD_LETTER, id), load=query.load)
+    return reading.load_values(found, call.deployment.values)
 
 
 @routes.add(
@@ -89,7 +91,9 @@ def retry(call: Call, id: str) -> dict[str, Any]:
     history of its run was dropped.
     """
     letter_id = ids.read(ids.DEAD_LETTER, id)
-    retried = call.change(lambda tx: dead_letters.retry(tx, call.tenant, letter_id), is_one=False)
+    letter = call.change(lambda tx: dead_letters.find_open(tx, call.tenant, letter_id), is_one=False)
+    inputs = dead_letters.stored_inputs(call.deployment.values, [letter])
+    retried = call.change(lambda tx: dead_letters.retry(tx, call.tenant, letter_id, inputs), is_one=False)
     task_run = ids.show(ids.TASK_RUN, retried.task_run_id)
     return {
         "newRunId": task_run if retried.is_standalone else ids.show(ids.RUN, retried.run_id),

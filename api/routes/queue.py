@@ -158,7 +158,10 @@ def _enqueued(call: Call, tasks: list[QueueTaskRequest], keys: list[str | None])
         standalone_tasks.QueueRequest(task.task_id, task.input, task.priority, task.metadata, key)
         for task, key in zip(tasks, keys, strict=True)
     ]
-    accepted = call.change(lambda tx: standalone_tasks.enqueue(tx, call.tenant, requests), is_one=False)
+    values = call.deployment.values
+    accepted = call.change(
+        lambda tx: standalone_tasks.enqueue(tx, values, call.tenant, requests), is_one=False
+    )
     return [
         {
             "runId": ids.show(ids.TASK_RUN, queued.task_run_id),

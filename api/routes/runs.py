@@ -51,7 +51,8 @@ def get_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     with call.reading() as tx:
         run_id = ids.read(ids.RUN, id)
         found = reading.run(tx, call.tenant, run_id, load=query.load)
-        return {**found, "steps": reading.run_steps(tx, run_id, found)}
+        found["steps"] = reading.run_steps(tx, run_id, found)
+    return reading.load_values(found, call.deployment.values)
 
 
 @routes.add(
@@ -117,7 +118,8 @@ def cancel(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
 def get_task_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     """One task run with its output, its error, and the attempts that ended badly."""
     with call.reading() as tx:
-        return reading.task_run(tx, call.tenant, ids.read(ids.TASK_RUN, id), load=query.load)
+        found = reading.task_run(tx, call.tenant, ids.read(ids.TASK_RUN, id), load=query.load)
+    return reading.load_values(found, call.deployment.values)
 
 
 @routes.add(

@@ -33,7 +33,9 @@ def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
             run_token = idempotency_header.of_body(call.key, body.run_token, "runToken")
             request = _trigger(pipeline_id, body, run_token)
             is_unchecked = body.validation_mode == "none"
-            return triggering.trigger(tx, call.tenant, request, check=None if is_unchecked else check)
+            return triggering.trigger(
+                tx, call.deployment.values, call.tenant, request, check=None if is_unchecked else check
+            )
 
     return _answer(call.change(verb, is_one=False), faults)
 
@@ -55,7 +57,12 @@ def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[
         with known_pipeline(tx, call.tenant, pipeline_id):
             is_unchecked = batch.validation_mode == "none"
             return triggering.trigger_many(
-                tx, call.tenant, pipeline_id, requests, check=None if is_unchecked else check
+                tx,
+                call.deployment.values,
+                call.tenant,
+                pipeline_id,
+                requests,
+                check=None if is_unchecked else check,
             )
 
     return [_answer(run, found) for run, found in zip(call.change(verb, is_one=False), faults, strict=True)]

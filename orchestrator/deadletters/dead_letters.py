@@ -7,7 +7,7 @@ Retrying a standalone task makes a new task run; retrying a pipeline's step reop
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,12 +17,14 @@ from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator.deadletters import reopening
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
+from pipeweave.orchestrator.domain.task_run import Kept
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.values import Values, keep_inline
 
 # Discarding and purging by a filter take this many dead letters at once; a full batch means there may be
 # more.
@@ -80,8 +82,46 @@ def letter_of(row: Any) -> DeadLetter:
 # --- retrying ---------------------------------------------------------------------------------------------
 
 
-def retry(tx: Transaction, tenant: str, letter_id: UUID) -> Retried:
+# By dead letter: inputs that are in storage, as `stored_inputs` loads them before a transaction.
+Inputs = Mapping[UUID, tuple[Any, Kept]]
+NO_INPUTS: Inputs = {}
+
+
+def find_open(tx: Transaction, tenant: str, letter_id: UUID) -> DeadLetter:
+    """The dead letter, if it can still be retried.
+
+    Raises:
+        NotFound: the tenant has no such dead letter.
+        Conflict: the dead letter was retried or discarded already.
+    """
+    _refuse_closed(row := _require(tx, tenant, letter_id))
+    return letter_of(row)
+
+
+def stored_inputs(values: Values, letters: Sequence[DeadLetter]) -> Inputs:
+    """Load the inputs that retries of these dead letters need from storage: call it outside of transactions.
+
+    Raises:
+        Conflict: an input is no longer in storage.
+        Unavailable: storage cannot be reached.
+    """
+    found: dict[UUID, tuple[Any, Kept]] = {}
+    for letter in letters:
+        # A step of a pipeline runs again in its own run, which has the input.
+        if letter.is_standalone and letter.input_path is not None:
+            try:
+                value = values.load(None, letter.input_path)
+            except NotFound as error:
+                raise Conflict(f"the input is no longer in storage: {error.detail}") from error
+            found[letter.id] = value, values.keep(value)
+    return found
+
+
+def retry(tx: Transaction, tenant: str, letter_id: UUID, inputs: Inputs = NO_INPUTS) -> Retried:
     """Run a dead letter's task run again, with its task's current code and its original input.
+
+    Args:
+        inputs: what `stored_inputs` gives for this dead letter.
 
     Raises:
         NotFound: the tenant has no such dead letter.
@@ -89,22 +129,21 @@ def retry(tx: Transaction, tenant: str, letter_id: UUID) -> Retried:
             history was dropped; or its task is no longer registered.
         Unavailable: nothing new is accepted during maintenance.
     """
-    _refuse_closed(row := _require(tx, tenant, letter_id))
-    retried = retry_of_run(tx, [letter_of(row)])
+    retried = retry_of_run(tx, [find_open(tx, tenant, letter_id)], inputs)
     if not retried:
         # Another transaction retried or discarded it between the SELECT and the lock.
         _refuse_closed(_require(tx, tenant, letter_id))
     return retried[0]
 
 
-def retry_of_run(tx: Transaction, letters: Sequence[DeadLetter]) -> list[Retried]:
+def retry_of_run(tx: Transaction, letters: Sequence[DeadLetter], inputs: Inputs = NO_INPUTS) -> list[Retried]:
     """Retry dead letters of one run. Dead letters that were retried or discarded meanwhile are left out.
 
     Raises:
         Conflict, Unavailable: as `retry`; nothing was changed.
     """
     if letters[0].is_standalone:
-        return [each for letter in letters for each in _retry_standalone(tx, letter)]
+        return [each for letter in letters for each in _retry_standalone(tx, letter, inputs)]
     return _retry_steps(tx, letters)
 
 
@@ -145,19 +184,20 @@ FROM runs AS r WHERE r.id = :id
 """
 
 
-def _retry_standalone(tx: Transaction, letter: DeadLetter) -> list[Retried]:
-    try:
-        value = tx.values.load(letter.input, letter.input_path)
-    except NotFound as error:
-        raise Conflict(f"the input is no longer in storage: {error.detail}") from error
+def _retry_standalone(tx: Transaction, letter: DeadLetter, inputs: Inputs) -> list[Retried]:
+    if letter.input_path is None:
+        value, kept = letter.input, keep_inline(letter.input)
+    else:
+        value, kept = inputs[letter.id]
     maintenance_mode.admit(tx)
     if not _lock(tx, [letter]):
         return []
     # The run's history may have been dropped: then the task's own priority is used.
     options: Any = tx.execute(_RUN_OPTIONS, {"id": letter.run_id}).one_or_none()
-    kept = (None, None, None) if options is None else (options.priority, options.metadata, options.key)
+    given = (None, None, None) if options is None else (options.priority, options.metadata, options.key)
     # If another task run holds the idempotency key now, or has its result, that task run is the retry.
-    queued = standalone_tasks.enqueue(tx, letter.tenant, [QueueRequest(letter.task_id, value, *kept)])[0]
+    request = QueueRequest(letter.task_id, value, *given)
+    [queued] = standalone_tasks.enqueue_kept(tx, letter.tenant, [request], [kept])
     version = task_rows.tasks(tx, letter.tenant, [letter.task_id])[letter.task_id].code_version
     run_id = ids.run_id_of(queued.task_run_id)
     _mark(tx, letter.id, run_id, queued.task_run_id)

@@ -18,11 +18,12 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, Unavailable
 from pipeweave.orchestrator.deadletters import dead_letters
-from pipeweave.orchestrator.deadletters.dead_letters import LETTER_COLUMNS, DeadLetter, letter_of
+from pipeweave.orchestrator.deadletters.dead_letters import LETTER_COLUMNS, DeadLetter, Inputs, letter_of
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.store.database import Database, Transaction, to_json
 from pipeweave.orchestrator.store.isolation import Isolation, check_database
+from pipeweave.orchestrator.store.values import Values
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ WHERE status = '{RUNNING}' AND id <> ALL(CAST(:without AS uuid[])) ORDER BY crea
 """
 
 
-def run_once(database: Database) -> int:
+def run_once(database: Database, values: Values) -> int:
     """Retry dead letters of the running redrives, a batch of each in turn, for about MAX_SECONDS_PER_TICK.
 
     Returns:
@@ -118,7 +119,7 @@ def run_once(database: Database) -> int:
     isolation = Isolation(database)
     stuck: list[UUID] = []
     while rows := _running(database, without=stuck):
-        found = sum(_work_off_or_note(database, row, isolation, stuck) for row in rows)
+        found = sum(_work_off_or_note(database, values, row, isolation, stuck) for row in rows)
         count += found
         has_progress = found > 0 or any(row.id in stuck for row in rows)
         if not has_progress or time.monotonic() > until:
@@ -131,11 +132,13 @@ def _running(database: Database, without: Sequence[UUID]) -> list[Any]:
         return list(tx.execute(_RUNNING, {"most": REDRIVES_AT_ONCE, "without": list(without)}))
 
 
-def _work_off_or_note(database: Database, row: Any, isolation: Isolation, stuck: list[UUID]) -> int:
+def _work_off_or_note(
+    database: Database, values: Values, row: Any, isolation: Isolation, stuck: list[UUID]
+) -> int:
     """Work off a batch of a redrive, or add the redrive to those that this pass leaves alone."""
     try:
         redrive = _Redrive(row.id, row.tenant_id, LetterFilter.of_json(row.filter), row.last_id)
-        return _work_off_batch(database, redrive)
+        return _work_off_batch(database, values, redrive)
     except Unavailable as error:
         # Maintenance is on, or storage is away: the next tick repeats this batch.
         check_database(database, error)
@@ -152,10 +155,10 @@ WHERE {{where}} AND {OPEN} AND d.id < :id AND d.id > :after ORDER BY d.id LIMIT 
 """
 
 
-def _work_off_batch(database: Database, redrive: _Redrive) -> int:
+def _work_off_batch(database: Database, values: Values, redrive: _Redrive) -> int:
     letters = _next_letters(database, redrive)
     by_run = groupby(sorted(letters, key=_run_of), key=_run_of)
-    retried = sum(_retry(database, redrive, list(of_run)) for _, of_run in by_run)
+    retried = sum(_retry(database, values, redrive, list(of_run)) for _, of_run in by_run)
     skipped = len(letters) - retried
     last_id = letters[-1].id if letters else None
     is_over = len(letters) < BATCH
@@ -174,18 +177,19 @@ def _next_letters(database: Database, redrive: _Redrive) -> list[DeadLetter]:
         return [letter_of(row) for row in tx.execute(_NEXT.format(where=where), {**parameters, **given})]
 
 
-def _retry(database: Database, redrive: _Redrive, letters: Sequence[DeadLetter]) -> int:
+def _retry(database: Database, values: Values, redrive: _Redrive, letters: Sequence[DeadLetter]) -> int:
     """Retry dead letters of one run in one transaction; if that fails, each in its own transaction.
 
     Returns:
         How many were retried.
     """
     try:
-        return database.run(lambda tx: _retry_and_count(tx, redrive, letters))
+        inputs = dead_letters.stored_inputs(values, letters)
+        return database.run(lambda tx: _retry_and_count(tx, redrive, letters, inputs))
     except (Conflict, NotFound):
         if len(letters) == 1:
             return 0
-    return sum(_retry(database, redrive, [each]) for each in letters)
+    return sum(_retry(database, values, redrive, [each]) for each in letters)
 
 
 # Counted in the transaction of the retry: a crash neither loses a retry nor counts it twice. No row means
@@ -195,8 +199,10 @@ UPDATE redrives SET retried = retried + :retried WHERE id = :id AND status = '{R
 """
 
 
-def _retry_and_count(tx: Transaction, redrive: _Redrive, letters: Sequence[DeadLetter]) -> int:
-    retried = dead_letters.retry_of_run(tx, letters)
+def _retry_and_count(
+    tx: Transaction, redrive: _Redrive, letters: Sequence[DeadLetter], inputs: Inputs
+) -> int:
+    retried = dead_letters.retry_of_run(tx, letters, inputs)
     if tx.execute(_COUNT, {"id": redrive.id, "retried": len(retried)}).first() is None:
         raise Conflict("the redrive was cancelled")
     return len(retried)

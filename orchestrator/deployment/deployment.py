@@ -48,7 +48,6 @@ class Deployment:
         database = Database(
             settings.database_url,
             pool_size=size,
-            values=values,
             sender=publisher.publish,
             react=reactions_to,
         )

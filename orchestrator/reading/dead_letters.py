@@ -11,6 +11,7 @@ from pipeweave.errors import FieldError, InvalidInput, NotFound
 from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
+from pipeweave.orchestrator.reading.stored_values import value_of
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
@@ -134,7 +135,8 @@ def dead_letter(tx: Transaction, tenant: str, letter_id: UUID, *, load: bool = F
     """One dead letter: input, map item, every attempt with its traceback, code version then and now.
 
     Args:
-        load: fetch a large input from storage; otherwise `inputPath` says where it is.
+        load: hold a StoredValue for a large input (`load_values` loads it); otherwise
+            `inputPath` says where it is.
 
     Raises:
         NotFound: the tenant has no such dead letter, or the input is no longer in storage.
@@ -145,7 +147,7 @@ def dead_letter(tx: Transaction, tenant: str, letter_id: UUID, *, load: bool = F
         raise NotFound(f"there is no dead letter {shown}", dlqId=shown)
     return {
         **_letter(row),
-        "input": tx.values.load(row.input, row.input_path) if load else row.input,
+        "input": value_of(row.input, row.input_path, load=load),
         "item": row.item,
         "previousAttempts": [_attempt(each, row) for each in row.history],
         "currentCodeVersion": row.current_version,

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.json_shapes import reference
+from pipeweave.orchestrator.reading.stored_values import value_of
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
@@ -40,7 +41,7 @@ def of_run(tx: Transaction, tenant: str, run: Any, *, load: bool) -> Document:
 
     Args:
         run: the run's row.
-        load: fetch large outputs from storage, and leave nothing out.
+        load: put a StoredValue in the place of each large output, and leave nothing out.
     """
     plan = pipelines.get(tx, tenant, run.pipeline_id, run.pipeline_version).plan
     wanted = [ids.task_run_id(run.id, ordinal) for ordinal in plan.ends]
@@ -61,7 +62,7 @@ def of_task_run(tx: Transaction, run_id: UUID, row: Any, *, load: bool) -> tuple
     if row.kind == "map":
         return _of_map(tx, run_id, row, load=load)
     if load:
-        return tx.values.load(row.output, row.output_path), None
+        return value_of(row.output, row.output_path, load=True), None
     return row.output, reference(row.output_path, row.output_size, row.output_hash)
 
 
@@ -75,4 +76,4 @@ def _of_map(tx: Transaction, run_id: UUID, row: Any, *, load: bool) -> tuple[Any
         if total.stored or total.size > MAP_BYTES_SHOWN or row.map_count > MAP_ITEMS_SHOWN:
             return None, {"items": row.map_count, "size": int(total.size)}
     items = tx.execute(_ITEMS, span).all()
-    return [tx.values.load(each.output, each.output_path) if load else each.output for each in items], None
+    return [value_of(each.output, each.output_path, load=load) for each in items], None

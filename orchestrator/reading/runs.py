@@ -16,6 +16,7 @@ from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.reading import outputs, task_runs
+from pipeweave.orchestrator.reading.stored_values import value_of
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
@@ -108,7 +109,8 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> Docume
     """One run: input, counts by status, first 1,000 task runs, phase, and the outputs of its end steps.
 
     Args:
-        load: fetch large values from storage; otherwise `inputRef` and `outputRefs` say where they are.
+        load: hold a StoredValue for each large value (`load_values` loads it); otherwise
+            `inputRef` and `outputRefs` say where they are.
 
     Raises:
         NotFound: the tenant has no such run.
@@ -121,7 +123,7 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> Docume
     return {
         **run_row(row),
         "phase": phase(row.status, row.latest_event),
-        "input": tx.values.load(row.input, row.input_path) if load else row.input,
+        "input": value_of(row.input, row.input_path, load=load),
         "inputRef": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
         "inputsHash": row.inputs_hash,
         "counts": _counts(tx, id, shown),

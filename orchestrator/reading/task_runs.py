@@ -9,6 +9,7 @@ from pipeweave import ids
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id, task_run_id
 from pipeweave.orchestrator.reading import outputs
+from pipeweave.orchestrator.reading.stored_values import value_of
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -88,7 +89,8 @@ def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> D
     """One task run: attempts, error with traceback, source of its input, output, code version then and now.
 
     Args:
-        load: fetch large values from storage; otherwise `inputRef` and `outputRef` say where they are.
+        load: hold a StoredValue for each large value (`load_values` loads it); otherwise
+            `inputRef` and `outputRef` say where they are.
 
     Raises:
         NotFound: the tenant has no such task run.
@@ -131,7 +133,7 @@ def _input(tx: Transaction, tenant: str, row: Any, *, load: bool) -> Document:
     is_stored = row.input_path is not None and not load
     return {
         "inputSource": "run" if params is None else "params",
-        "input": tx.values.load(row.input, row.input_path) if load else row.input,
+        "input": value_of(row.input, row.input_path, load=load),
         "inputRef": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
         "params": None if params is None else dict(params),
         "item": row.item,

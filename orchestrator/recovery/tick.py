@@ -106,7 +106,7 @@ CHORES = (
     Chore("admission", lambda each: admission.admit_waiting(each.database), "runs_admitted"),
     Chore("task_moves", task_moves.run_once, "followers_brought"),
     Chore("limits", lambda each: limits.fill_waiting(each.database), "limits_filled"),
-    Chore("redrives", lambda each: redrives.run_once(each.database), "redriven"),
+    Chore("redrives", lambda each: redrives.run_once(each.database, each.values), "redriven"),
     Chore("expiry", lambda each: expiry.run_hourly(each.database, Policy.of(each.settings)), "purged"),
     Chore("lost_messages", lost_messages.run_once, "republished"),
     Chore("stuck_joins", stuck_joins.run_once, "joins_checked"),

@@ -12,12 +12,14 @@ from pipeweave.authoring import KEY_EXPECTED, is_key
 from pipeweave.errors import FieldError, InvalidInput, LimitExceeded, NotFound
 from pipeweave.orchestrator.domain.plan import standalone_plan
 from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.task_run import Kept
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.runs import creation, triggering
 from pipeweave.orchestrator.runs.creation import NewRun
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.values import Values
 from pipeweave.size_limits import MAX_BATCH
 from pipeweave.spec import FAIL_FAST
 
@@ -50,7 +52,7 @@ class Queued:
     created: bool = True
 
 
-def enqueue(tx: Transaction, tenant: str, requests: Sequence[QueueRequest]) -> list[Queued]:
+def enqueue(tx: Transaction, values: Values, tenant: str, requests: Sequence[QueueRequest]) -> list[Queued]:
     """Accept standalone task runs: all of them or, when one request is wrong, none.
 
     If another task run of the task holds a request's idempotency key, because it is open or its result is
@@ -61,12 +63,20 @@ def enqueue(tx: Transaction, tenant: str, requests: Sequence[QueueRequest]) -> l
         InvalidInput: an idempotency key is not valid.
         LimitExceeded: more than MAX_BATCH requests at once.
         Conflict: a task cannot be run now (see `triggering.runnable`).
+        Unavailable: storage cannot be reached, or maintenance is on.
     """
     if len(requests) > MAX_BATCH:
         raise LimitExceeded(
             f"{len(requests):,} tasks at once; at most {MAX_BATCH:,} are accepted",
             errors=[FieldError("tasks", "has too many entries", "too_big", f"at most {MAX_BATCH}")],
         )
+    return enqueue_kept(tx, tenant, requests, [values.keep(each.input) for each in requests])
+
+
+def enqueue_kept(
+    tx: Transaction, tenant: str, requests: Sequence[QueueRequest], inputs: Sequence[Kept]
+) -> list[Queued]:
+    """As `enqueue`, with inputs that were kept before: storage is not used."""
     known = task_rows.tasks(tx, tenant, sorted({each.task_id for each in requests}))
     unknown = [number for number, each in enumerate(requests) if each.task_id not in known]
     if unknown:
@@ -80,7 +90,7 @@ def enqueue(tx: Transaction, tenant: str, requests: Sequence[QueueRequest]) -> l
             hint="`pipeweave tasks` lists the registered tasks",
         )
     tasks = triggering.runnable(known, known)
-    new_runs = [_new_run(tx, tenant, each, tasks) for each in requests]
+    new_runs = [_new_run(tenant, *each, tasks) for each in zip(requests, inputs, strict=True)]
     answers = [_accepted(each) for each in new_runs]
     holders = _holders_of_keys(tx, tenant, new_runs)
     if fresh := [each for each in new_runs if each.header.id not in holders]:
@@ -88,8 +98,7 @@ def enqueue(tx: Transaction, tenant: str, requests: Sequence[QueueRequest]) -> l
     return [holders.get(new.header.id, answer) for new, answer in zip(new_runs, answers, strict=True)]
 
 
-def _new_run(tx: Transaction, tenant: str, request: QueueRequest, tasks: Mapping[str, TaskRow]) -> NewRun:
-    kept = tx.values.keep(request.input)
+def _new_run(tenant: str, request: QueueRequest, kept: Kept, tasks: Mapping[str, TaskRow]) -> NewRun:
     inline = request.input if kept.path is None else None
     priority = triggering.checked_priority(request.priority)
     plan = standalone_plan(request.task_id)

@@ -20,6 +20,7 @@ from pipeweave.orchestrator.runs import creation
 from pipeweave.orchestrator.runs.creation import NewRun
 from pipeweave.orchestrator.state import cancelling, run_transitions
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.values import Values
 from pipeweave.spec import FAILURE_MODES, PipelineSpec
 
 # The range of a run's priority; a lower number runs first.
@@ -59,7 +60,9 @@ class CreatedRun:
 Check = Callable[[PipelineSpec, Mapping[str, TaskRow]], None]
 
 
-def trigger(tx: Transaction, tenant: str, request: Trigger, *, check: Check | None = None) -> CreatedRun:
+def trigger(
+    tx: Transaction, values: Values, tenant: str, request: Trigger, *, check: Check | None = None
+) -> CreatedRun:
     """Write a run of the pipeline's latest version with its task runs, and send its entry steps.
 
     If the tenant has a limit and no free slot, the run is `pending` until its turn comes.
@@ -72,11 +75,12 @@ def trigger(tx: Transaction, tenant: str, request: Trigger, *, check: Check | No
         Unavailable: storage cannot be reached, maintenance is on, or the catalog changed MAX_SNAPSHOTS times
             meanwhile. Nothing was written.
     """
-    return trigger_many(tx, tenant, request.pipeline_id, [request], check=check)[0]
+    return trigger_many(tx, values, tenant, request.pipeline_id, [request], check=check)[0]
 
 
 def trigger_many(
     tx: Transaction,
+    values: Values,
     tenant: str,
     pipeline_id: str,
     requests: Sequence[Trigger],
@@ -84,14 +88,13 @@ def trigger_many(
     check: Check | None = None,
 ) -> list[CreatedRun]:
     """Write runs of one pipeline: all of them or, when one request is wrong, none. See `trigger`."""
-    if any(each.run_token is not None for each in requests):
-        tx.hold()
-        prepared = None
-    else:
-        prepared = _prepared_from_memory(tx, tenant, pipeline_id, requests, check)
+    has_tokens = any(each.run_token is not None for each in requests)
+    prepared = None if has_tokens else _prepared_from_memory(tx, values, tenant, pipeline_id, requests, check)
     for _ in range(MAX_SNAPSHOTS):
         if prepared is None:
-            prepared = _prepare(tx, tenant, snapshot.take_snapshot(tx, tenant, pipeline_id), requests, check)
+            prepared = _prepare(
+                values, tenant, snapshot.take_snapshot(tx, tenant, pipeline_id), requests, check
+            )
         try:
             return _write(tx, prepared)
         except SnapshotOutdated:
@@ -111,7 +114,12 @@ class _Prepared:
 
 
 def _prepared_from_memory(
-    tx: Transaction, tenant: str, pipeline_id: str, requests: Sequence[Trigger], check: Check | None
+    tx: Transaction,
+    values: Values,
+    tenant: str,
+    pipeline_id: str,
+    requests: Sequence[Trigger],
+    check: Check | None,
 ) -> _Prepared | None:
     """Prepare runs from the last snapshot of this process.
 
@@ -121,20 +129,20 @@ def _prepared_from_memory(
     if catalog is None:
         return None
     try:
-        return _prepare(tx, tenant, catalog, requests, check)
+        return _prepare(values, tenant, catalog, requests, check)
     except PipeWeaveError:
         return None
 
 
 def _prepare(
-    tx: Transaction, tenant: str, catalog: CatalogSnapshot, requests: Sequence[Trigger], check: Check | None
+    values: Values, tenant: str, catalog: CatalogSnapshot, requests: Sequence[Trigger], check: Check | None
 ) -> _Prepared:
     """Check the requests and store large inputs. Writes no row."""
     stored = catalog.pipeline
     tasks = runnable(catalog.tasks, {each.step.task for each in stored.plan.steps})
     if check is not None:
         check(stored.spec, tasks)
-    return _Prepared(catalog, [_new_run(tx, tenant, stored, tasks, request) for request in requests])
+    return _Prepared(catalog, [_new_run(values, tenant, stored, tasks, request) for request in requests])
 
 
 def _write(tx: Transaction, prepared: _Prepared) -> list[CreatedRun]:
@@ -146,7 +154,11 @@ def _write(tx: Transaction, prepared: _Prepared) -> list[CreatedRun]:
     created: dict[UUID, CreatedRun] = {}
     answers: list[CreatedRun] = []
     new_runs: list[NewRun] = []
-    owners = _claim_tokens(tx, [each for each in prepared.new_runs if each.run_token is not None])
+    with_tokens = [each for each in prepared.new_runs if each.run_token is not None]
+    if with_tokens:
+        # From here on, so that inputs are stored before the transaction begins.
+        tx.hold()
+    owners = _claim_tokens(tx, with_tokens)
     for new in prepared.new_runs:
         first = owners.get(_token(new), new.header.id)
         known = None if first in (new.header.id, *created) else _known_run(tx, first, new)
@@ -172,7 +184,7 @@ def _waiting(accepted: CreatedRun) -> CreatedRun:
 
 
 def _new_run(
-    tx: Transaction,
+    values: Values,
     tenant: str,
     stored: StoredPipeline,
     tasks: Mapping[str, TaskRow],
@@ -181,7 +193,7 @@ def _new_run(
     priority = checked_priority(request.priority if request.priority is not None else stored.spec.priority)
     mode = _failure_mode(request.failure_mode or stored.spec.failure_mode)
     value = stored.spec.input_with_defaults(request.input)
-    kept = tx.values.keep(value)
+    kept = values.keep(value)
     inline = value if kept.path is None else None
     run_id = ids.new_id()
     header = RunHeader(

@@ -19,14 +19,13 @@ import psycopg2
 from sqlalchemy import Connection
 from sqlalchemy.pool import PoolProxiedConnection
 
-from pipeweave.errors import Deadlocked, Unavailable
+from pipeweave.errors import Deadlocked
 from pipeweave.orchestrator.domain.facts import Fact
 from pipeweave.orchestrator.domain.outbox import Outgoing
 from pipeweave.orchestrator.store.cache import Cache, Caches, CacheSpec, K, V
 from pipeweave.orchestrator.store.connections import Connections
 from pipeweave.orchestrator.store.rows import Result
 from pipeweave.orchestrator.store.statements import statement as sql
-from pipeweave.orchestrator.store.values import Values
 
 log = logging.getLogger(__name__)
 
@@ -69,11 +68,6 @@ class Transaction:
         self.now = database.now()
         self.outbox: list[Outgoing] = []
         self._after: list[Callable[[], None]] = []
-
-    @property
-    def values(self) -> Values:
-        """Where inputs and outputs are put away."""
-        return self._database.values_or_raise
 
     def hold(self) -> None:
         """From the next statement on, everything commits together, as it always does in `transaction()`."""
@@ -183,7 +177,6 @@ class Database:
     Args:
         url: `postgresql://user:password@host:port/name`.
         pool_size: connections kept open; 0 opens one per transaction (for processes that fork).
-        values: where inputs and outputs go; verbs that touch none do without.
         sender: takes the outbox of every committed transaction; without one, messages are left to the tick.
         react: gives the verbs that follow from a fact; without it, they are left to the tick.
         now: a clock for tests; the process's own by default.
@@ -197,13 +190,11 @@ class Database:
         url: str,
         *,
         pool_size: int = 5,
-        values: Values | None = None,
         sender: Callable[[list[Outgoing]], None] | None = None,
         react: Callable[[Fact], Iterable[Verb]] | None = None,
         now: Callable[[], datetime] | None = None,
     ) -> None:
         self.url = url
-        self.values = values
         self.sender = sender
         self.react = react or (lambda fact: ())
         self.now = now or (lambda: datetime.now(UTC))
@@ -255,15 +246,6 @@ class Database:
                 log.info("transaction.again")
         with begin() as tx:
             return work(tx)
-
-    @property
-    def values_or_raise(self) -> Values:
-        """Where this process puts inputs and outputs. Raises Unavailable when it was started without
-        storage.
-        """
-        if self.values is None:
-            raise Unavailable("this process was started without storage", hint="set STORAGE_BACKENDS")
-        return self.values
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:

@@ -27,9 +27,9 @@ class Values:
             InvalidInput: the value cannot be kept as JSON.
         """
         content = canonical(value)
-        digest = hashlib.sha256(content).hexdigest()
         if len(content) <= INLINE_BYTES:
-            return Kept(content.decode(), None, len(content), digest)
+            return _inline(content)
+        digest = hashlib.sha256(content).hexdigest()
         path = f"artifacts/sha256/{digest[:2]}/{digest}"
         if not self.storage.exists(path):
             self.storage.put(path, content)
@@ -64,6 +64,15 @@ class Values:
             return self.load(None, path)
         except (NotFound, CorruptValue) as error:
             return error
+
+
+def keep_inline(value: Any) -> Kept:
+    """Keep a value in its row, whatever its size: for values that a row has already."""
+    return _inline(canonical(value))
+
+
+def _inline(content: bytes) -> Kept:
+    return Kept(content.decode(), None, len(content), hashlib.sha256(content).hexdigest())
 
 
 def canonical(value: Any) -> bytes:

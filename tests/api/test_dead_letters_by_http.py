@@ -150,7 +150,7 @@ def test_many_are_retried_in_the_background(api: Api, deployment: Deployment, le
     )
     assert answer.status_code == 202
     assert (answer.json["status"], answer.json["total"]) == ("running", 1)
-    redrives.run_once(deployment.database)
+    redrives.run_once(deployment.database, deployment.values)
     shown = api.get(f"/api/dlq/redrives/{answer.json['id']}").json
     assert (shown["status"], shown["retried"], shown["skipped"]) == ("completed", 1, 0)
     assert shown["filter"]["fingerprint"] == letter["fingerprint"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator.deployment.deployment import Deployment
@@ -43,7 +44,7 @@ def work_off(deployment: Deployment, task_run: str, key: str, output: Any) -> No
         assert run is not None
         (started,) = claiming.start(tx, run.id, [1], 1, worker="w1")
         assert idempotency.claim(tx, run.tenant, started, key) is None
-        outcome = Completion(started, tx.values.keep(output), key=key)
+        outcome = Completion(started, VALUES.keep(output), key=key)
         Turn(run, [outcome], started.queue, max_retry_delay_ms=None).store(tx)
 
 

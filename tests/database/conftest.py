@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,25 +12,21 @@ from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
-from pipeweave.storage.local import LocalStorage
 
 
 @pytest.fixture
-def database(database_url: str, tmp_path: Path) -> Iterator[Database]:
+def database(database_url: str) -> Iterator[Database]:
     """The shared database: what is committed there needs names of its own."""
-    opened = Database(database_url, values=Values(LocalStorage(tmp_path / "storage")), react=reactions_to)
+    opened = Database(database_url, react=reactions_to)
     yield opened
     opened.dispose()
 
 
 @pytest.fixture
-def fresh_database(fresh_database_url: str, tmp_path: Path) -> Iterator[Database]:
+def fresh_database(fresh_database_url: str) -> Iterator[Database]:
     """An empty database for this test alone."""
-    opened = Database(
-        fresh_database_url, values=Values(LocalStorage(tmp_path / "storage")), react=reactions_to
-    )
+    opened = Database(fresh_database_url, react=reactions_to)
     yield opened
     opened.dispose()
 
@@ -71,6 +66,6 @@ def clock() -> Clock:
 @pytest.fixture
 def isolated_driver(fresh_database: Database, clock: Clock) -> Iterator[RunDriver]:
     """Alone in its database: for what looks at all tenants."""
-    database = Database(fresh_database.url, values=fresh_database.values, react=reactions_to, now=clock)
+    database = Database(fresh_database.url, react=reactions_to, now=clock)
     yield RunDriver(database)
     database.dispose()

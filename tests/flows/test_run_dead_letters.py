@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 from support.live_stack import LiveStack
+from support.stored_values import VALUES
 
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
@@ -150,7 +151,7 @@ def test_a_standalone_task_runs_anew(stack: LiveStack, tmp_path: Path) -> None:
     (tmp_path / "alone").touch()
     request = QueueRequest("mend", {"broken": str(tmp_path)})
     (queued,) = stack.deployment.database.run(
-        lambda tx: standalone_tasks.enqueue(tx, stack.settings.tenant, [request]), is_one=False
+        lambda tx: standalone_tasks.enqueue(tx, VALUES, stack.settings.tenant, [request]), is_one=False
     )
     first = UUID(int=queued.task_run_id.int & ~0xFFFFFF)
     assert stack.finished(first).status == "failed"

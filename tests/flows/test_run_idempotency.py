@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 from support.live_stack import LiveStack
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator.runs import triggering
@@ -34,7 +35,10 @@ def trigger_all(stack: LiveStack, pipeline_id: str, inputs: list[Any]) -> list[U
     """Trigger runs in one transaction: their messages leave together."""
     wishes = [Trigger(pipeline_id, each) for each in inputs]
     with stack.deployment.database.transaction() as tx:
-        return [each.id for each in triggering.trigger_many(tx, stack.settings.tenant, pipeline_id, wishes)]
+        return [
+            each.id
+            for each in triggering.trigger_many(tx, VALUES, stack.settings.tenant, pipeline_id, wishes)
+        ]
 
 
 def test_a_hundred_runs_with_ten_keys_execute_ten_times(stack: LiveStack) -> None:

@@ -40,7 +40,9 @@ def still_open(driver: RunDriver, run_id: UUID) -> list[Any]:
 
 def retry(driver: RunDriver, letter: Any) -> Retried:
     """Retry a dead letter, given as its row."""
-    return driver.database.run(lambda tx: dead_letters.retry(tx, driver.tenant, letter.id))
+    found = driver.database.run(lambda tx: dead_letters.find_open(tx, driver.tenant, letter.id))
+    inputs = dead_letters.stored_inputs(driver.values, [found])
+    return driver.database.run(lambda tx: dead_letters.retry(tx, driver.tenant, letter.id, inputs))
 
 
 def failed_run(

@@ -102,19 +102,16 @@ def database_with_history(postgres: Postgres, template: str, folder: Path) -> It
     with new_database(postgres, "hot-plans", template) as url:
         history.fill(url, RUNS, "diamond")
         clock = Clock()
-        database = Database(
-            url, pool_size=2, values=Values(LocalStorage(folder)), react=reactions_to, now=clock
-        )
-        driver = RunDriver(database, TENANT)
+        database = Database(url, pool_size=2, react=reactions_to, now=clock)
+        values = Values(LocalStorage(folder))
+        driver = RunDriver(database, TENANT, values=values)
         driver.store(DIAMOND, id="diamond")
         driver.store({"a": []}, id="limited", tasks={"a": "limited"})
         driver.store({"a": [], "m": ["a"]}, id="mapped", maps={"m": "${steps.a}"})
         # The newest run is one with the steps of its pipeline, in whatever order the tests come.
         driver.trigger("diamond")
         settings = Settings(database_url=url, broker_url="redis://127.0.0.1:1/0")
-        deployment = Deployment(
-            settings, database, database.values_or_raise, EmptyQueues(make_celery(settings))
-        )
+        deployment = Deployment(settings, database, values, EmptyQueues(make_celery(settings)))
         tick.run_once(deployment)  # what is done once an hour is not what is measured here
         tail = f"{datetime.now(UTC) - history.NEWEST_AGE:%Y_%m}"
         yield HistoryDatabase(driver, deployment, clock, tail)

@@ -28,6 +28,7 @@ from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec.rules import FAIL_FAST, FAILURE_MODES
 from support.oracle import random_graph
 from support.run_driver import PERMANENT, TRANSIENT, RunDriver, header
+from support.stored_values import VALUES
 
 # The tasks of the model, as a RunDriver registers them.
 _TASKS = {"act": "noop", "act_limited": "limited"}
@@ -126,7 +127,7 @@ class RandomHistory:
         run, queue = header(tx, self.run_id), self._queue(tx)
         started = self._claim(tx, 1)
         while started:
-            completion = Completion(started[0], tx.values.keep({"by": started[0].step_id}))
+            completion = Completion(started[0], VALUES.keep({"by": started[0].step_id}))
             if not fast_path.applies(run, completion):
                 break
             started = fast_path.complete_and_go_on(tx, run, completion, Claimant("w2", queue))
@@ -167,9 +168,7 @@ class RandomHistory:
 
     def _completion(self, tx: Transaction, each: TaskRun) -> Completion:
         chosen = self.wishes["choose"].get(each.step_id) if each.kind == "task" else None
-        return Completion(
-            each, tx.values.keep({"by": each.step_id}), None if chosen is None else tuple(chosen)
-        )
+        return Completion(each, VALUES.keep({"by": each.step_id}), None if chosen is None else tuple(chosen))
 
     # --- ticks and people ---------------------------------------------------------------------------------
 

@@ -116,7 +116,7 @@ class InlineWorker:
         failure = self.fails.get(each.step_id) or self.fails.get((each.step_id, each.map_index))
         chosen = self.chooses.get(each.step_id) if each.kind == "task" else None
         database = self.driver.database
-        kept = database.values_or_raise.keep({"of": each.step_id})
+        kept = self.driver.values.keep({"of": each.step_id})
         completion = Completion(each, kept, None if chosen is None else tuple(chosen))
         with database.transaction() as tx:
             run = header(tx, each.run_id)

@@ -69,7 +69,7 @@ class Keyed(RunDriver):
         self, started: TaskRun, output: Any = "done", key: str = "k", chosen: tuple[str, ...] | None = None
     ) -> Completion:
         """What its function gives."""
-        return Completion(started, self.database.values_or_raise.keep(output), chosen, key)
+        return Completion(started, self.values.keep(output), chosen, key)
 
     def row(self, task_run: TaskRun) -> Any:
         return self.rows("SELECT * FROM task_runs WHERE id = :id", id=task_run.id)[0]

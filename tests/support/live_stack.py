@@ -204,13 +204,15 @@ class LiveStack:
     def create(self, pipeline_id: str, input: Any = None, **options: Unpack[TriggerOptions]) -> CreatedRun:
         """Trigger a run; what triggering it answered."""
         return self.deployment.database.run(
-            lambda tx: triggering.trigger(tx, self.settings.tenant, Trigger(pipeline_id, input, **options))
+            lambda tx: triggering.trigger(
+                tx, self.deployment.values, self.settings.tenant, Trigger(pipeline_id, input, **options)
+            )
         )
 
     def enqueue(self, *requests: QueueRequest) -> list[Queued]:
         """Queue standalone tasks."""
         return self.deployment.database.run(
-            lambda tx: standalone_tasks.enqueue(tx, self.settings.tenant, requests)
+            lambda tx: standalone_tasks.enqueue(tx, self.deployment.values, self.settings.tenant, requests)
         )
 
     def cancel(self, run_id: UUID, reason: str | None = None) -> None:
@@ -224,7 +226,6 @@ class LiveStack:
         later = Database(
             self.deployment.database.url,
             pool_size=0,
-            values=self.deployment.values,
             sender=self.deployment.publisher.publish,
             react=reactions_to,
             now=lambda: datetime.now(UTC) + ahead,
@@ -233,9 +234,11 @@ class LiveStack:
 
     def trigger_unsent(self, pipeline_id: str, input: Any = None) -> UUID:
         """Trigger a run as a process does that dies between the commit and its messages."""
-        database = Database(self.deployment.database.url, pool_size=0, values=self.deployment.values)
+        database = Database(self.deployment.database.url, pool_size=0)
         with database.transaction() as tx:
-            return triggering.trigger(tx, self.settings.tenant, Trigger(pipeline_id, input)).id
+            return triggering.trigger(
+                tx, self.deployment.values, self.settings.tenant, Trigger(pipeline_id, input)
+            ).id
 
     def wipe_broker(self) -> None:
         """Lose everything the broker holds."""

@@ -34,6 +34,12 @@ NOW = at("2031-05-02")
 THIRTY_DAYS = Policy(timedelta(days=30))
 
 
+class ArchivingDatabase(Database):
+    """A database whose months are archived in a folder."""
+
+    archives: LocalStorage
+
+
 class Clock:
     """A clock the test sets."""
 
@@ -50,9 +56,9 @@ def fill(database: Database, *moments: datetime, **options: Any) -> list[UUID]:
         return [past_run(tx, moment, **options) for moment in moments]
 
 
-def retire(database: Database, policy: Policy = THIRTY_DAYS, **options: Any) -> list[MonthResult]:
+def retire(database: ArchivingDatabase, policy: Policy = THIRTY_DAYS, **options: Any) -> list[MonthResult]:
     """Archive and drop the months that are due; `options` are those of `drop_months.run_once`."""
-    return drop_months.run_once(database, database.values_or_raise.storage, policy, **{"tries": 1, **options})
+    return drop_months.run_once(database, database.archives, policy, **{"tries": 1, **options})
 
 
 def tables(database: Database, month: Month) -> set[str]:

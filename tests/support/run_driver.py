@@ -24,8 +24,10 @@ from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.state import claiming, run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.values import Values
 from pipeweave.spec.document import parse_spec
 from support.factories import a_task, register
+from support.stored_values import VALUES
 
 _tenants = itertools.count(1)
 
@@ -78,6 +80,7 @@ class RunDriver:
     database: Database
     tenant: str = field(default_factory=lambda: f"driven-{next(_tenants)}")
     sent: list[Outgoing] = field(default_factory=list)
+    values: Values = VALUES
 
     def __post_init__(self) -> None:
         self.database.sender = self.sent.extend
@@ -114,7 +117,7 @@ class RunDriver:
     def trigger(self, id: str = "driven", input: Any = None, **options: Unpack[TriggerOptions]) -> UUID:
         """Trigger a run of a stored pipeline; the run's id."""
         with self.database.transaction() as tx:
-            return triggering.trigger(tx, self.tenant, Trigger(id, input, **options)).id
+            return triggering.trigger(tx, self.values, self.tenant, Trigger(id, input, **options)).id
 
     def begin(self, needs: Mapping[str, Sequence[str]], input: Any = None, **pipeline: Any) -> UUID:
         """Store a pipeline, as `store` does, and trigger a run of it; the run's id."""
@@ -125,13 +128,15 @@ class RunDriver:
 
     def finish(self, run_id: UUID, *steps: str, **ending: Unpack[Ending]) -> None:
         """Start and end these steps, each in a transaction of its own."""
+        if "output" in ending:
+            ending["output"] = self.values.keep(ending["output"])
         for step in steps:
             with self.database.transaction() as tx:
                 finish_step(tx, run_id, step, **ending)
 
     def check(self, run_id: UUID, join: int) -> None:
         """Do what a message does that asks about a join."""
-        joins.check(self.database, self.database.values_or_raise, run_id, join)
+        joins.check(self.database, self.values, run_id, join)
 
     # --- looking ------------------------------------------------------------------------------------------
 
@@ -205,7 +210,7 @@ def settle(
     failure: Failure | None = None,
 ) -> None:
     """End a started task run and go on with its run."""
-    kept = output if isinstance(output, Kept) else tx.values.keep(output)
+    kept = output if isinstance(output, Kept) else VALUES.keep(output)
     ended: CallOutcome = Completion(started, kept, chosen)
     if failure is not None:
         ended = started, failure

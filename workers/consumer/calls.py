@@ -19,6 +19,7 @@ from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.state import heartbeats
 from pipeweave.orchestrator.state.attempts import previous_attempts
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.values import Values
 from pipeweave.spec import references, rules
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.inputs import Inputs, Upstream
@@ -36,10 +37,11 @@ _UNKNOWN = (300.0, 60_000)
 class Calls:
     """The tasks of one worker process, by id."""
 
-    def __init__(self, database: Database, tasks: Mapping[str, Task[..., Any]]) -> None:
+    def __init__(self, database: Database, values: Values, tasks: Mapping[str, Task[..., Any]]) -> None:
         self.database = database
+        self.values = values
         self.tasks = tasks
-        self.inputs = Inputs(database)
+        self.inputs = Inputs(database, values)
         self.limit = TimeLimit()
 
     @property
@@ -89,7 +91,7 @@ class Calls:
         result = outcome_of(returned)
         chosen = rules.select_next(result.run_next, successors)
         try:
-            kept = self.database.values_or_raise.keep(result.output)
+            kept = self.values.keep(result.output)
         except InvalidSetting:
             raise  # the storage's fault, not the result's
         except InvalidInput as error:

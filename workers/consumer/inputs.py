@@ -14,14 +14,16 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.state import outputs
 from pipeweave.orchestrator.state.outputs import Places
 from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.store.values import Values
 from pipeweave.workers.consumer import reconcile
 
 
 class Inputs:
     """Values of the run at hand."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, values: Values) -> None:
         self.database = database
+        self._values = values
         self._run_id: UUID | None = None
         self._input: Any = None
         self._outputs: dict[str, Any] = {}
@@ -38,7 +40,7 @@ class Inputs:
         if missing:
             # Loaded apart: storage that is away is not waited for.
             places = reconcile.when_it_answers(lambda: self._places(run, missing), "outputs")
-            self._outputs |= outputs.load(self.database.values_or_raise, places)
+            self._outputs |= outputs.load(self._values, places)
         return {each: self._outputs[each] for each in step_ids if each in self._outputs}
 
     def _places(self, run: RunHeader, step_ids: Collection[str]) -> Places:
@@ -47,7 +49,7 @@ class Inputs:
 
     def _turn_to(self, run: RunHeader) -> None:
         if run.id != self._run_id:
-            self._input = self.database.values_or_raise.load(run.input, run.input_path)
+            self._input = self._values.load(run.input, run.input_path)
             self._run_id, self._outputs = run.id, {}
 
 

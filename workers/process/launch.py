@@ -131,7 +131,7 @@ def _make_runners(
             lambda: slots.is_mixed,
             sigterm.obey,
         )
-        runner = Runner(child, Calls(child.database, loaded.tasks), process)
+        runner = Runner(child, Calls(child.database, child.values, loaded.tasks), process)
         made[:] = [(runner, sigterm)]
         runner.watchdog.start()
         process_memory.freeze_loaded_objects()

@@ -49,15 +49,15 @@ def test_a_redrive_retries_matching_dead_letters_and_shows_its_progress(
     driver = worker.driver
     redrive_id = redrive(driver, task_id="noop")
     assert progress(driver, redrive_id)["total"] == 7
-    assert redrives.run_once(driver.database) >= 7
+    assert redrives.run_once(driver.database, driver.values) >= 7
     shown = progress(driver, redrive_id)
     assert (shown["status"], shown["retried"], shown["skipped"]) == ("completed", 7, 0)
     assert shown["filter"] == {"taskId": "noop"}
     worker.consume_all()
     assert driver.run(run_id).status == "failed", "two were not meant"
-    assert redrives.run_once(driver.database) == 0
+    assert redrives.run_once(driver.database, driver.values) == 0
     redrive(driver)
-    redrives.run_once(driver.database)
+    redrives.run_once(driver.database, driver.values)
     worker.consume_all()
     assert driver.run(run_id).status == "completed"
     assert called(worker)["join"] == 1
@@ -74,7 +74,7 @@ def test_a_redrive_skips_dead_letters_that_cannot_be_retried(worker: InlineWorke
     with driver.database.transaction() as tx:
         register(tx, driver.tenant, "noop", "single", version="2.0.0")
     redrive_id = redrive(driver)
-    redrives.run_once(driver.database)
+    redrives.run_once(driver.database, driver.values)
     shown = progress(driver, redrive_id)
     assert (shown["status"], shown["total"], shown["retried"], shown["skipped"]) == ("completed", 5, 2, 3)
     assert still_open(driver, fine) == []
@@ -86,7 +86,7 @@ def test_a_redrive_does_not_retry_a_step_that_fails_again(worker: InlineWorker) 
     run_id = failed_run(worker, CHAIN, "b")
     redrive_id = redrive(worker.driver)
     for _ in range(3):
-        redrives.run_once(worker.driver.database)
+        redrives.run_once(worker.driver.database, worker.driver.values)
         worker.consume_all()
     assert progress(worker.driver, redrive_id)["retried"] == 1
     assert len(letters(worker.driver, run_id)) == 2
@@ -100,7 +100,7 @@ def test_a_redrive_leaves_out_later_dead_letters(
     run_id = failed_run(worker, CHAIN, "b")
     redrive_id = redrive(worker.driver)
     for _ in range(3):
-        redrives.run_once(worker.driver.database)
+        redrives.run_once(worker.driver.database, worker.driver.values)
         worker.consume_all()
     shown = progress(worker.driver, redrive_id)
     assert (shown["status"], shown["total"], shown["retried"]) == ("completed", 1, 1)
@@ -114,7 +114,7 @@ def test_a_redrive_continues_after_dead_letters_that_cannot_be_retried(
     drop_history(worker.driver, failed_run(worker, CHAIN, "b"))
     fine = failed_run(worker, CHAIN, "b")
     redrive_id = redrive(worker.driver)
-    redrives.run_once(worker.driver.database)
+    redrives.run_once(worker.driver.database, worker.driver.values)
     shown = progress(worker.driver, redrive_id)
     assert (shown["status"], shown["retried"], shown["skipped"]) == ("completed", 1, 1)
     assert still_open(worker.driver, fine) == []
@@ -126,7 +126,7 @@ def test_a_redrive_that_is_cancelled_at_work_retries_nothing_more(worker: Inline
     redrive_id = redrive(driver)
     with driver.database.transaction() as tx:
         tx.execute("SELECT 1 FROM runs WHERE id = :id FOR UPDATE", {"id": run_id})
-        beside = BackgroundCall(lambda: redrives.run_once(driver.database))
+        beside = BackgroundCall(lambda: redrives.run_once(driver.database, driver.values))
         beside.__enter__()
         wait_for_lock(driver.database)
         driver.database.run(lambda tx: redrives.cancel(tx, driver.tenant, redrive_id))
@@ -151,7 +151,7 @@ def test_a_cancelled_redrive_stops(worker: InlineWorker) -> None:
     failed_run(worker, CHAIN, "b")
     redrive_id = redrive(driver)
     driver.database.run(lambda tx: redrives.cancel(tx, driver.tenant, redrive_id))
-    redrives.run_once(driver.database)
+    redrives.run_once(driver.database, driver.values)
     assert progress(driver, redrive_id)["status"] == "cancelled"
     assert len(listed(driver)["items"]) == 1
     with pytest.raises(Conflict, match="is cancelled already"):

@@ -23,6 +23,7 @@ from support.failed_runs import (
 )
 from support.inline_worker import InlineWorker, failing
 from support.run_driver import header
+from support.stored_values import VALUES
 
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.task_run import Completion
@@ -132,7 +133,7 @@ def test_task_runs_cancelled_by_the_failure_run_again_and_ignore_late_reports(
     kept = worker.driver.rows("SELECT * FROM attempts WHERE task_run_id = :id", id=running.id)
     assert [(each.number, each.status, each.worker) for each in kept] == [(1, "cancelled", "elsewhere")]
     with worker.driver.database.transaction() as tx:
-        assert completing.complete(tx, [Completion(running, tx.values.keep("late"))]) == []
+        assert completing.complete(tx, [Completion(running, VALUES.keep("late"))]) == []
     worker.consume_all()
     assert worker.driver.run(run_id).status == "completed"
     assert differences(worker.driver, run_id) == []

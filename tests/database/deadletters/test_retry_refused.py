@@ -22,6 +22,7 @@ from support.failed_runs import (
 )
 from support.inline_worker import InlineWorker, failing
 from support.run_driver import PERMANENT, RunDriver, finish_step
+from support.stored_values import VALUES
 
 from pipeweave.errors import Conflict, NotFound, Unavailable
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
@@ -42,7 +43,9 @@ from pipeweave.spec.rules import CONTINUE, PARTIAL_MERGE
 def enqueue(worker: InlineWorker, **request: Any) -> UUID:
     with worker.driver.database.transaction() as tx:
         request = {"task_id": "noop", **request}
-        return standalone_tasks.enqueue(tx, worker.driver.tenant, [QueueRequest(**request)])[0].task_run_id
+        return standalone_tasks.enqueue(tx, VALUES, worker.driver.tenant, [QueueRequest(**request)])[
+            0
+        ].task_run_id
 
 
 @pytest.mark.parametrize("input", [{"n": 1}, "x" * 50_000], ids=["small", "in storage"])
@@ -62,8 +65,7 @@ def test_a_retried_standalone_task_gets_a_new_task_run_with_its_input_and_option
     worker.consume_all()
     assert worker.driver.run(retried.run_id).status == "completed"
     assert worker.driver.run(letter.run_id).status == "failed"
-    with worker.driver.database.transaction() as tx:
-        assert tx.values.load(row.input, row.input_path) == input
+    assert VALUES.load(row.input, row.input_path) == input
     (kept,) = letters(worker.driver)
     assert (kept.retry_run_id, kept.retry_task_run_id) == (retried.run_id, retried.task_run_id)
 

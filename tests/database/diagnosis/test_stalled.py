@@ -33,7 +33,7 @@ def driver(isolated_driver: RunDriver) -> RunDriver:
 @pytest.fixture
 def deployment(driver: RunDriver, queues: Queues) -> Deployment:
     settings = Settings(database_url=driver.database.url, broker_url=BROKER)
-    found = Deployment(settings, driver.database, driver.database.values_or_raise, queues)
+    found = Deployment(settings, driver.database, driver.values, queues)
     tick.run_once(found)
     return found
 

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 from support.history_generator import RandomHistory
 from support.run_driver import TRANSIENT, RunDriver, claim, header, settle
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.cli import main
@@ -345,7 +346,7 @@ def test_the_command_verifies_the_newest_runs_up_to_a_limit(fresh_database: Data
 def test_a_standalone_task_is_verified_by_its_task_run_id(fresh_database: Database) -> None:
     driver = RunDriver(fresh_database)
     with driver.database.transaction() as tx:
-        (queued,) = standalone_tasks.enqueue(tx, driver.tenant, [QueueRequest("noop", 1)])
+        (queued,) = standalone_tasks.enqueue(tx, VALUES, driver.tenant, [QueueRequest("noop", 1)])
     result = call(fresh_database, ids.show(ids.TASK_RUN, queued.task_run_id))
     assert (result.exit_code, result.stderr) == (0, "1 runs agree with their events\n")
 

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.run_driver import PERMANENT, RunDriver, claim, finish_step, header, settle
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.failure import Failure
@@ -262,7 +263,7 @@ def test_continuing_takes_as_many_steps_along_as_there_is_room(driver: RunDriver
         assert started is not None
         run = header(tx, run_id)
         advance = Advance(tx, run, Claimant("w1", started.queue), queue=started.queue)
-        advance.settle(completing.complete(tx, [Completion(started, tx.values.keep(1))]))
+        advance.settle(completing.complete(tx, [Completion(started, VALUES.keep(1))]))
         continued = advance.close()
     assert [each.step_id for each in continued] == ["b"]
     assert continued[0].status is TaskStatus.RUNNING
@@ -277,7 +278,7 @@ def ended_by_a_worker(driver: RunDriver, run_id: UUID) -> list[TaskRun]:
         assert started is not None
         claimant = Claimant("w1", started.queue)
         advance = Advance(tx, header(tx, run_id), claimant, queue=started.queue)
-        advance.settle(completing.complete(tx, [Completion(started, tx.values.keep(1))]))
+        advance.settle(completing.complete(tx, [Completion(started, VALUES.keep(1))]))
         return advance.close()
 
 

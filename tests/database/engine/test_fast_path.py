@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.run_driver import RunDriver, claim, header, settle
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator.diagnosis import verify
@@ -38,7 +39,7 @@ def started(driver: RunDriver, run_id: UUID, ordinal: int) -> TaskRun:
 def go_on(driver: RunDriver, run_id: UUID, task_run: TaskRun, *, queue: str | None = None) -> list[TaskRun]:
     with driver.database.statements() as tx:
         run = header(tx, run_id)
-        completion = Completion(task_run, tx.values.keep({"rows": 3}))
+        completion = Completion(task_run, VALUES.keep({"rows": 3}))
         assert fast_path.applies(run, completion)
         gone_on = fast_path.complete_and_go_on(tx, run, completion, Claimant("w1", queue or task_run.queue))
     with verify.snapshot(driver.database) as tx:
@@ -118,7 +119,7 @@ def test_what_follows_several_steps_follows_all_of_them_in_time(
     run_id = driver.begin(needs)
     first, last = (started(driver, run_id, ordinal) for ordinal in (1, 2))
     with driver.database.statements() as tx:
-        completion = Completion(last, tx.values.keep(None))
+        completion = Completion(last, VALUES.keep(None))
         run = header(tx, run_id)
         go_on(driver, run_id, first)
         gone_on = fast_path.complete_and_go_on(tx, run, completion, Claimant("w1", last.queue))
@@ -141,7 +142,7 @@ def test_whoever_completes_the_last_of_several_waits_for_who_is_completing_anoth
     run_id = driver.begin(needs)
     first, last = (started(driver, run_id, ordinal) for ordinal in (1, 2))
     with driver.database.transaction() as tx:
-        completion = Completion(first, tx.values.keep(None))
+        completion = Completion(first, VALUES.keep(None))
         assert (
             fast_path.complete_and_go_on(tx, header(tx, run_id), completion, Claimant("w1", first.queue))
             == []
@@ -264,12 +265,12 @@ def test_what_takes_more_than_this_completion_to_decide_is_not_straight(
     run_id = driver.begin(needs, **members)
     first = started(driver, run_id, 1)
     with driver.database.transaction() as tx:
-        assert not fast_path.applies(header(tx, run_id), Completion(first, tx.values.keep(None)))
+        assert not fast_path.applies(header(tx, run_id), Completion(first, VALUES.keep(None)))
 
 
 def test_a_choice_is_not_straight(driver: RunDriver) -> None:
     run_id = driver.begin(CHAIN)
     first = started(driver, run_id, 1)
     with driver.database.transaction() as tx:
-        chosen = Completion(first, tx.values.keep(None), ())
+        chosen = Completion(first, VALUES.keep(None), ())
         assert not fast_path.applies(header(tx, run_id), chosen)

@@ -9,6 +9,7 @@ import pytest
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.keyed_driver import DAY, TTL_S, Keyed
 from support.run_driver import PERMANENT, TRANSIENT, header
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.errors import AttemptFenced
@@ -116,9 +117,7 @@ def test_who_looks_while_the_holder_is_ending_takes_its_result(driver: Keyed) ->
 
 def test_a_result_answers_for_as_long_as_its_task_says(database: Database) -> None:
     ahead = timedelta()
-    moved = Database(
-        database.url, values=database.values, react=reactions_to, now=lambda: datetime.now(UTC) + ahead
-    )
+    moved = Database(database.url, react=reactions_to, now=lambda: datetime.now(UTC) + ahead)
     driver = Keyed(moved)
     driver.turn(driver.done(driver.holder(task="brief")))
     ahead = timedelta(seconds=TTL_S - 10)
@@ -147,7 +146,7 @@ def test_a_key_whose_holder_is_open_is_never_purged(driver: Keyed) -> None:
     first = driver.holder()
     second = driver.waiting()
     database = driver.database
-    far = Database(database.url, values=database.values, now=lambda: datetime.now(UTC) + 1000 * DAY)
+    far = Database(database.url, now=lambda: datetime.now(UTC) + 1000 * DAY)
     with far.transaction() as tx:
         expiry.run_once(tx, Policy())
     far.dispose()
@@ -200,7 +199,9 @@ def test_a_run_that_goes_on_from_a_dead_letter_takes_its_key_again_or_finds_a_re
 def test_a_standalone_task_that_is_retried_keeps_its_key(driver: Keyed) -> None:
     def queued() -> Queued:
         request = QueueRequest("noop", 1, idempotency_key="k")
-        return driver.database.run(lambda tx: standalone_tasks.enqueue(tx, driver.tenant, [request]))[0]
+        return driver.database.run(lambda tx: standalone_tasks.enqueue(tx, VALUES, driver.tenant, [request]))[
+            0
+        ]
 
     first = driver.start(ids.run_id_of(queued().task_run_id))
     assert driver.take(first) is None

@@ -34,8 +34,8 @@ def storage() -> MemoryStorage:
 
 @pytest.fixture
 def driver(fresh_database_url: str, storage: MemoryStorage) -> Iterator[RunDriver]:
-    database = Database(fresh_database_url, values=Values(storage), react=reactions_to)
-    yield RunDriver(database)
+    database = Database(fresh_database_url, react=reactions_to)
+    yield RunDriver(database, values=Values(storage))
     database.dispose()
 
 
@@ -143,7 +143,8 @@ def test_only_the_items_that_the_map_refers_to_are_loaded(driver: RunDriver, sto
     )
     with driver.database.transaction() as tx:
         for ordinal, text in zip((3, 4, 5), "xyz", strict=True):
-            finish_task_run(tx, run_id, ordinal, output={"rows": [text], "padding": PADDING})
+            output = driver.values.keep({"rows": [text], "padding": PADDING})
+            finish_task_run(tx, run_id, ordinal, output=output)
     driver.check(run_id, 1)
     driver.check(run_id, 2)
     assert len(storage.objects) == 3

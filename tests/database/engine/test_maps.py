@@ -91,7 +91,7 @@ def test_the_count_of_a_layout_that_was_rolled_back_is_not_remembered(driver: Ru
         finish_step(tx, run_id, "a", output=list(range(8)))
         assert maps.is_wide(tx, run_id, 2)
         raise ZeroDivisionError
-    another_process = Database(driver.database.url, pool_size=0, values=driver.database.values)
+    another_process = Database(driver.database.url, pool_size=0)
     with another_process.transaction() as tx:
         finish_step(tx, run_id, "a", output=[1, 2, 3])
     with driver.database.transaction() as tx:

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from support.run_driver import TRANSIENT, RunDriver, header
 from support.servers import new_database
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
@@ -21,8 +22,6 @@ from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.state import attempts, claiming, completing, run_headers
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.store.values import Values
-from pipeweave.storage.local import LocalStorage
 from pipeweave.up.postgres import Postgres
 
 WIDTH = 3_000
@@ -36,13 +35,10 @@ CHAIN = {"a": [], "b": ["a"], "c": ["b"]}
 
 
 @pytest.fixture(scope="module")
-def driver(
-    postgres_server: Postgres, database_template: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RunDriver]:
+def driver(postgres_server: Postgres, database_template: str) -> Iterator[RunDriver]:
     """Alone in its database, over one connection, so that no other has counters to give."""
     with new_database(postgres_server, "width", database_template) as url:
-        values = Values(LocalStorage(tmp_path_factory.mktemp("width")))
-        database = Database(url, pool_size=1, values=values, react=reactions_to)
+        database = Database(url, pool_size=1, react=reactions_to)
         yield RunDriver(database)
         database.dispose()
 
@@ -99,7 +95,7 @@ def test_what_an_item_costs_does_not_grow_with_its_map(driver: RunDriver, wide: 
             mine = [next(numbers) for _ in range(4)]
             claimed = claiming.start(tx, wide, mine, 1, worker="w1")
             assert len(claimed) == 4
-            completing.complete(tx, [Completion(each, tx.values.keep(1)) for each in claimed[:2]])
+            completing.complete(tx, [Completion(each, VALUES.keep(1)) for each in claimed[:2]])
             attempts.end(tx, run, [(claimed[2], TRANSIENT)], max_retry_delay_ms=None)
             claiming.give_back(tx, claimed[3:])
             claiming.queued(tx, wide, mine, 1)
@@ -130,7 +126,7 @@ def test_what_a_key_costs_does_not_grow_with_the_map_nor_with_the_number_of_keys
             first, second = claiming.start(tx, wide, mine, 1, worker="w1")
             assert idempotency.claim(tx, driver.tenant, first, key) is None
             awaits = idempotency.claim(tx, driver.tenant, second, key)
-            kept = tx.values.keep(1)
+            kept = VALUES.keep(1)
         assert isinstance(awaits, Awaits)
         settle(awaits)
         settle(Completion(first, kept, key=key))
@@ -162,7 +158,7 @@ def test_what_a_limit_costs_does_not_grow_with_those_that_wait_for_it(driver: Ru
         with driver.database.transaction() as tx:
             claimed = claiming.start(tx, run_id, [next(upcoming)], 1, worker="w1")
             assert claimed
-            completing.complete(tx, [Completion(claimed[0], tx.values.keep(1))])
+            completing.complete(tx, [Completion(claimed[0], VALUES.keep(1))])
             limits.fill(tx, driver.tenant, ["limited"])
 
     assert fetched(driver, one) <= FEW

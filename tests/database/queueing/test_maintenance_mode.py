@@ -10,6 +10,7 @@ import pytest
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.maintenance import do, mode, put, state
 from support.run_driver import PERMANENT, RunDriver, claim, settle
+from support.stored_values import VALUES
 
 from pipeweave.errors import Conflict, Unavailable
 from pipeweave.orchestrator.domain.task_run import Completion
@@ -97,15 +98,17 @@ def test_a_reason_is_told_until_everything_is_accepted_again(driver: RunDriver) 
 
 
 def trigger(tx: Transaction, tenant: str) -> None:
-    triggering.trigger(tx, tenant, Trigger("driven"))
+    triggering.trigger(tx, VALUES, tenant, Trigger("driven"))
 
 
 def trigger_many(tx: Transaction, tenant: str) -> None:
-    triggering.trigger_many(tx, tenant, "driven", [Trigger("driven", n, run_token="t") for n in range(3)])
+    triggering.trigger_many(
+        tx, VALUES, tenant, "driven", [Trigger("driven", n, run_token="t") for n in range(3)]
+    )
 
 
 def enqueue(tx: Transaction, tenant: str) -> None:
-    standalone_tasks.enqueue(tx, tenant, [QueueRequest("noop")])
+    standalone_tasks.enqueue(tx, VALUES, tenant, [QueueRequest("noop")])
 
 
 def admit(tx: Transaction, tenant: str) -> None:
@@ -137,7 +140,7 @@ def test_entering_waits_for_a_trigger_under_way_and_sees_its_run(driver: RunDriv
 
     try:
         with driver.database.transaction() as tx:
-            run_id = triggering.trigger(tx, driver.tenant, Trigger("driven")).id
+            run_id = triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven")).id
             # Requesting does not wait for it: the answer comes at once, however many are under way.
             do(driver, maintenance_mode.request)
             beside = BackgroundCall(lambda: do(driver, maintenance_mode.enter)).__enter__()
@@ -220,7 +223,7 @@ def test_triggers_requests_and_entering_at_once_let_nothing_slip_in(driver: RunD
 def test_those_who_trigger_do_not_wait_for_each_other_nor_for_the_tick(driver: RunDriver) -> None:
     driver.store({"a": []})
     with driver.database.transaction() as tx:
-        triggering.trigger(tx, driver.tenant, Trigger("driven"))
+        triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven"))
         with driver.database.transaction() as ticking:
             tick_status.note(ticking)
             driver.trigger()
@@ -241,7 +244,7 @@ def end_straight(driver: RunDriver, run_id: UUID) -> None:
         started = claim(tx, run_id, 1)
         assert run is not None
         assert started is not None
-        completion = Completion(started, tx.values.keep(1), None)
+        completion = Completion(started, VALUES.keep(1), None)
         assert fast_path.applies(run, completion)
         fast_path.complete_and_go_on(tx, run, completion, Claimant("w1", started.queue))
 

@@ -9,6 +9,7 @@ import pytest
 from support.factories import register
 from support.maintenance import do, mode, put, state
 from support.run_driver import RunDriver, claim, settle
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator.deployment.deployment import Deployment
@@ -47,7 +48,7 @@ class EmptyQueues(Publisher):
 def deployment(driver: RunDriver) -> Iterator[Deployment]:
     settings = Settings(database_url=driver.database.url, broker_url="redis://127.0.0.1:1/0")
     publisher = EmptyQueues(make_celery(settings))
-    yield Deployment(settings, driver.database, driver.database.values_or_raise, publisher)
+    yield Deployment(settings, driver.database, driver.values, publisher)
 
 
 # --- what blocks ------------------------------------------------------------------------------------------
@@ -88,7 +89,7 @@ def test_the_oldest_open_runs_of_all_tenants_are_shown_with_what_they_wait_for(d
         claim(tx, first, 1)
         tenants.ensure_tenant(tx, "neighbour")
         register(tx, "neighbour", "noop")
-        standalone = standalone_tasks.enqueue(tx, "neighbour", [QueueRequest("noop")])[0].task_run_id
+        standalone = standalone_tasks.enqueue(tx, VALUES, "neighbour", [QueueRequest("noop")])[0].task_run_id
     others = [driver.trigger(input={"list": []}) for _ in range(maintenance.SHOWN + 5)]
     found = state(driver)
     assert found["blockingTotal"] == 2 + len(others)

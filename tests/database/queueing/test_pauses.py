@@ -9,6 +9,7 @@ import pytest
 from support.concurrency import BackgroundCall, wait_for_lock
 from support.factories import register
 from support.run_driver import TRANSIENT, RunDriver, claim, finish_task_run, header
+from support.stored_values import VALUES
 
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator.diagnosis import verify
@@ -73,7 +74,7 @@ def test_a_run_that_is_triggered_meanwhile_is_ready_and_sends_nothing(driver: Ru
 def test_standalone_tasks_wait_too(driver: RunDriver) -> None:
     pause(driver, None)
     with driver.database.transaction() as tx:
-        [queued] = standalone_tasks.enqueue(tx, driver.tenant, [QueueRequest("noop")])
+        [queued] = standalone_tasks.enqueue(tx, VALUES, driver.tenant, [QueueRequest("noop")])
     [row] = driver.rows("SELECT status FROM task_runs WHERE id = :id", id=queued.task_run_id)
     assert row.status == "ready"
 
@@ -93,7 +94,7 @@ def test_what_runs_goes_on_to_its_end_and_what_follows_it_waits(driver: RunDrive
     pause(driver)
     with driver.database.transaction() as tx:
         advance = Advance(tx, header(tx, run_id), Claimant("w1", first.queue, room=2))
-        advance.settle(completing.complete(tx, [Completion(first, tx.values.keep(None))]))
+        advance.settle(completing.complete(tx, [Completion(first, VALUES.keep(None))]))
         assert advance.close() == []
     assert driver.statuses(run_id) == {"a": "completed", "b": "ready", "c": "ready"}
 
@@ -104,7 +105,7 @@ def test_the_straight_way_stops_too(driver: RunDriver) -> None:
     pause(driver, None)
     driver.sent.clear()
     with driver.database.statements() as tx:
-        completion = Completion(first, tx.values.keep(None))
+        completion = Completion(first, VALUES.keep(None))
         assert (
             fast_path.complete_and_go_on(tx, header(tx, run_id), completion, Claimant("w1", first.queue))
             == []
@@ -121,7 +122,7 @@ def test_the_items_of_a_map_wait(driver: RunDriver) -> None:
     pause(driver)
     with driver.database.transaction() as tx:
         advance = Advance(tx, header(tx, run_id))
-        advance.settle(completing.complete(tx, [Completion(first, tx.values.keep(list(range(10))))]))
+        advance.settle(completing.complete(tx, [Completion(first, VALUES.keep(list(range(10))))]))
         advance.close()
     assert [row.status for row in driver.task_runs(run_id)[3:]] == ["ready"] * 10
     resume(driver)
@@ -161,7 +162,7 @@ def test_a_limited_task_that_is_paused_is_not_filled(driver: RunDriver) -> None:
     pause(driver, "limited")
     with driver.database.transaction() as tx:
         advance = Advance(tx, header(tx, runs[0]))
-        advance.settle(completing.complete(tx, [Completion(first, tx.values.keep(None))]))
+        advance.settle(completing.complete(tx, [Completion(first, VALUES.keep(None))]))
         advance.close()
     limits.fill_waiting(driver.database)
     assert [status(driver, each) for each in runs] == ["completed", "ready", "ready", "ready"]
@@ -184,7 +185,7 @@ def test_a_task_of_the_same_name_of_another_tenant_goes_through_to_its_end(drive
     pause(driver, None)
     first = started(other, run_id)
     with other.database.statements() as tx:
-        completion = Completion(first, tx.values.keep(None))
+        completion = Completion(first, VALUES.keep(None))
         [second] = fast_path.complete_and_go_on(
             tx, header(tx, run_id), completion, Claimant("w1", first.queue)
         )
@@ -320,7 +321,7 @@ def test_a_run_ends_as_if_there_had_been_no_pause(driver: RunDriver) -> None:
     pause(driver)
     with driver.database.transaction() as tx:
         advance = Advance(tx, header(tx, run_id))
-        advance.settle(completing.complete(tx, [Completion(first, tx.values.keep(None))]))
+        advance.settle(completing.complete(tx, [Completion(first, VALUES.keep(None))]))
         advance.close()
     resume(driver)
     driver.finish(run_id, *(f"b{number}" for number in range(9)))

@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 from support.history_database import TENANT, TIMES, HistoryDatabase, Read, database_with_history
 from support.run_driver import PERMANENT, claim, finish_task_run, header
+from support.stored_values import VALUES
 
 from benchmarks import history
 from pipeweave import ids
@@ -70,7 +71,9 @@ def trigger(months: HistoryDatabase) -> UUID:
 
 def trigger_many(months: HistoryDatabase) -> None:
     with months.driver.database.transaction() as tx:
-        triggering.trigger_many(tx, TENANT, "diamond", [triggering.Trigger("diamond", n) for n in range(5)])
+        triggering.trigger_many(
+            tx, VALUES, TENANT, "diamond", [triggering.Trigger("diamond", n) for n in range(5)]
+        )
 
 
 def trigger_again(months: HistoryDatabase) -> None:
@@ -79,7 +82,7 @@ def trigger_again(months: HistoryDatabase) -> None:
 
 def enqueue(months: HistoryDatabase) -> None:
     with months.driver.database.transaction() as tx:
-        standalone_tasks.enqueue(tx, TENANT, [QueueRequest("noop", 1)])
+        standalone_tasks.enqueue(tx, VALUES, TENANT, [QueueRequest("noop", 1)])
 
 
 def complete(months: HistoryDatabase) -> None:
@@ -141,7 +144,7 @@ def enqueue_with_a_key(months: HistoryDatabase) -> None:
     request = QueueRequest("noop", 1, idempotency_key=str(ids.new_id()))
     for _ in range(2):
         with months.driver.database.transaction() as tx:
-            standalone_tasks.enqueue(tx, TENANT, [request])
+            standalone_tasks.enqueue(tx, VALUES, TENANT, [request])
 
 
 KEYED = [
@@ -260,7 +263,7 @@ def wait_for_a_key(months: HistoryDatabase) -> None:
         assert idempotency.claim(tx, TENANT, holder, key) is None
         found = idempotency.claim(tx, TENANT, waiter, key)
     assert isinstance(found, Awaits)
-    outcomes = [found, Completion(holder, months.driver.database.values_or_raise.keep(1), key=key)]
+    outcomes = [found, Completion(holder, months.driver.values.keep(1), key=key)]
     for each in outcomes:
         with months.driver.database.transaction() as tx:
             Turn(

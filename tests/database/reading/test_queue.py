@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from support.factories import a_pipeline, a_task, all_pages, end, end_run, register
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.errors import InvalidInput, NotFound
@@ -26,12 +27,12 @@ OTHER = "query-tests-other"
 def run_id(tx: Transaction) -> UUID:
     """A run of the chain a, b: a is queued, b waits for it."""
     a_pipeline(tx, TENANT, "a", "b")
-    return triggering.trigger(tx, TENANT, Trigger("chain", {"n": 1}, metadata={"who": "me"})).id
+    return triggering.trigger(tx, VALUES, TENANT, Trigger("chain", {"n": 1}, metadata={"who": "me"})).id
 
 
 def test_the_queue_counts_pending_running_and_recently_ended_task_runs(tx: Transaction, run_id: UUID) -> None:
     tasks = [QueueRequest("a")] * 4
-    alone = [ids.run_id_of(each.task_run_id) for each in standalone_tasks.enqueue(tx, TENANT, tasks)]
+    alone = [ids.run_id_of(each.task_run_id) for each in standalone_tasks.enqueue(tx, VALUES, TENANT, tasks)]
     end(tx, alone[0], 1)
     end_run(tx, alone[0])
     end(tx, alone[1], 1, "timeout")
@@ -57,7 +58,7 @@ def test_an_empty_queue_has_no_oldest(tx: Transaction) -> None:
 def test_ended_task_runs_are_counted_up_to_a_cap(
     tx: Transaction, run_id: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for each in standalone_tasks.enqueue(tx, TENANT, [QueueRequest("a")] * 3):
+    for each in standalone_tasks.enqueue(tx, VALUES, TENANT, [QueueRequest("a")] * 3):
         end(tx, ids.run_id_of(each.task_run_id), 1)
         end_run(tx, ids.run_id_of(each.task_run_id))
     monkeypatch.setattr("pipeweave.orchestrator.reading.queue.MOST_TASK_RUNS", 2)
@@ -67,14 +68,17 @@ def test_ended_task_runs_are_counted_up_to_a_cap(
 def test_queue_items_are_listed_by_priority_then_age(tx: Transaction) -> None:
     register(tx, TENANT, "a", a_task("b", concurrency=1))
     wishes = [QueueRequest("a", priority=5), QueueRequest("b", priority=1), QueueRequest("b", priority=9)]
-    made = [ids.show(ids.TASK_RUN, each.task_run_id) for each in standalone_tasks.enqueue(tx, TENANT, wishes)]
+    made = [
+        ids.show(ids.TASK_RUN, each.task_run_id)
+        for each in standalone_tasks.enqueue(tx, VALUES, TENANT, wishes)
+    ]
     listed = all_pages(lambda page: reading.queue_items(tx, TENANT, page), 1)
     assert [each["id"] for each in listed] == [made[1], made[0], made[2]]
     assert listed[0]["waitMs"] >= 0 and listed[0]["runId"] is None
 
 
 def test_queue_items_are_filtered(tx: Transaction, run_id: UUID) -> None:
-    standalone_tasks.enqueue(tx, TENANT, [QueueRequest("b")])
+    standalone_tasks.enqueue(tx, VALUES, TENANT, [QueueRequest("b")])
 
     def found(**filters: Any) -> list[str]:
         return [each["taskId"] for each in reading.queue_items(tx, TENANT, Page(), **filters)["items"]]

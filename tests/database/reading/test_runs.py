@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from support.factories import a_pipeline, all_pages, end, end_run
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
@@ -26,7 +27,7 @@ TENANT = "query-tests"
 def run_id(tx: Transaction) -> UUID:
     """A run of the chain a, b: a is queued, b waits for it."""
     a_pipeline(tx, TENANT, "a", "b")
-    return triggering.trigger(tx, TENANT, Trigger("chain", {"n": 1}, metadata={"who": "me"})).id
+    return triggering.trigger(tx, VALUES, TENANT, Trigger("chain", {"n": 1}, metadata={"who": "me"})).id
 
 
 def trigger_all(tx: Transaction, *names: str) -> list[str]:
@@ -34,7 +35,7 @@ def trigger_all(tx: Transaction, *names: str) -> list[str]:
     found = []
     for at, name in enumerate(names):
         a_pipeline(tx, TENANT, "a", "b", id=name)
-        run_id = triggering.trigger(tx, TENANT, Trigger(name)).id
+        run_id = triggering.trigger(tx, VALUES, TENANT, Trigger(name)).id
         # An id per millisecond, so that the order is the order of creation.
         moved = UUID(int=ids.new_id(int(tx.now.timestamp() * 1000) + at).int)
         for table, column in (("runs", "id"), ("task_runs", "run_id"), ("events", "run_id")):
@@ -67,7 +68,7 @@ def test_runs_are_filtered_by_pipeline_status_and_time(tx: Transaction) -> None:
 
 
 def test_standalone_tasks_are_not_among_the_runs(tx: Transaction, run_id: UUID) -> None:
-    (alone,) = standalone_tasks.enqueue(tx, TENANT, [QueueRequest("a")])
+    (alone,) = standalone_tasks.enqueue(tx, VALUES, TENANT, [QueueRequest("a")])
     (listed,) = reading.run_list(tx, TENANT, Page())["items"]
     assert listed["id"] == ids.show(ids.RUN, run_id)
     with pytest.raises(NotFound):
@@ -98,7 +99,7 @@ def test_the_output_of_a_run_is_that_of_its_end_steps(tx: Transaction, run_id: U
 
 def test_a_large_output_is_a_reference_until_it_is_asked_for(tx: Transaction, run_id: UUID) -> None:
     value = ["x" * 100] * 1_000
-    kept = tx.values.keep(value)
+    kept = VALUES.keep(value)
     assert kept.path is not None
     end(tx, run_id, 1)
     end(tx, run_id, 2)
@@ -110,21 +111,23 @@ def test_a_large_output_is_a_reference_until_it_is_asked_for(tx: Transaction, ru
     where = {"path": kept.path, "size": kept.size, "hash": kept.hash}
     found = reading.run(tx, TENANT, run_id)
     assert (found["output"], found["outputRefs"]) == ({}, {"b": where})
-    loaded = reading.run(tx, TENANT, run_id, load=True)
+    loaded = reading.load_values(reading.run(tx, TENANT, run_id, load=True), VALUES)
     assert (loaded["output"], loaded["outputRefs"]) == ({"b": value}, {})
     one = reading.task_run(tx, TENANT, ids.task_run_id(run_id, 2))
     assert (one["output"], one["outputRef"], one["outputSize"]) == (None, where, kept.size)
-    assert reading.task_run(tx, TENANT, ids.task_run_id(run_id, 2), load=True)["output"] == value
+    one = reading.task_run(tx, TENANT, ids.task_run_id(run_id, 2), load=True)
+    assert reading.load_values(one, VALUES)["output"] == value
 
 
 def test_a_large_input_is_a_reference_until_it_is_asked_for(tx: Transaction) -> None:
     a_pipeline(tx, TENANT, "a", "b")
     value = {"text": "x" * 50_000}
-    run_id = triggering.trigger(tx, TENANT, Trigger("chain", value)).id
+    run_id = triggering.trigger(tx, VALUES, TENANT, Trigger("chain", value)).id
     found = reading.run(tx, TENANT, run_id)
     assert found["input"] is None and found["inputRef"]["hash"] == found["inputsHash"]
-    assert reading.run(tx, TENANT, run_id, load=True)["input"] == value
-    assert reading.task_run(tx, TENANT, ids.task_run_id(run_id, 1), load=True)["input"] == value
+    run = reading.run(tx, TENANT, run_id, load=True)
+    one = reading.task_run(tx, TENANT, ids.task_run_id(run_id, 1), load=True)
+    assert [reading.load_values(each, VALUES)["input"] for each in (run, one)] == [value, value]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 from support.factories import a_pipeline, a_task, end, register
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator import reading
@@ -24,7 +25,7 @@ TENANT = "query-tests"
 def run_id(tx: Transaction) -> UUID:
     """A run of the chain a, b: a is queued, b waits for it."""
     a_pipeline(tx, TENANT, "a", "b")
-    return triggering.trigger(tx, TENANT, Trigger("chain", {"n": 1}, metadata={"who": "me"})).id
+    return triggering.trigger(tx, VALUES, TENANT, Trigger("chain", {"n": 1}, metadata={"who": "me"})).id
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def mapped(tx: Transaction) -> UUID:
     register(tx, TENANT, "list", "each")
     steps = [{"task": "list"}, {"task": "each", "map": "${steps.list}"}]
     pipelines.store(tx, TENANT, parse_spec({"id": "mapped", "steps": steps}), source="api")
-    run_id = triggering.trigger(tx, TENANT, Trigger("mapped")).id
+    run_id = triggering.trigger(tx, VALUES, TENANT, Trigger("mapped")).id
     end(tx, run_id, 1, output=[10, 20, 30])
     for index in range(3):
         tx.execute(
@@ -107,7 +108,7 @@ def test_a_task_run_shows_where_its_input_comes_from(tx: Transaction) -> None:
     register(tx, TENANT, "a", "b")
     steps = [{"task": "a"}, {"task": "b", "params": {"rows": "${steps.a}"}}]
     pipelines.store(tx, TENANT, parse_spec({"id": "p", "steps": steps}), source="api")
-    run_id = triggering.trigger(tx, TENANT, Trigger("p", {"n": 1})).id
+    run_id = triggering.trigger(tx, VALUES, TENANT, Trigger("p", {"n": 1})).id
     first, second = (reading.task_run(tx, TENANT, ids.task_run_id(run_id, at)) for at in (1, 2))
     assert (first["inputSource"], first["input"], first["params"]) == ("run", {"n": 1}, None)
     assert (second["inputSource"], second["params"]) == ("params", {"rows": "${steps.a}"})
@@ -115,7 +116,7 @@ def test_a_task_run_shows_where_its_input_comes_from(tx: Transaction) -> None:
 
 def test_a_standalone_task_run_names_no_run(tx: Transaction) -> None:
     register(tx, TENANT, "a")
-    (made,) = standalone_tasks.enqueue(tx, TENANT, [QueueRequest("a", {"n": 2}, metadata={"x": 1})])
+    (made,) = standalone_tasks.enqueue(tx, VALUES, TENANT, [QueueRequest("a", {"n": 2}, metadata={"x": 1})])
     found = reading.task_run(tx, TENANT, made.task_run_id)
     assert (found["runId"], found["pipelineId"], found["input"]) == (None, None, {"n": 2})
     assert (found["status"], found["metadata"], found["attempts"]) == ("queued", {"x": 1}, [])

@@ -49,7 +49,7 @@ def driver(isolated_driver: RunDriver) -> RunDriver:
 @pytest.fixture
 def deployment(driver: RunDriver) -> Deployment:
     settings = Settings(database_url=driver.database.url, broker_url="redis://127.0.0.1:1/0")
-    return Deployment(settings, driver.database, driver.database.values_or_raise, Queues(settings))
+    return Deployment(settings, driver.database, driver.values, Queues(settings))
 
 
 def long_queue(deployment: Deployment, length: int) -> None:
@@ -229,9 +229,7 @@ def test_a_broker_that_cannot_be_reached_leaves_the_rows_as_they_were(
 
     run_id = driver.begin({"a": []})
     before = driver.task_runs(run_id)
-    broken = Deployment(
-        deployment.settings, driver.database, driver.database.values_or_raise, Gone(deployment.settings)
-    )
+    broken = Deployment(deployment.settings, driver.database, driver.values, Gone(deployment.settings))
     driver.sent.clear()
     assert tick_later(broken, clock) == NOTHING
     assert driver.task_runs(run_id) == before

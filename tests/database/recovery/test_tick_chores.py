@@ -41,14 +41,13 @@ def driver(isolated_driver: RunDriver) -> RunDriver:
 def deployment(driver: RunDriver) -> Deployment:
     settings = Settings(database_url=driver.database.url, broker_url="redis://127.0.0.1:1/0")
     publisher = Publisher(make_celery(settings))
-    return Deployment(settings, driver.database, driver.database.values_or_raise, publisher)
+    return Deployment(settings, driver.database, driver.values, publisher)
 
 
 @pytest.fixture
 def newcomer(driver: RunDriver, clock: Clock) -> Iterator[Database]:
     """The same database, as a process sees it that remembers no pipeline."""
-    values = driver.database.values
-    opened = Database(driver.database.url, values=values, react=reactions_to, now=clock)
+    opened = Database(driver.database.url, react=reactions_to, now=clock)
     yield opened
     opened.dispose()
 

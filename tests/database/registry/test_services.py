@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.concurrency import BackgroundCall, wait_for_lock
 from support.factories import a_pipeline, a_service, a_task, register
+from support.stored_values import VALUES
 
 from pipeweave.authoring.retry import RetryPolicy
 from pipeweave.errors import InvalidId, TaskOwnedElsewhere
@@ -256,8 +257,8 @@ def test_other_services_tasks_are_not_orphaned(tx: Transaction) -> None:
 def test_what_has_not_started_of_an_orphan_is_cancelled_with_the_reason(tx: Transaction) -> None:
     a_pipeline(tx, TENANT, "first", "gone")
     register(tx, TENANT, "first", "gone", "alone", version="1.1.0")
-    run = triggering.trigger(tx, TENANT, Trigger("chain"))
-    (alone,) = standalone_tasks.enqueue(tx, TENANT, [QueueRequest("alone")])
+    run = triggering.trigger(tx, VALUES, TENANT, Trigger("chain"))
+    (alone,) = standalone_tasks.enqueue(tx, VALUES, TENANT, [QueueRequest("alone")])
     done = register(tx, TENANT, "first", version="2.0.0")
     assert done.orphaned_tasks == ["alone", "gone"]
     standalone = reading.task_run(tx, TENANT, alone.task_run_id)

@@ -11,6 +11,7 @@ import pytest
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.factories import a_task, register
 from support.run_driver import PERMANENT, RunDriver, claim, finish_step, header
+from support.stored_values import VALUES
 
 from pipeweave.errors import InvalidInput
 from pipeweave.orchestrator.diagnosis import verify
@@ -63,7 +64,7 @@ def test_a_run_beyond_the_limit_waits_and_says_so(driver: RunDriver) -> None:
     limit(driver, 2)
     driver.sent.clear()
     with driver.database.transaction() as tx:
-        answers = [triggering.trigger(tx, driver.tenant, Trigger("diamond")) for _ in range(3)]
+        answers = [triggering.trigger(tx, VALUES, driver.tenant, Trigger("diamond")) for _ in range(3)]
     assert [(each.status, each.queued_tasks) for each in answers] == [
         ("running", ["noop"]),
         ("running", ["noop"]),
@@ -79,7 +80,9 @@ def test_of_many_at_once_the_first_ones_start(driver: RunDriver) -> None:
     limit(driver, 3)
     driver.trigger("one")
     with driver.database.transaction() as tx:
-        answers = triggering.trigger_many(tx, driver.tenant, "one", [Trigger("one", n) for n in range(5)])
+        answers = triggering.trigger_many(
+            tx, VALUES, driver.tenant, "one", [Trigger("one", n) for n in range(5)]
+        )
     assert [each.status for each in answers] == ["running"] * 2 + ["pending"] * 3
     assert statuses(driver, [each.id for each in answers]) == ["running"] * 2 + ["pending"] * 3
 
@@ -89,7 +92,7 @@ def test_standalone_tasks_and_other_tenants_do_not_wait(driver: RunDriver) -> No
     other = RunDriver(driver.database)
     other.store({"a": []}, id="one")
     with driver.database.transaction() as tx:
-        tasks = standalone_tasks.enqueue(tx, driver.tenant, [QueueRequest("noop")] * 3)
+        tasks = standalone_tasks.enqueue(tx, VALUES, driver.tenant, [QueueRequest("noop")] * 3)
     assert statuses(driver, [driver.trigger("one"), driver.trigger("one")]) == ["running", "pending"]
     assert statuses(other, [other.trigger("one"), other.trigger("one")]) == ["running", "running"]
     rows = driver.rows(
@@ -123,7 +126,7 @@ def test_the_straight_end_of_a_run_lets_the_next_one_start(driver: RunDriver) ->
     assert started is not None
     with driver.database.statements() as tx:
         fast_path.complete_and_go_on(
-            tx, header(tx, first), Completion(started, tx.values.keep(1)), Claimant("w1", started.queue)
+            tx, header(tx, first), Completion(started, VALUES.keep(1)), Claimant("w1", started.queue)
         )
     assert statuses(driver, [first, waiting]) == ["completed", "running"]
 
@@ -161,7 +164,7 @@ def test_a_whole_line_goes_one_after_the_other(driver: RunDriver) -> None:
 def test_a_trigger_waits_for_one_under_way_and_stands_behind_it(driver: RunDriver) -> None:
     limit(driver, 1)
     with driver.database.transaction() as tx:
-        first = triggering.trigger(tx, driver.tenant, Trigger("one")).id
+        first = triggering.trigger(tx, VALUES, driver.tenant, Trigger("one")).id
         beside = BackgroundCall(lambda: driver.trigger("one"))
         beside.__enter__()
         wait_for_lock(driver.database)
@@ -176,7 +179,7 @@ def test_who_counts_places_keeps_others_waiting_until_the_run_is_written(driver:
         beside = BackgroundCall(lambda: driver.trigger("one"))
         beside.__enter__()
         wait_for_lock(driver.database)
-        first = triggering.trigger(tx, driver.tenant, Trigger("one")).id
+        first = triggering.trigger(tx, VALUES, driver.tenant, Trigger("one")).id
     assert statuses(driver, [first, beside.result]) == ["running", "pending"]
 
 
@@ -355,7 +358,7 @@ def test_its_answer_is_the_same_for_a_token_that_is_used_again(driver: RunDriver
     limit(driver, 1)
     driver.trigger("one")
     with driver.database.transaction() as tx:
-        first = triggering.trigger(tx, driver.tenant, Trigger("one", run_token="t"))
-        again = triggering.trigger(tx, driver.tenant, Trigger("one", run_token="t"))
+        first = triggering.trigger(tx, VALUES, driver.tenant, Trigger("one", run_token="t"))
+        again = triggering.trigger(tx, VALUES, driver.tenant, Trigger("one", run_token="t"))
     assert (first.status, first.created) == ("pending", True)
     assert again == replace(first, created=False)

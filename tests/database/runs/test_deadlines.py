@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from support.concurrency import call_concurrently
 from support.run_driver import PERMANENT, TRANSIENT, RunDriver, claim, settle
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator.deadletters import dead_letters
@@ -83,7 +84,7 @@ def test_the_deployment_s_limit_holds_where_a_pipeline_names_none(driver: RunDri
 
 def test_the_deployment_s_limit_is_not_one_of_standalone_tasks(driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
-        (queued,) = standalone_tasks.enqueue(tx, driver.tenant, [QueueRequest("noop")])
+        (queued,) = standalone_tasks.enqueue(tx, VALUES, driver.tenant, [QueueRequest("noop")])
     run_id = ids.run_id_of(queued.task_run_id)
     begun_ago(driver, run_id, 30)
     driver.database.now = lambda now=driver.database.now: now() + timedelta(minutes=30)  # type: ignore[misc]

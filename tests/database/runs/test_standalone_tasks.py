@@ -9,6 +9,7 @@ import pytest
 from support.concurrency import call_concurrently
 from support.factories import register
 from support.run_driver import PERMANENT, RunDriver, header
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, LimitExceeded, NotFound, PipeWeaveError
@@ -29,7 +30,7 @@ def driver(database: Database) -> RunDriver:
 
 def enqueue(driver: RunDriver, *requests: QueueRequest) -> list[Queued]:
     with driver.database.transaction() as tx:
-        return standalone_tasks.enqueue(tx, driver.tenant, requests)
+        return standalone_tasks.enqueue(tx, VALUES, driver.tenant, requests)
 
 
 def count_runs(driver: RunDriver) -> int:
@@ -137,7 +138,7 @@ def work_off(driver: RunDriver, queued: Queued, failure: Any = None) -> None:
     with driver.database.transaction() as tx:
         outcome: Any = (started, failure)
         if failure is None:
-            outcome = Completion(started, tx.values.keep("done"), key="k")
+            outcome = Completion(started, VALUES.keep("done"), key="k")
         Turn(header(tx, started.run_id), [outcome], started.queue, max_retry_delay_ms=None).store(tx)
 
 
@@ -204,7 +205,12 @@ def test_a_result_whose_history_is_gone_is_taken_by_a_new_task_run(driver: RunDr
 
 def test_the_same_key_at_once_is_one_task_run(driver: RunDriver) -> None:
     found = call_concurrently(
-        *[lambda: driver.database.run(lambda tx: standalone_tasks.enqueue(tx, driver.tenant, [keyed()]))] * 5
+        *[
+            lambda: driver.database.run(
+                lambda tx: standalone_tasks.enqueue(tx, VALUES, driver.tenant, [keyed()])
+            )
+        ]
+        * 5
     )
     accepted = [each.result[0] for each in found]
     assert len({each.task_run_id for each in accepted}) == 1
@@ -218,7 +224,7 @@ def test_batches_with_the_same_keys_in_another_order_do_not_block_each_other(dri
     def send(requests: list[QueueRequest]) -> list[Queued]:
         # In one transaction: a deadlock would be an error here.
         with driver.database.transaction() as tx:
-            return standalone_tasks.enqueue(tx, driver.tenant, requests)
+            return standalone_tasks.enqueue(tx, VALUES, driver.tenant, requests)
 
     one, other = call_concurrently(lambda: send(batch), lambda: send(batch[::-1]))
     assert [each.task_run_id for each in one.result] == [each.task_run_id for each in other.result[::-1]]

@@ -12,6 +12,7 @@ import pytest
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.factories import register
 from support.run_driver import RunDriver, claim, header, settle
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, PipeWeaveError, Unavailable
@@ -31,7 +32,7 @@ def driver(database: Database) -> RunDriver:
 
 
 def create(driver: RunDriver, wish: Trigger, tenant: str | None = None) -> CreatedRun:
-    return driver.database.run(lambda tx: triggering.trigger(tx, tenant or driver.tenant, wish))
+    return driver.database.run(lambda tx: triggering.trigger(tx, VALUES, tenant or driver.tenant, wish))
 
 
 def count_runs(driver: RunDriver) -> int:
@@ -61,7 +62,7 @@ def test_messages_leave_only_after_the_commit(driver: RunDriver) -> None:
     driver.store(CHAIN)
     driver.sent.clear()
     with driver.database.transaction() as tx:
-        triggering.trigger(tx, driver.tenant, Trigger("driven"))
+        triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven"))
         assert driver.sent == []
     assert len(driver.sent) == 1
 
@@ -70,7 +71,7 @@ def test_a_trigger_that_is_rolled_back_sends_nothing(driver: RunDriver) -> None:
     driver.store(CHAIN)
     driver.sent.clear()
     with pytest.raises(ZeroDivisionError), driver.database.transaction() as tx:
-        triggering.trigger(tx, driver.tenant, Trigger("driven"))
+        triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven"))
         raise ZeroDivisionError
     assert driver.sent == []
     assert count_runs(driver) == 0
@@ -85,7 +86,7 @@ def test_a_run_that_cannot_begin_is_not_written(driver: RunDriver, monkeypatch: 
 
     monkeypatch.setattr(maps, "lay_out", break_down)
     with pytest.raises(ZeroDivisionError), driver.database.statements() as tx:
-        triggering.trigger(tx, driver.tenant, Trigger("driven", [1, 2, 3]))
+        triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven", [1, 2, 3]))
     assert count_runs(driver) == 0
 
 
@@ -104,7 +105,7 @@ def test_a_storage_error_after_the_write_never_leads_to_a_second_run(
 
     monkeypatch.setattr(maps, "lay_out", lay_out_later)
     with suppress(Unavailable), driver.database.statements() as tx:
-        triggering.trigger(tx, driver.tenant, Trigger("driven", [1, 2, 3]))
+        triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven", [1, 2, 3]))
     assert count_runs(driver) == 1
 
 
@@ -177,7 +178,7 @@ def test_a_large_input_goes_to_storage(driver: RunDriver) -> None:
     made = create(driver, Trigger("driven", "x" * INLINE_BYTES))
     run = driver.run(made.id)
     assert (run.input, run.input_path, run.input_size) == (None, made.input_path, INLINE_BYTES + 2)
-    assert driver.database.values_or_raise.load(None, made.input_path) == "x" * INLINE_BYTES
+    assert driver.values.load(None, made.input_path) == "x" * INLINE_BYTES
 
 
 # --- versions ---------------------------------------------------------------------------------------------
@@ -251,7 +252,9 @@ def test_a_token_whose_run_is_being_written_is_waited_for(driver: RunDriver) -> 
 
     def create_by_statements() -> CreatedRun:
         wish = Trigger("driven", {"n": 1}, run_token="t")
-        return driver.database.run(lambda tx: triggering.trigger(tx, driver.tenant, wish), is_one=False)
+        return driver.database.run(
+            lambda tx: triggering.trigger(tx, VALUES, driver.tenant, wish), is_one=False
+        )
 
     with driver.database.transaction() as tx:
         # Whoever writes a run waits for this.
@@ -279,7 +282,7 @@ def create_all(driver: RunDriver, *tokens: str | None) -> list[CreatedRun]:
     """Trigger a batch of runs with these tokens, in one transaction: a deadlock would be an error."""
     wishes = [Trigger("driven", 1, run_token=each) for each in tokens]
     with driver.database.transaction() as tx:
-        return triggering.trigger_many(tx, driver.tenant, "driven", wishes)
+        return triggering.trigger_many(tx, VALUES, driver.tenant, "driven", wishes)
 
 
 def test_equal_tokens_in_one_batch_are_one_run(driver: RunDriver) -> None:

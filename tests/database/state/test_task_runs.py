@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.run_driver import PERMANENT, RunDriver, claim, header, settle
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain import states
@@ -67,7 +68,7 @@ def as_task_run(tx: Transaction, run_id: UUID, ordinal: int, attempt: int = 1) -
 
 
 def completion(tx: Transaction, run_id: UUID, ordinal: int, attempt: int = 1) -> Completion:
-    return Completion(as_task_run(tx, run_id, ordinal, attempt), tx.values.keep({"n": 1}))
+    return Completion(as_task_run(tx, run_id, ordinal, attempt), VALUES.keep({"n": 1}))
 
 
 def fail(tx: Transaction, task_run: TaskRun) -> list[TaskRun]:
@@ -214,8 +215,8 @@ def test_a_doubled_completion_keeps_the_first_output(driver: RunDriver, run_id: 
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)
         assert started is not None
-        assert completing.complete(tx, [Completion(started, tx.values.keep("first"))])
-        assert completing.complete(tx, [Completion(started, tx.values.keep("second"))]) == []
+        assert completing.complete(tx, [Completion(started, VALUES.keep("first"))])
+        assert completing.complete(tx, [Completion(started, VALUES.keep("second"))]) == []
         assert fail(tx, started) == []
         assert read(tx, run_id, 1).output == "first"
     assert len(driver.events(run_id, "task_run.completed")) == 1

@@ -126,11 +126,15 @@ def test_the_bucket_is_created_once(
 
 def test_a_large_input_goes_to_the_bucket_and_comes_back(s3_url: str, database_url: str) -> None:
     bucket = a_bucket(s3_url)
-    database = Database(database_url, values=Values(bucket))
+    database = Database(database_url)
     driver = RunDriver(database)
     driver.store({"a": []})
     made = [
-        database.run(lambda tx: triggering.trigger(tx, driver.tenant, Trigger("driven", "x" * INLINE_BYTES)))
+        database.run(
+            lambda tx: triggering.trigger(
+                tx, Values(bucket), driver.tenant, Trigger("driven", "x" * INLINE_BYTES)
+            )
+        )
         for _ in range(2)
     ]
     path = made[0].input_path

@@ -114,8 +114,8 @@ class Child:
 @pytest.fixture
 def child(database_url: str, tmp_path: Path) -> Iterator[Child]:
     values = Values(LocalStorage(tmp_path / "storage"))
-    database = Forgetful(database_url, values=values)
-    driver = RunDriver(database)
+    database = Forgetful(database_url)
+    driver = RunDriver(database, values=values)
     made = Child(driver, database)
 
     def noop(ctx: Context) -> None:
@@ -131,7 +131,7 @@ def child(database_url: str, tmp_path: Path) -> Iterator[Child]:
     post = ChildProcess(
         f"w#{os.getpid()}", f"pipeweave.{driver.tenant}.python", slot, lambda: made.is_stopping
     )
-    runners.append(Runner(deployment, Calls(database, tasks), post))
+    runners.append(Runner(deployment, Calls(database, values, tasks), post))
     yield made
     database.dispose()
 
@@ -209,7 +209,7 @@ def test_what_cannot_be_stored_beside_a_long_call_is_lost_and_the_rest_goes_to_o
     assert waiting is not None
     child.driver.sent.clear()
     child.database.refuse(0)
-    given = Completion(called, child.database.values_or_raise.keep(1))
+    given = Completion(called, child.driver.values.keep(1))
     runners[-1].watchdog.store(Work(run), [given], Unstarted([waiting]))
     assert attempts(child, run_id) == [("a", 1, "lost")]
     assert child.driver.statuses(run_id)["b"] == "queued"

@@ -39,10 +39,9 @@ def is_there(database: Database) -> bool:
         return MONTH in [each.month for each in month_status.months_on_disk(tx)]
 
 
-def storage_of(database: Database) -> LocalStorage:
-    storage = database.values_or_raise.storage
-    assert isinstance(storage, LocalStorage)
-    return storage
+@pytest.fixture
+def storage(tmp_path: Path) -> LocalStorage:
+    return LocalStorage(tmp_path / "archives")
 
 
 def test_without_a_retention_there_is_no_thread() -> None:
@@ -61,43 +60,49 @@ def test_the_thread_drops_what_is_due(
     assert (tmp_path / "storage/archive/runs" / str(MONTH) / "manifest.json").exists()
 
 
-def test_a_pass_that_did_its_work_comes_again_in_an_hour(database: Database) -> None:
-    assert retention_thread.apply(database, storage_of(database), POLICY) == retention_thread.EVERY_S
+def test_a_pass_that_did_its_work_comes_again_in_an_hour(database: Database, storage: LocalStorage) -> None:
+    assert retention_thread.apply(database, storage, POLICY) == retention_thread.EVERY_S
     assert not is_there(database)
 
 
-def test_a_table_in_use_is_tried_again_soon(database: Database) -> None:
+def test_a_table_in_use_is_tried_again_soon(database: Database, storage: LocalStorage) -> None:
     with database.transaction() as reader:
         reader.execute("SELECT count(*) FROM runs")
-        assert (
-            retention_thread.apply(database, storage_of(database), POLICY) == retention_thread.AGAIN_AFTER_S
-        )
+        assert retention_thread.apply(database, storage, POLICY) == retention_thread.AGAIN_AFTER_S
     assert is_there(database)
 
 
 def test_storage_that_is_away_keeps_the_month_and_the_thread(
-    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    database: Database,
+    storage: LocalStorage,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def refuse(*_: object) -> None:
         raise Unavailable("the bucket is away")
 
     monkeypatch.setattr(LocalStorage, "put", refuse)
-    assert retention_thread.apply(database, storage_of(database), POLICY) == retention_thread.AGAIN_AFTER_S
+    assert retention_thread.apply(database, storage, POLICY) == retention_thread.AGAIN_AFTER_S
     assert is_there(database)
     assert "retention.failed" in caplog.text
 
 
 def test_a_mistake_of_ours_does_not_end_the_thread(
-    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    database: Database,
+    storage: LocalStorage,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(verb, "run_once", lambda *_: 1 / 0)
-    assert retention_thread.apply(database, storage_of(database), POLICY) == retention_thread.EVERY_S
+    assert retention_thread.apply(database, storage, POLICY) == retention_thread.EVERY_S
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_a_wrong_clock_drops_nothing(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wrong_clock_drops_nothing(
+    database: Database, storage: LocalStorage, caplog: pytest.LogCaptureFixture
+) -> None:
     ahead = Database(database.url, now=lambda: datetime.now(UTC) + timedelta(days=3650))
-    retention_thread.apply(ahead, storage_of(database), POLICY)
+    retention_thread.apply(ahead, storage, POLICY)
     ahead.dispose()
     assert is_there(database)
     assert "retention.failed" in caplog.text

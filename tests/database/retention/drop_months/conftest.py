@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from support.retired_months import IN_MARCH, Clock
+from support.retired_months import IN_MARCH, ArchivingDatabase, Clock
 
 from pipeweave.orchestrator.retention import drop_months, partitions
 from pipeweave.orchestrator.runs.reactions import reactions_to
@@ -20,9 +21,10 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def database(fresh_database: Database, clock: Clock) -> Iterator[Database]:
+def database(fresh_database: Database, clock: Clock, tmp_path: Path) -> Iterator[ArchivingDatabase]:
     """An empty database in May with partitions from March on."""
-    opened = Database(fresh_database.url, values=fresh_database.values, react=reactions_to, now=clock)
+    opened = ArchivingDatabase(fresh_database.url, react=reactions_to, now=clock)
+    opened.archives = LocalStorage(tmp_path / "archives")
     with opened.transaction() as tx:
         # The months in which this test runs are long past there.
         for each in partitions.list_partitions(tx):
@@ -34,11 +36,9 @@ def database(fresh_database: Database, clock: Clock) -> Iterator[Database]:
 
 
 @pytest.fixture
-def storage(database: Database) -> LocalStorage:
+def storage(database: ArchivingDatabase) -> LocalStorage:
     """Where the archives go: a folder of this test."""
-    found = database.values_or_raise.storage
-    assert isinstance(found, LocalStorage)
-    return found
+    return database.archives
 
 
 @pytest.fixture(autouse=True)

@@ -24,6 +24,7 @@ from support.retired_months import (
     tables,
 )
 from support.run_driver import RunDriver
+from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.errors import Conflict
@@ -191,7 +192,7 @@ def test_a_run_token_of_a_run_that_is_gone_starts_a_new_one(
 
     def trigger() -> triggering.CreatedRun:
         with database.transaction() as tx:
-            return triggering.trigger(tx, driver.tenant, Trigger("driven", run_token="again"))
+            return triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven", run_token="again"))
 
     first = trigger()
     assert trigger().id == first.id
