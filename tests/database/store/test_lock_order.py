@@ -121,4 +121,4 @@ def _register(driver: RunDriver, chance: random.Random) -> None:
 def _limit(driver: RunDriver, chance: random.Random) -> None:
     with driver.database.transaction() as tx:
         admission.set_limit(tx, driver.tenant, chance.choice([None, 1, 3]))
-    driver.database.run(lambda tx: admission.admit(tx, driver.tenant))
+    driver.database.run(lambda tx: admission.admit_pending_runs(tx, driver.tenant))
