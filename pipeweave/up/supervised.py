@@ -24,6 +24,8 @@ KILLED_DELAY_S = 1.0
 LONG_LIFE_S = 5.0
 
 _READY_POLL_S = 0.05
+# Seconds that the last lines of an ended process get to be read: one of its children may keep the pipe open.
+_REST_S = 1.0
 _LONGEST_LINE = 65_536
 _NO_PROGRAM = 127
 
@@ -158,11 +160,19 @@ class Supervised:
         if self._process is not None:
             end_group(self._process.pid)
 
+    def last_lines(self, count: int) -> list[str]:
+        """The last lines that the ended process wrote: its end may be seen before they were read."""
+        self._read_rest()
+        return list(self.output.tail)[-count:]
+
     def close(self) -> None:
         """Read the last lines of the process and close its log."""
-        if self._reader:
-            self._reader.join(1.0)
+        self._read_rest()
         self.output.close()
+
+    def _read_rest(self) -> None:
+        if self._reader:
+            self._reader.join(_REST_S)
 
     def _read(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout

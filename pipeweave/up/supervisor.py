@@ -154,7 +154,7 @@ class Supervisor:
         delay = process.ended(code, will_restart=not (gives_up or self._is_stopping))
         self._write_down()
         if gives_up:
-            told = " / ".join(line.strip() for line in list(process.output.tail)[-_TOLD_LINES:])
+            told = " / ".join(line.strip() for line in process.last_lines(_TOLD_LINES))
             raise StartFailed(
                 f"{name} ended with {how} during the start: {told}", hint=f"see {process.output.path}"
             )

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.servers import wait_until
@@ -20,7 +21,7 @@ from pipeweave.up.launch import Launch
 from pipeweave.up.leftovers import birth
 from pipeweave.up.output import Console, Output
 from pipeweave.up.processes import ProcessRow, ProcessSpec, read_rows, write_rows
-from pipeweave.up.supervised import KILLED_DELAY_S, RESTART_DELAYS_S, restart_delay
+from pipeweave.up.supervised import KILLED_DELAY_S, RESTART_DELAYS_S, Supervised, restart_delay
 from pipeweave.up.supervisor import Stopped, Supervisor
 
 SLEEP = "exec sleep 600"
@@ -107,6 +108,26 @@ def test_a_process_that_ends_before_it_is_ready_fails_the_start_with_its_last_wo
     with pytest.raises(StartFailed, match="one ended with exit code 3 during the start: no tasks in app"):
         stage.start(shell("one", "sleep 0.2; echo no tasks in app >&2; exit 3", is_ready=lambda: False))
     assert stage.rows["one"].state == "stopped"
+
+
+def test_last_words_are_told_though_they_are_read_after_the_end(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noticed = threading.Event()
+    read, end = Supervised._read, Supervised.ended
+
+    def end_and_tell(self: Supervised, code: int, *, will_restart: bool) -> float:
+        noticed.set()
+        return end(self, code, will_restart=will_restart)
+
+    def read_late(self: Supervised, process: Any) -> None:
+        assert noticed.wait(60)
+        read(self, process)
+
+    monkeypatch.setattr(Supervised, "ended", end_and_tell)
+    monkeypatch.setattr(Supervised, "_read", read_late)
+    with pytest.raises(StartFailed, match="exit code 3 during the start: no tasks in app"):
+        stage.start(shell("one", "echo no tasks in app >&2; exit 3", is_ready=lambda: False))
 
 
 def test_a_program_that_is_not_there_fails_the_start(stage: Stage) -> None:

@@ -23,7 +23,10 @@ def send() -> None:
 
 @pytest.fixture(autouse=True)
 def clean_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Modules and paths that a test adds are gone after it."""
+    """Modules, paths and tasks that a test adds are gone after it, and tasks of other tests are not there."""
+    definitions = sys.modules["pipeweave.authoring.task"]
+    monkeypatch.setattr(definitions, "_registry", {})
+    monkeypatch.setattr(definitions, "_duplicates", {})
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = dict(sys.modules)
     yield
