@@ -18,7 +18,7 @@ from werkzeug.routing import BaseConverter, Map
 
 from pipeweave.api.http import Authenticator, Endpoint, RequestPipeline, docs_page, errors, headers, openapi
 from pipeweave.api.routes import ENDPOINTS
-from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.settings import Settings
 from pipeweave.size_limits import MAX_BODY_BYTES
 

@@ -22,10 +22,9 @@ from gunicorn.http.errors import LimitRequestHeaders, LimitRequestLine, ParseExc
 from gunicorn.workers.gthread import ThreadWorker
 
 from pipeweave.api import create_app
-from pipeweave.api.http.errors import PROBLEM_TYPE, InternalError
-from pipeweave.errors import InvalidInput, PipeWeaveError
-from pipeweave.orchestrator.deployment import json_logs, process_memory
-from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.api.http.errors import PROBLEM_TYPE
+from pipeweave.errors import InternalError, InvalidInput, PipeWeaveError
+from pipeweave.orchestrator.deployment import Deployment, json_logs, process_memory
 from pipeweave.settings import Settings
 
 THREADS = 8

@@ -106,7 +106,7 @@ def _run_page(rig: Rig, sizes: Sizes) -> Figures:
 
 def _tick(rig: Rig, sizes: Sizes) -> Figures:
     """Run ticks that find nothing to do, in a separate process beside the beat."""
-    from pipeweave.orchestrator.deployment.deployment import Deployment
+    from pipeweave.orchestrator.deployment import Deployment
     from pipeweave.orchestrator.recovery import tick
 
     deployment = Deployment.open(rig.settings, pool_size=1)

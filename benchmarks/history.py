@@ -65,7 +65,7 @@ def fill(database_url: str, count: int, pipeline: str) -> None:
     """Insert this many finished runs of the pipeline, and update the planner's statistics."""
     # Only ours needs it: the plain systems' processes import this package, too.
     from pipeweave.orchestrator.retention import partitions
-    from pipeweave.orchestrator.store.database import Database
+    from pipeweave.orchestrator.store import Database
 
     newest = datetime.now(UTC) - NEWEST_AGE
     oldest = newest - timedelta(days=30 * MONTHS)

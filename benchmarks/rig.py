@@ -114,7 +114,7 @@ def _ours(folder: Path, database_url: str, broker_url: str) -> Iterator[Ours]:
 
 def _token(database_url: str) -> str:
     from pipeweave.orchestrator.security import access_tokens
-    from pipeweave.orchestrator.store.database import Database
+    from pipeweave.orchestrator.store import Database
 
     with Database(database_url, pool_size=0).transaction() as tx:
         return access_tokens.create_token(

@@ -136,7 +136,7 @@ def keep(up: Stack, folder: Path) -> None:
 def differences(database_url: str) -> list[str]:
     """Run the product's own comparison of events and rows, and return its differences."""
     from pipeweave.orchestrator.diagnosis import verify
-    from pipeweave.orchestrator.store.database import Database
+    from pipeweave.orchestrator.store import Database
 
     database = Database(database_url, pool_size=0)
     with verify.snapshot(database) as tx:

@@ -195,7 +195,7 @@ def _is_ready(up: Stack) -> bool:
 
 def _token(database_url: str) -> str:
     from pipeweave.orchestrator.security import access_tokens
-    from pipeweave.orchestrator.store.database import Database
+    from pipeweave.orchestrator.store import Database
 
     with Database(database_url, pool_size=0).transaction() as tx:
         return access_tokens.create_token(tx, name="chaos", tenants=[TENANT], scopes=[access_tokens.WRITE])

@@ -340,3 +340,9 @@ class MapSourceInvalid(AttemptFailed):
     """The value to map over is not a list, or the list or one of its items is too large."""
 
     code = "MAP_SOURCE_INVALID"
+
+
+class InternalError(PipeWeaveError):
+    """Something went wrong inside PipeWeave."""
+
+    code = "INTERNAL_ERROR"

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from celery.beat import Scheduler
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.recovery import tick
 
 log = logging.getLogger(__name__)

@@ -12,9 +12,9 @@ from pipeweave.api.contract.query_parameters import DIGITS, Moment, PageQuery, Q
 from pipeweave.api.contract.requests import MAX_REASON, Name, Request
 from pipeweave.api.contract.run_answers import Kind
 from pipeweave.durations import DURATION_EXPECTED, DURATION_PATTERN, milliseconds
-from pipeweave.orchestrator.deadletters.filters import LetterFilter
-from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
-from pipeweave.orchestrator.store.keyset import DEFAULT_LIMIT, MAX_LIMIT
+from pipeweave.orchestrator.deadletters import LetterFilter
+from pipeweave.orchestrator.domain import RunStatus, TaskStatus
+from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT
 
 DeadLetterId = Annotated[str, Field(pattern=type_id_pattern(ids.DEAD_LETTER))]
 RedriveId = Annotated[str, Field(pattern=type_id_pattern(ids.REDRIVE))]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, Field
 
 from pipeweave.api.contract.answers import AnswerModel, CodeHash, FailureMode, Fault, Paged, RunId, Source
-from pipeweave.orchestrator.domain.states import RunStatus
+from pipeweave.orchestrator.domain import RunStatus
 
 
 class PipelineSummary(AnswerModel):

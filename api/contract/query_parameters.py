@@ -9,8 +9,8 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from pydantic.alias_generators import to_camel
 
 from pipeweave.api.contract.requests import MAX_INT32, Name
-from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
-from pipeweave.orchestrator.store.keyset import DEFAULT_LIMIT, MAX_LIMIT, Page
+from pipeweave.orchestrator.domain import RunStatus, TaskStatus
+from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT, Page
 
 
 def _digits(value: Any) -> Any:

@@ -20,9 +20,8 @@ from pydantic.alias_generators import to_camel
 
 from pipeweave.api.contract import pipeline_schema
 from pipeweave.authoring import KEY_CHARACTERS, MAX_CODE, MAX_CODES, MAX_MULTIPLIER, MAX_RETRIES, Backoff
-from pipeweave.orchestrator.registry.registration import MAX_TASKS, MAX_VERSION
-from pipeweave.orchestrator.runs.admission import MAX_LIMIT
-from pipeweave.orchestrator.runs.triggering import MAX_PRIORITY, MIN_PRIORITY
+from pipeweave.orchestrator.registry import MAX_TASKS, MAX_VERSION
+from pipeweave.orchestrator.runs import MAX_PRIORITY, MIN_PRIORITY, admission
 from pipeweave.rates import RATE_EXPECTED, RATE_PATTERN, is_rate
 from pipeweave.size_limits import MAX_BATCH, MAX_DESCRIPTION, MAX_KEY_CHARS
 
@@ -136,7 +135,7 @@ class ResumeRequest(Request):
 class LimitsRequest(Request):
     """Limit the active runs of a tenant."""
 
-    max_active_runs: Annotated[int, Field(ge=1, le=MAX_LIMIT), WHOLE] | None = Field(
+    max_active_runs: Annotated[int, Field(ge=1, le=admission.MAX_LIMIT), WHOLE] | None = Field(
         description="Runs that may be active at a time; null: no limit."
     )
 

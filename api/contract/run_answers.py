@@ -15,7 +15,7 @@ from pipeweave.api.contract.answers import (
     RunId,
     TaskRunId,
 )
-from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
+from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 
 Kind = Literal["task", "map", "item"]
 

@@ -14,9 +14,8 @@ from werkzeug.datastructures import Headers
 
 from pipeweave.errors import Forbidden, NotFound, TenantRequired, Unauthenticated
 from pipeweave.ids import check_name
-from pipeweave.orchestrator.security import access_tokens
-from pipeweave.orchestrator.security.access_tokens import EVERY_TENANT, Access
-from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.security import EVERY_TENANT, Access, access_tokens
+from pipeweave.orchestrator.store import Database
 
 TOKEN_CACHE_S = 2.0
 MAX_CACHED_TOKENS = 10_000

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.security.access_tokens import READ
-from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.security import READ
+from pipeweave.orchestrator.store import Transaction
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Result = TypeVar("Result")

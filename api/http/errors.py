@@ -16,6 +16,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as WrongMethod
 
 from pipeweave.errors import (
+    InternalError,
     InvalidInput,
     MethodNotAllowed,
     NotFound,
@@ -31,12 +32,6 @@ log = logging.getLogger(__name__)
 PROBLEM_TYPE = "application/problem+json"
 # Seconds after which a client may try again while PostgreSQL, the broker or storage cannot be reached.
 RETRY_AFTER_S = 1
-
-
-class InternalError(PipeWeaveError):
-    """Something went wrong inside PipeWeave."""
-
-    code = "INTERNAL_ERROR"
 
 
 def problem(error: PipeWeaveError) -> Response:

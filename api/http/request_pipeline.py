@@ -17,7 +17,7 @@ from pipeweave.api.http.auth import Authenticator
 from pipeweave.api.http.body import read_body, read_query
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint
 from pipeweave.ids import check_name
-from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.deployment import Deployment
 
 JSON_TYPE = "application/json"
 _JSON = orjson.OPT_UTC_Z

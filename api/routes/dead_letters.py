@@ -31,8 +31,8 @@ from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
 from pipeweave.orchestrator.reading import dead_letters as queries
-from pipeweave.orchestrator.security.access_tokens import WRITE
-from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.security import WRITE
+from pipeweave.orchestrator.store import Transaction
 
 routes = Routes("dead letters")
 LETTER = {"id": PathId(ids.DEAD_LETTER, "The dead letter's id.")}

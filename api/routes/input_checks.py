@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeweave.errors import FieldError, InputValidationFailed
-from pipeweave.orchestrator.registry.task_rows import TaskRow
+from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.schema import validate_input
 from pipeweave.spec import PipelineSpec
 

@@ -10,7 +10,7 @@ from pipeweave.api.http import Call, Routes
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import maintenance
-from pipeweave.orchestrator.security.access_tokens import ADMIN
+from pipeweave.orchestrator.security import ADMIN
 
 routes = Routes("maintenance")
 

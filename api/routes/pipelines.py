@@ -26,7 +26,7 @@ from pipeweave.api.routes import input_checks, triggering
 from pipeweave.errors import Conflict, InvalidSpec, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import pipelines, task_rows
-from pipeweave.orchestrator.security.access_tokens import READ, WRITE
+from pipeweave.orchestrator.security import READ, WRITE
 from pipeweave.spec import dry_run as plan_of
 from pipeweave.spec import parse_spec
 

@@ -23,10 +23,10 @@ from pipeweave.api.contract import (
 from pipeweave.api.http import Call, Routes, idempotency_header
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.queueing import pauses, run_slots
 from pipeweave.orchestrator.runs import admission, standalone_tasks
-from pipeweave.orchestrator.security.access_tokens import ADMIN, WRITE
+from pipeweave.orchestrator.security import ADMIN, WRITE
 from pipeweave.size_limits import MAX_KEY_CHARS
 
 routes = Routes("queue")

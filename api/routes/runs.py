@@ -23,7 +23,7 @@ from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import why
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.security.access_tokens import WRITE
+from pipeweave.orchestrator.security import WRITE
 
 routes = Routes("runs")
 RUN = {"id": PathId(ids.RUN, "The run's id.")}

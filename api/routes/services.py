@@ -18,9 +18,9 @@ from pipeweave.api.contract import (
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import NotFound, TaskOwnedElsewhere
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
+from pipeweave.orchestrator.registry import Registration, TaskRegistration
 from pipeweave.orchestrator.runs import service_registration
-from pipeweave.orchestrator.security.access_tokens import WORKER, WRITE
+from pipeweave.orchestrator.security import WORKER, WRITE
 
 routes = Routes("services")
 SERVICE = {"id": PathId(None, "The service's id.")}

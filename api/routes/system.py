@@ -15,10 +15,10 @@ from pipeweave.api.contract import Health, Info, TickAnswer, Unhealthy
 from pipeweave.api.http import Answer, Call, Routes
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.diagnosis import health as health_check
-from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.domain import iso
+from pipeweave.orchestrator.queueing import MAINTENANCE, RUNNING, mode
 from pipeweave.orchestrator.recovery import tick, tick_status
-from pipeweave.orchestrator.security.access_tokens import TICK
-from pipeweave.orchestrator.state import deployment_mode
+from pipeweave.orchestrator.security import TICK
 
 routes = Routes("system")
 
@@ -57,7 +57,7 @@ def health(call: Call) -> dict[str, Any] | Answer:
             "reason": found.reason,
             "message": found.message,
         },
-        "canAcceptTasks": found.mode == deployment_mode.RUNNING,
+        "canAcceptTasks": found.mode == RUNNING,
         "maintenanceMode": found.mode,
         "timestamp": _now(),
     }
@@ -75,10 +75,10 @@ def run_tick(call: Call) -> dict[str, Any]:
     done = ticked.counts()
     processed = sum(done.values())
     with call.reading() as tx:
-        mode = deployment_mode.mode(tx)
+        mode_now = mode(tx)
     if ticked.is_elsewhere:
         message = "Another tick is under way."
-    elif mode == deployment_mode.MAINTENANCE:
+    elif mode_now == MAINTENANCE:
         message = "Nothing is done during maintenance."
     else:
         message = "Something was due or lost." if processed else "Nothing was due or lost."

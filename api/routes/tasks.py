@@ -19,11 +19,10 @@ from pipeweave.api.contract import (
 from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.queueing import pauses
-from pipeweave.orchestrator.registry import task_rows
-from pipeweave.orchestrator.registry.task_rows import TaskRow
-from pipeweave.orchestrator.security.access_tokens import READ, WRITE
+from pipeweave.orchestrator.registry import TaskRow, task_rows
+from pipeweave.orchestrator.security import READ, WRITE
 from pipeweave.schema import validate_input as faults_of
 
 routes = Routes("tasks")

@@ -11,10 +11,9 @@ from pipeweave.api.contract import RunRequest, TriggerBatchRequest, TriggerReque
 from pipeweave.api.http import Call, idempotency_header
 from pipeweave.api.routes import input_checks
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator.registry import task_rows
-from pipeweave.orchestrator.registry.task_rows import TaskRow
+from pipeweave.orchestrator.registry import TaskRow, task_rows
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store import Transaction
 from pipeweave.spec import PipelineSpec
 
 

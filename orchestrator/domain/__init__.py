@@ -2,3 +2,37 @@
 
 Every room may import it. It must never import another room, a driver or Celery.
 """
+
+from pipeweave.orchestrator.domain.call_outcome import CallOutcome, task_run_of
+from pipeweave.orchestrator.domain.facts import Fact
+from pipeweave.orchestrator.domain.failure import Failure, failure_of
+from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.domain.months import Month
+from pipeweave.orchestrator.domain.outbox import UNCOUNTED, Asked, JoinCheck, Outgoing, Part, PutBack
+from pipeweave.orchestrator.domain.plan import END
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
+from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
+
+__all__ = [
+    "END",
+    "UNCOUNTED",
+    "Asked",
+    "Awaits",
+    "CallOutcome",
+    "Completion",
+    "Fact",
+    "Failure",
+    "JoinCheck",
+    "Month",
+    "Outgoing",
+    "Part",
+    "PutBack",
+    "RunHeader",
+    "RunStatus",
+    "TaskRun",
+    "TaskStatus",
+    "failure_of",
+    "iso",
+    "task_run_of",
+]

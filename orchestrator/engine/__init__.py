@@ -5,3 +5,15 @@ the verbs of runs and dead letters, and by the tick. The engine must never speak
 to the outbox of the transaction), never call a task's function, and never commit a transaction that it did
 not begin.
 """
+
+from pipeweave.orchestrator.engine.chords import Counting
+from pipeweave.orchestrator.engine.hand_over import Unstarted
+from pipeweave.orchestrator.engine.release import Claimant
+from pipeweave.orchestrator.engine.turn import Turn
+
+__all__ = [
+    "Claimant",
+    "Counting",
+    "Turn",
+    "Unstarted",
+]

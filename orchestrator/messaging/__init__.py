@@ -2,3 +2,13 @@
 
 `Database` calls the publisher after a commit; workers, the tick and diagnosis also use it directly. This room
 must never read or write PostgreSQL."""
+
+from pipeweave.orchestrator.messaging.celery_app import make_celery
+from pipeweave.orchestrator.messaging.publisher import JOIN_TASK, RUN_TASK, Publisher
+
+__all__ = [
+    "JOIN_TASK",
+    "RUN_TASK",
+    "Publisher",
+    "make_celery",
+]

@@ -2,3 +2,9 @@
 
 Called by the tick, beat's retention thread, `deployment.migrate`, diagnosis and the command line. This room
 must never drop a month in which a run is active."""
+
+from pipeweave.orchestrator.retention.policy import Policy
+
+__all__ = [
+    "Policy",
+]

@@ -2,3 +2,12 @@
 
 Called by `api`, workers, the tick, `deadletters` and the command line. This room must never read an HTTP
 request or build its answer."""
+
+from pipeweave.orchestrator.runs.triggering import MAX_PRIORITY, MIN_PRIORITY, CreatedRun, Trigger
+
+__all__ = [
+    "MAX_PRIORITY",
+    "MIN_PRIORITY",
+    "CreatedRun",
+    "Trigger",
+]

@@ -2,3 +2,11 @@
 
 Called by the engine and the rooms after it. It must never decide what follows from a change.
 """
+
+from pipeweave.orchestrator.state.attempts import previous_attempts
+from pipeweave.orchestrator.state.outputs import Places
+
+__all__ = [
+    "Places",
+    "previous_attempts",
+]

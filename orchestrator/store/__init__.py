@@ -2,3 +2,18 @@
 
 Every later room may call it; `api` and `workers` use only what it hands on here. It must never know what a
 run or a task run does next."""
+
+from pipeweave.orchestrator.store.database import Database, Transaction, Verb
+from pipeweave.orchestrator.store.keyset import DEFAULT_LIMIT, MAX_LIMIT, Document, Page
+from pipeweave.orchestrator.store.values import Values
+
+__all__ = [
+    "DEFAULT_LIMIT",
+    "MAX_LIMIT",
+    "Database",
+    "Document",
+    "Page",
+    "Transaction",
+    "Values",
+    "Verb",
+]

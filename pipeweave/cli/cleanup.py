@@ -17,9 +17,7 @@ from pipeweave.errors import InvalidInput
 from pipeweave.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.retention.drop_months import MonthResult
-    from pipeweave.orchestrator.retention.expiry import Purged
-    from pipeweave.orchestrator.retention.policy import Policy
+    from pipeweave.orchestrator.retention import Policy, drop_months, expiry
 
 
 @click.command()
@@ -53,7 +51,6 @@ def cleanup(
     """
     from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import drop_months, expiry
-    from pipeweave.orchestrator.retention.drop_months import MonthOutcome
 
     policy = _policy(place.settings, older_than, dlq_retention_days, is_archived=not no_archive)
     with opened(place.database_url, pool_size=1) as database:
@@ -80,13 +77,13 @@ def cleanup(
         if policy.runs is None:
             click.echo("Runs are kept for ever; set RUN_RETENTION_DAYS or --older-than to drop old months.")
         click.echo(_deleted(purged, dry_run=dry_run))
-    ctx.exit(1 if any(each.outcome is MonthOutcome.IN_USE for each in done) else 0)
+    ctx.exit(1 if any(each.outcome is drop_months.MonthOutcome.IN_USE for each in done) else 0)
 
 
 def _policy(
     settings: Settings, older_than: timedelta | datetime | None, dlq_days: int | None, *, is_archived: bool
 ) -> Policy:
-    from pipeweave.orchestrator.retention.policy import Policy
+    from pipeweave.orchestrator.retention import Policy
 
     policy = Policy.of(settings)
     if isinstance(older_than, datetime):
@@ -101,7 +98,7 @@ def _policy(
     )
 
 
-def _retired(each: MonthResult) -> dict[str, Any]:
+def _retired(each: drop_months.MonthResult) -> dict[str, Any]:
     return {
         "month": str(each.month),
         "outcome": each.outcome.value,
@@ -111,32 +108,32 @@ def _retired(each: MonthResult) -> dict[str, Any]:
     }
 
 
-def _line(each: MonthResult, storage: str) -> str:
-    from pipeweave.orchestrator.retention.drop_months import MonthOutcome
+def _line(each: drop_months.MonthResult, storage: str) -> str:
+    from pipeweave.orchestrator.retention import drop_months
 
     match each.outcome:
-        case MonthOutcome.DROPPED:
+        case drop_months.MonthOutcome.DROPPED:
             where = f"; {each.archive} in {storage}" if each.archive else ", not archived"
             return f"{each.month}  dropped: {_counts(each)}{where}"
-        case MonthOutcome.DUE:
+        case drop_months.MonthOutcome.DUE:
             return f"{each.month}  would be dropped: {_counts(each)}"
-        case MonthOutcome.ACTIVE:
+        case drop_months.MonthOutcome.ACTIVE:
             return f"{each.month}  kept: active runs {_named(each)}"
-        case MonthOutcome.IN_USE:
+        case drop_months.MonthOutcome.IN_USE:
             return f"{each.month}  kept: its tables are in use; try again"
 
 
-def _counts(each: MonthResult) -> str:
+def _counts(each: drop_months.MonthResult) -> str:
     counts = each.counts.to_json() if each.counts else {}
     words = {"runs": "runs", "taskRuns": "task runs", "attempts": "attempts", "events": "events"}
     return ", ".join(f"{counts.get(name, 0):,} {word}" for name, word in words.items())
 
 
-def _named(each: MonthResult) -> str:
+def _named(each: drop_months.MonthResult) -> str:
     return ", ".join(ids.show(ids.RUN, run) for run in each.active_runs)
 
 
-def _deleted(purged: Purged, *, dry_run: bool) -> str:
+def _deleted(purged: expiry.Purged, *, dry_run: bool) -> str:
     verb = "Would delete" if dry_run else "Deleted"
     claims = f"{purged.idempotency_claims:,} idempotency claims"
     others = f"{purged.workers:,} workers, {purged.redrives:,} redrives"

@@ -11,7 +11,7 @@ from pipeweave.cli.months import archive, partitions
 from pipeweave.cli.support.connection import json_option, with_database
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.deployment.migrate import SchemaStatus
+    from pipeweave.orchestrator.deployment import migrate as schema
 
 
 @click.group()
@@ -87,7 +87,7 @@ def reset(database_url: str, yes: bool, as_json: bool) -> None:
         click.echo(f"Everything is deleted; the schema was created again: {after.current}")
 
 
-def _show_json(status: SchemaStatus, ran: tuple[str, ...] = ()) -> None:
+def _show_json(status: schema.SchemaStatus, ran: tuple[str, ...] = ()) -> None:
     from pipeweave.cli.support.rendering import show_json
 
     show_json(

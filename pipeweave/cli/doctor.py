@@ -14,7 +14,7 @@ from pipeweave.errors import InvalidSetting, PipeWeaveError
 from pipeweave.settings import Settings, load
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.diagnosis.doctor import Finding
+    from pipeweave.orchestrator.diagnosis import doctor as checkup
 
 COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 _BADNESS = ("ok", "warning", "error")
@@ -30,12 +30,12 @@ def doctor(ctx: click.Context, database_url: str | None, data_dir: Path | None, 
 
     Exits 1 if a check fails; warnings do not count.
     """
-    from pipeweave.orchestrator.diagnosis.checks import checks
-    from pipeweave.orchestrator.diagnosis.doctor import examine
+    from pipeweave.orchestrator.diagnosis import checks
+    from pipeweave.orchestrator.diagnosis import doctor as checkup
 
     settings, problem = _settings(database_url, data_dir)
     findings = []
-    for found in examine(settings, checks(problem)):
+    for found in checkup.examine(settings, checks.checks(problem)):
         findings.append(found)
         if not as_json:
             _show(found)
@@ -61,7 +61,7 @@ def _settings(database_url: str | None, data_dir: Path | None) -> tuple[Settings
         return replace(given, database_url=None), problem
 
 
-def _show(found: Finding) -> None:
+def _show(found: checkup.Finding) -> None:
     from pipeweave.cli.support.rendering import is_terminal, text
 
     level = f"{found.level.value:<8}"
@@ -70,7 +70,7 @@ def _show(found: Finding) -> None:
     click.echo(f"{level} {found.name:<19} {text(found.verdict.line)}{hint}")
 
 
-def _document(found: Finding) -> dict[str, Any]:
+def _document(found: checkup.Finding) -> dict[str, Any]:
     return {
         "name": found.name,
         "level": found.level.value,

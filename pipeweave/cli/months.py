@@ -18,12 +18,10 @@ from pipeweave.settings import Settings, load
 from pipeweave.storage import LocalStorage, S3Storage, Storage, open_storage
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.domain.months import Month
-    from pipeweave.orchestrator.retention.archive import Manifest
-    from pipeweave.orchestrator.retention.default_partition import MisplacedRows
-    from pipeweave.orchestrator.retention.month_status import MonthOnDisk
-    from pipeweave.orchestrator.retention.policy import Policy
-    from pipeweave.orchestrator.store.database import Database, Transaction
+    from pipeweave.orchestrator.domain import Month
+    from pipeweave.orchestrator.retention import Policy, default_partition, month_status
+    from pipeweave.orchestrator.retention import archive as archives
+    from pipeweave.orchestrator.store import Database, Transaction
 
 MOST_COUNTED = 10_000
 
@@ -71,15 +69,14 @@ def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
 def partitions(place: Place, as_json: bool) -> None:
     """List the months of history: estimated rows, size, active runs, and when each month is dropped."""
     from pipeweave.cli.support.direct_database import opened
-    from pipeweave.orchestrator.retention import default_partition
-    from pipeweave.orchestrator.retention.month_status import months_on_disk
-    from pipeweave.orchestrator.retention.partitions import PARTITIONED
-    from pipeweave.orchestrator.retention.policy import Policy
+    from pipeweave.orchestrator.retention import Policy, default_partition, month_status, partitions
 
     policy = Policy.of(place.settings)
     with opened(place.database_url) as database, database.transaction() as tx:
-        months = [_month(tx, each, policy) for each in months_on_disk(tx)]
-        misplaced = [_misplaced(each) for each in default_partition.count_misplaced(tx, PARTITIONED)]
+        months = [_month(tx, each, policy) for each in month_status.months_on_disk(tx)]
+        misplaced = [
+            _misplaced(each) for each in default_partition.count_misplaced(tx, partitions.PARTITIONED)
+        ]
     if as_json:
         days = place.settings.run_retention_days
         show_json({"months": months, "default": misplaced, "retentionDays": days})
@@ -89,11 +86,11 @@ def partitions(place: Place, as_json: bool) -> None:
     _warn_of_misplaced_rows(misplaced)
 
 
-def _month(tx: Transaction, each: MonthOnDisk, policy: Policy) -> dict[str, Any]:
-    from pipeweave.orchestrator.domain.json_shapes import iso
-    from pipeweave.orchestrator.retention.month_status import active_runs
+def _month(tx: Transaction, each: month_status.MonthOnDisk, policy: Policy) -> dict[str, Any]:
+    from pipeweave.orchestrator.domain import iso
+    from pipeweave.orchestrator.retention import month_status
 
-    found = len(active_runs(tx, each.month, MOST_COUNTED))
+    found = len(month_status.active_runs(tx, each.month, MOST_COUNTED))
     due_at = policy.due_at(each.month)
     return {
         "month": str(each.month),
@@ -108,7 +105,7 @@ def _month(tx: Transaction, each: MonthOnDisk, policy: Policy) -> dict[str, Any]
     }
 
 
-def _word(each: MonthOnDisk, active: int, *, is_due: bool) -> str:
+def _word(each: month_status.MonthOnDisk, active: int, *, is_due: bool) -> str:
     if each.is_leaving:
         return "leaving"
     if not is_due:
@@ -132,7 +129,7 @@ def _size(number: int) -> str:
     return f"{number:,} GiB"
 
 
-def _misplaced(each: MisplacedRows) -> dict[str, Any]:
+def _misplaced(each: default_partition.MisplacedRows) -> dict[str, Any]:
     return {"month": str(each.month), "table": each.parent, "rows": each.rows}
 
 
@@ -152,7 +149,7 @@ def _warn_of_misplaced_rows(misplaced: list[dict[str, Any]]) -> None:
 @with_place
 def archive(place: Place, month: str | None, is_list: bool, as_json: bool) -> None:
     """Archive MONTH (2026-03) to storage without dropping it, or list the archives."""
-    from pipeweave.orchestrator.domain.months import Month
+    from pipeweave.orchestrator.domain import Month
     from pipeweave.orchestrator.retention import archive as archives
 
     if (month is None) != is_list:
@@ -168,7 +165,7 @@ def archive(place: Place, month: str | None, is_list: bool, as_json: bool) -> No
         click.echo(f"{manifest.month}  archived: {runs}; {manifest.path} in {place.storage_name}")
 
 
-def _archive(place: Place, month: Month) -> Manifest:
+def _archive(place: Place, month: Month) -> archives.Manifest:
     from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import archive as archives
     from pipeweave.orchestrator.retention import drop_months
@@ -180,11 +177,11 @@ def _archive(place: Place, month: Month) -> Manifest:
 
 
 def _check(database: Database, month: Month) -> None:
-    from pipeweave.orchestrator.retention.month_status import active_runs, months_on_disk
+    from pipeweave.orchestrator.retention import month_status
 
     with database.transaction() as tx:
-        known = [each.month for each in months_on_disk(tx)]
-        now, found = tx.now, active_runs(tx, month)
+        known = [each.month for each in month_status.months_on_disk(tx)]
+        now, found = tx.now, month_status.active_runs(tx, month)
     if month not in known:
         there = ", ".join(map(str, known)) or "none"
         raise NotFound(f"there is no history of {month}", hint=f"months: {there}", month=str(month))
@@ -195,7 +192,7 @@ def _check(database: Database, month: Month) -> None:
         raise Conflict(f"runs of {month} are active: {shown}", hint="wait for them, or cancel them")
 
 
-def _show_archives(found: list[Manifest], as_json: bool) -> None:
+def _show_archives(found: list[archives.Manifest], as_json: bool) -> None:
     if as_json:
         show_json({"archives": [each.to_json() for each in found]})
         return

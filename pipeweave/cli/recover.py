@@ -13,8 +13,7 @@ from pipeweave.cli.support.deployment_options import with_deployment
 from pipeweave.settings import Settings
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.diagnosis.repeated_ticks import RecoveryResult
-    from pipeweave.orchestrator.diagnosis.stalled import StalledItem
+    from pipeweave.orchestrator.diagnosis import repeated_ticks, stalled
 
 # Counter of a tick -> words for people.
 _DONE = {
@@ -41,7 +40,7 @@ def recover(ctx: click.Context, settings: Settings, auto_resume: bool, as_json: 
 
     Exits 1 if something is stalled.
     """
-    from pipeweave.orchestrator.deployment.deployment import Deployment
+    from pipeweave.orchestrator.deployment import Deployment
     from pipeweave.orchestrator.diagnosis import repeated_ticks
 
     deployment = Deployment.open(settings, pool_size=1)
@@ -57,7 +56,7 @@ def recover(ctx: click.Context, settings: Settings, auto_resume: bool, as_json: 
     ctx.exit(1 if left else 0)
 
 
-def _show(left: Sequence[StalledItem], done: RecoveryResult | None) -> None:
+def _show(left: Sequence[stalled.StalledItem], done: repeated_ticks.RecoveryResult | None) -> None:
     from pipeweave.cli.support.rendering import show_table, when
 
     if done is not None:
@@ -75,11 +74,11 @@ def _show(left: Sequence[StalledItem], done: RecoveryResult | None) -> None:
         click.echo("No other process runs the tick: start `pipeweave beat`.", err=True)
 
 
-def _was_silent(found: Sequence[StalledItem]) -> bool:
+def _was_silent(found: Sequence[stalled.StalledItem]) -> bool:
     return any(each.kind.value == "tick_silent" for each in found)
 
 
-def _show_json(left: Sequence[StalledItem], done: RecoveryResult | None) -> None:
+def _show_json(left: Sequence[stalled.StalledItem], done: repeated_ticks.RecoveryResult | None) -> None:
     from pipeweave.cli.support.rendering import show_json
 
     document: dict[str, Any] = {"stale": [_document(each) for each in left]}
@@ -90,8 +89,8 @@ def _show_json(left: Sequence[StalledItem], done: RecoveryResult | None) -> None
     show_json(document)
 
 
-def _document(each: StalledItem) -> dict[str, Any]:
-    from pipeweave.orchestrator.domain.json_shapes import iso
+def _document(each: stalled.StalledItem) -> dict[str, Any]:
+    from pipeweave.orchestrator.domain import iso
 
     return {
         "kind": each.kind.value,

@@ -14,7 +14,7 @@ from pipeweave.cli.support.connection import json_option, with_database
 from pipeweave.errors import Conflict
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.store.database import Transaction
+    from pipeweave.orchestrator.store import Transaction
 
 SCOPE_PREFIX = "orchestrator:"
 SCOPES = ("read", "write", "admin", "worker", "tick")
@@ -80,7 +80,7 @@ def create(
 ) -> None:
     """Create a token and print it. It cannot be shown again."""
     from pipeweave.cli.support.rendering import show_json
-    from pipeweave.orchestrator.domain.json_shapes import iso
+    from pipeweave.orchestrator.domain import iso
     from pipeweave.orchestrator.security import access_tokens
 
     full = [SCOPE_PREFIX + scope for scope in scopes]
@@ -139,7 +139,7 @@ def revoke(database_url: str, name_or_id: str, as_json: bool) -> None:
 @contextmanager
 def _transaction(database_url: str) -> Iterator[Transaction]:
     from pipeweave.orchestrator.deployment import migrate
-    from pipeweave.orchestrator.store.database import Database
+    from pipeweave.orchestrator.store import Database
 
     if not migrate.status(database_url).is_current:
         raise Conflict("the database lacks the current schema", hint="run `pipeweave db migrate` first")

@@ -16,8 +16,8 @@ from pipeweave.cli.token import Lifetime
 from pipeweave.errors import NotFound
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.diagnosis.verify import Difference
-    from pipeweave.orchestrator.store.database import Database
+    from pipeweave.orchestrator.diagnosis import verify as verification
+    from pipeweave.orchestrator.store import Database
 
 # The JSON document is held in memory; without --json there is no limit.
 MOST_IN_JSON = 1_000
@@ -89,7 +89,7 @@ def _recent(database: Database, since: datetime | None, limit: int | None) -> It
         before, left = found[-1], None if left is None else left - size
 
 
-def _differences(database: Database, run_id: UUID) -> list[Difference]:
+def _differences(database: Database, run_id: UUID) -> list[verification.Difference]:
     """List the differences of a run, read in one snapshot."""
     from pipeweave.orchestrator.diagnosis import verify
 
@@ -105,7 +105,7 @@ class _Report:
         self.verified = self.differing = self.differences = 0
         self._kept: list[dict[str, Any]] = []
 
-    def take(self, found: list[Difference]) -> None:
+    def take(self, found: list[verification.Difference]) -> None:
         self.verified += 1
         self.differing += bool(found)
         self.differences += len(found)
@@ -133,7 +133,7 @@ class _Report:
             click.echo(f"{self.verified:,} runs agree with their events", err=True)
 
 
-def _document(each: Difference) -> dict[str, Any]:
+def _document(each: verification.Difference) -> dict[str, Any]:
     return {
         "run": ids.show(ids.RUN, each.run_id),
         "taskRun": None if each.task_run_id is None else ids.show(ids.TASK_RUN, each.task_run_id),
@@ -143,7 +143,7 @@ def _document(each: Difference) -> dict[str, Any]:
     }
 
 
-def _line(each: Difference) -> str:
+def _line(each: verification.Difference) -> str:
     from pipeweave.cli.support.rendering import text
 
     shown = _document(each)

@@ -20,9 +20,9 @@ def issue_token(url: str, tenant: str, known: str | None) -> str:
 
     The token is valid for every tenant, because the operator of the stack may also put it into maintenance.
     """
-    from pipeweave.orchestrator.registry.tenants import ensure_tenant
+    from pipeweave.orchestrator.registry import ensure_tenant
     from pipeweave.orchestrator.security import access_tokens
-    from pipeweave.orchestrator.store.database import Database
+    from pipeweave.orchestrator.store import Database
 
     with Database(url, pool_size=0).transaction() as tx:
         ensure_tenant(tx, tenant)

@@ -11,15 +11,10 @@ from typing import Any
 from pipeweave import ids
 from pipeweave.authoring import Context, Task, bind, key_of, outcome_of
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
-from pipeweave.orchestrator.domain.call_outcome import CallOutcome
-from pipeweave.orchestrator.domain.failure import failure_of
-from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
+from pipeweave.orchestrator.domain import Awaits, CallOutcome, Completion, RunHeader, TaskRun, failure_of
 from pipeweave.orchestrator.engine import idempotency
-from pipeweave.orchestrator.state import heartbeats
-from pipeweave.orchestrator.state.attempts import previous_attempts
-from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.values import Values
+from pipeweave.orchestrator.state import heartbeats, previous_attempts
+from pipeweave.orchestrator.store import Database, Transaction, Values
 from pipeweave.spec import references, rules
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.inputs import Inputs, Upstream

@@ -11,7 +11,7 @@ from uuid import UUID
 from celery import Celery
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator.messaging.publisher import JOIN_TASK, RUN_TASK
+from pipeweave.orchestrator.messaging import JOIN_TASK, RUN_TASK
 from pipeweave.workers.consumer.runner import Runner
 
 log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from enum import IntEnum
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.engine.losses import ChildActivity
-from pipeweave.orchestrator.registry.worker_processes import child_of
+from pipeweave.orchestrator.engine import losses
+from pipeweave.orchestrator.registry import child_of
 
 # At most this many task runs of a message, and calls of a turn, are noted.
 MOST_NAMED = 128
@@ -185,16 +185,16 @@ class Slot:
         _ENDING.pack_into(self._memory, self._start + _ENDING_AT, ending)
         return True
 
-    def activity(self, worker_id: str) -> ChildActivity:
+    def activity(self, worker_id: str) -> losses.ChildActivity:
         """What the child was doing last."""
         pid, _, _, _, _, _, _, run, attempt, named, called = _HEAD.unpack_from(self._memory, self._start)
         worker = child_of(worker_id, pid)
         if run == _NO_RUN:
-            return ChildActivity(worker)
+            return losses.ChildActivity(worker)
         run_id = UUID(bytes=run)
         ordinals = self._ordinals(_NAMED_FROM, named)
         begun = frozenset(ids.task_run_id(run_id, each) for each in self._ordinals(_CALLED_FROM, called))
-        return ChildActivity(worker, begun, run_id, ordinals, attempt)
+        return losses.ChildActivity(worker, begun, run_id, ordinals, attempt)
 
     def free(self) -> None:
         """Let another child have the slot."""

@@ -10,11 +10,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.state import outputs
-from pipeweave.orchestrator.state.outputs import Places
-from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.store.values import Values
+from pipeweave.orchestrator.domain import RunHeader
+from pipeweave.orchestrator.state import Places, outputs
+from pipeweave.orchestrator.store import Database, Values
 from pipeweave.workers.consumer import reconcile
 
 

@@ -8,12 +8,17 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pipeweave.orchestrator.domain.call_outcome import CallOutcome, task_run_of
-from pipeweave.orchestrator.domain.outbox import UNCOUNTED
-from pipeweave.orchestrator.domain.plan import END
-from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
-from pipeweave.orchestrator.engine.hand_over import Unstarted
+from pipeweave.orchestrator.domain import (
+    END,
+    UNCOUNTED,
+    Awaits,
+    CallOutcome,
+    Completion,
+    RunHeader,
+    TaskRun,
+    task_run_of,
+)
+from pipeweave.orchestrator.engine import Unstarted
 
 # Priorities are compared for at most this many task runs that a message would go on with.
 MOST_LOOKED_AT = 16

@@ -16,7 +16,7 @@ from typing import TypeVar
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.engine import losses
-from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.store import Database
 from pipeweave.workers.consumer.child_slots import Slot
 
 log = logging.getLogger(__name__)

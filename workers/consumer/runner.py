@@ -15,18 +15,22 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.domain.call_outcome import CallOutcome, task_run_of
-from pipeweave.orchestrator.domain.outbox import UNCOUNTED, Asked, JoinCheck, Outgoing, Part, PutBack
-from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.engine import joins, losses
-from pipeweave.orchestrator.engine.chords import Counting
-from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
-from pipeweave.orchestrator.engine.release import Claimant
-from pipeweave.orchestrator.engine.turn import Turn
+from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.domain import (
+    UNCOUNTED,
+    Asked,
+    CallOutcome,
+    JoinCheck,
+    Outgoing,
+    Part,
+    PutBack,
+    TaskRun,
+    task_run_of,
+)
+from pipeweave.orchestrator.engine import Claimant, Counting, Turn, Unstarted, hand_over, joins, losses
 from pipeweave.orchestrator.queueing import priorities
 from pipeweave.orchestrator.state import claiming
-from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store import Transaction
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_durations import CallDurations
 from pipeweave.workers.consumer.calls import Calls
@@ -290,7 +294,7 @@ class Runner:
         return self.durations.fitting(TURN_S) if attempt == 1 else 1
 
     def _hand_over(self, tx: Transaction, work: Work, unstarted: Unstarted) -> None:
-        hand_over(tx, work.run.id, unstarted, worker=self.worker)
+        hand_over.hand_over(tx, work.run.id, unstarted, worker=self.worker)
 
     def _count(self, work: Work, was_claimed: bool) -> None:
         """Count the message as one part of each chord that it belongs to. A message that found nothing to do

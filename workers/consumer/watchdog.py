@@ -15,12 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pipeweave.errors import AttemptFenced, PipeWeaveError
-from pipeweave.orchestrator.domain.call_outcome import CallOutcome
-from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.engine.hand_over import Unstarted
+from pipeweave.orchestrator.domain import CallOutcome, TaskRun
+from pipeweave.orchestrator.engine import Unstarted
 from pipeweave.orchestrator.queueing import durations
 from pipeweave.orchestrator.state import heartbeats
-from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.store import Database
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_durations import CallDurations
 from pipeweave.workers.consumer.message import MESSAGE_S, Work

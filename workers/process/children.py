@@ -14,10 +14,9 @@ import signal
 import time
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.domain import failure
-from pipeweave.orchestrator.domain.failure import Failure
+from pipeweave.orchestrator.domain import Failure, failure
 from pipeweave.orchestrator.engine import losses
-from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.store import Database
 from pipeweave.workers.consumer.child_slots import Ending, Slot, Slots, SlotState
 
 log = logging.getLogger(__name__)

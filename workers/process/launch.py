@@ -16,13 +16,9 @@ from celery.signals import worker_process_init, worker_shutting_down
 from celery.worker import state
 
 from pipeweave.errors import InvalidSetting
-from pipeweave.orchestrator.deployment import json_logs, process_memory
-from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.messaging.celery_app import make_celery
-from pipeweave.orchestrator.messaging.publisher import Publisher
-from pipeweave.orchestrator.registry import pipelines, task_rows, worker_processes
-from pipeweave.orchestrator.registry.registration import parse
-from pipeweave.orchestrator.registry.worker_processes import WorkerStart
+from pipeweave.orchestrator.deployment import Deployment, json_logs, process_memory
+from pipeweave.orchestrator.messaging import Publisher, make_celery
+from pipeweave.orchestrator.registry import WorkerStart, pipelines, registration, task_rows, worker_processes
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.settings import Settings
 from pipeweave.workers.consumer.calls import Calls
@@ -166,7 +162,9 @@ def register(deployment: Deployment, service: str, loaded: Loaded, start: Worker
         "tasks": [each.spec.to_registration() for each in loaded.tasks.values()],
     }
     with deployment.database.transaction() as tx:
-        service_registration.register(tx, tenant, parse(shown, kind="python", idempotency_ttl=ttl))
+        service_registration.register(
+            tx, tenant, registration.parse(shown, kind="python", idempotency_ttl=ttl)
+        )
         for spec, source in loaded.pipelines:
             stored = pipelines.store(tx, tenant, spec, source=source)
             if stored.is_new:

@@ -13,9 +13,8 @@ from types import TracebackType
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.queueing import priorities
-from pipeweave.orchestrator.registry import task_rows, worker_processes
-from pipeweave.orchestrator.registry.worker_processes import BEAT_EVERY, WorkerStart
-from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.registry import BEAT_EVERY, WorkerStart, task_rows, worker_processes
+from pipeweave.orchestrator.store import Database
 from pipeweave.workers.consumer.child_slots import Slots
 from pipeweave.workers.process.children import Children
 

@@ -12,10 +12,8 @@ import threading
 import time
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.retention import drop_months
-from pipeweave.orchestrator.retention.drop_months import MonthOutcome
-from pipeweave.orchestrator.retention.policy import Policy
-from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.retention import Policy, drop_months
+from pipeweave.orchestrator.store import Database
 from pipeweave.settings import Settings
 from pipeweave.storage import Storage, open_storage
 
@@ -64,4 +62,4 @@ def apply(database: Database, storage: Storage, policy: Policy) -> float:
     except Exception:
         log.exception("retention.failed")
         return EVERY_S
-    return AGAIN_AFTER_S if any(each.outcome is MonthOutcome.IN_USE for each in done) else EVERY_S
+    return AGAIN_AFTER_S if any(each.outcome is drop_months.MonthOutcome.IN_USE for each in done) else EVERY_S

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pipeweave.errors import Conflict
 
 if TYPE_CHECKING:
-    from pipeweave.orchestrator.store.database import Database
+    from pipeweave.orchestrator.store import Database
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def opened(database_url: str, *, pool_size: int = 1) -> Iterator[Database]:
         Conflict: the database lacks the current schema. Unavailable: it cannot be reached.
     """
     from pipeweave.orchestrator.deployment import migrate
-    from pipeweave.orchestrator.store.database import Database
+    from pipeweave.orchestrator.store import Database
 
     if not migrate.status(database_url).is_current:
         raise Conflict("the database lacks the current schema", hint="run `pipeweave db migrate` first")
