@@ -1,4 +1,4 @@
-"""Attempts that end badly: what follows is decided once, and written in one transaction."""
+"""Attempts that failed: another one follows, or a dead letter."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from support.attempts import first, kept
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
 from support.factories import a_task, register
 from support.run_driver import PERMANENT, TASKS, TRANSIENT, RunDriver, claim, header, settle
 
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint
-from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine import losses
-from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
 from pipeweave.orchestrator.engine.turn import Turn
-from pipeweave.orchestrator.recovery import due_attempts, lost_attempts
-from pipeweave.orchestrator.registry import worker_processes
-from pipeweave.orchestrator.registry.worker_processes import WorkerStart
-from pipeweave.orchestrator.state import attempts, claiming, heartbeats, releasing
-from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.recovery import due_attempts
+from pipeweave.orchestrator.state import attempts, claiming, releasing
+from pipeweave.orchestrator.store.database import Database
 
 STEPS = {"a": [], "b": ["a"]}
 
@@ -57,10 +54,6 @@ def fail(driver: RunDriver, run_id: UUID, attempt: int = 1, how: Failure = TRANS
         settle(tx, started, failure=how)
 
 
-def first(driver: RunDriver, run_id: UUID) -> Any:
-    return driver.task_runs(run_id)[0]
-
-
 def make_due(driver: RunDriver, run_id: UUID) -> None:
     driver.rows(
         "UPDATE task_runs SET due_at = now() WHERE run_id = :id AND due_at IS NOT NULL RETURNING id",
@@ -70,11 +63,6 @@ def make_due(driver: RunDriver, run_id: UUID) -> None:
 
 def letters(driver: RunDriver, run_id: UUID) -> list[Any]:
     return driver.rows("SELECT * FROM dead_letters WHERE run_id = :id", id=run_id)
-
-
-def kept(driver: RunDriver, run_id: UUID) -> list[tuple[int, str, str]]:
-    rows = driver.rows("SELECT * FROM attempts WHERE run_id = :id ORDER BY number", id=run_id)
-    return [(row.number, row.status, row.error_code) for row in rows]
 
 
 # --- another attempt --------------------------------------------------------------------------------------
@@ -391,180 +379,3 @@ def test_errors_that_differ_in_numbers_and_ids_are_alike() -> None:
     two = replace(TRANSIENT, message="row 4 of fedcba98765432100123 is missing after 10.25 s")
     assert fingerprint("t", one) == fingerprint("t", two)
     assert len({fingerprint("t", one), fingerprint("u", one), fingerprint("t", replace(one, code="X"))}) == 3
-
-
-# --- what is lost -----------------------------------------------------------------------------------------
-
-
-def a_worker(tx: Transaction, tenant: str) -> str:
-    return worker_processes.register(tx, tenant, WorkerStart("python", "w@host", "host", 2, 1))
-
-
-def mine(driver: RunDriver, found: list[losses.Loss], run_id: UUID) -> list[tuple[int, Failure]]:
-    return [(each.ordinal, how) for each, how in found if each.run_id == run_id]
-
-
-def test_what_runs_on_a_worker_that_lives_is_not_lost(driver: RunDriver) -> None:
-    run_id = driver.begin({"a": []})
-    with driver.database.transaction() as tx:
-        worker = a_worker(tx, driver.tenant)
-        claiming.start(tx, run_id, [1], 1, worker=worker_processes.child_of(worker, 4711))
-        assert mine(driver, lost_attempts.of_lost_workers(tx), run_id) == []
-        worker_processes.stop(tx, worker)
-        [(ordinal, how)] = mine(driver, lost_attempts.of_lost_workers(tx), run_id)
-        assert (ordinal, how.outcome, how.is_counted) == (1, Outcome.LOST, True)
-
-
-def test_of_what_was_claimed_together_nobody_knows_what_had_begun(driver: RunDriver) -> None:
-    run_id = driver.begin({"a": [], "b": [], "c": []})
-    with driver.database.transaction() as tx:
-        claiming.start(tx, run_id, [1, 2], 1, worker="gone@host:1:ab#1")
-    with driver.database.transaction() as tx:
-        claiming.start(tx, run_id, [3], 1, worker="gone@host:1:ab#1")
-    with driver.database.transaction() as tx:
-        found = mine(driver, lost_attempts.of_lost_workers(tx), run_id)
-    assert [(ordinal, how.is_counted) for ordinal, how in found] == [(1, False), (2, False), (3, True)]
-
-
-def test_a_silent_attempt_is_ended_at_the_second_look(driver: RunDriver) -> None:
-    run_id = driver.begin({"a": []})
-    with driver.database.transaction() as tx:
-        worker = a_worker(tx, driver.tenant)
-        claiming.start(tx, run_id, [1], 1, worker=worker)
-        assert mine(driver, lost_attempts.of_time(tx), run_id) == []
-        tx.execute(
-            "UPDATE task_runs SET heartbeat_at = now() - interval '3 minutes' WHERE run_id = :id",
-            {"id": run_id},
-        )
-        assert mine(driver, lost_attempts.of_time(tx), run_id) == []
-        tx.execute(
-            "UPDATE task_runs SET suspected_at = now() - interval '2 s' WHERE run_id = :id", {"id": run_id}
-        )
-        [(_, how)] = mine(driver, lost_attempts.of_time(tx), run_id)
-        assert (how.code, how.outcome) == ("HEARTBEAT_LOST", Outcome.TIMEOUT)
-
-
-def test_silence_counts_from_twice_the_heartbeat_interval(driver: RunDriver) -> None:
-    run_id = driver.begin({"a": []})
-    silent = "UPDATE task_runs SET heartbeat_at = now() - CAST(:s AS interval) WHERE run_id = :id"
-    with driver.database.transaction() as tx:
-        claiming.start(tx, run_id, [1], 1, worker=a_worker(tx, driver.tenant))
-        for seconds, is_suspected in ((110, False), (130, True)):
-            tx.execute(silent, {"s": timedelta(seconds=seconds), "id": run_id})
-            lost_attempts.of_time(tx)
-            row = tx.execute("SELECT suspected_at FROM task_runs WHERE run_id = :id", {"id": run_id}).one()
-            assert (row.suspected_at is not None) == is_suspected
-
-
-def test_a_heartbeat_clears_a_suspicion(driver: RunDriver) -> None:
-    run_id = driver.begin({"a": []})
-    with driver.database.transaction() as tx:
-        [started] = claiming.start(tx, run_id, [1], 1, worker=a_worker(tx, driver.tenant))
-        tx.execute(
-            """UPDATE task_runs SET heartbeat_at = now() - interval '3 minutes',
-            suspected_at = now() - interval '1 minute' WHERE run_id = :id""",
-            {"id": run_id},
-        )
-        assert heartbeats.beat(tx, started)
-        assert mine(driver, lost_attempts.of_time(tx), run_id) == []
-
-
-def test_an_attempt_far_beyond_its_time_limit_is_overdue(driver: RunDriver) -> None:
-    run_id = driver.begin({"a": []})
-    with driver.database.transaction() as tx:
-        claiming.start(tx, run_id, [1], 1, worker=a_worker(tx, driver.tenant))
-        tx.execute(
-            "UPDATE task_runs SET claimed_at = now() - interval '301 s' WHERE run_id = :id", {"id": run_id}
-        )
-        assert mine(driver, lost_attempts.of_time(tx), run_id) == [], (
-            "its worker ends it, and has some time for it"
-        )
-        tx.execute(
-            "UPDATE task_runs SET claimed_at = now() - interval '320 s' WHERE run_id = :id", {"id": run_id}
-        )
-        [(_, how)] = mine(driver, lost_attempts.of_time(tx), run_id)
-        assert how.code == "TIMEOUT"
-
-
-def test_of_a_dead_child_what_it_had_begun_is_lost_and_the_rest_given_back(driver: RunDriver) -> None:
-    run_id = driver.begin(
-        {"m": []}, {"list": list(range(6))}, tasks={"m": "quick"}, maps={"m": "${input.list}"}
-    )
-    with driver.database.transaction() as tx:
-        started = claiming.start(tx, run_id, [2, 3, 4], 1, worker="w#9")
-    driver.sent.clear()
-    doing = losses.ChildActivity("w#9", frozenset({started[0].id}), run_id, (2, 3, 4, 5, 6), 1)
-    assert losses.of_child(driver.database, doing, failure.lost("killed"), max_retry_delay_ms=None) == 1
-    rows = driver.task_runs(run_id)[1:]
-    assert [(row.status, row.attempt) for row in rows] == [("queued", 2)] + [("queued", 1)] * 5
-    # The second attempt of the first item; its message's others; the last item has a message of its own.
-    assert sorted(set(driver.released(run_id))) == [2, 3, 4, 5, 6]
-    assert kept(driver, run_id) == [(1, "lost", "WORKER_LOST")]
-
-
-def test_a_doubled_report_of_a_dead_child_changes_nothing(driver: RunDriver) -> None:
-    run_id = driver.begin({"a": []}, tasks={"a": "quick"})
-    with driver.database.transaction() as tx:
-        [started] = claiming.start(tx, run_id, [1], 1, worker="w#9")
-    doing = losses.ChildActivity("w#9", frozenset({started.id}), run_id, (1,), 1)
-    counts = call_concurrently(
-        *[lambda: losses.of_child(driver.database, doing, failure.lost("killed"), max_retry_delay_ms=None)]
-        * 3
-    )
-    assert len([each for each in counts if each.error is None]) == 3
-    assert len(kept(driver, run_id)) == 1
-    assert first(driver, run_id).attempt == 2
-
-
-def test_a_late_report_of_a_dead_child_leaves_what_runs_elsewhere_by_now(driver: RunDriver) -> None:
-    run_id = driver.begin({"a": [], "b": []}, tasks={"a": "quick", "b": "quick"})
-    with driver.database.transaction() as tx:
-        a, b = claiming.start(tx, run_id, [1, 2], 1, worker="w#9")
-        settle(tx, a, failure=failure.lost("its worker is gone"))
-        assert claiming.give_back(tx, [b]) != []
-        assert claiming.start(tx, run_id, [1], 2, worker="w#10") != []
-        assert claiming.start(tx, run_id, [2], 1, worker="w#10") != []
-    doing = losses.ChildActivity("w#9", frozenset({a.id}), run_id, (1, 2), 1)
-    assert losses.of_child(driver.database, doing, failure.lost("killed"), max_retry_delay_ms=None) == 0
-    with driver.database.transaction() as tx:
-        # It was claimed when somebody looked, and is not any more.
-        hand_over(tx, run_id, Unstarted([b]), worker="w#9")
-    rows = driver.task_runs(run_id)
-    assert [(row.status, row.attempt, row.worker) for row in rows] == [
-        ("running", 2, "w#10"),
-        ("running", 1, "w#10"),
-    ]
-
-
-def test_a_loss_gives_its_slot_to_others_and_asks_about_the_joins_it_was_counted_for(
-    driver: RunDriver,
-) -> None:
-    wide = [f"b{number}" for number in range(8)]
-    needs = {"a": [], **{each: ["a"] for each in wide}, "c": wide}
-    run_id = driver.begin(needs, tasks={"b0": "once"}, failureMode="continue")
-    driver.finish(run_id, "a")
-    driver.store({"a": []}, id="limited", tasks={"a": "quick-limited"})
-    holder, waiting = driver.trigger("limited"), driver.trigger("limited")
-    with driver.database.transaction() as tx:
-        [member] = claiming.start(tx, run_id, [2], 1, worker="gone")
-        [held] = claiming.start(tx, holder, [1], 1, worker="gone")
-    driver.sent.clear()
-    lost = failure.lost("its worker is gone")
-    assert losses.end(driver.database, [(member, lost), (held, lost)], max_retry_delay_ms=None) == 2
-    assert driver.statuses(run_id)["b0"] == "failed"
-    assert [each.join for each in driver.sent if isinstance(each, JoinCheck)] == [10]
-    statuses = [driver.statuses(each)["a"] for each in (holder, waiting)]
-    assert sorted(statuses) == ["queued", "ready"]
-
-
-def test_a_loss_waits_for_nobody_who_holds_another_run(driver: RunDriver) -> None:
-    one, two = driver.begin({"a": []}, tasks={"a": "quick"}), driver.trigger()
-    with driver.database.transaction() as tx:
-        found = [claiming.start(tx, each, [1], 1, worker="w#9")[0] for each in (one, two)]
-    with driver.database.transaction() as tx:
-        tx.execute("SELECT 1 FROM task_runs WHERE run_id = :id FOR UPDATE", {"id": two})
-        with BackgroundCall(
-            lambda: losses.end(driver.database, [(found[0], failure.lost("gone"))], max_retry_delay_ms=None)
-        ) as beside:
-            beside.wait()
-    assert first(driver, one).attempt == 2
