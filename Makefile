@@ -46,7 +46,7 @@ test: setup links lint ## The gate: all checks and all tests
 	$(PYTEST) -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 check: setup links lint ## Format, lint, types, architecture and docs
-	$(PYTEST) tests/unit/test_architecture.py tests/unit/docs
+	$(PYTEST) tests/unit/architecture tests/unit/docs
 
 lint: setup ## Format, lint and types alone: what of the checks is no test
 	$(BIN)/ruff format --check .

@@ -1,0 +1,159 @@
+"""Which room may import which. docs/decisions/0012-rooms.md says why."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from support.pages import ROOT
+from support.source_tree import (
+    LAZY,
+    MAY_IMPORT,
+    imports,
+    layer_of,
+    layer_of_import,
+    module_of,
+    offenders,
+    tree_of,
+)
+
+# The rooms of the orchestrator: a room imports only rooms before it, and not those that lie beside it.
+ROOMS = (
+    *("domain", "store", "messaging", "security", "registry", "state", "queueing", "engine", "runs"),
+    *("deadletters", "reading", "retention", "deployment", "recovery", "diagnosis"),
+)
+APART = {("messaging", "store"), ("store", "messaging"), ("security", "messaging")}
+# The rooms of the orchestrator that the layers above it enter.
+DOORS = {
+    "api": {
+        *("domain", "store", "security", "registry", "queueing", "runs", "deadletters", "reading"),
+        *("deployment", "recovery", "diagnosis"),
+    },
+    "workers": {
+        *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "retention"),
+        *("deployment", "recovery"),
+    },
+}
+# What lies in ./pipeweave, from below to above; what lies beside the folders is the base.
+PIPEWEAVE_ROOMS = (
+    *("base", "schema", "spec", "authoring", "settings", "storage", "client", "testing", "demo"),
+    *("up", "cli.support", "cli"),
+)
+# The rooms of the API, in the same order; `app` is its package itself, where `create_app` is.
+API_ROOMS = ("contract", "http", "routes", "app", "serve")
+
+
+def test_every_module_of_the_orchestrator_lies_in_a_room() -> None:
+    outside = [path for path in (ROOT / "orchestrator").glob("*.py") if path.name != "__init__.py"]
+    folders = {path.parent.name for path in (ROOT / "orchestrator").glob("*/__init__.py")}
+    assert not outside
+    assert folders == set(ROOMS)
+
+
+def test_a_room_of_the_orchestrator_imports_only_the_rooms_before_it() -> None:
+    def upward(path: Path) -> Iterator[str]:
+        room = room_of(module_of(path))
+        if room is None:
+            return
+        for name in imports(path):
+            other = room_of(name)
+            if other is not None and (ROOMS.index(other) > ROOMS.index(room) or (room, other) in APART):
+                yield name
+
+    assert not offenders(upward), f"the rooms from below to above: {', '.join(ROOMS)}"
+
+
+def room_of(name: str) -> str | None:
+    """The room of the orchestrator that a module, or an imported name, belongs to."""
+    parts = name.split(".")
+    return parts[2] if parts[:2] == ["pipeweave", "orchestrator"] and len(parts) > 2 else None
+
+
+def test_the_orchestrator_imports_nothing_inside_a_function() -> None:
+    """Such an import hides an arrow that points upward, or a circle."""
+
+    def hidden(path: Path) -> Iterator[str]:
+        if layer_of(path) == "orchestrator":
+            for node in ast.walk(tree_of(path)):
+                # A door may hand on a heavy name on demand.
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name != "__getattr__":
+                    inner = (each for each in ast.walk(node) if isinstance(each, ast.Import | ast.ImportFrom))
+                    yield from (f"{node.name}: {ast.unparse(each)}" for each in inner)
+
+    assert not offenders(hidden)
+
+
+def test_whoever_enters_a_room_from_outside_comes_through_its_door() -> None:
+    """They import the room, a name that its `__init__` hands on, or one of its modules as a whole."""
+    handed_on = {room: _handed_on(room) for room in ROOMS}
+
+    def intruding(path: Path) -> Iterator[str]:
+        if layer_of(path) not in {"orchestrator", "migrations"}:
+            for name in imports(path):
+                room = room_of(name)
+                inside = ".".join(name.split(".")[3:])
+                if room is not None and inside and inside not in handed_on[room]:
+                    yield name
+
+    assert not offenders(intruding)
+
+
+def _handed_on(room: str) -> set[str]:
+    """The names that a room hands on, and its modules."""
+    folder = ROOT / "orchestrator" / room
+    lists = (
+        ast.literal_eval(node.value)
+        for node in tree_of(folder / "__init__.py").body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    return {name for listed in lists for name in listed} | {path.stem for path in folder.glob("*.py")}
+
+
+def test_api_and_workers_enter_only_the_rooms_that_are_open_to_them() -> None:
+    def elsewhere(path: Path) -> Iterator[str]:
+        open_rooms = DOORS.get(layer_of(path))
+        if open_rooms is not None:
+            yield from (name for name in imports(path) if (room_of(name) or "domain") not in open_rooms)
+
+    assert not offenders(elsewhere), f"{DOORS}"
+
+
+def test_a_room_of_pipeweave_imports_only_the_rooms_before_it() -> None:
+    def upward(path: Path) -> Iterator[str]:
+        room = pipeweave_room_of(module_of(path))
+        # What users import is handed on at the top.
+        if room is None or path == ROOT / "pipeweave/__init__.py":
+            return
+        for name in imports(path):
+            other = pipeweave_room_of(name)
+            if other is not None and PIPEWEAVE_ROOMS.index(other) > PIPEWEAVE_ROOMS.index(room):
+                yield name
+
+    assert not offenders(upward), f"the rooms from below to above: {', '.join(PIPEWEAVE_ROOMS)}"
+
+
+def pipeweave_room_of(name: str) -> str | None:
+    """The room of ./pipeweave that a module, or an imported name, belongs to."""
+    parts = name.split(".")
+    if parts[0] != "pipeweave" or len(parts) == 1 or parts[1] in MAY_IMPORT.keys() - LAZY:
+        return None
+    if parts[1:3] == ["cli", "support"]:
+        return "cli.support"
+    return parts[1] if parts[1] in PIPEWEAVE_ROOMS else "base"
+
+
+def test_a_room_of_the_api_imports_only_the_rooms_before_it() -> None:
+    def upward(path: Path) -> Iterator[str]:
+        if layer_of(path) == "api":
+            place = API_ROOMS.index(api_room_of(module_of(path)))
+            mine = (name for name in imports(path) if layer_of_import(name) == "api")
+            yield from (name for name in mine if API_ROOMS.index(api_room_of(name)) > place)
+
+    assert not offenders(upward), f"the rooms from below to above: {', '.join(API_ROOMS)}"
+
+
+def api_room_of(name: str) -> str:
+    """The room of the API that a module, or an imported name, belongs to; `app` for the package itself."""
+    room = ".".join(name.split(".")[2:3])
+    return room if room in API_ROOMS else "app"
