@@ -55,7 +55,7 @@ def tree_of(path: Path) -> ast.Module:
 
 def imports(path: Path, *, top_level: bool = False) -> Iterator[str]:
     """Every imported name in full, `from a import b` as `a.b`; top_level: only those run at import."""
-    for node in _statements(tree_of(path)) if top_level else ast.walk(tree_of(path)):
+    for node in statements(tree_of(path)) if top_level else ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

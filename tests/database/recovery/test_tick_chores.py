@@ -293,14 +293,14 @@ def test_a_task_whose_limit_cannot_be_filled_keeps_no_other_task_waiting(
     driver.rows(
         "UPDATE task_runs SET status = 'ready', queued_at = NULL WHERE run_id = :id RETURNING 1", id=good
     )
-    standing = limits.standing
+    read = limits.limits_of
 
-    def standing_of_others(tx: Any, tenant: str, task: str) -> Any:
+    def limits_of_others(tx: Any, tenant: str, task: str) -> Any:
         if task == "limited":
             raise ValueError("the limit cannot be read")
-        return standing(tx, tenant, task)
+        return read(tx, tenant, task)
 
-    monkeypatch.setattr(limits, "standing", standing_of_others)
+    monkeypatch.setattr(limits, "limits_of", limits_of_others)
     with pytest.raises(PartlyFailed):
         limits.fill_waiting(driver.database)
     assert [driver.statuses(run_id)["a"] for run_id in (bad, good)] == ["ready", "queued"]
