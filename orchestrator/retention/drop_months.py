@@ -32,7 +32,7 @@ from pipeweave.orchestrator.retention.partitions import PARTITIONED
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.store import advisory_locks
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.lock_timeout import InUse, at_once
+from pipeweave.orchestrator.store.lock_timeout import LockNotAvailable, at_once
 from pipeweave.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -160,7 +160,7 @@ def _drop_month(
             counts = archive.count_rows(tx, month)
         manifest = archive.archive_month(database, storage, month) if policy.is_archived else None
         _retry_while_in_use(tries, partial(_drop, database, month))
-    except InUse:
+    except LockNotAvailable:
         return _not_dropped(month, MonthOutcome.IN_USE)
     path = None if manifest is None else manifest.path
     log.info("month.dropped", extra={"month": str(month), "archive": path, **counts.to_json()})
@@ -209,7 +209,7 @@ def _retry_while_in_use(tries: int, work: Callable[[], R]) -> R:
     for _ in range(tries - 1):
         try:
             return work()
-        except InUse:
+        except LockNotAvailable:
             time.sleep(PAUSE_S)
     return work()
 

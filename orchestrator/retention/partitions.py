@@ -15,7 +15,7 @@ from pipeweave.orchestrator.domain import months
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.retention import default_partition
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.lock_timeout import InUse, at_once
+from pipeweave.orchestrator.store.lock_timeout import LockNotAvailable, at_once
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ def ensure_without_waiting(database: Database, now: datetime) -> list[str]:
         try:
             with at_once(database) as tx:
                 made += _make(tx, each, default_partition.MOVED_AT_ONCE)
-        except InUse:
+        except LockNotAvailable:
             log.info("partition.postponed", extra={"month": str(each.month), "tables": each.parents})
     return made
 
@@ -146,14 +146,14 @@ def ensure_month(database: Database, month: Month) -> None:
     """Create the missing partitions of one month, in one transaction that does not wait for locks.
 
     Raises:
-        InUse: a table is in use, or the month's misplaced rows cannot be moved now.
+        LockNotAvailable: a table is in use, or the month's misplaced rows cannot be moved now.
     """
     with at_once(database) as tx:
         known = {each.name for each in list_partitions(tx)}
         has_misplaced_rows = month in default_partition.misplaced_months(tx, PARTITIONED)
         for each in _lacking(known, [month], [month] if has_misplaced_rows else []):
             if not _make(tx, each, default_partition.MOVED_AT_ONCE):
-                raise InUse
+                raise LockNotAvailable
 
 
 def missing(tx: Transaction, now: datetime, months_ahead: int = MONTHS_AHEAD) -> list[MissingPartitions]:

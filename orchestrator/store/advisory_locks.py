@@ -1,8 +1,7 @@
-"""The advisory locks of PostgreSQL that PipeWeave takes: their numbers, and the ways to hold them.
+"""Takes advisory locks of PostgreSQL, for a block or until the commit, and lists their numbers.
 
-A lock for a chore that may take long is held by a session, on a reserved connection: it must not take the
-place of a connection that the chore needs, and it ends with its process. A lock for one transaction goes with
-its commit.
+A lock for a long chore is held by a session, on a reserved connection: the chore keeps its own connection,
+and the lock ends with the process. A lock for one transaction ends with the commit.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ TICK = 0x7469636B
 RETENTION = 0x72657461_696E
 # One process migrates the schema at a time.
 MIGRATION = 0x70697065_77656176
-# The class of a lock for each tenant: services of a tenant register one after the other.
+# The class of a lock per tenant: services of a tenant register one after the other.
 REGISTRATION = 0x72656769
 
 _TRY = "SELECT pg_try_advisory_lock(:lock)"

@@ -1,7 +1,7 @@
-"""Bounded caches: what a process remembers of one database, so that it need not ask again.
+"""Caches rows of one database in a process, up to a bounded number of entries.
 
-A room that remembers something declares a `CacheSpec`; `Database` owns the caches, so two databases in one
-process never share an entry. Whatever depends on what a transaction wrote is cached after its commit
+A room that caches rows declares a `CacheSpec`; `Database` owns the caches, so two databases in one process
+never share an entry. A value that depends on a transaction's writes is cached after the commit
 (`Transaction.cache_after_commit`).
 """
 
@@ -21,8 +21,8 @@ class CacheSpec(Generic[K, V]):
     """Declares a cache of values `V` by keys `K`.
 
     Args:
-        name: of what it holds, for people.
-        capacity: entries it holds at most.
+        name: names the entries, for people.
+        capacity: the largest number of entries.
     """
 
     name: str
@@ -30,11 +30,11 @@ class CacheSpec(Generic[K, V]):
 
 
 class Cache(Generic[K, V]):
-    """At most `capacity` entries, of which those used last are kept. Threads may share it.
+    """Keeps the most recently used entries, at most `capacity`. Threads may share a cache.
 
-    Entries live in two generations. A used entry moves to the young one; when the young one has half of the
-    capacity it becomes the old one, and what was in that is dropped. So the last `capacity // 2` entries that
-    were used are always there, and a read of a young entry is one look into a dictionary, without a lock.
+    Entries live in two generations. A used entry moves to the young generation; when that has half of the
+    capacity, it replaces the old generation. So the `capacity // 2` entries that were used last are always
+    cached, and a read of a young entry is one lookup in a dictionary, without a lock.
     """
 
     __slots__ = ("_half", "_lock", "_old", "_young")
@@ -61,7 +61,7 @@ class Cache(Generic[K, V]):
 
     def _put(self, key: K, value: V, *, is_newer: bool) -> V:
         with self._lock:
-            # A thread that moves an entry it found in the old generation must not undo a later `put`.
+            # A thread that moves an entry out of the old generation must not undo a later `put`.
             if is_newer:
                 self._young[key] = value
             else:

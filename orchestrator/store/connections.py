@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: lent one at a time, replaced when they died, and what their errors mean."""
+"""Lends connections to PostgreSQL, replaces dead ones and translates their errors."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from sqlalchemy.pool import NullPool, PoolProxiedConnection
 
 from pipeweave.errors import Deadlocked, PipeWeaveError, Unavailable
 
-# SQLSTATEs of a transaction that did nothing wrong and may simply be done again.
+# SQLSTATEs after which the same transaction is simply repeated: a deadlock, a serialization failure.
 _START_OVER = ("40P01", "40001")
 
 CONNECT_TIMEOUT_S = 5
-# A pooled connection unused for longer is asked whether it lives before it is used.
+# A pooled connection that was unused for longer (s) is tested before it is lent.
 IDLE_S = 1.0
-# Where a connection keeps when it was last used, on time.monotonic().
+# The key of the time of the last use (s, monotonic clock) in a connection's `info`.
 _USED = "used"
 
 
 class Connections:
     """A pool of connections to one database, each used by one thread at a time.
 
-    What is kept in a connection's `info` goes with the session on the server. Statements are not part of any
-    transaction unless they say BEGIN.
+    The `info` of a connection lives as long as its session on the server. A statement is part of a
+    transaction only after a BEGIN.
 
     Args:
         url: `postgresql://user:password@host:port/name`.
         size: connections kept open; 0 opens one for every use (for processes that fork).
-        options: of the server, as on its command line.
+        options: options of the server, as on its command line.
     """
 
     def __init__(self, url: str, size: int, options: str) -> None:
@@ -49,9 +49,9 @@ class Connections:
             connect_args=_arguments(options),
             isolation_level="AUTOCOMMIT",
             json_deserializer=orjson.loads,
-            # It would cost a question to the server for each new connection.
+            # Native hstore costs a query for each new connection.
             use_native_hstore=False,
-            # There is nothing to roll back: Transaction does it, or gives the connection up.
+            # Transaction rolls back itself, or the connection is dropped.
             pool_reset_on_return=None,
             **(pool if size else {"poolclass": NullPool}),
         )
@@ -59,11 +59,11 @@ class Connections:
 
     @contextmanager
     def lend(self) -> Iterator[PoolProxiedConnection]:
-        """A connection for the block.
+        """Lend a connection for the block.
 
         Raises:
-            Unavailable: none is free in time, or PostgreSQL cannot be reached or went away.
-            Deadlocked: what the block did may be done again.
+            Unavailable: no connection is free in time, or PostgreSQL cannot be reached or went away.
+            Deadlocked: PostgreSQL rolled the block back; it can be repeated.
             psycopg2.Error: PostgreSQL refused a statement; `pgcode` says why.
         """
         try:
@@ -93,7 +93,7 @@ class Connections:
 
     def _lives(self, connection: PoolProxiedConnection) -> bool:
         used = connection.info.get(_USED)
-        # One used a moment ago is not asked each time, unless others broke since.
+        # A connection used a moment ago is not tested, unless another connection broke since.
         if used is None or (time.monotonic() - used <= IDLE_S and used > self._broke_at):
             return True
         try:
@@ -104,7 +104,7 @@ class Connections:
 
     def _give_back(self, connection: PoolProxiedConnection) -> None:
         raw: Any = connection.dbapi_connection
-        # Gone, or still in a transaction because its end failed: nobody may inherit that.
+        # The session is gone, or still in a transaction because its COMMIT or ROLLBACK failed.
         if raw.get_transaction_status() != TRANSACTION_STATUS_IDLE:
             self._drop(connection)
         else:
@@ -128,13 +128,13 @@ def _arguments(options: str) -> dict[str, Any]:
 
 
 def _problem(error: psycopg2.Error | DBAPIError) -> PipeWeaveError | None:
-    """What it is for us when it is about the connection or the moment, not about a statement."""
-    # The pool's first steps on a new server, and tools that bring their own statements, wrap the driver's.
-    said = error.orig if isinstance(error, DBAPIError) else error
-    if getattr(said, "pgcode", None) in _START_OVER:
+    """Our error for a lost connection or a deadlock; None for an error of the statement itself."""
+    # The pool's first statements on a new server, and SQLAlchemy's own, wrap the driver's error.
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if getattr(cause, "pgcode", None) in _START_OVER:
         return Deadlocked("two transactions waited for each other")
-    if not isinstance(said, psycopg2.OperationalError | psycopg2.InterfaceError):
+    if not isinstance(cause, psycopg2.OperationalError | psycopg2.InterfaceError):
         return None
     # The driver's text names host, port and user, never the password.
-    reason = (str(said).strip().splitlines() or ["no connection"])[0]
+    reason = (str(cause).strip().splitlines() or ["no connection"])[0]
     return Unavailable(f"PostgreSQL cannot be used: {reason}", hint="check DATABASE_URL and the server")

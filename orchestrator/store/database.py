@@ -1,8 +1,7 @@
-"""The one way to PostgreSQL: transactions with an after-commit line, and a separate pool for looking.
+"""Runs transactions on PostgreSQL, with actions after the commit, and reads from a separate pool.
 
 Statements are SQL text with named parameters (`:name`); JSON goes in through `to_json` and comes out as
-Python values. Messages are sent from `after_commit`: rows first, then the message, never the other way
-round.
+Python values. Messages are sent after the commit, never before it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ R = TypeVar("R")
 
 DEADLOCK_TRIES = 5
 
-# Looking must never slow running: lists and pages that take longer than this are cut off.
+# Lists and pages must not slow running work: a read that takes longer (ms) is cancelled.
 READ_TIMEOUT_MS = 5_000
 # Connections beside the two pools: one holds the tick's lock while another answers a health check.
 RESERVED = 2
@@ -41,9 +40,8 @@ RESERVED = 2
 IDLE_IN_TRANSACTION_MS = 60_000
 
 
-# Verbs name their rows by key: one plan serves all parameters, and prunes partitions when it runs. It is made
-# once, when a table may be nearly empty, and kept: it must not read or join whole tables that were small
-# then.
+# Verbs name their rows by key, so one plan serves all parameters and prunes partitions when it runs. The plan
+# is made once, when a table may be nearly empty, and kept: it must not scan or join whole tables.
 _BY_KEY = " ".join(
     f"-c {each}"
     for each in (
@@ -56,7 +54,7 @@ _BY_KEY = " ".join(
 
 
 class Transaction:
-    """An open transaction: statements, the time it began, and what to do once it is durable."""
+    """An open transaction: its statements, its time, its outbox and its actions after the commit."""
 
     def __init__(self, database: Database, connection: PoolProxiedConnection, *, is_one: bool = True) -> None:
         self._database = database
@@ -70,24 +68,24 @@ class Transaction:
         self._after: list[Callable[[], None]] = []
 
     def hold(self) -> None:
-        """From the next statement on, everything commits together, as it always does in `transaction()`."""
+        """Commit the next statement and all after it together, as `transaction()` always does."""
         if not self._is_open:
-            # BEGIN travels with that statement: a round trip less, and none at all for nothing.
+            # BEGIN travels with the next statement: that saves a round trip.
             self._opening = "BEGIN; "
 
     @property
     def connection(self) -> Connection:
-        """The same connection for tools that bring their own statements and speak SQLAlchemy."""
+        """The same connection, for tools that speak SQLAlchemy."""
         if self._opening:
             self.execute("SELECT 1")
         return Connection(self._database.connections.engine, self._connection)
 
     def cache(self, spec: CacheSpec[K, V]) -> Cache[K, V]:
-        """What this process remembers of this database."""
+        """The cache that a spec declares, of this database in this process."""
         return self._database.caches.of(spec)
 
     def cache_after_commit(self, spec: CacheSpec[K, V], key: K, value: V) -> None:
-        """Cache what this transaction wrote, or read of what it wrote, once that is durable."""
+        """Cache a value that depends on the writes of this transaction, after the commit."""
         self._after.append(lambda: self.cache(spec).put(key, value))
 
     def execute(
@@ -96,12 +94,12 @@ class Transaction:
         """Run one statement.
 
         Args:
-            lock: a statement to run before it in the same round trip and, outside a transaction, in the same
-                implicit one: what it locks stays locked until this statement is durable, and this statement
-                sees what the locks' last holders committed. Its parameters are among these.
+            lock: a statement that locks rows first, in the same round trip and, outside a transaction, in the
+                same implicit one. The rows stay locked until the commit, and the main statement sees what
+                their last holders committed. Its parameters are among `parameters`.
 
         Raises:
-            psycopg2.Error: PostgreSQL refused it; the transaction can only be rolled back.
+            psycopg2.Error: PostgreSQL refused the statement; the transaction can only be rolled back.
         """
         opening, self._opening = self._opening, ""
         self._is_open = self._is_open or bool(opening)
@@ -109,10 +107,10 @@ class Transaction:
         return sql(statement).run(self._connection, parameters or {}, opening, before)
 
     def commit(self) -> None:
-        """Make it durable. Called once by `Database.transaction`.
+        """Commit. Called once by `Database.transaction`.
 
         Raises:
-            RuntimeError: a statement had failed, and someone went on as if it had not.
+            RuntimeError: a statement had failed, and its error was swallowed.
         """
         if self._is_open:
             answer = self._end("COMMIT")
@@ -121,22 +119,20 @@ class Transaction:
                 raise RuntimeError("the transaction had failed before its commit")
 
     def roll_back(self) -> None:
-        """Undo it; a connection on which even that fails is not used again."""
+        """Roll back; a connection on which that fails is not used again."""
         if self._is_open:
-            # Most likely the server is gone, and what ended the transaction says so better.
+            # Most likely the server is gone, and the error that ended the transaction says so better.
             with suppress(psycopg2.Error):
                 self._end("ROLLBACK")
 
-    def _end(self, how: str) -> str:
+    def _end(self, command: str) -> str:
         self._is_open = False
         cursor: Any = self._connection.cursor()
-        cursor.execute(how)
+        cursor.execute(command)
         return str(cursor.statusmessage)
 
     def catch_up(self) -> None:
-        """Take the time anew after waiting for a lock: what follows happens after what its last holder
-        did.
-        """
+        """Advance `now` after a wait for a lock, beyond the changes of its last holder."""
         self.now = max(self.now, self._database.now())
 
     def send(self, *outgoing: Outgoing) -> None:
@@ -144,20 +140,18 @@ class Transaction:
         self.outbox.extend(outgoing)
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Do this after the commit. An error there is logged: the rows are safe, the tick sends what was
-        lost.
-        """
+        """Run an action after the commit. Its error is logged; the tick does what is left."""
         self._after.append(action)
 
     def announce(self, fact: Fact) -> None:
-        """Announce that something happened: after the commit, the verbs that follow from it run, each in a
-        transaction of its own (`Database(react=...)`). As `after_commit`, where one of them fails.
+        """Announce a fact: after the commit, each verb that `Database.react` gives for it runs in its own
+        transaction. The error of a verb is logged.
         """
         for verb in self._database.react(fact):
             self.afterwards(verb)
 
     def afterwards(self, verb: Verb) -> None:
-        """Do a verb in a transaction of its own after the commit; as `after_commit`, where it fails."""
+        """Run a verb in a transaction of its own after the commit. Its error is logged."""
 
         def follow() -> None:
             self._database.run(verb)
@@ -165,7 +159,7 @@ class Transaction:
         self.after_commit(follow)
 
     def run_after_commit(self) -> None:
-        """Called once by `Database.transaction`, and by tests that commit on their own."""
+        """Run the actions. Called once by `Database.transaction`, and by tests that commit on their own."""
         actions, self._after = self._after, []
         for action in actions:
             _attempt(action)
@@ -177,8 +171,8 @@ class Database:
     Args:
         url: `postgresql://user:password@host:port/name`.
         pool_size: connections kept open; 0 opens one per transaction (for processes that fork).
-        sender: takes the outbox of every committed transaction; without one, messages are left to the tick.
-        react: gives the verbs that follow from a fact; without it, they are left to the tick.
+        sender: takes the outbox of each committed transaction; without it, messages are left to the tick.
+        react: gives the verbs that follow from a fact; without it, the verbs are left to the tick.
         now: a clock for tests; the process's own by default.
 
     Raises:
@@ -200,19 +194,19 @@ class Database:
         self.now = now or (lambda: datetime.now(UTC))
         options = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS} {_BY_KEY}"
         self.connections = Connections(url, pool_size, options)
-        looking = f"-c statement_timeout={READ_TIMEOUT_MS} -c default_transaction_read_only=on"
-        self._reader = Connections(url, max(1, pool_size // 2), looking)
-        self._reserved = Connections(url, min(RESERVED, pool_size), looking)
+        read_only = f"-c statement_timeout={READ_TIMEOUT_MS} -c default_transaction_read_only=on"
+        self._reader = Connections(url, max(1, pool_size // 2), read_only)
+        self._reserved = Connections(url, min(RESERVED, pool_size), read_only)
         self.caches = Caches()
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """Commit what the block did, then run its after-commit actions; roll back when it raises."""
+        """Commit after the block, then run its after-commit actions; roll back when the block raises."""
         return self._begin(is_one=True)
 
     def statements(self) -> AbstractContextManager[Transaction]:
-        """Statements that each commit by themselves, until one asks to `hold` the rest together.
+        """Run statements that each commit by themselves, until `hold` begins a transaction.
 
-        For verbs that often are a look and one write: they pay no BEGIN and no COMMIT.
+        For verbs that are often a read and one write: they save BEGIN and COMMIT.
         """
         return self._begin(is_one=False)
 
@@ -226,16 +220,18 @@ class Database:
             except BaseException:
                 tx.roll_back()
                 raise
-        # First its own messages: a follow-up transaction may take long, or be the first of many.
+        # The messages leave first: a follow-up transaction may take long, or be the first of many.
         if tx.outbox and self.sender is not None:
             _attempt(functools.partial(self.sender, tx.outbox))
         tx.run_after_commit()
 
     def run(self, work: Callable[[Transaction], R], *, is_one: bool = True) -> R:
-        """Do `work` in a transaction, and again when PostgreSQL broke a deadlock at its cost.
+        """Do `work` in a transaction; repeat it when PostgreSQL rolled it back to end a deadlock.
 
-        A cancel locks all rows of a run while its steps complete; one of the two is asked to start over.
-        Without `is_one`, see `statements`.
+        A cancel locks all rows of a run while its steps complete, so the two may deadlock.
+
+        Args:
+            is_one: False begins with `statements` instead of `transaction`.
         """
         begin = self.transaction if is_one else self.statements
         for _ in range(DEADLOCK_TRIES - 1):
@@ -249,20 +245,20 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
-        """Statements that only read, from a pool of their own, each cut off after READ_TIMEOUT_MS."""
-        with self._look(self._reader) as tx:
+        """Run statements that only read, on a pool of their own, each cancelled after READ_TIMEOUT_MS."""
+        with self._read_from(self._reader) as tx:
             yield tx
 
     @contextmanager
     def reserved(self) -> Iterator[Transaction]:
         """As `reading`, on a connection that neither verbs nor lists use: for a lock that is held
-        beside other statements, and for the health check, which must not wait for them.
+        beside other statements, and for the health check, which must not wait for a connection.
         """
-        with self._look(self._reserved) as tx:
+        with self._read_from(self._reserved) as tx:
             yield tx
 
     @contextmanager
-    def _look(self, connections: Connections) -> Iterator[Transaction]:
+    def _read_from(self, connections: Connections) -> Iterator[Transaction]:
         with connections.lend() as connection:
             tx = Transaction(self, connection, is_one=False)
             try:
@@ -278,14 +274,14 @@ class Database:
 
 
 def _attempt(action: Callable[[], object]) -> None:
-    """Do something that follows a commit. Its failure is logged: the rows are safe by then."""
+    """Run an action after a commit. Its error is logged: the rows are safe by then."""
     try:
         action()
     except Exception:
         log.exception("after_commit.failed")
 
 
-# What is done in a transaction of its own.
+# A function that runs in a transaction of its own.
 Verb = Callable[[Transaction], object]
 
 

@@ -1,4 +1,4 @@
-"""The append-only history of a run: one row per change, written in the transaction of the change."""
+"""Writes events, the append-only history of runs, in the transaction of the change."""
 
 from __future__ import annotations
 

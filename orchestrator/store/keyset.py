@@ -1,4 +1,4 @@
-"""Keyset paging: a page goes on after the last key of the one before, whatever its number."""
+"""Pages through lists by keyset: a page begins after the last key of the page before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """How much of a list is wanted, and after which key.
+    """A requested page of a list: how many rows, and after which key.
 
     Args:
         limit: rows, 1 to 1,000 (default 50).
@@ -38,7 +38,7 @@ class Page:
             raise InvalidInput(f"limit {message}", errors=[FieldError("limit", message, "out_of_range")])
 
     def after(self, name: str, *kinds: type[str] | type[int] | type[UUID]) -> tuple[Any, ...] | None:
-        """The key to go on after, None on the first page.
+        """The key after which the page begins; None for the first page.
 
         Args:
             name: the list's name; a cursor of another list is refused.
@@ -69,7 +69,7 @@ class Page:
         key: Callable[[Any], tuple[Any, ...]],
         show: Callable[[Any], Document],
     ) -> Document:
-        """The answer {items, nextCursor} from `limit + 1` rows: the extra one tells that more follow."""
+        """The answer {items, nextCursor} from `limit + 1` rows: the extra row tells that more follow."""
         kept = rows[: self.limit]
         more = len(rows) > self.limit
         return {
@@ -79,7 +79,7 @@ class Page:
 
 
 def cursor_of(name: str, *key: Any) -> str:
-    """The opaque cursor that goes on after this key."""
+    """The opaque cursor of the page after this key."""
     content = orjson.dumps([name, *(str(part) if isinstance(part, UUID) else part for part in key)])
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 

@@ -6,25 +6,25 @@ in which both stood still. So a transaction that waits for a row of one table ho
     advisory locks        registrations of a tenant, the tick, retention: first of all
     services              a registration, for its service
     run_tokens            a trigger with a token, in the order of the tokens
-    tenants               whoever gives run slots away
+    tenants               verbs that give run slots
     idempotency_claims    keys, in the order of task and key (engine/idempotency.py, engine/key_waiters.py)
-    runs                  whoever ends or reopens a run, and so goes on to lock all of its task runs
+    runs                  verbs that end or reopen a run, and then lock all of its task runs
     dead_letters          a retry, with its run locked
     task_runs             in the order of their ids
     tasks                 limits (queueing/limits.py): last, in the order of their names
-    redrives              progress of a redrive, behind all that it did
+    redrives              the progress of a redrive, after its retries
 
 Three rules keep the order short:
 
-- A statement that picks rows for itself skips locked rows (SKIP LOCKED). It waits for nobody, so it may come
-  at any time.
-- What follows from a change and needs an earlier table runs after the commit, in a transaction of its own: a
+- A statement that picks rows for itself skips locked rows (SKIP LOCKED). It never waits, so it may come at
+  any time.
+- A reaction to a change that needs an earlier table runs after the commit, in a transaction of its own: by a
   fact (runs/reactions.py) or `Transaction.afterwards`.
-- A worker process locks its own row in `workers`, which nobody else waits for. The mode
+- A worker process locks its own row in `workers`, which no other process waits for. The mode
   (`orchestrator_state`) is read with KEY SHARE, which waits only for the moment in which maintenance begins.
 
 One pair goes both ways (BOTH_WAYS). The transaction that completes the last step of a run has the row of
-that step before it takes the row of the run. Taking the run's row first would let all steps of a run complete
+that step before the row of the run. Taking the run's row first would let all steps of a run complete
 one after the other. A cancel of the same run may meet it there; PostgreSQL ends one of the two, and
 `Database.run` does it again. tests/database/store/test_lock_order.py watches all this under contention.
 """

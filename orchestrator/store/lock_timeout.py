@@ -1,7 +1,7 @@
-"""Locks on whole tables, taken only when they are to be had at once.
+"""Locks whole tables with a short timeout.
 
-Whoever waits for such a lock makes everyone behind him wait, too. So what changes the tables of a deployment
-at work gives up after a moment and leaves it to its next try.
+A transaction that waits for a table lock makes all later transactions wait behind it. So a change of tables
+in a running deployment gives up after LOCK_TIMEOUT_MS, and is tried again later.
 """
 
 from __future__ import annotations
@@ -9,28 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from psycopg2.errors import CheckViolation, LockNotAvailable
+from psycopg2 import errors
 
 from pipeweave.orchestrator.store.database import Database, Transaction
 
-# Running work stands still for this long at most, once per try.
+# Running work waits for this long (ms) at most, once per try.
 LOCK_TIMEOUT_MS = 100
 
 
-class InUse(Exception):
-    """Others hold what is needed; nothing was changed, and another try later is as good."""
+class LockNotAvailable(Exception):
+    """Another transaction holds a lock on the table. Nothing was changed; a later try may succeed."""
 
 
 @contextmanager
 def at_once(database: Database) -> Iterator[Transaction]:
-    """A transaction that waits LOCK_TIMEOUT_MS for each lock, at most.
+    """Begin a transaction that waits at most LOCK_TIMEOUT_MS for each lock.
 
     Raises:
-        InUse: that was not enough, or a row came in between.
+        LockNotAvailable: a lock was not available in time, or a row was inserted meanwhile.
     """
     with database.transaction() as tx:
         tx.execute(f"SET LOCAL lock_timeout = {LOCK_TIMEOUT_MS}")
         try:
             yield tx
-        except (LockNotAvailable, CheckViolation) as error:
-            raise InUse from error
+        except (errors.LockNotAvailable, errors.CheckViolation) as error:
+            raise LockNotAvailable from error

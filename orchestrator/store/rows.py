@@ -1,4 +1,4 @@
-"""What a statement answered: rows whose columns have names."""
+"""Reads the rows of a result; their columns are attributes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg2.extensions import cursor as Cursor
 
-# A column named like something tuples have, say `count`, is the column; one that is no name is `_0`, `_1`.
+# A column named like an attribute of tuples, such as `count`, hides it; an invalid name becomes `_0`, `_1`.
 _named = functools.partial(namedtuple, "Row", rename=True)
 
 
@@ -17,8 +17,8 @@ class Result:
     """The answer to one statement, read once. Rows are tuples, and their columns are attributes.
 
     Raises:
-        LookupError: from `one` and its likes, when there is not as much as they promise.
-        psycopg2.ProgrammingError: rows are wanted of a statement that returns none.
+        LookupError: from `one`, `one_or_none` and their scalars, when the number of rows is another.
+        psycopg2.ProgrammingError: the statement returns no rows.
     """
 
     __slots__ = ("_cursor",)
@@ -83,5 +83,5 @@ class Result:
 
 @functools.lru_cache(maxsize=512)
 def _row_of(names: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any]:
-    """Makes rows with columns of these names; of two with the same name the first has it."""
+    """Makes rows with columns of these names; of two equal names the first column has it."""
     return functools.partial(tuple.__new__, _named(names))

@@ -1,7 +1,7 @@
-"""SQL text with named parameters as PostgreSQL likes it best: parsed and planned once per connection.
+"""Runs SQL text with named parameters, and prepares a statement that a process sends often.
 
-Planning a statement on a partitioned table costs more than executing it. What a process sends often is
-prepared on the server, and such a plan looks at the partitions only when it runs.
+Planning a statement on a partitioned table costs more than executing it. A prepared statement is planned once
+per connection, and its plan prunes partitions when it runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 
 from pipeweave.orchestrator.store.rows import Result
 
-# Sent this often by this process, a statement is worth a round trip for its preparation.
+# A statement that this process has sent more often is prepared; that costs a round trip.
 PREPARE_AFTER = 3
 
 # `:name`, but not the second colon of a cast, nor a colon inside a word.
@@ -31,7 +31,7 @@ _numbers = itertools.count(1)
 
 
 class Statement:
-    """One SQL text: as it is sent plainly, and as it is prepared."""
+    """One SQL text, in its plain and its prepared form."""
 
     def __init__(self, sql: str) -> None:
         self.names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
@@ -52,8 +52,11 @@ class Statement:
         opening: str = "",
         before: Statement | None = None,
     ) -> Result:
-        """Execute it, prepared once it was sent often enough. `opening` travels in front of it, and so does
-        the statement `before`, whose parameters are among these.
+        """Execute the statement, prepared if it was sent often enough.
+
+        Args:
+            opening: SQL text that is sent in front.
+            before: a statement that is sent in front; its parameters are among `parameters`.
         """
         self.sent += 1
         cursor: Any = connection.cursor()
@@ -64,7 +67,7 @@ class Statement:
         values, text = [], ""
         for each in (before, self) if before else (self,):
             own = [parameters[name] for name in each.names]
-            # The info belongs to the connection to the server, and so do its prepared statements.
+            # `info` lives as long as the session on the server, and so do prepared statements.
             if each._name not in connection.info:
                 cursor.execute(opening + each._prepare(own))
                 connection.info[each._name] = True
@@ -75,12 +78,12 @@ class Statement:
         return Result(cursor)
 
     def _prepare(self, values: Sequence[Any]) -> str:
-        """Where the statement leaves a parameter's type open, the value decides."""
+        """The PREPARE command; where the text leaves a parameter's type open, the value decides."""
         types = ", ".join(_TYPES.get(type(value), "unknown") for value in values)
         return f"PREPARE {self._name}{f' ({types})' if types else ''} AS {self._body}"
 
 
-# More than there are: a text that is forgotten would be prepared anew under another name.
+# Larger than the number of texts: an evicted text would be prepared anew under another name.
 @functools.lru_cache(maxsize=4096)
 def statement(sql: str) -> Statement:
     """The statement of an SQL text."""

@@ -1,4 +1,4 @@
-"""Inputs and outputs: small ones stay in their row, larger ones go to storage by content."""
+"""Stores inputs and outputs: small values in their row, larger ones in storage, addressed by content."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pipeweave.storage import Storage
 
 
 class Values:
-    """Puts JSON values away and finds them again."""
+    """Stores and loads JSON values."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
 
     def keep(self, value: Any) -> Kept:
-        """Put a value away. Large ones are durable in storage when this returns, before any row names them.
+        """Store a value. A large value is durable in storage when this returns, before any row names it.
 
         Raises:
-            InvalidInput: the value cannot be kept as JSON.
+            InvalidInput: the value cannot be stored as JSON.
         """
         content = canonical(value)
         if len(content) <= INLINE_BYTES:
@@ -36,7 +36,7 @@ class Values:
         return Kept(None, path, len(content), digest)
 
     def load(self, inline: Any, path: str | None) -> Any:
-        """The value of a row: what stands in it, or what its path leads to.
+        """Load the value of a row: the inline value, or the object at its path.
 
         Raises:
             NotFound: storage has no such object.
@@ -51,7 +51,7 @@ class Values:
             raise CorruptValue(f"the stored object {path!r} is not JSON: {error}") from error
 
     def load_all(self, paths: Iterable[str]) -> dict[str, Any]:
-        """Values by their paths. A path that leads to no readable value has the error that says why.
+        """Load values by their paths. The value of a path without a readable object is the error.
 
         Raises:
             Unavailable, InvalidSetting: storage cannot be reached, or refuses the settings; another try may
@@ -91,7 +91,7 @@ def canonical(value: Any) -> bytes:
 
 
 def _strings(value: Any) -> str:
-    """Every text of the value in one: cheap enough for the rare value that mentions \\u0000 at all."""
+    """All texts of a value, concatenated. Called only for the rare value that mentions \\u0000."""
     match value:
         case str():
             return value
