@@ -1,4 +1,4 @@
-"""Values and rules of the engine, without input or output: statuses, plans, task runs, failures, events.
+"""Defines values and rules without input or output: statuses, plans, task runs, failures, events.
 
 Every room may import it. It must never import another room, a driver or Celery.
 """
@@ -8,22 +8,22 @@ from pipeweave.orchestrator.domain.facts import Fact
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.domain.months import Month
-from pipeweave.orchestrator.domain.outbox import UNCOUNTED, Asked, JoinCheck, Outgoing, Part, PutBack
+from pipeweave.orchestrator.domain.outbox import UNCOUNTED, InvalidChord, JoinCheck, Outgoing, Part, PutBack
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
-from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, KeyWait, TaskRun
 
 __all__ = [
     "END",
     "UNCOUNTED",
-    "Asked",
-    "Awaits",
     "CallOutcome",
     "Completion",
     "Fact",
     "Failure",
+    "InvalidChord",
     "JoinCheck",
+    "KeyWait",
     "Month",
     "Outgoing",
     "Part",

@@ -1,15 +1,15 @@
-"""How the call of a task run's function ended, as whoever called it hands it to the engine."""
+"""Defines the outcome of a call of a task run's function, as its caller hands it to the engine."""
 
 from __future__ import annotations
 
 from pipeweave.orchestrator.domain.failure import Failure
-from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, KeyWait, TaskRun
 
 # An attempt that ended badly.
 FailedCall = tuple[TaskRun, Failure]
 
 # A result, a failure, or no call at all because another task run executes under the same idempotency key.
-CallOutcome = Completion | Awaits | FailedCall
+CallOutcome = Completion | KeyWait | FailedCall
 
 
 def task_run_of(outcome: CallOutcome) -> TaskRun:

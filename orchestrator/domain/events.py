@@ -1,4 +1,4 @@
-"""Events: one row of history per change; a change of many task runs is one event."""
+"""Defines events, the history of a run: one event per change, also for a change of many task runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened: `type` is `noun.verb`, `data` what is needed to rebuild the state from
-    events.
-    """
+    """One change: `type` is `noun.verb`, `data` holds what `replay.py` needs to rebuild the state."""
 
     run_id: UUID
     type: str
@@ -33,7 +31,7 @@ class Event:
 
 
 def together(type_: str, moved: Sequence[TaskRun], **data: Any) -> list[Event]:
-    """One event for task runs that moved for one cause: a wide step has thousands of them."""
+    """One event for all task runs that moved for one cause; a wide step has thousands of them."""
     if not moved:
         return []
     return [Event(moved[0].run_id, type_, data={"ordinals": ranges(each.ordinal for each in moved), **data})]

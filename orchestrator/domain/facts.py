@@ -1,7 +1,7 @@
-"""Facts: what a transaction announces, so that others react to it once it is durable.
+"""Defines facts: changes that a transaction announces, and that verbs react to after its commit.
 
-`Transaction.announce` takes them, `runs/reactions.py` says which verbs follow. A fact carries ids and what
-the statement saw; a reaction that needs more reads it in its own transaction.
+`Transaction.announce` takes a fact, `runs/reactions.py` says which verbs follow. A fact carries ids and
+values that its statement returned; a reaction that needs more reads it in its own transaction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class RunEnded:
 
     Args:
         run_id: the run.
-        is_awaited: maintenance begins when the last open run ends.
+        is_awaited: whether maintenance waits for the end of the last open run.
         limited_tenant: the run's tenant, if it has a limit of active runs and this run took a run slot.
     """
 

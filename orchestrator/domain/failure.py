@@ -1,4 +1,4 @@
-"""How an attempt failed: an exception as a value that can be stored and judged."""
+"""Turns exceptions and losses into failures: values that can be stored and judged."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ MAX_MESSAGE = 4_000
 
 
 class Outcome(StrEnum):
-    """How an attempt ended that did not end well."""
+    """How a failed attempt ended."""
 
-    FAILED = "failed"  # its function raised, or what it gave cannot be taken
-    TIMEOUT = "timeout"  # it ran for too long, or was silent for too long
+    FAILED = "failed"  # its function raised, or its result is invalid
+    TIMEOUT = "timeout"  # it exceeded its time limit, or its heartbeats stopped
     LOST = "lost"  # the process or the host that ran it is gone
-    INTERRUPTED = "interrupted"  # its worker was asked to stop and could not wait any longer
+    INTERRUPTED = "interrupted"  # its worker stopped before it ended
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What an attempt ended with: `type` is the exception's qualified name.
+    """Why an attempt failed; `type` is the exception's qualified name.
 
     Args:
-        outcome: how it ended.
-        is_counted: whether it uses up one of the task run's attempts. One that may never have begun does not.
-        is_dead: whether it makes a dead letter when no attempt is left; a map's items make their own.
+        outcome: how the attempt ended.
+        is_counted: whether it uses up one of the task run's attempts. An attempt that may never have begun
+            does not.
+        is_dead: whether a dead letter is written when no attempt is left. A map writes none, because each of
+            its failed items has one.
     """
 
     code: str
@@ -64,7 +66,7 @@ class Failure:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """The failure that an exception stands for. It can be stored, whatever the exception holds."""
+    """The failure of an exception. It can be stored, whatever the exception contains."""
     code, is_retryable = classify_error(error)
     kind = type(error)
     named = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
@@ -85,30 +87,30 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def silent(interval_ms: int) -> Failure:
-    """A function whose worker lives, but that was not heard of for twice its heartbeat interval (ms)."""
+    """The failure of an attempt without a heartbeat for twice its interval (ms), though its worker lives."""
     message = f"no heartbeat for {2 * interval_ms:,} ms"
     return Failure("HEARTBEAT_LOST", message, "HeartbeatLost", outcome=Outcome.TIMEOUT)
 
 
 def overdue(seconds: float) -> Failure:
-    """A function that did not end within its task's time limit (s)."""
+    """The failure of an attempt that exceeded its task's time limit (s)."""
     message = f"the attempt took longer than {seconds:g} s"
     return Failure(AttemptTimedOut.code, message, AttemptTimedOut.__qualname__, outcome=Outcome.TIMEOUT)
 
 
-def lost(what: str, *, is_certain: bool = True) -> Failure:
-    """The process that ran the attempt is gone; `is_certain` False when it may not have begun."""
-    return Failure("WORKER_LOST", what, "WorkerLost", outcome=Outcome.LOST, is_counted=is_certain)
+def lost(message: str, *, is_certain: bool = True) -> Failure:
+    """The failure of an attempt whose process is gone; `is_certain` False when it may not have begun."""
+    return Failure("WORKER_LOST", message, "WorkerLost", outcome=Outcome.LOST, is_counted=is_certain)
 
 
 def interrupted() -> Failure:
-    """The worker was asked to stop and could not wait for the attempt any longer."""
+    """The failure of an attempt whose worker was asked to stop and could not wait for its end."""
     message = "its worker stopped before the attempt ended"
     return Failure("WORKER_STOPPED", message, "WorkerStopped", outcome=Outcome.INTERRUPTED, is_counted=False)
 
 
 def fingerprint(task_id: str, failure: Failure) -> str:
-    """Equal for errors that are alike: task, code, type and message without its numbers (hex SHA-256)."""
+    """A hash of task, code, type and message without numbers: equal for similar errors (hex SHA-256)."""
     shape = _VARYING.sub("#", failure.message)
     return hashlib.sha256("\0".join((task_id, failure.code, failure.type, shape)).encode()).hexdigest()
 
@@ -123,14 +125,14 @@ def _trace(error: BaseException) -> str:
 
 
 def _shown(error: AttemptFailed) -> list[dict[str, str]] | None:
-    # The paths in a result are made of its keys, which may be what is wrong with it.
+    # The paths in a result contain its keys, and a key may be what cannot be stored.
     faults = [each.to_json().items() for each in error.errors]
     return [{key: safe_text(str, value)[:MAX_MESSAGE] for key, value in each} for each in faults] or None
 
 
 def _json_able(details: Any) -> Any:
-    """Details as plain JSON that fits in a row; as text, where they are not."""
-    # What orjson writes of other types (dataclasses, enums, times) may hold what cannot be stored.
+    """Details as plain JSON that fits in a row, else as text."""
+    # orjson also writes dataclasses, enums and times, and their texts may not be storable.
     content = call_safely(lambda: orjson.dumps(details), b"")
     plain = orjson.loads(content) if content else None
     if content and not json_faults(plain, budget=INLINE_BYTES):

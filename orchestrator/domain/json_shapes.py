@@ -1,4 +1,4 @@
-"""How values look in JSON: ISO times with Z, durations in ms, TypeIDs, large values by reference."""
+"""Formats values for JSON: ISO times with Z, durations in ms, TypeIDs, large values by reference."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def task_run_id(value: UUID) -> str:
 
 
 def reference(path: str | None, size: int | None, digest: str | None) -> dict[str, Any] | None:
-    """Where a large value lies in storage; None for one that stands in its row."""
+    """The place of a large value in storage; None for a value in its row."""
     return None if path is None else {"path": path, "size": size, "hash": digest}

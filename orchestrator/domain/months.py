@@ -1,4 +1,4 @@
-"""A month of history: its name, its span, the ids and tables that belong to it."""
+"""Defines a month of history: its name, its time span, its ids and its partitions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Month:
 
     @classmethod
     def of_id(cls, run_id: UUID) -> Month:
-        """The month in which an id was made. What lies beyond the last month there is, belongs to it."""
+        """The month in which an id was made. An id beyond the last month belongs to the last month."""
         stamp = timedelta(milliseconds=run_id.int >> _MS_OF_ID)
         return cls.of(_EPOCH + stamp) if stamp < _SPAN else LAST
 
@@ -42,7 +42,7 @@ class Month:
         """The month of `2026-03`.
 
         Raises:
-            InvalidInput: the text names none.
+            InvalidInput: the text is not a month.
         """
         match = _TEXT.fullmatch(text)
         if match is None:
@@ -71,7 +71,7 @@ class Month:
 
     @property
     def first_id(self) -> UUID:
-        """The lowest id that can be made in it; that of the next month is the first one after it."""
+        """The lowest id that can be made in the month."""
         return ids.first_id_at(int(self.start.timestamp() * 1000))
 
     def table(self, parent: str) -> str:
@@ -79,13 +79,13 @@ class Month:
         return f"{parent}_{self.year:04}_{self.number:02}"
 
 
-# Ids have room for 8,000 years more; a clock that shows them is wrong.
+# Ids have room for 8,000 more years; a clock that shows one of them is wrong.
 LAST = Month(2999, 12)
 _SPAN = LAST.end - _EPOCH
 
 
 def ahead(now: datetime, count: int) -> list[Month]:
-    """The month of `now` and so many after it."""
+    """The month of `now` and `count` months after it."""
     found = [Month.of(now)]
     for _ in range(count):
         found.append(found[-1].next)

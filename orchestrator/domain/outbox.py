@@ -1,4 +1,7 @@
-"""What a transaction sends once it is durable. Messages carry ids and an attempt number, nothing else."""
+"""Defines the entries of the outbox, which a transaction sends after its commit.
+
+A message carries ids and an attempt number, nothing else.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-# A message whose completions nobody counts: a repeated attempt, or what a long message gave back. When its
-# task runs end, it asks PostgreSQL whether the join may go (a join message) instead of counting a part.
+# The part number of a message that no chord counts: a repeated attempt, or the rest that a long message
+# handed over. When its task runs end, their joins are checked in PostgreSQL instead (JoinCheck).
 UNCOUNTED = -1
 
 
@@ -21,17 +24,17 @@ class Released:
     task_id: str
     queue: str
     priority: int
-    # Its map, or the gathered joins it is part of: messages count for these.
+    # Its map, or its gathered joins: its message is a part of their chords.
     joins: tuple[int, ...] = ()
     is_limited: bool = False
-    # How long a run of its task usually takes (s); None while nobody knows.
+    # How long a run of its task usually takes (s); None while unknown.
     seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Chord:
-    """A join whose parts are counted in Redis; `members` count on their own, messages are added when
-    they are made.
+    """The chord of a join. `members` is the number of predecessors that count on their own; messages are
+    added when they are made.
     """
 
     run_id: UUID
@@ -41,9 +44,7 @@ class Chord:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a chord is done: a message's (`message` is its index) or a predecessor's own (its
-    ordinal).
-    """
+    """A finished part of a chord: a message (`message` is its index) or a predecessor (`ordinal`)."""
 
     run_id: UUID
     join: int
@@ -53,13 +54,13 @@ class Part:
 
     @property
     def id(self) -> str:
-        """Constant for the part, so that counting it twice counts once (docs/celery.md)."""
+        """The constant id of the part, so that a part that is sent twice counts once (docs/celery.md)."""
         return f"p{self.ordinal}" if self.message is None else f"m{self.message}"
 
 
 @dataclass(frozen=True, slots=True)
 class JoinCheck:
-    """Look whether this join (or map, or the end of the run) may go."""
+    """A message that lets a worker check a step, a map or the end of the run in PostgreSQL."""
 
     run_id: UUID
     join: int
@@ -67,9 +68,9 @@ class JoinCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A join one of whose messages found nothing to do, and so counts for nothing: from now on, every message
-    that would count as a part asks whether the join may go instead.
+class InvalidChord:
+    """A chord whose count is wrong, because one of its messages ran no task run. From now on each part sends
+    a join check instead of being counted.
     """
 
     run_id: UUID
@@ -78,10 +79,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """A message that gave way to better task runs: it waits again, in front of the others, as it was.
+    """A message that gives way to better task runs: it is sent again unchanged, to the front of its queue.
 
     Args:
-        since: when what it names was queued.
+        since: when its task runs were queued.
     """
 
     run_id: UUID
@@ -94,4 +95,4 @@ class PutBack:
     since: datetime
 
 
-Outgoing = Released | Chord | Part | JoinCheck | Asked | PutBack
+Outgoing = Released | Chord | Part | JoinCheck | InvalidChord | PutBack

@@ -1,6 +1,6 @@
-"""A pipeline version as the orchestrator reads it: steps by ordinal, and how each join is released.
+"""Compiles a pipeline version into a plan: steps by ordinal, and the kind of each join.
 
-Pure, and compiled once per process and version. Ordinals number the steps from 1 in document order; they
+Pure, and done once per process and version. Ordinals number the steps from 1 in document order; they
 are the last bits of the ids of the steps' task runs. Ordinal 0 stands for the end of the run: a join of all
 end steps.
 """
@@ -16,8 +16,8 @@ from pipeweave.spec import PipelineSpec, StepSpec
 
 # The end of the run, as if it were a step.
 END = 0
-# Joins with this many predecessors and more travel as chords: a row that every predecessor would
-# lock becomes the narrowest point of a run, a counter in Redis does not.
+# A join with this many predecessors or more has a chord: a row that every predecessor locks would be the
+# bottleneck of the run, a counter in Redis is not.
 WIDE = 8
 
 
@@ -25,7 +25,7 @@ class JoinKind(Enum):
     """How a step learns that its predecessors are final."""
 
     SINGLE = "single"  # one predecessor: the transaction that completes it releases the step
-    NARROW = "narrow"  # a few: that transaction looks at the others, with the step's row locked
+    NARROW = "narrow"  # a few: each transaction that completes one reads all, with the step's row locked
     GATHERED = "gathered"  # many that become ready together: a chord with a part per message
     IRREGULAR = "irregular"  # many that become ready at different times: a chord with a part per predecessor
 
@@ -88,7 +88,7 @@ class Plan:
         return [self[each].id for each in sorted(found)]
 
     def gathered(self, ordinal: int) -> tuple[int, ...]:
-        """The gathered joins this step is part of."""
+        """The gathered joins behind this step."""
         return tuple(j for j in self.successors(ordinal) if self.joins.get(j) is JoinKind.GATHERED)
 
 
@@ -123,7 +123,7 @@ def _kind(before: tuple[int, ...], predecessors: dict[int, tuple[int, ...]]) -> 
     if len(before) < WIDE:
         return JoinKind.NARROW
     first = predecessors[before[0]]
-    # One and the same single predecessor (or none): one commit makes all of them ready.
+    # All of them have the same single predecessor, or none: one commit makes all of them ready.
     if len(first) <= 1 and all(predecessors[each] == first for each in before):
         return JoinKind.GATHERED
     return JoinKind.IRREGULAR

@@ -1,8 +1,8 @@
-"""A run rebuilt from its events alone (pure): what its rows must say if nothing was lost or made up.
+"""Rebuilds a run from its events alone (pure); if no event was lost or added, its rows say the same.
 
-Every change writes its event in its own transaction, so whoever reads a run's events in order can do without
-its rows. An event that could not have followed those before it is a fault: one between them is missing, or
-one was added.
+Every change writes its event in its own transaction, so the events of a run, in their order, give the state
+of its rows. An event that cannot follow the events before it is a fault: an event between them is missing, or
+an event was added.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ T = TaskStatus
 
 @dataclass(frozen=True, slots=True)
 class RebuiltTaskRun:
-    """A task run as its events give it. Many of a wide step share one of these values.
+    """A task run as its events give it. Task runs of a wide step share one value.
 
     Args:
-        was_released: whether anything let its attempt go: it has a `queued_at`.
+        was_released: whether its attempt was released: its row has a `queued_at`.
     """
 
     status: TaskStatus = T.PENDING
@@ -40,7 +40,7 @@ class RebuiltTaskRun:
 
 @dataclass(frozen=True, slots=True)
 class RebuiltAttempt:
-    """An attempt that was begun and did not end well."""
+    """A begun attempt that did not complete."""
 
     outcome: str | None
     worker: str | None
@@ -49,7 +49,7 @@ class RebuiltAttempt:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An event that cannot be: `why` says what it would have needed."""
+    """An event that cannot have happened; `why` says what contradicts it."""
 
     ordinal: int | None
     event: StoredEvent
@@ -77,7 +77,7 @@ class RebuiltRun:
 
 
 def rebuild(events: Iterable[StoredEvent]) -> RebuiltRun:
-    """The run that these events, in their order, lead to. Whatever they say, this never raises."""
+    """Rebuild the run from its events, in their order. Never raises, whatever the events say."""
     found = _Rebuilding()
     for event in events:
         found.apply(event)
@@ -93,7 +93,7 @@ def rebuild(events: Iterable[StoredEvent]) -> RebuiltRun:
 
 @dataclass(slots=True)
 class _Rebuilding:
-    """A run on its way through its events."""
+    """The state of a run while its events are applied."""
 
     status: RunStatus | None = None
     error_code: str | None = None
@@ -139,7 +139,7 @@ class _Rebuilding:
         if self.status is None:
             self._fault(event, "no event created the run")
         elif self.status not in allowed:
-            self._fault(event, f"the run is {self.status}, and it cannot follow that")
+            self._fault(event, f"the run is {self.status}, which this event cannot follow")
 
     def _enter(self, status: RunStatus) -> None:
         self.status = status
@@ -154,7 +154,7 @@ class _Rebuilding:
         allowed: Iterable[str],
         change: Callable[[RebuiltTaskRun], RebuiltTaskRun],
     ) -> None:
-        """Change task runs. One fault tells of all those that an event cannot have found as they are."""
+        """Change task runs. All task runs that contradict the event for the same reason make one fault."""
         allowed = frozenset(allowed)
         changed: dict[RebuiltTaskRun, RebuiltTaskRun] = {}
         faults: dict[str, int] = {}
@@ -170,14 +170,14 @@ class _Rebuilding:
             self._fault(event, why, ordinal)
 
     def queue(self, event: StoredEvent) -> None:
-        """Released or (as it then says) let go by a limit or given back by a worker."""
+        """Released, dispatched by a limit or given back; the last two name the status before in `from`."""
         self.move(event, event.ordinals(), _left(event, T.PENDING), lambda each: _released(each, T.QUEUED))
 
     def make_ready(self, event: StoredEvent) -> None:
         self.move(event, event.ordinals(), _before(T.READY), lambda each: _released(each, T.READY))
 
     def start(self, event: StoredEvent) -> None:
-        """Claimed from a message or (as it then says) by the worker that ended its predecessor."""
+        """Claimed from a message, or by the worker that completed the predecessor (`from` is pending)."""
         worker = event.text("worker")
         self.move(
             event,
@@ -219,14 +219,14 @@ class _Rebuilding:
         self.move(event, [event.subject], _before(T.PENDING), lambda each: _again(each, attempt))
 
     def _end_attempt(self, event: StoredEvent) -> None:
-        """Keep what becomes of an attempt, if it was begun."""
+        """Record how an attempt ended, if it had begun."""
         before = self.task_runs.get(event.subject)
         if before is not None and before.status in _BEGUN:
             ended = RebuiltAttempt(event.text("outcome"), before.worker, event.text("errorCode"))
             self.attempts[event.subject, before.attempt] = ended
 
     def step_back(self, event: StoredEvent) -> None:
-        """Claimed, but another one executes under its idempotency key."""
+        """Claimed, but another task run executes under its idempotency key."""
         self.move(event, [event.subject], [T.RUNNING], lambda each: _again(each, each.attempt))
 
     def end_together(self, event: StoredEvent) -> None:
@@ -264,7 +264,7 @@ class _Rebuilding:
         self.move(event, [event.subject], allowed, change)
 
     def reopen_together(self, event: StoredEvent) -> None:
-        """Cancelled or skipped before; a cancelled attempt that had started is followed by the next one."""
+        """Cancelled or skipped before; another attempt follows a cancelled one that had started."""
         bumped = set(event.ordinals("bumped")) if "bumped" in event.data else set()
         for ordinal in bumped:
             if before := self.task_runs.get(ordinal):
@@ -275,7 +275,7 @@ class _Rebuilding:
         self.move(event, others, [T.CANCELLED, T.SKIPPED], lambda each: _again(each, each.attempt))
 
 
-# With a worker, or, as a map, with its items.
+# A worker runs it, or its items are laid out.
 _BEGUN = frozenset({T.RUNNING, T.WAITING})
 # A run that ends without ever having been admitted never started.
 _UNSTARTED = frozenset({RunStatus.PENDING, RunStatus.FAILED, RunStatus.CANCELLED})
@@ -308,33 +308,33 @@ def _before(status: TaskStatus) -> tuple[str, ...]:
 
 
 def _left(event: StoredEvent, *usual: TaskStatus) -> tuple[str, ...]:
-    """The status an event says that it left, or else the usual ones."""
+    """The status that the event names as left, else the usual statuses."""
     left = event.text("from")
     return usual if left is None else (left,)
 
 
 def _why_not(event: StoredEvent, before: RebuiltTaskRun | None, allowed: frozenset[str]) -> str | None:
-    """Why an event cannot be about a task run that is like this."""
+    """Why an event contradicts this task run; None if it does not."""
     if before is None:
         return "no event made the task run"
     if before.status not in allowed:
-        return f"the task run is {before.status}, and it cannot follow that"
+        return f"the task run is {before.status}, which this event cannot follow"
     if event.attempt not in (None, before.attempt) and event.type != "task_run.reopened":
         return f"it is about attempt {event.attempt}, the task run is at attempt {before.attempt}"
     return None
 
 
-def _released(each: RebuiltTaskRun, status: TaskStatus, worker: str | None = None) -> RebuiltTaskRun:
-    return replace(each, status=status, was_released=True, worker=worker)
+def _released(task_run: RebuiltTaskRun, status: TaskStatus, worker: str | None = None) -> RebuiltTaskRun:
+    return replace(task_run, status=status, was_released=True, worker=worker)
 
 
-def _again(each: RebuiltTaskRun, attempt: int) -> RebuiltTaskRun:
-    """Back to pending; of the attempt before, nothing stays but what the map it lays out consists of."""
-    return RebuiltTaskRun(attempt=attempt, map_first=each.map_first, map_count=each.map_count)
+def _again(task_run: RebuiltTaskRun, attempt: int) -> RebuiltTaskRun:
+    """Back to pending; of the attempt before, only the items of a map stay."""
+    return RebuiltTaskRun(attempt=attempt, map_first=task_run.map_first, map_count=task_run.map_count)
 
 
-def _waiting_again(each: RebuiltTaskRun, attempt: int) -> RebuiltTaskRun:
-    return _released(_again(each, attempt), T.WAITING)
+def _waiting_again(task_run: RebuiltTaskRun, attempt: int) -> RebuiltTaskRun:
+    return _released(_again(task_run, attempt), T.WAITING)
 
 
 def _status(event: StoredEvent) -> RunStatus:

@@ -1,4 +1,4 @@
-"""The immutable part of a run, with its compiled plan."""
+"""Defines the run header, which the verbs of the engine take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two state machines, as data: which status may follow which.
+"""Defines the state machines of runs and task runs as data: which status may follow which.
 
 `docs/state-machine.md` is the picture of these tables; a test keeps them equal. The only code that writes a
 status is in task_transitions.py and run_transitions.py, and it takes its guard from here.
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class RunStatus(StrEnum):
-    """Where a run stands."""
+    """The status of a run."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -28,7 +28,7 @@ class RunStatus(StrEnum):
 
 
 class TaskStatus(StrEnum):
-    """Where a task run stands."""
+    """The status of a task run."""
 
     PENDING = "pending"
     READY = "ready"
@@ -78,19 +78,19 @@ TASK_MOVES: dict[TaskStatus, frozenset[TaskStatus]] = {
     T.SKIPPED: frozenset(),
 }
 
-# What retrying a dead letter does: the one way out of a final status. These moves stand apart from those
-# above, so that nothing else can leave an end by accident.
+# The moves of a retried dead letter, the only ones out of a final status. They are apart from the tables
+# above, so that no other verb leaves a final status by accident.
 REOPEN_RUN: dict[RunStatus, frozenset[RunStatus]] = {
     R.PARTIAL: frozenset({R.RUNNING}),
     R.FAILED: frozenset({R.RUNNING}),
 }
 
 REOPEN_TASK: dict[TaskStatus, frozenset[TaskStatus]] = {
-    # To waiting: a map one of whose items is tried again.
+    # To waiting: a map of which an item is retried.
     T.COMPLETED: frozenset({T.WAITING}),
     T.FAILED: frozenset({T.PENDING, T.WAITING}),
     T.TIMEOUT: frozenset({T.PENDING}),
-    # These two only where a failure was the reason.
+    # Cancelled and skipped only where a failure was the reason.
     T.CANCELLED: frozenset({T.PENDING, T.WAITING}),
     T.SKIPPED: frozenset({T.PENDING}),
 }

@@ -1,4 +1,4 @@
-"""A stored event, read with care: verifying a history must not break on an event that says nonsense."""
+"""Reads stored events with care: a history with a corrupt event can still be verified."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class StoredEvent:
     """An event as it was read.
 
     Args:
-        ordinal: of the task run it is about; None without one, 0 for one of another run.
+        ordinal: the ordinal of its task run; None without a task run, 0 for a task run of another run.
 
     Raises:
-        Unreadable: from its methods, when the data are something else.
+        Unreadable: from its methods, when the data are not of the expected type.
     """
 
     seq: int
@@ -32,7 +32,7 @@ class StoredEvent:
 
     @property
     def subject(self) -> int:
-        """The ordinal of the one task run it is about."""
+        """The ordinal of its task run."""
         if not self.ordinal:
             raise Unreadable("it names no task run" if self.ordinal is None else "it names another run's")
         return self.ordinal

@@ -1,4 +1,4 @@
-"""Task runs as values: what the verbs take and return."""
+"""Defines task runs and their results as values, which the verbs take and return."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A task run's result, put away: `selected_next` None means every successor.
+    """The stored result of a task run; `selected_next` None selects every successor.
 
     Args:
-        key: the idempotency key that its result answers for from now on.
-        cached_from: the task run whose result this is, under the same key; its function was not called.
+        key: the idempotency key whose other task runs reuse the result from now on.
+        cached_from: the task run whose result was reused under the key, instead of a call.
     """
 
     task_run: TaskRun
@@ -54,12 +54,12 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
-class Awaits:
-    """A task run whose function was not called: another one, still open, executes under its key.
+class KeyWait:
+    """A task run whose function was not called, because another task run executes under its key.
 
     Args:
-        holder: that one.
-        since: when it took the key.
+        holder: the task run that executes under the key.
+        since: when the holder took the key.
     """
 
     task_run: TaskRun
@@ -70,7 +70,7 @@ class Awaits:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A value that was put away: its JSON inline or its path in storage, never both.
+    """A stored value: its JSON inline or its path in storage, never both.
 
     `hash` is the lower-case hex SHA-256 of the canonical JSON (sorted keys), `size` its length in bytes.
     """

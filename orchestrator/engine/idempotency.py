@@ -1,9 +1,9 @@
-"""Idempotency keys: one task run at a time executes under a key, and its result answers for the others.
+"""Lets one task run at a time execute under an idempotency key; task runs with the same key reuse its result.
 
-A key of a task is one row, and the task run that is written into the row may call its function. Looking first
-and writing then would let two of them through. All other task runs with the key complete with the result once
-there is one, or step back until the holder ends (key_waiters.py). The row stays with its task run through
-retries and lost workers; a failure leaves nothing behind that could answer for the key.
+A key of a task is one row, and the task run that is written into the row, the holder, may call its function.
+A read and a separate write would let two task runs through. Other task runs with the key complete with the
+result if there is one, or step back until the holder ends (key_waiters.py). The row stays with its holder
+through retries and lost workers; a holder that fails for good leaves no result.
 
 Keys are locked before runs, task runs and limits: see store/lock_order.py.
 """
@@ -19,14 +19,14 @@ from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.facts import Name
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.domain.task_run import Awaits, Completion, Kept, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, Kept, KeyWait, TaskRun
 from pipeweave.orchestrator.engine import key_waiters
 from pipeweave.orchestrator.engine.key_sql import HOLDER, IS_OPEN, NAMED, name_parameters
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Transaction
 
-# Tries to take a key: a row that is written between a look and its write is seen by the next look.
+# Tries to take a key: a try fails when another transaction writes the row between the read and the write.
 TRIES = 5
 
 # --- taking a key -----------------------------------------------------------------------------------------
@@ -34,15 +34,14 @@ TRIES = 5
 _THIS = "c.tenant_id = :tenant AND c.task_id = :task AND c.key = :key"
 _IS_HIT = "c.finished_at IS NOT NULL AND c.expires_at > :now"
 
-# A row that has its answer already is not waited for.
+# A row with a valid result is not locked.
 _LOCK = f"SELECT 1 FROM idempotency_claims AS c WHERE {_THIS} AND NOT ({_IS_HIT}) FOR UPDATE"
 
 
 def _take_sql(me: str) -> str:
-    """Write task run `:id` into the key's row if `me` has a row, and say what was found there before.
+    """SQL that writes task run `:id` into the key's row if `me` has a row, and gives the row as it was.
 
-    A row that came in since the lock was looked for is not overwritten: what is known of its holder is older
-    than that.
+    A row that was inserted after the lock statement is not overwritten, because its holder was not checked.
     """
     return f"""
     WITH seen AS MATERIALIZED (
@@ -65,7 +64,7 @@ def _take_sql(me: str) -> str:
     """
 
 
-# The task run keeps the key: its next attempt, and whoever looks, finds it there.
+# The row of the task run keeps the key, for its next attempt and for readers.
 _CLAIM = _take_sql(f"""
     UPDATE task_runs AS t SET idempotency_key = :key
     WHERE t.run_id = :run_id AND t.id = :id AND t.attempt = :attempt AND {status_is(TaskStatus.RUNNING)}
@@ -73,15 +72,15 @@ _CLAIM = _take_sql(f"""
     RETURNING t.id""")
 
 
-def claim(tx: Transaction, tenant: str, task_run: TaskRun, key: str) -> Completion | Awaits | None:
+def claim(tx: Transaction, tenant: str, task_run: TaskRun, key: str) -> Completion | KeyWait | None:
     """Let an attempt execute under a key.
 
     Args:
-        tx: need not be one transaction (`Database.statements`).
-        task_run: it runs, here.
+        tx: may be of `Database.statements`.
+        task_run: it is running in this process.
 
     Returns:
-        None when it may execute; else the result that another one gave, or who executes now.
+        None when the attempt may execute; else the result of another task run, or the wait for the holder.
 
     Raises:
         AttemptFenced: the attempt is not this worker's any more.
@@ -95,7 +94,7 @@ def claim(tx: Transaction, tenant: str, task_run: TaskRun, key: str) -> Completi
             chosen = None if row.selected_next is None else tuple(row.selected_next)
             return Completion(task_run, _kept(row), chosen, key, row.holder)
         if row.is_open and row.holder != task_run.id:
-            return Awaits(task_run, key, row.holder, row.since)
+            return KeyWait(task_run, key, row.holder, row.since)
         if not row.is_me:
             raise AttemptFenced("the attempt is not this worker's any more")
     raise Deadlocked(f"idempotency key {key[:80]!r} changes hands too often")
@@ -107,7 +106,7 @@ def _take(tx: Transaction, statement: str, tenant: str, task_id: str, key: str, 
 
 
 def _kept(row: Any) -> Kept:
-    # JSON null is no value in a row.
+    # A row stores JSON null as NULL.
     inline = None if row.output_path is not None else row.output or "null"
     return Kept(inline, row.output_path, row.output_size, row.output_hash)
 
@@ -116,11 +115,11 @@ _RESERVE = _take_sql("SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM seen AS s WHERE s
 
 
 def reserve(tx: Transaction, tenant: str, task_id: str, key: str, task_run_id: UUID) -> Any | None:
-    """Take a key for a task run that is about to be written. Hold the transaction together.
+    """Take a key for a task run that is about to be written. Call it after `tx.hold()`.
 
     Returns:
-        The task run that has the key: `holder` and its `status`. None when the new one is to be written: it
-        has the key now, or will complete with a result whose own history is gone.
+        The task run that has the key: `holder` and its `status`. None when the new task run must be written:
+        it has the key now, or will complete with a result whose task run was dropped.
     """
     for _ in range(TRIES):
         row = _take(tx, _RESERVE, tenant, task_id, key, {"id": task_run_id})
@@ -138,10 +137,10 @@ def lock(tx: Transaction, tenant: str, outcomes: Iterable[CallOutcome]) -> set[N
     """Lock the keys of a turn's outcomes, before any other row.
 
     Returns:
-        The keys that task runs of this turn are blocked by, and that no task run executes under any more.
+        The keys that block task runs of this turn and under which no task run executes any more.
     """
-    waiting = {_name(each) for each in outcomes if isinstance(each, Awaits)}
-    names = waiting | {_name(each) for each in outcomes if _is_answer(each)}
+    waiting = {_name(each) for each in outcomes if isinstance(each, KeyWait)}
+    names = waiting | {_name(each) for each in outcomes if _is_new_result(each)}
     return waiting & key_waiters.lock(tx, tenant, names) if names else set()
 
 
@@ -153,39 +152,39 @@ def settle(
     free: set[Name],
     touched: TouchedLimits,
 ) -> None:
-    """Let results answer for their keys, let blocked task runs step back, and wake the task runs that waited
-    for a key which is free now.
+    """Store results in the rows of their keys, let blocked task runs step back, and wake the task runs that
+    waited for a key which is free now.
 
     Args:
         finished: task runs that this turn ended.
         free: what `lock` returned.
-        touched: told the tasks whose limits have to be filled.
+        touched: collects the tasks whose limits must be filled.
     """
     tenant = run.tenant
-    waiting = [each for each in outcomes if isinstance(each, Awaits)]
-    answers = [each for each in outcomes if isinstance(each, Completion) and _is_answer(each)]
+    waiting = [each for each in outcomes if isinstance(each, KeyWait)]
+    results = [each for each in outcomes if isinstance(each, Completion) and _is_new_result(each)]
     if waiting:
         back = key_waiters.step_back(tx, run.id, waiting)
         touched.note(tenant, [each.task_id for each in back if each.is_limited])
-    if answers:
+    if results:
         done = {each.id for each in finished}
-        answers = [each for each in answers if each.task_run.id in done]
-        _finish(tx, tenant, answers)
-        free = free | {_name(each) for each in answers}
+        results = [each for each in results if each.task_run.id in done]
+        _finish(tx, tenant, results)
+        free = free | {_name(each) for each in results}
     if free:
         touched.note(tenant, key_waiters.wake(tx, tenant, free))
 
 
-def _is_answer(outcome: CallOutcome) -> bool:
+def _is_new_result(outcome: CallOutcome) -> bool:
     return isinstance(outcome, Completion) and outcome.key is not None and outcome.cached_from is None
 
 
 def _name(outcome: CallOutcome) -> Name:
-    assert isinstance(outcome, Awaits | Completion) and outcome.key is not None
+    assert isinstance(outcome, KeyWait | Completion) and outcome.key is not None
     return outcome.task_run.task_id, outcome.key
 
 
-# What the row of the task run holds now, for as long as its task says.
+# Copies the result of the task run, which is valid for the time that its task says.
 _FINISH = f"""
 UPDATE idempotency_claims AS c SET finished_at = :now,
     expires_at = CAST(:now AS timestamptz) + k.idempotency_ttl_seconds * interval '1 second',
@@ -197,8 +196,8 @@ WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND {NAMED} AND c.
 """
 
 
-def _finish(tx: Transaction, tenant: str, answers: Sequence[Completion]) -> None:
-    if answers:
-        done = [each.task_run for each in answers]
-        which = {"run_id": done[0].run_id, "ids": [each.id for each in done], "now": tx.now}
-        tx.execute(_FINISH, which | name_parameters(tenant, [_name(each) for each in answers]))
+def _finish(tx: Transaction, tenant: str, results: Sequence[Completion]) -> None:
+    if results:
+        done = [each.task_run for each in results]
+        parameters = {"run_id": done[0].run_id, "ids": [each.id for each in done], "now": tx.now}
+        tx.execute(_FINISH, parameters | name_parameters(tenant, [_name(each) for each in results]))

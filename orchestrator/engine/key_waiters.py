@@ -1,10 +1,9 @@
-"""Task runs that wait for the holder of their idempotency key: they step back, and are woken when the key is
-free.
+"""Lets task runs wait for the holder of their idempotency key, and wakes them when the key is free.
 
-A waiting task run holds no worker and uses up no attempt: it is `pending` with a due time, and the
-transaction that ends the holder wakes it. The due time is for wake-ups that were lost. When the holder
-completed, all waiters go, because each of them completes with its result; when it ended badly, one waiter
-goes and is the next holder.
+A waiting task run occupies no worker and uses up no attempt: it is `pending` with a due time, and the
+transaction that ends the holder wakes it. The due time covers lost wake-ups. When the holder completed, all
+waiters are released, because each of them completes with the result; when the holder failed, one waiter is
+released and becomes the next holder.
 
 Stepping back and ending a holder both lock the row of the key first. So either the waiter finds that the
 holder has ended, or the holder's transaction finds the waiter.
@@ -22,7 +21,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.orchestrator.domain.facts import Name
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.domain.task_run import Awaits, TaskRun
+from pipeweave.orchestrator.domain.task_run import KeyWait, TaskRun
 from pipeweave.orchestrator.engine.key_sql import HOLDER, IS_OPEN, NAMED, name_parameters
 from pipeweave.orchestrator.engine.release import as_released
 from pipeweave.orchestrator.queueing import limits
@@ -33,7 +32,7 @@ from pipeweave.orchestrator.store.database import Transaction
 
 T = TaskStatus
 
-# A waiter that is not woken looks again after as long as its holder has had the key, within these limits.
+# A waiter's due time is as far ahead as its holder has had the key until now, within these limits.
 SOONEST = timedelta(seconds=15)
 LATEST = timedelta(minutes=5)
 
@@ -57,7 +56,7 @@ _BACK = Move(
 _STEP_BACK = f"WITH {_BACK} SELECT * FROM moved"
 
 
-def step_back(tx: Transaction, run_id: UUID, waiting: Sequence[Awaits]) -> list[TaskRun]:
+def step_back(tx: Transaction, run_id: UUID, waiting: Sequence[KeyWait]) -> list[TaskRun]:
     """Give up claimed task runs of a run until the holders of their keys end. No attempt is used up."""
     pauses = [min(max(tx.now - each.since, SOONEST), LATEST) for each in waiting]
     parameters = {
@@ -73,7 +72,7 @@ def step_back(tx: Transaction, run_id: UUID, waiting: Sequence[Awaits]) -> list[
     return read(tx.execute(_STEP_BACK, parameters))
 
 
-# --- looking at keys --------------------------------------------------------------------------------------
+# --- locking keys -----------------------------------------------------------------------------------------
 
 _NAMES = "unnest(CAST(:tasks AS text[]), CAST(:keys AS text[])) AS n(task, key)"
 _THESE = f"{NAMED} AND c.task_id = n.task AND c.key = n.key"
@@ -88,7 +87,7 @@ WHERE c.finished_at IS NULL AND {IS_OPEN}
 
 def lock(tx: Transaction, tenant: str, names: Collection[Name]) -> set[Name]:
     """Lock keys, before any other row. Returns the keys that no task run executes under any more."""
-    # The rows are read by a statement of its own after the lock: it sees what the lock waited for.
+    # A statement after the lock reads the rows: it sees the changes that the lock waited for.
     rows: list[Any] = tx.execute(_EXECUTING, name_parameters(tenant, names), lock=_LOCK).all()
     tx.catch_up()
     return set(names) - {(row.task_id, row.key) for row in rows}
@@ -107,10 +106,10 @@ SELECT w.run_id, w.id, w.task_id, w.idempotency_key AS key FROM {_NAMES} CROSS J
 
 
 def wake(tx: Transaction, tenant: str, names: Collection[Name], most: int | None = None) -> set[str]:
-    """Let waiters of these keys go.
+    """Release waiters of these keys.
 
     Args:
-        most: of each key; None for all of them.
+        most: the largest number of waiters of each key; None for all.
 
     Returns:
         Tasks whose limits have to be filled.
@@ -138,7 +137,7 @@ def _wake_more(tx: Transaction, *, tenant: str, names: Collection[Name]) -> None
     limits.fill(tx, tenant, wake(tx, tenant, names))
 
 
-# --- holders that ended badly -----------------------------------------------------------------------------
+# --- holders that failed ----------------------------------------------------------------------------------
 
 _FORGET = f"DELETE FROM idempotency_claims AS c USING {_NAMES} WHERE {_THESE} AND c.finished_at IS NULL"
 _ANSWERED = f"""

@@ -14,8 +14,8 @@ from uuid import UUID
 
 from pipeweave.orchestrator.domain.outbox import (
     UNCOUNTED,
-    Asked,
     Chord,
+    InvalidChord,
     JoinCheck,
     Outgoing,
     Part,
@@ -52,7 +52,7 @@ class MessageBatch:
     messages: tuple[RunMessage, ...]
     put_back: tuple[PutBack, ...]
     checks: tuple[JoinCheck, ...]
-    asked: tuple[Asked, ...]
+    invalid_chords: tuple[InvalidChord, ...]
     parts: tuple[Part, ...]
 
 
@@ -69,7 +69,7 @@ def group_into_messages(outbox: Sequence[Outgoing]) -> MessageBatch:
         messages,
         tuple(each for each in outbox if isinstance(each, PutBack)),
         tuple(dict.fromkeys(each for each in outbox if isinstance(each, JoinCheck))),
-        tuple(dict.fromkeys(each for each in outbox if isinstance(each, Asked))),
+        tuple(dict.fromkeys(each for each in outbox if isinstance(each, InvalidChord))),
         tuple(each for each in outbox if isinstance(each, Part)),
     )
 

@@ -51,7 +51,7 @@ class _Counted(Enum):
     """The result of counting a part: ONE of several, the LAST, or UNSIZED.
 
     A chord has no size after the broker was wiped, or after one of its messages found nothing to run
-    (outbox.Asked).
+    (outbox.InvalidChord).
     """
 
     ONE = "one"
@@ -128,7 +128,7 @@ class Publisher:
                 *self._sizes(batch),
                 # Before the checks: the checks see the parts counted so far, and each later part sends a
                 # check.
-                *(("DEL", self._key(each.run_id, each.join, ".s")) for each in batch.asked),
+                *(("DEL", self._key(each.run_id, each.join, ".s")) for each in batch.invalid_chords),
                 *_pushes(batch, sent),
                 *(("EVALSHA", _COUNT_SHA, *count) for count in counts),
             ]

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome, task_run_of
-from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, KeyWait, TaskRun
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.state import claiming
@@ -40,7 +40,7 @@ class Keyed(RunDriver):
             (started,) = claiming.start(tx, run_id, [ordinal], attempt, worker=worker)
             return started
 
-    def take(self, started: TaskRun, key: str = "k") -> Completion | Awaits | None:
+    def take(self, started: TaskRun, key: str = "k") -> Completion | KeyWait | None:
         """What becomes of a call with this key."""
         with self.database.statements() as tx:
             return idempotency.claim(tx, self.tenant, started, key)
@@ -86,7 +86,7 @@ class Keyed(RunDriver):
         """A task run of a run of its own that stepped back."""
         started = self.start(self.one(task))
         found = self.take(started, key)
-        assert isinstance(found, Awaits)
+        assert isinstance(found, KeyWait)
         self.turn(found)
         return started
 

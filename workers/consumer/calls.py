@@ -11,7 +11,7 @@ from typing import Any
 from pipeweave import ids
 from pipeweave.authoring import Context, Task, bind, key_of, outcome_of
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
-from pipeweave.orchestrator.domain import Awaits, CallOutcome, Completion, RunHeader, TaskRun, failure_of
+from pipeweave.orchestrator.domain import CallOutcome, Completion, KeyWait, RunHeader, TaskRun, failure_of
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.state import heartbeats, previous_attempts
 from pipeweave.orchestrator.store import Database, Transaction, Values
@@ -61,7 +61,7 @@ class Calls:
             log.warning("task_run.failed", extra=_names(run, task_run) | {"code": failure.code})
             return task_run, failure
 
-    def _call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> Completion | Awaits:
+    def _call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> Completion | KeyWait:
         task = self.tasks.get(task_run.task_id)
         if task is None:
             raise TaskNotLoaded(
@@ -100,10 +100,10 @@ class Calls:
         with self.limit.of(seconds, task_run):
             return key_of(make, task.fn, context)
 
-    def _claim(self, run: RunHeader, task_run: TaskRun, key: str) -> Completion | Awaits | None:
+    def _claim(self, run: RunHeader, task_run: TaskRun, key: str) -> Completion | KeyWait | None:
         """None when the function may be called. No attempt is used up by a PostgreSQL that is away."""
 
-        def claim(tx: Transaction) -> Completion | Awaits | None:
+        def claim(tx: Transaction) -> Completion | KeyWait | None:
             return idempotency.claim(tx, run.tenant, task_run, key)
 
         return reconcile.when_it_answers(lambda: self.database.run(claim, is_one=False), "key")

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pipeweave.orchestrator.domain import (
     END,
     UNCOUNTED,
-    Awaits,
     CallOutcome,
     Completion,
+    KeyWait,
     RunHeader,
     TaskRun,
     task_run_of,
@@ -90,7 +90,7 @@ class Work:
         """True if the holder of a task run's key completed in this same turn. The task run is then put back
         into `claimed`, its outcome is dropped, and it completes from the stored result.
         """
-        if not isinstance(outcome, Awaits):
+        if not isinstance(outcome, KeyWait):
             return False
         with self.lock:
             done = (each.task_run.id for each in self.outcomes if isinstance(each, Completion))

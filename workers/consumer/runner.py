@@ -18,8 +18,8 @@ from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain import (
     UNCOUNTED,
-    Asked,
     CallOutcome,
+    InvalidChord,
     JoinCheck,
     Outgoing,
     Part,
@@ -304,8 +304,8 @@ class Runner:
             self._publish([Part(work.run.id, join, self.queue, message=work.part) for join in work.joins])
         elif work.joins:
             run_id = work.run.id
-            asked = [Asked(run_id, join) for join in work.joins]
-            self._publish([*asked, *(JoinCheck(run_id, join, self.queue) for join in work.joins)])
+            invalid = [InvalidChord(run_id, join) for join in work.joins]
+            self._publish([*invalid, *(JoinCheck(run_id, join, self.queue) for join in work.joins)])
 
     def _publish(self, outgoing: Sequence[Outgoing]) -> None:
         try:

@@ -15,7 +15,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, KeyWait, TaskRun
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.runs import triggering
@@ -102,7 +102,7 @@ def test_of_many_at_once_one_executes(driver: Keyed) -> None:
     ]
     assert found.count(None) == 1
     winner = started[found.index(None)]
-    assert {each.holder for each in found if isinstance(each, Awaits)} == {winner.id}
+    assert {each.holder for each in found if isinstance(each, KeyWait)} == {winner.id}
 
 
 def test_a_claim_waits_for_one_that_is_not_durable_yet(driver: Keyed) -> None:
@@ -114,7 +114,7 @@ def test_a_claim_waits_for_one_that_is_not_durable_yet(driver: Keyed) -> None:
             assert not beside.is_done
             tx.commit()
     found = beside.result
-    assert isinstance(found, Awaits)
+    assert isinstance(found, KeyWait)
     assert found.holder == first.id
 
 
@@ -165,7 +165,7 @@ def test_who_waits_in_a_run_that_fails_is_cancelled_with_it(driver: Keyed) -> No
     run_id = driver.begin({"a": [], "b": []})
     one, two = driver.start(run_id, 1), driver.start(run_id, 2)
     found = driver.take(one)
-    assert isinstance(found, Awaits)
+    assert isinstance(found, KeyWait)
     driver.turn(found)
     driver.turn((two, PERMANENT))
     assert driver.statuses(run_id) == {"a": "cancelled", "b": "failed"}
@@ -200,7 +200,7 @@ class Chances:
         made = [driver.one("noop" if n % 3 else "one") for n in range(runs_)]
         self.keys = {run_id: f"k{self.chance.randrange(keys)}" for run_id in made}
         self.executing: dict[UUID, TaskRun] = {}
-        self.awaiting: dict[UUID, Awaits] = {}
+        self.awaiting: dict[UUID, KeyWait] = {}
         # Executions that began and that a result or a failure has ended, by task and key.
         self.results: dict[tuple[str, str], list[str]] = {}
 
@@ -230,7 +230,7 @@ class Chances:
         found = self.driver.take(started, self.keys[run_id])
         if found is None:
             self.executing[run_id] = started
-        elif isinstance(found, Awaits):
+        elif isinstance(found, KeyWait):
             self.awaiting[run_id] = found
         else:
             assert found.output.inline == f'"{self.results[row.task_id, self.keys[run_id]][-1]}"'

@@ -11,7 +11,7 @@ from support.keyed_driver import DAY, Keyed
 from support.run_driver import PERMANENT, header
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, KeyWait, TaskRun
 from pipeweave.orchestrator.engine import idempotency, key_waiters
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
@@ -129,13 +129,13 @@ def test_the_longer_the_holder_takes_the_later_a_waiter_looks_on_its_own(driver:
     driver.holder()
     started = driver.start(driver.one())
     found = driver.take(started)
-    assert isinstance(found, Awaits)
+    assert isinstance(found, KeyWait)
     now = datetime.now(UTC)
     pauses = []
     for age in (timedelta(), timedelta(seconds=100), DAY):
         run_id = driver.one()
         each = driver.start(run_id)
-        driver.turn(Awaits(each, "k", found.holder, now - age))
+        driver.turn(KeyWait(each, "k", found.holder, now - age))
         pauses.append(driver.row(each).due_at - now)
     leeway = timedelta(seconds=10)
     for pause, expected in zip(
@@ -149,7 +149,7 @@ def test_a_limited_task_that_waits_leaves_its_slot_to_others(driver: Keyed) -> N
     assert driver.take(first) is None
     second, third = driver.start(driver.one("limited")), driver.one("limited")
     found = driver.take(second)
-    assert isinstance(found, Awaits)
+    assert isinstance(found, KeyWait)
     assert driver.statuses(third) == {"a": "ready"}
     driver.turn(found)
     assert driver.statuses(third) == {"a": "queued"}
@@ -179,7 +179,7 @@ def test_who_steps_back_just_after_the_holder_ended_goes_on_at_once(
     first = driver.holder()
     second = driver.start(driver.one())
     found = driver.take(second)
-    assert isinstance(found, Awaits)
+    assert isinstance(found, KeyWait)
     end(driver, first)
     driver.turn(found)
     assert driver.row(second).status == "queued"
@@ -192,7 +192,7 @@ def test_who_steps_back_while_the_holder_ends_is_not_forgotten(
     first = driver.holder()
     second = driver.start(driver.one())
     found = driver.take(second)
-    assert isinstance(found, Awaits)
+    assert isinstance(found, KeyWait)
     call_concurrently(lambda: driver.turn(found), lambda: end(driver, first))
     assert driver.row(second).status == "queued"
 
@@ -201,7 +201,7 @@ def test_the_end_of_the_holder_waits_for_who_is_stepping_back(driver: Keyed) -> 
     first = driver.holder()
     second = driver.start(driver.one())
     found = driver.take(second)
-    assert isinstance(found, Awaits)
+    assert isinstance(found, KeyWait)
     with driver.database.transaction() as tx:
         assert idempotency.lock(tx, driver.tenant, [found]) == set()
         with BackgroundCall(lambda: driver.turn(driver.done(first))) as beside:
@@ -222,7 +222,7 @@ def test_turns_that_end_and_await_each_others_keys_do_not_block_each_other(drive
 
     def turn(key: str) -> Callable[[], object]:
         awaits = found[key]
-        assert isinstance(awaits, Awaits)
+        assert isinstance(awaits, KeyWait)
         return lambda: driver.turn(driver.done(holders[key], key, key), awaits)
 
     for each in call_concurrently(turn("k1"), turn("k2")):

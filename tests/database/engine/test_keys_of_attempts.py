@@ -16,7 +16,7 @@ from pipeweave.errors import AttemptFenced
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.failure import Failure
-from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, KeyWait, TaskRun
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.recovery import due_attempts
 from pipeweave.orchestrator.retention import expiry
@@ -46,7 +46,7 @@ def test_a_key_stays_with_its_task_run_through_further_attempts(driver: Keyed, e
     driver.turn((first, ending))
     assert driver.row(second).status == "pending", "its holder goes on"
     third = driver.start(driver.one())
-    assert isinstance(driver.take(third), Awaits)
+    assert isinstance(driver.take(third), KeyWait)
     with driver.database.transaction() as tx:
         tx.execute(
             "UPDATE task_runs SET due_at = now() WHERE id = :id AND status = 'pending'", {"id": first.id}

@@ -15,7 +15,7 @@ from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
-from pipeweave.orchestrator.domain.task_run import Awaits, Completion
+from pipeweave.orchestrator.domain.task_run import Completion, KeyWait
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.queueing import limits
@@ -127,7 +127,7 @@ def test_what_a_key_costs_does_not_grow_with_the_map_nor_with_the_number_of_keys
             assert idempotency.claim(tx, driver.tenant, first, key) is None
             awaits = idempotency.claim(tx, driver.tenant, second, key)
             kept = VALUES.keep(1)
-        assert isinstance(awaits, Awaits)
+        assert isinstance(awaits, KeyWait)
         settle(awaits)
         settle(Completion(first, kept, key=key))
         with driver.database.transaction() as tx:

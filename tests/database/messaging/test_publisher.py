@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.redis_inspection import QUEUE, messages, redis, released, run
 
-from pipeweave.orchestrator.domain.outbox import Asked, Chord, JoinCheck, Outgoing, Part, PutBack
+from pipeweave.orchestrator.domain.outbox import Chord, InvalidChord, JoinCheck, Outgoing, Part, PutBack
 from pipeweave.orchestrator.messaging.publisher import JOIN_TASK, RUN_TASK, Publisher, level
 
 
@@ -89,7 +89,9 @@ def test_the_messages_of_a_chord_of_unknown_size_ask_about_its_join(publisher: P
     run_id = run()
     publisher.publish(released(run_id, 2, joins=(7,)))
     before = len(messages(publisher))
-    publisher.publish([Part(run_id, 7, QUEUE, message=0), Asked(run_id, 7), JoinCheck(run_id, 7, QUEUE)])
+    publisher.publish(
+        [Part(run_id, 7, QUEUE, message=0), InvalidChord(run_id, 7), JoinCheck(run_id, 7, QUEUE)]
+    )
     publisher.count(Part(run_id, 7, QUEUE, message=1))
     asked = [task for task, _ in messages(publisher)].count(JOIN_TASK)
     assert (len(messages(publisher)) - before, asked) == (3, 3)

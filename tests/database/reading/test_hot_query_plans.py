@@ -20,7 +20,7 @@ from benchmarks import history
 from pipeweave import ids
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import repeated_ticks, stalled, verify, why
-from pipeweave.orchestrator.domain.task_run import Awaits, Completion, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, KeyWait, TaskRun
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.messaging.celery_app import LEVELS
@@ -130,7 +130,7 @@ def take_keys(months: HistoryDatabase) -> None:
     one, other, third = (started(months) for _ in range(3))
     with months.driver.database.transaction() as tx:
         assert idempotency.claim(tx, TENANT, one, key) is None
-        assert isinstance(idempotency.claim(tx, TENANT, other, key), Awaits)
+        assert isinstance(idempotency.claim(tx, TENANT, other, key), KeyWait)
         tx.execute(
             """UPDATE idempotency_claims SET finished_at = now(), output_hash = '', output_size = 0,
                 expires_at = now() + interval '1 h' WHERE key = :key""",
@@ -262,7 +262,7 @@ def wait_for_a_key(months: HistoryDatabase) -> None:
     with months.driver.database.transaction() as tx:
         assert idempotency.claim(tx, TENANT, holder, key) is None
         found = idempotency.claim(tx, TENANT, waiter, key)
-    assert isinstance(found, Awaits)
+    assert isinstance(found, KeyWait)
     outcomes = [found, Completion(holder, months.driver.values.keep(1), key=key)]
     for each in outcomes:
         with months.driver.database.transaction() as tx:

@@ -23,7 +23,7 @@ from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.errors import Deadlocked, Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import verify
-from pipeweave.orchestrator.domain.outbox import Asked, JoinCheck, Outgoing, Part, Released
+from pipeweave.orchestrator.domain.outbox import InvalidChord, JoinCheck, Outgoing, Part, Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine.hand_over import Unstarted
 from pipeweave.orchestrator.messaging.publisher import RUN_TASK
@@ -348,7 +348,7 @@ def test_a_message_counts_for_its_joins_only_if_it_found_something_to_do(child: 
         held = claim(tx, run_id, 1, worker="another")
     APP.tasks[RUN_TASK](run_id.hex, [1], 1, 0, [9])
     queue = runners[-1].queue
-    assert child.published == [Asked(run_id, 9), JoinCheck(run_id, 9, queue)]
+    assert child.published == [InvalidChord(run_id, 9), JoinCheck(run_id, 9, queue)]
     child.published.clear()
     with child.database.transaction() as tx:
         assert held is not None

@@ -65,7 +65,7 @@ def test_a_worker_that_ended_a_step_goes_on_with_the_next_one() -> None:
     on = ("task_run.started", 2, 1, {"worker": "w", "from": "pending"})
     assert told(CREATED, QUEUED, STARTED, COMPLETED, on).faults == []
     assert whys(told(CREATED, QUEUED, STARTED, COMPLETED, ("task_run.started", 2, 1, {"worker": "w"}))) == [
-        "the task run is pending, and it cannot follow that"
+        "the task run is pending, which this event cannot follow"
     ]
 
 
@@ -162,7 +162,7 @@ def test_a_run_goes_on_when_a_dead_letter_is_retried() -> None:
 
 def test_a_run_ends_once() -> None:
     ended = told(CREATED, ("run.completed",), ("run.failed", {"errorCode": "STEP_FAILED"}))
-    assert whys(ended) == ["the run is completed, and it cannot follow that"]
+    assert whys(ended) == ["the run is completed, which this event cannot follow"]
     assert whys(told(("run.completed",))) == ["no event created the run"]
     assert whys(told(CREATED, CREATED)) == ["the run is running already"]
 
