@@ -1,8 +1,8 @@
 """Decides what a run does next when task runs end: releases, skips and fails steps, and ends the run.
 
 `turn` holds the one sequence in which outcomes are stored; everything else serves it. Called by workers, by
-the verbs of runs and dead letters, and by the tick. The engine must never speak to Redis (what it sends goes
-to the outbox of the transaction), never call a task's function, and never commit a transaction that it did
+the verbs of runs and dead letters, and by the tick. The engine must never speak to Redis (its messages go
+into the outbox of the transaction), never call a task's function, and never commit a transaction that it did
 not begin.
 """
 

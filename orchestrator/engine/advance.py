@@ -1,13 +1,13 @@
-"""What a run does next when some of its task runs are final: release, skip, finish a map or end the run.
+"""Advances a run when task runs are final: releases and skips steps, finishes maps, ends the run.
 
 The story of one step: its task run completes, and the same transaction looks at each successor. A successor
 with one predecessor is decided at once. A narrow join is decided with its row locked (decide.py), so that of
-two transactions completing its last predecessors the second one sees what the first one did. A wide join is
-not touched: a part of its chord is counted after the commit (chords.py), and the message that a full chord
-sends comes back here as `check`. What may run is released (release.py): to the worker that asks, to a
-message, or to a limit.
+two transactions that complete its last predecessors the second one sees the change of the first one. A wide
+join is not touched: a part of its chord is counted after the commit (chords.py), and the message that a full
+chord sends calls `check`. A step that may run is released (release.py): the claimant continues it, or it gets
+a message, or it waits for its limit.
 
-Deciding is pure (pipeweave/spec/rules.py); this module brings the three parts together.
+The decision is pure (pipeweave/spec/rules.py); this module brings the three parts together.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Advance:
     Args:
         claimant: the worker that goes on with released steps; None sends messages for all of them.
         queue: where messages about joins go; by default the queue of the first task run that ends.
-        counting: how chords count what ends and what is released.
-        touched: limits to fill at the end, for a transaction that advances several runs: it then calls
-            `touched.fill` once, after all of them, instead of `close`.
+        counting: how chords count the task runs that end or are released.
+        touched: limits to fill at the end, for a transaction that advances several runs: it calls
+            `touched.fill` once, after the last run, instead of `close`.
         loaded: values that were loaded from storage before the transaction, for maps that run over them.
         loads_for: the map whose missing values the caller loads after the transaction (`unloaded`); any other
             map that lacks values gets a join message.
@@ -88,7 +88,7 @@ class Advance:
             self._lay_out(ordinal)
 
     def admit(self) -> None:
-        """Release the entry steps of a run that waited for its turn: they are pending still."""
+        """Release the pending entry steps of a run that is admitted now."""
         self._chords.open_irregular()
         self._release(self.run.plan.entries)
 
@@ -97,11 +97,11 @@ class Advance:
     def fail(
         self, failures: Sequence[tuple[TaskRun, Failure]], *, max_retry_delay_ms: int | None
     ) -> list[TaskRun]:
-        """End attempts badly, before anything else of the transaction. Returns those that are failed now.
+        """End failed attempts, before the transaction writes anything else. Returns those failed for good.
 
-        Failing fast, each failure would lock its own row, then the run's, then those of all others: of many
-        failures at once each would wait for the next one. With the run's row locked first they queue up, and
-        the later ones find themselves cancelled.
+        Under fail-fast a failure locks its own row, then the run's row, then the rows of all other task runs:
+        concurrent failures would deadlock. With the run's row locked first they queue up, and the later ones
+        find their task runs cancelled.
 
         Args:
             max_retry_delay_ms: no retry waits for longer (ms); None for no such limit.
@@ -124,10 +124,10 @@ class Advance:
     def settle(
         self, finished: Sequence[TaskRun], selected: Mapping[int, Collection[str]] | None = None
     ) -> None:
-        """Release or skip what waited for task runs that this transaction made final, or end the run.
+        """Release or skip the steps behind task runs that this transaction made final, or end the run.
 
         Args:
-            selected: by ordinal, the successors that a step selected; all of them where it is not named.
+            selected: the selected successors by the ordinal of their step; a missing step selects all.
         """
         self._chords.queue = self._chords.queue or next((each.queue for each in finished), "")
         self._note_freed(finished)
@@ -163,7 +163,7 @@ class Advance:
     # --- joins --------------------------------------------------------------------------------------------
 
     def check(self, join: int) -> None:
-        """Release a join, finish a map or end the run, if everything it waits for is final in PostgreSQL.
+        """Release a join, finish a map or end the run, if all its predecessors or items are final.
 
         Args:
             join: the ordinal of a step or map; END for the end of the run.
@@ -174,8 +174,8 @@ class Advance:
             self.decide([join])
 
     def decide(self, joins: Sequence[int], *, opens_chords: bool = True) -> None:
-        """Release or skip steps, or end the run, as PostgreSQL has their predecessors. Maps among them must
-        still be pending.
+        """Release or skip steps, or end the run, by the statuses of their predecessors in PostgreSQL. Maps
+        among the steps must still be pending.
 
         Args:
             opens_chords: whether the chords of gathered joins behind the steps are sized now.
@@ -189,7 +189,7 @@ class Advance:
             self._settle_steps({each: known[each] for each in skipped}, {})
 
     def _release(self, ordinals: Sequence[int], *, opens_chords: bool = True) -> None:
-        """Let steps go: plain steps are released, maps are laid out."""
+        """Release plain steps and lay out maps."""
         plan = self.run.plan
         plain = [each for each in sorted(ordinals) if plan[each].step.map is None]
         mapped = [each for each in sorted(ordinals) if plan[each].step.map is not None]
@@ -229,7 +229,7 @@ class Advance:
     def _check_map(self, ordinal: int) -> None:
         match maps.lock(self.tx, self.run.id, ordinal):
             case TaskStatus.PENDING:
-                # If it feeds a gathered join, it was counted when its siblings and it became ready together.
+                # The chord of a gathered join was sized when the map and its siblings became ready.
                 self.decide([ordinal], opens_chords=False)
             case TaskStatus.WAITING if (ending := maps.ending(self.tx, self.run, ordinal)) is not None:
                 self._finish_map(ordinal, ending)
@@ -258,14 +258,14 @@ class Advance:
     # --- the end ------------------------------------------------------------------------------------------
 
     def _fail_run(self, failed: TaskRun) -> None:
-        """Fail fast: the first final failure ends the run, and everything still open with it."""
+        """Fail fast: the first final failure ends the run and cancels its open task runs."""
         self.ended = True
         if run_transitions.fail(self.tx, self.run, failed):
             message = f"the run failed at step {failed.step_id}"
             self._note_freed(cancelling.cancel_all(self.tx, self.run.id, code=RUN_FAILED, message=message))
 
     def _finish_run(self) -> None:
-        # A run that was reopened may have other task runs open, and then goes on.
+        # A reopened run may have other open task runs; then it does not end.
         self.ended = run_transitions.finish(self.tx, self.run)
 
     def close(self) -> list[TaskRun]:

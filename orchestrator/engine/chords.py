@@ -1,10 +1,10 @@
-"""Chord accounting: which wide joins are told that a predecessor is final, and how.
+"""Counts final predecessors of wide joins as parts of chords.
 
-A wide join (plan.py) is not looked at by each transaction that completes one of its predecessors: its row
-would be the narrowest point of the run. Instead a counter in Redis, its chord, counts parts. A part is either
-a whole message, sent by the worker when the message ends, or a single predecessor that ends on its own time
-(one with a limit, a map, any predecessor of an irregular join). What cannot be counted asks PostgreSQL about
-the join instead, with a join check: that costs a look, and is always right.
+A transaction that completes a predecessor of a wide join (plan.py) does not lock the row of the join, which
+would be the bottleneck of the run. Instead a counter in Redis, the chord of the join, counts parts. A part is
+either a whole message, counted by the worker when the message ends, or a single predecessor that ends on its
+own time (a limited task run, a map, any predecessor of an irregular join). Where a predecessor cannot be
+counted, a join check asks PostgreSQL instead: it costs a query, and is always right.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Counting(Enum):
     COUNTED = "counted"
     # No message will count for the task runs that end here: a worker was lost, a message was handed over.
     UNCOUNTED = "uncounted"
-    # A dead letter is retried: chords have counted these task runs before. Nothing that is released is a part
-    # of a chord, and joins are asked about.
+    # A dead letter is retried: chords have counted these task runs before. No released step is a part of a
+    # chord, and joins are checked in PostgreSQL.
     REOPENED = "reopened"
 
 
@@ -86,7 +86,7 @@ class ChordAccounting:
     # --- parts --------------------------------------------------------------------------------------------
 
     def steps_ended(self, ordinals: Iterable[int], ended: Mapping[int, TaskRun]) -> list[int]:
-        """Count final steps for the wide joins behind them, or ask about those joins.
+        """Count final steps for the wide joins behind them, or send checks of those joins.
 
         Args:
             ended: the task runs of those steps that ended by a call; a step that was skipped in this
@@ -108,17 +108,17 @@ class ChordAccounting:
         return sorted(narrow, reverse=True)
 
     def _counts(self, kind: JoinKind, join: int, ordinal: int, task_run: TaskRun | None) -> bool:
-        """Count a final step for a wide join. False when the join must be asked about."""
+        """Count a final step for a wide join. False when the join must be checked."""
         if self._counting is Counting.REOPENED:
             return False
         if kind is JoinKind.IRREGULAR or _counts_on_its_own(task_run):
             self._tx.send(Part(self._run.id, join, self.queue, ordinal=ordinal))
             return not _may_have_counted(task_run)
-        # Its message counts, unless there is none: it was skipped, or the message does not count.
+        # The message of the step is counted, unless the step was skipped or its message is no part.
         return task_run is not None and self._counting is Counting.COUNTED
 
     def items_ended(self, parent: int, items: Sequence[TaskRun]) -> None:
-        """Count final items for their wide map, or ask about the map."""
+        """Count final items for their wide map, or send a check of the map."""
         for item in items:
             if item.is_limited:
                 self._tx.send(Part(self._run.id, parent, self.queue, ordinal=item.ordinal))

@@ -1,8 +1,8 @@
-"""Deciding joins: does a step run, is it skipped, does it wait; and does the run end.
+"""Decides joins: whether a step runs, is skipped or waits, and whether the run ends.
 
-The rule is pure (pipeweave/spec/rules.py). This module finds what the rule needs: the statuses of all
-predecessors, from what the transaction knows already, else with the rows of the joins locked first. So of two
-transactions that end the last two predecessors of a join, the second one sees what the first one did.
+The rule is pure (pipeweave/spec/rules.py). This module gives it the statuses of all predecessors. Those that
+the transaction does not know are read after the rows of the joins are locked. So of two transactions that end
+the last two predecessors of a join, the second one sees the change of the first one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pipeweave.spec.rules import Decision, Predecessor
 def decide_or_end(
     tx: Transaction, run: RunHeader, joins: Sequence[int], known: Mapping[int, Predecessor]
 ) -> dict[int, Decision]:
-    """`decide`, and the end of the run as well when a join is decided already: in a run that was reopened, a
-    step may end after its join did, and be the last step to end.
+    """Decide joins, and the end of the run as well when a join was decided before: in a reopened run a step
+    may end after the join behind it, as the last step of the run.
     """
     decisions = decide(tx, run, joins, known)
     if END not in joins and len(decisions) < len(joins):
@@ -35,11 +35,11 @@ def decide_or_end(
 def decide(
     tx: Transaction, run: RunHeader, joins: Sequence[int], known: Mapping[int, Predecessor]
 ) -> dict[int, Decision]:
-    """Decide joins. Those that another transaction has decided are left out.
+    """Decide joins. Joins that another transaction has decided are left out.
 
     Args:
-        known: predecessors whose end this transaction knows; those of `joins` that are not among them are
-            read, with the joins locked.
+        known: predecessors that this transaction knows to be final; the other predecessors are read, with the
+            joins locked.
     """
     unknown = [j for j in joins if any(p not in known for p in run.plan.predecessors(j))]
     predecessors = known
@@ -62,7 +62,7 @@ def _decision(run: RunHeader, join: int, predecessors: Mapping[int, Predecessor]
 def skip(
     tx: Transaction, run: RunHeader, decisions: Mapping[int, Decision], known: dict[int, Predecessor]
 ) -> list[int]:
-    """Skip the steps that were decided so. Adds them to `known` and returns their ordinals."""
+    """Skip the steps whose decision is SKIP. Adds them to `known` and returns their ordinals."""
     by_cause: dict[bool, list[int]] = {True: [], False: []}
     for join in [j for j, decision in decisions.items() if decision is Decision.SKIP]:
         ordinals = run.plan.predecessors(join)
@@ -107,7 +107,7 @@ WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[]))
 
 
 def _read_predecessors(tx: Transaction, run: RunHeader, ordinals: Collection[int]) -> dict[int, Predecessor]:
-    """How steps stand now. A statement of its own after the lock: it sees what the lock waited for."""
+    """Read predecessors, by a statement after the lock: it sees the changes that the lock waited for."""
     if not ordinals:
         return {}
     task_run_ids = [ids.task_run_id(run.id, ordinal) for ordinal in ordinals]

@@ -1,10 +1,9 @@
-"""The fast path of a turn: complete one step and release what follows it, in one statement.
+"""Completes one step and releases its successors in one statement: the fast path of a turn.
 
-It takes the same decision as `Advance.settle` for the case that most steps are in: the step ended well, it
-has few successors, and each of them waits for at most a few other steps. The joins are locked, the result is
-stored and the successors that wait for nothing else are released, in one round trip. Where another
-predecessor of a join did not simply complete, the decision takes a rule and is left to a join check, which
-comes back to `Advance`.
+The statement takes the same decision as `Advance.settle` for the usual step: the step completed and has few
+successors, each with few predecessors. One round trip locks the joins, stores the result and releases the
+successors whose other predecessors completed. If another predecessor ended in another way, the rules must
+decide, so a join check leaves the join to `Advance`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pipeweave.orchestrator.state.task_transitions import Logged, Move, OneOf
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import FAIL_FAST
 
-# A step with more successors is a fan-out: those are released in bulk.
+# A step with more successors is a fan-out; `release.py` releases it in bulk.
 MOST_SUCCESSORS = 8
 
 
@@ -45,7 +44,7 @@ def applies(run: RunHeader, completion: Completion) -> bool:
     if len(successors) > MOST_SUCCESSORS or any(run.plan.joins[each].is_wide for each in successors):
         return False
     if successors == (END,):
-        # In the other modes the end of a run has to look at all of its task runs.
+        # In the other failure modes the end of a run counts all of its task runs.
         return run.failure_mode == FAIL_FAST
     return all(run.plan[each].step.map is None and not run.plan.gathered(each) for each in successors)
 
@@ -56,7 +55,7 @@ def complete_and_go_on(
     """Store the result and release the next steps: the fast path of complete + `Advance.settle`.
 
     Args:
-        tx: need not be one transaction: the statement is whole (`Database.statements`).
+        tx: may be of `Database.statements`, as all is one statement.
         completion: one for which `applies` holds.
 
     Returns:
@@ -82,15 +81,15 @@ def _fill(tx: Transaction, *, tenant: str, tasks: Sequence[str]) -> None:
 
 # --- the statement ----------------------------------------------------------------------------------------
 
-# The joins first, in the order of their ids: the statement that follows sees what it waited for.
+# Locks the joins in the order of their ids; the statement after it sees the changes that the lock waited for.
 _LOCK_JOINS = f"""
 SELECT 1 FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = ANY(CAST(:joins AS uuid[]))
 AND {releasing.UNDECIDED} ORDER BY t.id FOR UPDATE
 """
 _LOCK_RUN = "SELECT 1 FROM runs AS r WHERE r.id = :run_id AND r.finished_at IS NULL FOR UPDATE"
 
-# How the other predecessors of each join stand. Those that did not simply complete block it: still open, or
-# final in a way that needs a rule.
+# The other predecessors of each join. A predecessor blocks the join unless it completed and selected every
+# successor: it is still open, or the rules must decide.
 _STANDING = """standing AS (
     SELECT e.next, bool_or(p.finished_at IS NULL) AS is_open, max(p.finished_at) AS last_at,
         bool_or(p.status <> 'completed' OR p.selected_next IS NOT NULL) AS is_blocked
@@ -105,7 +104,7 @@ _UNDECIDED = """(SELECT array_agg(b.next) FROM standing AS b
 _PAUSED = f"paused AS MATERIALIZED (SELECT {pause_sql.paused_tasks(':tenant')} AS tasks)"
 _HELD = pause_sql.held(pause_sql.is_among("x.tasks", "t.task_id"))
 
-# One of the successors goes on here, unless it is another worker's, or held.
+# The claimant continues the first successor, unless that has another queue or is held.
 _HERE = f"t.id = :here AND t.queue = :queue AND NOT {_HELD}"
 
 
@@ -135,7 +134,7 @@ def _going_on(where: str, begins: str = ":now") -> str:
 
 
 _FREE = "NOT EXISTS (SELECT 1 FROM standing AS b WHERE b.next = t.id AND b.is_blocked)"
-# This transaction may have begun before the one that it waited for; what follows both begins after both.
+# This transaction may have begun before the one that it waited for; a join starts after both.
 _AFTER_ALL = "greatest(:now, (SELECT b.last_at FROM standing AS b WHERE b.next = t.id))"
 
 _GO_ON = f"WITH {completing.COMPLETE}, {_going_on('true')} SELECT * FROM released"
@@ -161,10 +160,10 @@ FROM moved
 def _complete_and_go_on(
     tx: Transaction, run: RunHeader, completion: Completion, successors: Sequence[int], claimant: Claimant
 ) -> list[TaskRun]:
-    """Store a result and release the successors that wait for nothing else.
+    """Store a result and release the successors that wait for no other step.
 
-    Returns them as they are now (running for this worker, queued or ready); none when the attempt was no
-    longer this worker's, or the successors not pending any more.
+    Returns the released successors (running for this worker, queued or ready); none when the attempt is
+    fenced or the successors are no longer pending.
     """
     parameters = completing.completed(tx, [completion]) | {
         "nexts": [ids.task_run_id(run.id, each) for each in successors],
@@ -178,7 +177,7 @@ def _complete_and_go_on(
     if not edges:
         return sorted(map(of_row, tx.execute(_GO_ON, parameters)), key=lambda each: each.id)
     rows = tx.execute(_GO_ON_TO_JOINS, parameters | _as_parameters(run, edges), lock=_LOCK_JOINS).all()
-    _ask_about(tx, run, rows[0].undecided, claimant)
+    _send_checks(tx, run, rows[0].undecided, claimant)
     return sorted((of_row(row) for row in rows if row.id is not None), key=lambda each: each.id)
 
 
@@ -188,29 +187,29 @@ def _complete_last(tx: Transaction, run: RunHeader, completion: Completion, clai
     edges = _other_edges(run, completion.task_run.ordinal, (END,))
     if edges:
         row = tx.execute(_LAST_OF_SEVERAL, parameters | _as_parameters(run, edges), lock=_LOCK_RUN).first()
-        _ask_about(tx, run, row and row.undecided, claimant)
+        _send_checks(tx, run, row and row.undecided, claimant)
     else:
         row = tx.execute(_LAST, parameters).first()
     if row and row.is_reopened:
-        # Whether it is over takes a look at all of its task runs.
+        # The check looks at all task runs of a reopened run.
         tx.send(JoinCheck(run.id, END, claimant.queue))
     if row:
         run_transitions.announce_end(tx, run.id, row)
 
 
-def _other_edges(run: RunHeader, done: int, successors: Sequence[int]) -> list[tuple[int, int]]:
-    """(join, predecessor) for each predecessor, other than the one that is done, of each join."""
+def _other_edges(run: RunHeader, completed: int, successors: Sequence[int]) -> list[tuple[int, int]]:
+    """The edges (join, predecessor) of the joins, without those of the completed step."""
     joins = [each for each in successors if run.plan.joins[each] is not JoinKind.SINGLE]
-    return [(join, each) for join in joins for each in run.plan.predecessors(join) if each != done]
+    return [(join, each) for join in joins for each in run.plan.predecessors(join) if each != completed]
 
 
 def _as_parameters(run: RunHeader, edges: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    # The end of the run is no task run: it goes by the run's own id, whose ordinal is 0.
+    # The end of the run has no task run; the run's own id, whose ordinal is 0, stands for it.
     return {
         "joins": [run.id if join == END else ids.task_run_id(run.id, join) for join, _ in edges],
         "others": [ids.task_run_id(run.id, other) for _, other in edges],
     }
 
 
-def _ask_about(tx: Transaction, run: RunHeader, undecided: Any, claimant: Claimant) -> None:
+def _send_checks(tx: Transaction, run: RunHeader, undecided: Any, claimant: Claimant) -> None:
     tx.send(*(JoinCheck(run.id, ids.ordinal_of(each), claimant.queue) for each in undecided or ()))

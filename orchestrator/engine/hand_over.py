@@ -1,6 +1,6 @@
-"""Handing task runs over: a worker gives back what it will not start, so that another worker takes it.
+"""Hands task runs over: a worker gives back those that it will not start, and other workers take them.
 
-No attempt is used up: the function of none of these task runs was called.
+No attempt is used up, because none of their functions was called.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Unstarted:
     """Task runs of one message that its worker will not start.
 
     Args:
-        claimed: those that the worker claimed already.
-        named: ordinals of those that the message names and the worker did not claim.
+        claimed: task runs that the worker has claimed.
+        named: ordinals that the message names and that the worker has not claimed.
         attempt: the attempt that the message names.
     """
 
@@ -37,7 +37,7 @@ def hand_over(tx: Transaction, run_id: UUID, unstarted: Unstarted, *, worker: st
     """Give claimed task runs back and send messages for them, and for the named ones that are still queued.
 
     Args:
-        worker: who claimed them; what another worker has claimed since stays with that worker.
+        worker: the name that claimed them; a task run that another worker has claimed since is left alone.
     """
     for task_run in claiming.give_back(tx, unstarted.claimed, worker=worker):
         tx.send(as_released(task_run))

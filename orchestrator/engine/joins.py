@@ -1,8 +1,8 @@
-"""Checks joins: what a join message asks for. Steps 5 and 7 of a turn (turn.py), without outcomes.
+"""Checks joins, as a join message asks: steps 5 and 7 of a turn (turn.py), without outcomes.
 
-A map that runs over a value in storage takes two transactions. The first one finds out which objects are
-needed and leaves the map pending; they are loaded while no connection is held; the second one lays out the
-map. While storage is away the map stays pending, and the tick asks for its join again.
+A map that runs over a value in storage takes two transactions. The first one finds the paths that the map
+needs and leaves the map pending; the objects are loaded while no connection is held; the second one lays out
+the map. While storage is away the map stays pending, and the tick sends another check of its join.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check did.
+    """The result of a check.
 
     Args:
-        run: None when there is no such run.
+        run: the run; None when it does not exist.
         claimed: task runs that the caller has claimed now and must start.
         unloaded: paths in storage that the map needs, if it was left pending for them.
     """
@@ -50,10 +50,10 @@ def check(
     queue: str = "",
     claimant: Claimant | None = None,
 ) -> Checked:
-    """Release a join, finish a map or end the run if PostgreSQL has everything it waits for as final.
+    """Release a join, finish a map or end the run, if all its predecessors or items are final.
 
     Args:
-        values: where the value that a map runs over is loaded from.
+        values: loads the value of a map from storage.
         join: the ordinal of the step or map; `plan.END` for the end of the run.
         queue, claimant: as for `Turn`.
 

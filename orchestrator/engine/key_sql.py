@@ -1,4 +1,4 @@
-"""SQL fragments that the statements about idempotency keys share."""
+"""Holds the SQL fragments that the statements about idempotency keys share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeweave.orchestrator.domain.facts import Name
 
-# The rows `c` of keys, by their primary key, whatever the planner thinks of their number.
+# The rows `c` of keys, found by their primary key whatever number of rows the planner expects.
 NAMED = """c.tenant_id = :tenant AND c.task_id = ANY(CAST(:tasks AS text[]))
     AND c.key = ANY(CAST(:keys AS text[]))"""
 

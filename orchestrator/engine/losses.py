@@ -1,8 +1,8 @@
-"""Ends attempts whose process is gone, silent or late, and hands task runs over that were claimed in vain.
+"""Ends attempts whose process is gone, silent or late, and hands over claimed task runs that never began.
 
-Three callers: the tick, for attempts that it found to be lost; a worker's parent process, when a child died;
-a worker that stops and gives back what it could not finish. All of them end attempts by the verb that
-failures use, so retries and dead letters are the same.
+Three callers: the tick, for lost attempts; a worker's parent process, when a child died; a child process that
+cannot store its outcomes. All of them end attempts by the verb of failures, so retries and dead letters are
+the same.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ def end(database: Database, losses: Sequence[Loss], *, max_retry_delay_ms: int |
     """End attempts, those of each run in a transaction of their own. Returns the number of attempts.
 
     Args:
-        database: where they are.
-        losses: the attempts, and what each of them ends as.
+        losses: the attempts, each with its failure.
         max_retry_delay_ms: no retry waits for longer (ms); None for no such limit.
 
     Raises:
@@ -72,11 +71,11 @@ class ChildActivity:
     """What a child process was doing when it ended, as its parent saw it.
 
     Args:
-        worker: what it claimed task runs as.
+        worker: the name with which it claimed task runs.
         called: task runs whose function it had begun to call, and whose result it had not stored.
-        run_id: of the message under way; None between messages.
+        run_id: the run of the message under way; None between messages.
         named: ordinals that the message names.
-        attempt: that the message names.
+        attempt: the attempt that the message names.
     """
 
     worker: str

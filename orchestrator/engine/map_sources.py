@@ -24,7 +24,7 @@ NOTHING_LOADED: Loaded = {}
 
 
 class NotLoaded(Exception):
-    """What a map runs over is in storage, at `paths`, and was not loaded before the transaction."""
+    """The value of a map is in storage, at `paths`, and was not loaded before the transaction."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         super().__init__(*paths)
@@ -38,8 +38,8 @@ def read(tx: Transaction, run: RunHeader, ordinal: int, loaded: Loaded) -> Any:
         loaded: values that were loaded from storage before the transaction.
 
     Raises:
-        NotLoaded: more must be loaded.
-        InvalidReference: a reference leads nowhere.
+        NotLoaded: values at further paths must be loaded.
+        InvalidReference: a referenced value does not exist.
         NotFound, CorruptValue: a value that is referred to cannot be read.
     """
     step = run.plan[ordinal].step

@@ -1,7 +1,7 @@
-"""Maps: a step laid out over a list that is known only when the run gets there.
+"""Lays out maps, one task run for each item of a list that is known only at run time, and finds their end.
 
-The map's own task run waits while its items run; it is the join of its items, and its output is theirs in
-order.
+The map's own task run waits while its items run. It is the join of its items, and its output is the list of
+their outputs.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from pipeweave.orchestrator.store.values import canonical
 from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS, MAX_TASK_RUNS_PER_RUN
 from pipeweave.spec import rules
 
-# Item counts by run and ordinal of the map: every completion of an item asks for its map's. A count never
-# changes once the map is laid out; an entry is a few hundred bytes.
+# Item counts by run and ordinal of the map; each completion of an item needs the count of its map. A count
+# never changes once the map is laid out; an entry takes a few hundred bytes.
 COUNTS = CacheSpec[tuple[UUID, int], int]("item counts of maps", 1_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a map ends whose items are all final: `failure` None when it completes."""
+    """The end of a map whose items are all final; `failure` is None when the map completes."""
 
     count: int
     failure: Failure | None
@@ -93,8 +93,8 @@ RETURNING task_run_count - :count + 1
 
 
 def _reserve(tx: Transaction, run_id: UUID, count: int) -> int | None:
-    """The first of `count` fresh ordinals. Takes the run's row, so that a cancel sees the items or
-    prevents them.
+    """Reserve `count` ordinals and return the first one. Locks the run's row, so that a cancel sees the items
+    or prevents them.
     """
     first: int | None = tx.execute(_RESERVE, {"id": run_id, "count": count}).scalar_one_or_none()
     if first is not None and first + count - 1 > MAX_TASK_RUNS_PER_RUN:
@@ -167,7 +167,7 @@ def _parent(tx: Transaction, run_id: UUID, ordinal: int, lock: str = "") -> Any:
 
 
 def is_wide(tx: Transaction, run_id: UUID, ordinal: int) -> bool:
-    """Whether a map's items travel as a chord."""
+    """Whether a map has a chord."""
     count = tx.cache(COUNTS).get((run_id, ordinal))
     if count is None:
         count = int(_parent(tx, run_id, ordinal).map_count or 0)
@@ -176,7 +176,7 @@ def is_wide(tx: Transaction, run_id: UUID, ordinal: int) -> bool:
 
 
 def lock(tx: Transaction, run_id: UUID, ordinal: int) -> TaskStatus | None:
-    """Lock a map's own task run; its status, None when there is no such row."""
+    """Lock a map's own task run and return its status; None when there is no such row."""
     row = _parent(tx, run_id, ordinal, " FOR UPDATE")
     tx.catch_up()
     return None if row is None else TaskStatus(row.status)
@@ -188,7 +188,7 @@ def as_task_run(tx: Transaction, run_id: UUID, ordinal: int) -> TaskRun:
     return rows.of_row(row)
 
 
-# From the end: the last items are the last to be final, so an open one is found at once.
+# Backwards: the last items end last, so an open item is found at once.
 _OPEN = """
 SELECT 1 FROM task_runs AS t
 WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.finished_at IS NULL
@@ -215,7 +215,7 @@ def _span(run_id: UUID, parent: Any) -> dict[str, Any]:
 
 
 def ending(tx: Transaction, run: RunHeader, ordinal: int) -> Ending | None:
-    """How the map ends, None while an item is open. Ask with the map's row locked."""
+    """The end of a map whose row the caller has locked; None while an item is open."""
     parent = _parent(tx, run.id, ordinal)
     if not _over(tx, run.id, parent):
         return None

@@ -1,6 +1,4 @@
-"""Releasing task runs: those that a worker goes on with start at once, the others get a message or wait for
-their limits.
-"""
+"""Releases task runs: the claimant continues some at once, the others get a message or wait for limits."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ class Claimant:
     Args:
         worker: the process as claims name it.
         queue: the queue that it serves; steps of other queues are left to other workers.
-        room: how many released steps it takes along.
+        room: how many released steps it continues.
     """
 
     worker: str
@@ -39,9 +37,9 @@ class Release:
     """Releases task runs of one run in one transaction.
 
     Args:
-        chords: told which messages count for which joins.
-        touched: told the tasks whose limits decide.
-        claimant: takes steps along; None sends a message for each of them.
+        chords: names the joins whose chords count a message.
+        touched: collects the tasks whose limits must be filled.
+        claimant: continues released steps; None sends a message for each of them.
     """
 
     def __init__(
@@ -63,13 +61,13 @@ class Release:
 
     def steps(self, ordinals: Sequence[int]) -> list[TaskRun]:
         """Release pending steps that are no maps, given in the order of their ordinals."""
-        taken_along = [] if self._feeds_gathered(ordinals) else ordinals[: self._room]
-        self._room -= len(taken_along)
+        continued = [] if self._feeds_gathered(ordinals) else ordinals[: self._room]
+        self._room -= len(continued)
         released = releasing.release(
             self._tx,
             self._run.id,
             ordinals,
-            continued=taken_along,
+            continued=continued,
             worker=self._claimant.worker if self._claimant else None,
             queue=self._claimant.queue if self._claimant else None,
         )
@@ -77,7 +75,7 @@ class Release:
         return released
 
     def _feeds_gathered(self, ordinals: Sequence[int]) -> bool:
-        """A gathered join counts messages: it would not learn of the end of a step that travels in none."""
+        """Whether a gathered join follows: it counts messages, so each of these steps needs a message."""
         return any(self._run.plan.gathered(ordinal) for ordinal in ordinals)
 
     def due(self, task_run_ids: Sequence[UUID]) -> None:
@@ -104,7 +102,7 @@ class Release:
                     self._tx.send(as_released(task_run, self._chords.joins_of(task_run), seconds))
 
     def _usual_seconds(self, released: Sequence[TaskRun]) -> Mapping[str, float]:
-        """How long the tasks usually take (s); looked up only for as many task runs as travel in chunks."""
+        """How long the tasks usually take (s); read only if the task runs are enough for chunks."""
         if len(released) < MESSAGES_PER_FAN_OUT:
             return {}
         return durations.find(self._tx, self._run.tenant, {each.task_id for each in released})
@@ -113,11 +111,11 @@ class Release:
 def as_released(
     task_run: TaskRun, joins: tuple[int, ...] = (), usual_seconds: float | None = None
 ) -> Released:
-    """What the outbox needs of a queued task run to make its message.
+    """The outbox entry of a queued task run.
 
     Args:
-        joins: whose chords the message counts for.
-        usual_seconds: how long its task usually takes (s); None while nobody knows.
+        joins: the joins whose chords count its message.
+        usual_seconds: how long its task usually takes (s); None while unknown.
     """
     return Released(
         task_run.run_id,

@@ -1,7 +1,7 @@
-"""The limits that a transaction touched, filled once and last.
+"""Collects the limits that a transaction touched, and fills them once and last.
 
 Rows of tasks with limits are locked after all other rows, in one order (queueing/limits.py). So verbs only
-note the tasks whose live rows they changed; whoever began the transaction fills all of them at its end.
+note the tasks whose live rows they changed; the caller that began the transaction fills their limits last.
 """
 
 from __future__ import annotations
@@ -28,6 +28,6 @@ class TouchedLimits:
         return set(self._tasks[tenant])
 
     def fill(self, tx: Transaction) -> None:
-        """Let ready task runs go as far as the limits have room. The last thing a transaction does."""
+        """Queue ready task runs as far as the limits have room. Call it last in a transaction."""
         for tenant in sorted(self._tasks):
             limits.fill(tx, tenant, self._tasks[tenant])

@@ -1,23 +1,23 @@
-"""The turn: how the outcomes of calls are stored and how their run goes on. The heart of the engine.
+"""Stores the outcomes of calls and lets their run go on: the turn, the heart of the engine.
 
 A turn does these things, always in this order:
 
 1. lock keys: the idempotency keys of the outcomes, in the order of their names;
 2. fail: end the attempts that ended badly, with another attempt or a dead letter;
 3. complete: store the results of the attempts that ended well;
-4. settle keys: results answer for their keys, task runs that are blocked by a key step back, waiters wake up;
-5. settle steps: release, skip or end what waited for the task runs that are final now;
-6. hand over what the caller will not start, or claim what the caller starts next;
+4. settle keys: store results in the rows of their keys, let blocked task runs step back, wake waiters;
+5. settle steps: release or skip the steps behind task runs that are final now, or end the run;
+6. hand over task runs that the caller will not start, or claim those that it starts next;
 7. close: fill the limits of the tasks that the turn touched.
 
 So rows are locked in this order: idempotency keys, the run (first of all task runs where the run fails fast,
 last where the turn may end it), task runs, tasks with limits. Every other path that writes these rows follows
 the same order; a turn that did its steps in another order would deadlock with it.
-What needs an earlier row than those that are locked already (keys of task runs that failed for good, the
-tenant's place for the next run) is done after the commit, in a transaction of its own.
+A change that needs an earlier row than those that are locked already (the keys of task runs that failed for
+good, the tenant's next run slot) runs after the commit, in a transaction of its own.
 
-Most turns are one completed step whose successors wait for little else. They take the fast path
-(fast_path.py): the same decision in one statement, which commits by itself.
+Most turns are one completed step with few successors. They take the fast path (fast_path.py): the same
+decision in one statement, which commits by itself.
 
 Workers call `Turn.apply` after each group of calls. An HTTP callback does the same in the API process for
 the one task run that the remote worker reports, with neither a claimant nor anything to hand over: no process
@@ -57,8 +57,8 @@ class Turn:
         max_retry_delay_ms: no retry waits for longer (ms); None for no such limit.
         claimant: the worker process that goes on with released steps; None sends a message for each of them.
         counting: whether the message of these calls is a part of the chords of its joins.
-        unstarted: what the caller gives back because it must stop; it then claims nothing.
-        worker: who claimed `unstarted`.
+        unstarted: task runs that the caller gives back because it must stop; then it claims nothing.
+        worker: the name that claimed `unstarted`.
         claim_next: claims more task runs for the caller, such as the next ones that its message names.
     """
 
@@ -73,7 +73,7 @@ class Turn:
     claim_next: Callable[[Transaction], list[TaskRun]] | None = None
 
     def apply(self, database: Database) -> list[TaskRun]:
-        """Do the turn, again when PostgreSQL broke a deadlock at its cost.
+        """Do the turn; repeat it when PostgreSQL rolled it back to end a deadlock.
 
         Returns:
             Task runs that the caller has claimed now and must start.
@@ -89,8 +89,8 @@ class Turn:
         )
         if continued or self.claim_next is None:
             return continued
-        # Apart from the statement above, which is durable by now: should the claim start over after a
-        # deadlock, the messages of that statement must have left.
+        # Separate from the statement above, which is durable by now: its messages must have left before a
+        # deadlock repeats the claim.
         return database.run(self.claim_next, is_one=False)
 
     def _fast_completion(self) -> Completion | None:
@@ -103,7 +103,7 @@ class Turn:
         return None
 
     def store(self, tx: Transaction) -> list[TaskRun]:
-        """Do the turn in a transaction of the caller's, never on the fast path. Returns what `apply` does."""
+        """Do the turn in the caller's transaction, without the fast path. Returns the same as `apply`."""
         completions = [each for each in self.outcomes if isinstance(each, Completion)]
         claimant = self._claimant_of_all()
         advance = Advance(tx, self.run, claimant, queue=self.queue, counting=self.counting)
@@ -117,7 +117,7 @@ class Turn:
         return advance.close() + claimed
 
     def _claimant_of_all(self) -> Claimant | None:
-        """The caller finished this many task runs, so it may take as many along."""
+        """The claimant for all outcomes: it continues as many steps as it has finished."""
         return None if self.claimant is None else replace(self.claimant, room=len(self.outcomes))
 
     def _hand_over_or_claim(self, tx: Transaction) -> list[TaskRun]:
