@@ -1,4 +1,4 @@
-"""Beat runs the tick in its own process, on a steady grid, and writes no file (docs/celery.md)."""
+"""Runs the tick in the process of beat, on a steady grid, and writes no file (docs/celery.md)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TickScheduler(Scheduler):
         self._next_tick = time.monotonic()
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        """Run what is due; returns the seconds to sleep."""
+        """Run the tick if it is due; returns the seconds to sleep."""
         delay = super().tick(*args, **kwargs)
         if time.monotonic() >= self._next_tick:
             self._run_tick()
@@ -33,7 +33,7 @@ class TickScheduler(Scheduler):
 
     def _run_tick(self) -> None:
         interval = self.deployment.settings.poll_interval_ms / 1000
-        # The next grid point after now: a slow tick is followed by one, not by all it made late.
+        # The next grid point after now: the ticks that a slow tick delayed are left out.
         missed = (time.monotonic() - self._next_tick) // interval + 1
         self._next_tick += missed * interval
         try:

@@ -1,4 +1,4 @@
-"""Calling a user's function for a claimed task run: context, parameters, result, failure."""
+"""Calls a user's function for a claimed task run: fills its parameters, checks its result, catches errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pipeweave.workers.consumer.time_limit import TimeLimit
 
 log = logging.getLogger(__name__)
 
-# Progress is written at most this often (s) per attempt; the last word of a burst may be lost.
+# Progress is written at most this often (s) per attempt; the last value of a burst may be lost.
 PROGRESS_EVERY_S = 0.5
 
 # Time limit (s) and heartbeat interval (ms) of a call that fails at once: this process has no such task.
@@ -50,8 +50,8 @@ class Calls:
         return _UNKNOWN if task is None else (task.spec.timeout, task.spec.heartbeat_interval_ms)
 
     def call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> CallOutcome:
-        """Call the task's function once, for so many seconds at most; or take the result of its idempotency
-        key, or learn who executes under it. Whatever it raises ends this attempt, never this process.
+        """Call the task's function once, for `seconds` at most, unless its idempotency key has a result or
+        another holder. An exception ends this attempt, never this process.
         """
         try:
             return self._call(run, task_run, seconds)
@@ -101,7 +101,7 @@ class Calls:
             return key_of(make, task.fn, context)
 
     def _claim(self, run: RunHeader, task_run: TaskRun, key: str) -> Completion | KeyWait | None:
-        """None when the function may be called. No attempt is used up by a PostgreSQL that is away."""
+        """Claim a key; None when the function may be called. It waits while PostgreSQL is away."""
 
         def claim(tx: Transaction) -> Completion | KeyWait | None:
             return idempotency.claim(tx, run.tenant, task_run, key)
@@ -148,7 +148,7 @@ class Calls:
 
 
 class ProgressWriter:
-    """Writes what a task says about its progress, not more often than anyone can read."""
+    """Stores the progress that a task reports, at most once in PROGRESS_EVERY_S."""
 
     def __init__(self, database: Database, task_run: TaskRun) -> None:
         self._database = database
@@ -163,7 +163,7 @@ class ProgressWriter:
             with self._database.transaction() as tx:
                 heartbeats.progress(tx, self._task_run, percent, message)
         except Unavailable as error:
-            # Nobody's attempt may fail for a word about its progress.
+            # An attempt must not fail because its progress cannot be stored.
             log.warning("progress.lost", extra={"reason": error.detail})
 
 

@@ -1,4 +1,4 @@
-"""The two Celery tasks: `run` works off a message, `join` checks a join. Everything else is in the runner."""
+"""The two Celery tasks: `run` handles a message, `join` checks a join. Everything else is in the runner."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 def define(app: Celery, runner: Callable[[], Runner]) -> None:
-    """Give an app its tasks. `runner` makes, once per process, what executes them."""
+    """Define the two tasks of an app. `runner` returns the runner of the process."""
 
     @app.task(name=RUN_TASK, **_OPTIONS)
     def run(run_id: str, ordinals: Sequence[int], attempt: int, part: int, joins: Sequence[int]) -> None:

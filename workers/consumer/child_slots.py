@@ -1,9 +1,8 @@
-"""Slots: shared memory in which each child process of a worker notes what it is doing, for its parent to
-read.
+"""Holds the slots: shared memory in which each child process of a worker notes its work, for its parent.
 
-A child that is killed cannot say what it was doing. Its slot can: the message that it works off, the task
-runs whose functions it has called and whose outcomes are not stored yet, and the deadline of the current
-call. Writing a slot costs about a microsecond per call, and no system call.
+A killed child cannot report its work. Its slot has the message under way, the task runs whose functions the
+child has called and whose outcomes are not stored yet, and the deadline of the current call. Writing a slot
+costs about a microsecond per call, and no system call.
 """
 
 from __future__ import annotations
@@ -173,7 +172,7 @@ class Slot:
         """Note why the child is about to be killed. False, and nothing is noted, when it must not be killed.
 
         Args:
-            deadline: of the call that it is killed for; 0 when it is killed whatever it does.
+            deadline: the deadline of the call for which it is killed; 0 kills it during any call.
         """
         if deadline:
             # In this order: either the child sees the note when the call returns, and waits for the kill, or
@@ -186,7 +185,7 @@ class Slot:
         return True
 
     def activity(self, worker_id: str) -> losses.ChildActivity:
-        """What the child was doing last."""
+        """The last message and calls of the child."""
         pid, _, _, _, _, _, _, run, attempt, named, called = _HEAD.unpack_from(self._memory, self._start)
         worker = child_of(worker_id, pid)
         if run == _NO_RUN:
@@ -197,7 +196,7 @@ class Slot:
         return losses.ChildActivity(worker, begun, run_id, ordinals, attempt)
 
     def free(self) -> None:
-        """Let another child have the slot."""
+        """Free the slot for another child."""
         self._memory[self._start : self._start + _HEAD.size] = _FREE
 
     def _ordinals(self, place: int, count: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Caches what the calls of one run read again and again: its input and the outputs of its steps.
+"""Caches the values that all calls of a run read: its input and the outputs of its steps.
 
 A thousand items of a map refer to the same list; it is read once per process. Only values of the current run
 are kept, and only final ones: the output of a completed step never changes.
@@ -17,7 +17,7 @@ from pipeweave.workers.consumer import reconcile
 
 
 class Inputs:
-    """Values of the run at hand."""
+    """The values of the current run."""
 
     def __init__(self, database: Database, values: Values) -> None:
         self.database = database
@@ -28,15 +28,15 @@ class Inputs:
 
     def input(self, run: RunHeader) -> Any:
         """The run's input."""
-        self._turn_to(run)
+        self._switch_to(run)
         return self._input
 
     def outputs(self, run: RunHeader, step_ids: Collection[str]) -> dict[str, Any]:
-        """The outputs of those of these steps that completed, by step id."""
-        self._turn_to(run)
+        """The outputs of the completed ones of these steps, by step id."""
+        self._switch_to(run)
         missing = [each for each in step_ids if each not in self._outputs]
         if missing:
-            # Loaded apart: storage that is away is not waited for.
+            # Loaded outside the repeated step: nothing waits for storage that is away.
             places = reconcile.when_it_answers(lambda: self._places(run, missing), "outputs")
             self._outputs |= outputs.load(self._values, places)
         return {each: self._outputs[each] for each in step_ids if each in self._outputs}
@@ -45,14 +45,14 @@ class Inputs:
         with self.database.transaction() as tx:
             return outputs.places_of_steps(tx, run, step_ids)
 
-    def _turn_to(self, run: RunHeader) -> None:
+    def _switch_to(self, run: RunHeader) -> None:
         if run.id != self._run_id:
             self._input = self._values.load(run.input, run.input_path)
             self._run_id, self._outputs = run.id, {}
 
 
 class Upstream(Mapping[str, Any]):
-    """The outputs of a step's completed ancestors, read when they are asked for."""
+    """The outputs of a step's completed ancestors, each loaded at its first use."""
 
     def __init__(self, inputs: Inputs, run: RunHeader, step_id: str) -> None:
         self._inputs = inputs

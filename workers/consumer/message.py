@@ -1,4 +1,4 @@
-"""The message that a child process works off, as its main thread and the watchdog's thread share it."""
+"""Holds the message under way in a child process, which its main thread and the watchdog's thread share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pipeweave.orchestrator.domain import (
 )
 from pipeweave.orchestrator.engine import Unstarted
 
-# Priorities are compared for at most this many task runs that a message would go on with.
+# At most this many next task runs of a message are compared with the priorities of other messages.
 MOST_LOOKED_AT = 16
 
 # A message holds its worker for about this long (s); then its remaining task runs go to other workers.
@@ -36,7 +36,7 @@ class Work:
         attempt: the attempt that the message names.
         left: ordinals that the message names and that are not claimed yet.
         part: which part of its chords the message is; UNCOUNTED for none.
-        joins: whose chords those are.
+        joins: the joins of those chords.
         claimed: task runs that are claimed and not begun.
         outcomes: how calls ended; they wait to be stored.
         is_calling: whether a function is being called.
@@ -61,7 +61,7 @@ class Work:
         return time.monotonic() - self.began > MESSAGE_S
 
     def mark_in_doubt(self) -> None:
-        """PostgreSQL did not answer: a turn may be durable, or not."""
+        """Note that PostgreSQL did not answer: a turn may be durable, or not."""
         self.is_in_doubt = True
 
     def next(self) -> TaskRun | None:
@@ -77,7 +77,7 @@ class Work:
             self.outcomes.append(outcome)
 
     def next_ordinals(self, outcomes: Sequence[CallOutcome]) -> list[int]:
-        """The first ordinals that this process would go on with after these outcomes."""
+        """The first ordinals that this process would continue with after these outcomes."""
         plan = self.run.plan
         found = [each.ordinal for each in self.claimed] + list(self.left)
         for each in outcomes:

@@ -30,11 +30,11 @@ UNSTORED = failure.lost("its result could not be stored")
 R = TypeVar("R")
 
 
-def when_it_answers(step: Callable[[], R], what: str, on_doubt: Callable[[], None] = lambda: None) -> R:
-    """Do a step, again while PostgreSQL is away.
+def when_it_answers(step: Callable[[], R], name: str, on_doubt: Callable[[], None] = lambda: None) -> R:
+    """Do a step; repeat it while PostgreSQL is away.
 
     Args:
-        what: the step's name in the log.
+        name: the step's name in the log.
         on_doubt: called each time PostgreSQL did not answer: the step may be durable.
 
     Raises:
@@ -44,7 +44,7 @@ def when_it_answers(step: Callable[[], R], what: str, on_doubt: Callable[[], Non
         try:
             return step()
         except Unavailable as error:
-            log.warning(f"{what}.delayed", extra={"reason": error.detail})
+            log.warning(f"{name}.delayed", extra={"reason": error.detail})
             on_doubt()
             time.sleep(pause)
     return step()
@@ -56,7 +56,7 @@ def give_back_claims(database: Database, worker: str, slot: Slot, *, sends_again
     meanwhile.
 
     Args:
-        sends_again: False leaves what the message named to the tick.
+        sends_again: False leaves the rest of the message to the tick.
 
     Raises:
         Unavailable: PostgreSQL was away for five minutes; the tick will find the silent attempts.

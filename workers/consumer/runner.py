@@ -1,8 +1,8 @@
-"""Works off messages in one child process: claim task runs, call their functions, store a turn, go on.
+"""Handles messages in one child process: claims task runs, calls their functions, stores turns.
 
-A turn (engine/turn.py) stores the outcomes of the last calls, releases what waited for them and claims what
-comes next. So a chain of steps costs one commit per step, and a message with many small task runs one commit
-for many of them.
+A turn (engine/turn.py) stores the outcomes of the last calls, releases the steps behind them and claims the
+next task runs. So a chain of steps costs one commit per step, and a message with many small task runs one
+commit for many of them.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Runner:
         return Work(run, found.attempt), started
 
     def join(self, run_id: UUID, join: int) -> None:
-        """Release a join whose chord is full, or that a join check asks about, and go on with it here."""
+        """Check a join whose chord is full, or that a join check names, and continue with it here."""
         self._begin_message(run_id, (), 1)
         claimant = None if self.process.is_mixed() else self._claimant()
         deployment = self.deployment
@@ -164,7 +164,7 @@ class Runner:
         self._end_message()
 
     def give_back_claims(self, *, sends_again: bool = True) -> None:
-        """Give back whatever PostgreSQL has as claimed by this process: see reconcile.py."""
+        """Give back all claims that this process has in PostgreSQL: see reconcile.py."""
         self.watchdog.settle()
         reconcile.give_back_claims(self.deployment.database, self.worker, self.slot, sends_again=sends_again)
         self.slot.end()
@@ -254,7 +254,7 @@ class Runner:
     def _turn(self, work: Work, outcomes: Sequence[CallOutcome], unstarted: Unstarted | None) -> Turn:
         """The turn that stores outcomes and goes on.
 
-        `unstarted` is what the message gives up because it must stop; None when it goes on.
+        `unstarted` is handed over because the message must stop; None when the message goes on.
         """
         return Turn(
             work.run,
@@ -279,7 +279,7 @@ class Runner:
         return claim_next
 
     def _claim(self, tx: Transaction, work: Work) -> list[TaskRun]:
-        """Claim the next task runs of the message, as many as fit in a turn; other workers may have some."""
+        """Claim the next task runs of the message that fit in a turn; other workers may have claimed some."""
         size = self._at_once(work.attempt)
         while work.left:
             ordinals = [work.left.popleft() for _ in range(min(size, len(work.left)))]
@@ -297,8 +297,8 @@ class Runner:
         hand_over.hand_over(tx, work.run.id, unstarted, worker=self.worker)
 
     def _count(self, work: Work, was_claimed: bool) -> None:
-        """Count the message as one part of each chord that it belongs to. A message that found nothing to do
-        is no part: it asks about the joins, and makes later messages ask as well.
+        """Count the message as one part of each of its chords. A message that ran no task run is no part: it
+        makes the chords invalid and sends checks of their joins.
         """
         if work.joins and was_claimed:
             self._publish([Part(work.run.id, join, self.queue, message=work.part) for join in work.joins])
@@ -314,7 +314,7 @@ class Runner:
             log.exception("chord.part_lost")
 
     def _report(self, turn: Turn, work: Work) -> list[TaskRun]:
-        """Apply a turn, however long PostgreSQL is away: the outcomes must not be lost."""
+        """Apply a turn; repeat it while PostgreSQL is away, because the outcomes must not be lost."""
         self.watchdog.settle()
         return reconcile.when_it_answers(
             lambda: turn.apply(self.deployment.database), "turn", on_doubt=work.mark_in_doubt

@@ -1,4 +1,4 @@
-"""The time limit of a call, and the way to interrupt a call: an exception in its thread.
+"""Limits the time of a call, and interrupts a call: both by an exception in its thread.
 
 The exception is raised by an alarm of the operating system (SIGALRM), because nothing else stops a loop that
 never waits. A function that holds on to the interpreter itself (a C extension) does not see the alarm; its
@@ -44,7 +44,7 @@ class TimeLimit:
         """Limit the next block to this long (s).
 
         Args:
-            call: whose block it is; only an interruption of the same object stops it.
+            call: the call in the block; only an interruption of the same object stops it.
         """
         self._seconds, self._next = seconds, call
         return self
@@ -79,5 +79,5 @@ class TimeLimit:
         if left <= 0:
             self._call = None
             raise AttemptTimedOut(f"the attempt took longer than {self._seconds:g} s")
-        # It was meant for a call before this one, or came from a timer of the function itself.
+        # The alarm was meant for an earlier call, or came from a timer of the function itself.
         signal.setitimer(signal.ITIMER_REAL, left)

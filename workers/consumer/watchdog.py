@@ -1,9 +1,9 @@
-"""The watchdog thread of a child process: heartbeats of a long call, and hand-over of what waits behind it.
+"""Watches long calls from a thread of the child process: the watchdog.
 
-A call that takes long must hold up nothing but itself. While it runs, the outcomes before it are stored, and
-the task runs that its message claimed or still names go to other workers. A heartbeat that finds no row says
-that the attempt is not this worker's any more: the watchdog interrupts the function, and where that does not
-stop it, the parent kills its process. Otherwise the thread sleeps; it has nothing to do with short calls.
+A long call must delay nothing but itself. While it runs, the watchdog sends heartbeats, stores the outcomes
+of earlier calls and hands the other task runs of the message over to other workers. A heartbeat that finds no
+row shows that the attempt was taken away: the watchdog interrupts the function, and if the function goes on,
+the parent kills its process. During short calls the thread sleeps.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Watchdog:
     """Watches the call under way in this process.
 
     Args:
-        database: a connection of its own is used, and only for calls that take long.
+        database: gives the thread a connection of its own.
         shortest_ms: the shortest heartbeat interval of the loaded tasks.
         is_stopping: whether the worker was asked to stop.
         store: called with the outcomes and remaining task runs of a message whose call takes long.
-        fence: told the deadline of a call whose attempt was taken away, and until when that call may go on.
+        fence: called with the deadline of a call whose attempt was taken away, and the time of its kill.
         between: called when no call is under way.
         limit: interrupts the function of an attempt that was taken away.
     """
@@ -135,7 +135,7 @@ class Watchdog:
         is_long = time.monotonic() - call.began > MESSAGE_S or call.work.is_long
         if not (is_long or self.is_stopping()):
             return
-        # One step for `settle`: what leaves the message is in this queue at once.
+        # One step for `settle`: outcomes that leave the message are in this queue at once.
         with self._lock:
             taken = call.work.take_during_call()
             if taken is not None and any(taken):
@@ -150,7 +150,7 @@ class Watchdog:
                 except PipeWeaveError:
                     raise
                 except Exception:
-                    # It would fail again, and nothing may wait behind it. The tick finds silent attempts.
+                    # It would fail again and block the entries behind it. The tick finds the silent attempts.
                     log.exception("watchdog.failed")
                 self._taken.pop(0)
 

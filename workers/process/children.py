@@ -26,7 +26,7 @@ class Children:
     """Watches the processes that have a slot.
 
     Args:
-        max_retry_delay_ms: no retry of what a child called waits for longer (ms); None: no limit.
+        max_retry_delay_ms: no retry of a child's attempt waits for longer (ms); None for no such limit.
     """
 
     def __init__(self, database: Database, slots: Slots, *, max_retry_delay_ms: int | None) -> None:
@@ -101,7 +101,7 @@ class Children:
         try:
             self._watched[pid] = os.pidfd_open(pid)
         except OSError:
-            return  # the child is dead already: `look` sees it
+            return  # the child is dead already; `look` finds it
         self._selector.register(self._watched[pid], selectors.EVENT_READ, pid)
 
     def _forget(self, pid: int) -> None:

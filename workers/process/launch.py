@@ -36,12 +36,11 @@ log = logging.getLogger(__name__)
 # upstream).
 CHILD_CONNECTIONS = 2
 
-# Tenths of a second for which a child that is told to stop waits until its parent has counted its results.
-# What the parent gave up just then is never counted, and such a child would stay for half a minute; nothing
-# here depends on results.
+# Tenths of a second for which a stopping child waits until its parent has counted its results. The parent
+# does not count a message that it gave up; the child would wait half a minute, and nothing needs results.
 TRIES_TO_BE_COUNTED = 10
 
-# Seconds that task runs under way may take after a TERM (documents/3-background-worker.md).
+# Seconds that task runs under way may take after a TERM.
 GRACE_S = 30.0
 
 
@@ -62,7 +61,7 @@ def run_worker(
         service: the service these tasks belong to; all its workers load the same tasks.
         name: of this worker; `worker@host` with the process id by default.
         concurrency: task runs at once; MAX_CONCURRENCY by default.
-        grace_s: seconds that task runs under way may take after a TERM; then others start them anew.
+        grace_s: seconds that task runs under way may take after a TERM; then other workers start them anew.
 
     Raises:
         PipeWeaveError: nothing to load, a definition is wrong, or database or broker cannot be used.
@@ -142,7 +141,7 @@ def _make_runners(
 
 
 def take_slot(slots: Slots) -> Slot:
-    """This child's slot. Those of children that died before it may take their parent a moment to read."""
+    """Take a slot for this child; waits while the parent still has to read the slots of dead children."""
     place = getattr(current_process(), "index", 0)
     while (slot := slots.take(place, os.getpid())) is None:
         time.sleep(0.1)

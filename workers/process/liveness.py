@@ -1,4 +1,4 @@
-"""The liveness thread in the parent process of a worker: it sends heartbeats and watches child processes.
+"""Sends a worker's heartbeats and watches its child processes, in a thread of the parent process.
 
 A heartbeat comes from the parent because a child may compute for hours without a pause.
 """
@@ -26,11 +26,11 @@ class WorkerLiveness:
 
     Args:
         database: with a sender, so that messages for the task runs of a dead child leave at once.
-        worker_id: what this worker is registered as.
+        worker_id: the id of the registered worker.
         grace_s: seconds that calls under way may take after `stop`.
-        is_cut_short: whether the worker was told not to wait for them any longer.
+        is_cut_short: whether the worker was told not to wait for these calls any longer.
         log_every_s: seconds between two lines in the log.
-        max_retry_delay_ms: no retry of what a child called waits for longer (ms); None: no limit.
+        max_retry_delay_ms: no retry of a child's attempt waits for longer (ms); None for no such limit.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class WorkerLiveness:
         self._thread = threading.Thread(target=self._run, name="liveness", daemon=True)
 
     def stop(self) -> None:
-        """The worker was asked to stop: nothing more is claimed, what runs may go on for `grace_s`."""
+        """Stop the worker: it claims no more task runs, and calls under way may go on for `grace_s`."""
         self.slots.stop()
         self._stop_at = time.monotonic() + self.grace_s
 
@@ -90,7 +90,7 @@ class WorkerLiveness:
                 self._stop_at = float("inf")
                 self.slots.stop()
                 self._children.stop()
-            # The own heartbeat first: whatever stands in the way of children, this worker is alive.
+            # The worker's heartbeat comes first: an error with a child must not silence the worker.
             if time.monotonic() >= next_beat:
                 next_beat = time.monotonic() + BEAT_EVERY.total_seconds()
                 self._beat()
@@ -111,6 +111,6 @@ class WorkerLiveness:
     def _store_heartbeat(self) -> None:
         with self.database.statements() as tx:
             if not worker_processes.beat(tx, self.worker_id):
-                # It was silent for too long (a suspended machine) and taken for lost.
+                # The worker was silent for too long (a suspended machine) and was taken for lost.
                 worker_processes.register(tx, self.tenant, self.start, worker_id=self.worker_id)
             self.slots.set_mixed(priorities.is_mixed(tx, self.queue))

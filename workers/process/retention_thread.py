@@ -1,8 +1,8 @@
 """Runs retention in a thread of beat: it archives and drops months, on connections of its own.
 
 A month may take minutes, and a tick has milliseconds. When beat ends in the middle of a month, the next beat
-goes on (orchestrator/retention/drop_months.py). One month goes each month: a process of its own would wait
-nearly all of its life.
+goes on (orchestrator/retention/drop_months.py). One month is dropped each month: a process of its own
+would wait nearly all the time.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pipeweave.storage import Storage, open_storage
 
 log = logging.getLogger(__name__)
 
-# A deployment that just started has better things to do.
+# The first pass leaves the start of a deployment alone (s).
 FIRST_AFTER_S = 60.0
 EVERY_S = 3_600.0
-# A table was in use.
+# The pause after a pass that found a table in use (s).
 AGAIN_AFTER_S = 300.0
 
 
@@ -52,7 +52,7 @@ def _keep_on(database: Database, storage: Storage, policy: Policy) -> None:
 
 
 def apply(database: Database, storage: Storage, policy: Policy) -> float:
-    """One pass. Whatever stands in its way is logged; returns the seconds until the next one."""
+    """Run one pass, log its error and return the seconds until the next pass."""
     try:
         drop_months.check_clock(database)
         done = drop_months.run_once(database, storage, policy)

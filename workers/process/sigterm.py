@@ -1,7 +1,7 @@
 """Defers SIGTERM in child processes until their message is done.
 
-systemd and shells send TERM to all processes of a worker at once. The pool would obey with an exception in
-the function that runs, and fail a task run to which its worker still gives time. So a child that works off a
+systemd and shells send TERM to all processes of a worker at once. The pool would raise an exception in
+the running function, and fail a task run that is still within its grace period. So a child that works off a
 message leaves TERM to its parent, and obeys when the message is done.
 """
 
@@ -38,11 +38,11 @@ class DeferredSigterm:
             signal.signal(signal.SIGTERM, self._heard)
 
     def obey(self) -> None:
-        """Obey a TERM that came while a message was under way, once it is done; from any thread."""
+        """Obey a TERM that came during a message, once the message is done; from any thread."""
         main = threading.main_thread().ident
         if self._is_due and main is not None and not self._is_busy():
             self._is_due = False
-            # To the thread that waits for messages: it would not wake up for another's signal.
+            # To the thread that waits for messages: a signal to another thread would not wake it up.
             signal.pthread_kill(main, signal.SIGTERM)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
