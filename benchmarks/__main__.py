@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import history, report
+from benchmarks.environment import Environment, environment
 from benchmarks.figures import Benchmark
 from benchmarks.measure import benchmarks, warm_up
 from benchmarks.report import Again, Measured
-from benchmarks.rig import Rig, rig
 from benchmarks.sizes import FULL, QUICK, SMOKE, Sizes
 from benchmarks.systems import BenchmarkFailed
 from pipeweave.errors import PipeWeaveError
@@ -70,7 +70,7 @@ def measure(chosen: list[Benchmark], sizes: Sizes, finished: int = 0) -> tuple[M
     folder = Path(tempfile.mkdtemp(prefix="rig-", dir=parent))
     try:
         began = time.monotonic()
-        with rig(folder) as up:
+        with environment(folder) as up:
             warm_up(up.systems, sizes)
             print(
                 f"up and warm after {time.monotonic() - began:.0f} s; medians of {sizes.rounds}", flush=True
@@ -84,7 +84,7 @@ def measure(chosen: list[Benchmark], sizes: Sizes, finished: int = 0) -> tuple[M
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _measure(chosen: list[Benchmark], up: Rig) -> Measured:
+def _measure(chosen: list[Benchmark], up: Environment) -> Measured:
     figures = {}
     for each in chosen:
         began = time.monotonic()
@@ -96,7 +96,7 @@ def _measure(chosen: list[Benchmark], up: Rig) -> Measured:
     return figures
 
 
-def _with_history(chosen: list[Benchmark], up: Rig, sizes: Sizes, count: int) -> Again:
+def _with_history(chosen: list[Benchmark], up: Environment, sizes: Sizes, count: int) -> Again:
     """Measure ours, fill the tables, measure ours again: only the history is new."""
     print("ours alone", flush=True)
     without = _measure_settled(chosen, up, sizes)
@@ -107,14 +107,14 @@ def _with_history(chosen: list[Benchmark], up: Rig, sizes: Sizes, count: int) ->
     return Again(without, _measure_settled(chosen, up, sizes))
 
 
-def _measure_settled(chosen: list[Benchmark], up: Rig, sizes: Sizes) -> Measured:
+def _measure_settled(chosen: list[Benchmark], up: Environment, sizes: Sizes) -> Measured:
     """Measure ours when a checkpoint is over, and what follows it: each page is logged whole at its first
     change.
     """
     history.settle(up.log.admin_url)
     for _ in range(WARM_UPS):
         warm_up(up.alone.systems, sizes)
-        up.alone.ours.fan(sizes.fan)
+        up.alone.pipeweave.fan(sizes.fan)
     return _measure(chosen, up.alone)
 
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from statistics import median, quantiles
 
+from benchmarks.environment import Environment
 from benchmarks.figures import Benchmark, Figures
-from benchmarks.rig import Rig
 from benchmarks.sizes import Sizes
 from benchmarks.tasks import WORK_S
 from benchmarks.usage import largest_during
@@ -19,56 +19,56 @@ CLAIM = r"SET status = 'running'.*t\.status \|\| '' = 'queued'"
 def benchmarks(sizes: Sizes) -> list[Benchmark]:
     """List the benchmarks in these sizes."""
     return [
-        Benchmark("trigger", lambda rig: _trigger(rig, sizes)),
-        Benchmark("trigger_batch", lambda rig: _trigger_batch(rig, sizes)),
-        Benchmark("chain_10ms", lambda rig: _worked(rig, sizes)),
-        Benchmark("claim", lambda rig: _claim(rig, sizes)),
-        Benchmark("memory", lambda rig: _memory(rig, sizes)),
-        Benchmark("run_list", lambda rig: _run_list(rig, sizes)),
-        Benchmark("run_page", lambda rig: _run_page(rig, sizes)),
-        Benchmark("tick", lambda rig: _tick(rig, sizes)),
+        Benchmark("trigger", lambda environment: _trigger(environment, sizes)),
+        Benchmark("trigger_batch", lambda environment: _trigger_batch(environment, sizes)),
+        Benchmark("chain_10ms", lambda environment: _worked(environment, sizes)),
+        Benchmark("claim", lambda environment: _claim(environment, sizes)),
+        Benchmark("memory", lambda environment: _memory(environment, sizes)),
+        Benchmark("run_list", lambda environment: _run_list(environment, sizes)),
+        Benchmark("run_page", lambda environment: _run_page(environment, sizes)),
+        Benchmark("tick", lambda environment: _tick(environment, sizes)),
     ]
 
 
-def _trigger(rig: Rig, sizes: Sizes) -> Figures:
+def _trigger(environment: Environment, sizes: Sizes) -> Figures:
     """Count the runs that one API process accepts while the worker executes them."""
     count = sizes.triggered
-    rates = [count / rig.ours.triggered(count, sizes.clients) for _ in range(sizes.rounds)]
+    rates = [count / environment.pipeweave.triggered(count, sizes.clients) for _ in range(sizes.rounds)]
     return _median("runs/s accepted", rates, ">= 300")
 
 
-def _trigger_batch(rig: Rig, sizes: Sizes) -> Figures:
-    rates = [sizes.batch / rig.ours.triggered_batch(sizes.batch) for _ in range(sizes.rounds)]
+def _trigger_batch(environment: Environment, sizes: Sizes) -> Figures:
+    rates = [sizes.batch / environment.pipeweave.triggered_batch(sizes.batch) for _ in range(sizes.rounds)]
     return _median("runs/s accepted", rates, ">= 2,000")
 
 
-def _worked(rig: Rig, sizes: Sizes) -> Figures:
+def _worked(environment: Environment, sizes: Sizes) -> Figures:
     """Run steps of 10 ms: the wall time beyond the time of the steps themselves."""
     times = []
     for _ in range(sizes.rounds):
         began = time.perf_counter()
-        rig.ours.worked(sizes.worked)
+        environment.pipeweave.worked(sizes.worked)
         times.append((time.perf_counter() - began) / (sizes.worked * WORK_S))
     return _median(f"wall / work, {sizes.worked} steps", times, "<= 1.15")
 
 
-def _claim(rig: Rig, sizes: Sizes) -> Figures:
+def _claim(environment: Environment, sizes: Sizes) -> Figures:
     """PostgreSQL's time for the statement by which a worker claims task runs, under full load."""
-    with rig.log.recording() as recorded:
+    with environment.log.recording() as recorded:
         for _ in range(min(sizes.rounds, 2)):
-            rig.ours.diamonds(sizes.diamonds, sizes.clients)
-            rig.ours.fan(sizes.fan)
-        rig.ours.mapped(sizes.mapped)
-        rig.ours.triggered(sizes.triggered, sizes.clients)
+            environment.pipeweave.diamonds(sizes.diamonds, sizes.clients)
+            environment.pipeweave.fan(sizes.fan)
+        environment.pipeweave.mapped(sizes.mapped)
+        environment.pipeweave.triggered(sizes.triggered, sizes.clients)
     took = recorded.of(CLAIM)
     more = {"claims": len(took), "p50": round(median(took), 3), "max": round(max(took), 3), "goal": "< 50"}
     return Figures("ms, p99", {"ours": _percentile(took, 99)}, more)
 
 
-def _memory(rig: Rig, sizes: Sizes) -> Figures:
+def _memory(environment: Environment, sizes: Sizes) -> Figures:
     """The memory of the largest process while a wide map runs."""
-    with largest_during(rig.ours) as seen:
-        rig.ours.mapped(sizes.mapped)
+    with largest_during(environment.pipeweave) as seen:
+        environment.pipeweave.mapped(sizes.mapped)
     by_process = {name: round(size, 1) for name, size in seen.items()}
     return Figures(
         f"MB PSS, largest process in map_{sizes.mapped}",
@@ -77,7 +77,7 @@ def _memory(rig: Rig, sizes: Sizes) -> Figures:
     )
 
 
-def _run_list(rig: Rig, sizes: Sizes) -> Figures:
+def _run_list(environment: Environment, sizes: Sizes) -> Figures:
     """List the newest runs, the failed runs, and the runs of a pipeline that has nearly all: the slowest
     list.
     """
@@ -87,29 +87,30 @@ def _run_list(rig: Rig, sizes: Sizes) -> Figures:
         "of a pipeline": "/api/runs?limit=50&pipelineId=single",
         "of a pipeline, failed": "/api/runs?limit=50&pipelineId=single&status=failed",
     }
-    p95 = {name: _p95_ms(rig.ours.looked(path, sizes.looked)) for name, path in lists.items()}
+    p95 = {name: _p95_ms(environment.pipeweave.looked(path, sizes.looked)) for name, path in lists.items()}
     more = {"lists": {name: round(each, 3) for name, each in p95.items()}, "goal": "<= 100"}
     return Figures("ms, p95, the slowest list", {"ours": max(p95.values())}, more)
 
 
-def _run_page(rig: Rig, sizes: Sizes) -> Figures:
+def _run_page(environment: Environment, sizes: Sizes) -> Figures:
     """Read a run, its task runs and its events: for a run of one step and for a wide map."""
     parts = {}
-    for name, run_id in (("one step", rig.ours.single()), ("map", rig.ours.wide(sizes.mapped))):
+    pipeweave = environment.pipeweave
+    for name, run_id in (("one step", pipeweave.single()), ("map", pipeweave.wide(sizes.mapped))):
         for part in ("", "/task-runs", "/events"):
             path = f"/api/runs/{run_id}{part}"
-            parts[f"{name}{part}"] = round(_p95_ms(rig.ours.looked(path, sizes.looked)), 3)
+            parts[f"{name}{part}"] = round(_p95_ms(pipeweave.looked(path, sizes.looked)), 3)
     return Figures(
         "ms, p95, the slowest part", {"ours": max(parts.values())}, {"parts": parts, "goal": "<= 100"}
     )
 
 
-def _tick(rig: Rig, sizes: Sizes) -> Figures:
+def _tick(environment: Environment, sizes: Sizes) -> Figures:
     """Run ticks that find nothing to do, in a separate process beside the beat."""
     from pipeweave.orchestrator.deployment import Deployment
     from pipeweave.orchestrator.recovery import tick
 
-    deployment = Deployment.open(rig.settings, pool_size=1)
+    deployment = Deployment.open(environment.settings, pool_size=1)
     try:
         tick.run_once(deployment)
         times = []

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.rig import Rig
+from benchmarks.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,4 +30,4 @@ class Benchmark:
     """A benchmark: its name (with its size, if it has one) and the function that measures it."""
 
     name: str
-    measure: Callable[[Rig], Figures]
+    measure: Callable[[Environment], Figures]

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg2
 
 MONTHS = 6
-# Newer than the history: everything that a rig does itself.
+# Newer than the history: all runs of the benchmarks.
 NEWEST_AGE = timedelta(hours=1)
 # Rows of runs in one transaction.
 CHUNK = 100_000
@@ -63,7 +63,7 @@ ORDER BY id, e.n
 
 def fill(database_url: str, count: int, pipeline: str) -> None:
     """Insert this many finished runs of the pipeline, and update the planner's statistics."""
-    # Only ours needs it: the plain systems' processes import this package, too.
+    # Only PipeWeave needs it; the processes of plain Celery import this package, too.
     from pipeweave.orchestrator.retention import partitions
     from pipeweave.orchestrator.store import Database
 

@@ -19,12 +19,12 @@ Sample = Callable[[System], float]
 def benchmarks(sizes: Sizes) -> list[Benchmark]:
     """List the benchmarks in these sizes."""
     return [
-        Benchmark(f"chain_{sizes.chain}", lambda rig: _chain(rig.systems, sizes)),
-        Benchmark(f"fan_{sizes.fan}", lambda rig: _fan(rig.systems, sizes)),
-        Benchmark(f"map_{sizes.mapped}", lambda rig: _mapped(rig.systems, sizes)),
-        Benchmark(f"diamonds_{sizes.diamonds}", lambda rig: _diamonds(rig.systems, sizes)),
-        Benchmark("single_run", lambda rig: _singles(rig.systems, sizes)),
-        Benchmark("idle", lambda rig: _idle(rig.systems, sizes)),
+        Benchmark(f"chain_{sizes.chain}", lambda environment: _chain(environment.systems, sizes)),
+        Benchmark(f"fan_{sizes.fan}", lambda environment: _fan(environment.systems, sizes)),
+        Benchmark(f"map_{sizes.mapped}", lambda environment: _mapped(environment.systems, sizes)),
+        Benchmark(f"diamonds_{sizes.diamonds}", lambda environment: _diamonds(environment.systems, sizes)),
+        Benchmark("single_run", lambda environment: _singles(environment.systems, sizes)),
+        Benchmark("idle", lambda environment: _idle(environment.systems, sizes)),
         *alone.benchmarks(sizes),
     ]
 

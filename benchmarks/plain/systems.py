@@ -14,7 +14,7 @@ import redis
 from celery import Celery
 from celery.result import AsyncResult
 
-from benchmarks.door import Door
+from benchmarks.http_sender import HttpSender
 from benchmarks.plain.apps import make_app
 from benchmarks.plain.canvases import Canvases
 from benchmarks.plain.quiet import SCHEME
@@ -26,17 +26,17 @@ class Plain(ABC):
 
     Args:
         app: of the client.
-        door: of the HTTP front.
+        sender: sends requests to the HTTP front.
         processes: its own process ids by name.
     """
 
     name = "celery"
     is_tuned = False
 
-    def __init__(self, app: Celery, door: Door, processes: Mapping[str, int]) -> None:
+    def __init__(self, app: Celery, sender: HttpSender, processes: Mapping[str, int]) -> None:
         self.app = app
         self.processes = processes
-        self._door = door
+        self._sender = sender
         self._canvases = Canvases(app, is_tuned=self.is_tuned)
 
     @abstractmethod
@@ -54,16 +54,16 @@ class Plain(ABC):
 
     def diamonds(self, count: int, clients: int) -> None:
         key = _new_key()
-        answers = self._door.send_all("/trigger/diamond", [{"key": key}] * count, clients)
+        answers = self._sender.send_all("/trigger/diamond", [{"key": key}] * count, clients)
         self.wait([each["id"] for each in answers], key)
 
     def singles(self, count: int) -> list[tuple[float, float]]:
         seen = []
-        with self._door.connect() as connection:
+        with self._sender.connect() as connection:
             for _ in range(count):
                 key = _new_key()
                 began = time.perf_counter()
-                answer = self._door.send(connection, "POST", "/trigger/single", {"key": key})
+                answer = self._sender.send(connection, "POST", "/trigger/single", {"key": key})
                 answered = time.perf_counter() - began
                 self.wait([answer["id"]], key)
                 seen.append((answered, time.perf_counter() - began))
@@ -91,8 +91,8 @@ class Plain(ABC):
 class Written(Plain):
     """Chain, chord, results stored, `.get()`."""
 
-    def __init__(self, url: str, door: Door, processes: Mapping[str, int]) -> None:
-        super().__init__(make_app("written", url, url), door, processes)
+    def __init__(self, url: str, sender: HttpSender, processes: Mapping[str, int]) -> None:
+        super().__init__(make_app("written", url, url), sender, processes)
         self._started: dict[str, Any] = {}
 
     def start(self, canvas: Any) -> str:
@@ -120,8 +120,8 @@ class Tuned(Plain):
     name = "celery_tuned"
     is_tuned = True
 
-    def __init__(self, url: str, door: Door, processes: Mapping[str, int]) -> None:
-        super().__init__(make_app("tuned", url, f"{SCHEME}+{url}"), door, processes)
+    def __init__(self, url: str, sender: HttpSender, processes: Mapping[str, int]) -> None:
+        super().__init__(make_app("tuned", url, f"{SCHEME}+{url}"), sender, processes)
         self._told = redis.Redis.from_url(url, socket_timeout=DEADLINE_S + 10)
 
     def wait(self, result_ids: Sequence[str], key: str) -> None:

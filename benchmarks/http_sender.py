@@ -13,11 +13,11 @@ from benchmarks.systems import DEADLINE_S, BenchmarkFailed
 from pipeweave.up.ports import LOOPBACK
 
 
-class Door:
-    """An HTTP server on this machine.
+class HttpSender:
+    """Sends requests to an HTTP server on this machine.
 
     Args:
-        port: on the loopback address.
+        port: the server's port on the loopback address.
         headers: sent with every request.
     """
 
@@ -34,10 +34,10 @@ class Door:
         content = None if body is None else json.dumps(body).encode()
         connection.request(method, path, content, self._headers)
         answer = connection.getresponse()
-        said = answer.read()
+        content = answer.read()
         if not 200 <= answer.status < 300:
-            raise BenchmarkFailed(f"{method} {path} answered {answer.status}: {said[:500].decode()}")
-        return json.loads(said)
+            raise BenchmarkFailed(f"{method} {path} answered {answer.status}: {content[:500].decode()}")
+        return json.loads(content)
 
     def send_all(self, path: str, bodies: Sequence[Any], clients: int) -> list[Any]:
         """POST every body, from this many threads with one connection each, and return the answers."""

@@ -2,7 +2,7 @@
 
 PipeWeave's clients poll. Polling every millisecond would take a good part of a core from the measured system,
 and would see the end late. So a trigger, which exists only in the measured database, sends a notification
-when a run ends whose pipeline's name begins with `told-`. PipeWeave's figures include the trigger's cost.
+when a run of a pipeline whose name begins with `told-` ends. PipeWeave's figures include the trigger's cost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import psycopg2
 from benchmarks.systems import BenchmarkFailed
 
 PREFIX = "told-"
-# Their runs take milliseconds.
+# A run ends within milliseconds; a later end is an error.
 LATE_S = 60.0
 
 _SET_UP = """
@@ -28,7 +28,7 @@ LISTEN ended
 
 
 class Listener:
-    """A connection that PostgreSQL notifies of every such end, after the commit."""
+    """A connection that PostgreSQL notifies of the end of each such run, after the commit."""
 
     def __init__(self, database_url: str) -> None:
         self._connection = psycopg2.connect(database_url)
@@ -43,13 +43,13 @@ class Listener:
         """Return when this run (a UUID) is completed.
 
         Raises:
-            BenchmarkFailed: it ended otherwise, or not in time.
+            BenchmarkFailed: the run ended with another status, or not in time.
         """
         until = time.monotonic() + LATE_S
         while True:
             self._connection.poll()
-            for told in self._connection.notifies:
-                ended, status = told.payload.split()
+            for notification in self._connection.notifies:
+                ended, status = notification.payload.split()
                 if ended == run_id:
                     self._connection.notifies.clear()
                     if status != "completed":

@@ -1,7 +1,4 @@
-"""Start everything that is measured on this machine:
-
-PostgreSQL (durable), Valkey, PipeWeave, Celery twice.
-"""
+"""Start the measured systems on this machine: PostgreSQL (durable), Valkey, PipeWeave, Celery twice."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.door import Door
-from benchmarks.ours import Ours
+from benchmarks.http_sender import HttpSender
+from benchmarks.pipeweave_system import PipeWeaveSystem
 from benchmarks.plain.systems import Plain, Tuned, Written
 from benchmarks.processes import python, running
 from benchmarks.statement_log import StatementLog
@@ -26,34 +23,34 @@ from pipeweave.up.valkey import Valkey
 CONCURRENCY = 2
 HTTP_THREADS = 8
 # Each system has a database of the one Valkey.
-_OURS, _WRITTEN, _TUNED = 0, 2, 4
+_PIPEWEAVE, _WRITTEN, _TUNED = 0, 2, 4
 _TENANT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Rig:
-    """What is up.
+class Environment:
+    """The running systems and their servers.
 
     Args:
-        systems: ours first, then Celery as written, then tuned.
-        ours: PipeWeave, for what only it does.
-        settings: with which a process of PipeWeave finds its servers.
-        log: of PostgreSQL.
+        systems: PipeWeave first, then Celery as written, then Celery tuned.
+        pipeweave: PipeWeave, for the benchmarks of PipeWeave alone.
+        settings: the settings of PipeWeave's processes.
+        log: the log of PostgreSQL.
     """
 
     systems: tuple[System, ...]
-    ours: Ours
+    pipeweave: PipeWeaveSystem
     settings: Settings
     log: StatementLog
 
     @property
-    def alone(self) -> Rig:
-        """The rig with PipeWeave alone."""
-        return replace(self, systems=(self.ours,))
+    def alone(self) -> Environment:
+        """The same environment with PipeWeave as its only system."""
+        return replace(self, systems=(self.pipeweave,))
 
 
 @contextmanager
-def rig(folder: Path) -> Iterator[Rig]:
+def environment(folder: Path) -> Iterator[Environment]:
     """Start everything in a folder, and stop it at the end.
 
     Raises:
@@ -70,24 +67,25 @@ def rig(folder: Path) -> Iterator[Rig]:
         broker.prepare()
         log = folder / "logs" / "valkey.log"
         stack.enter_context(running(broker.launch(), log, broker.is_ready, valkey.STOP_SIGNAL))
-        ours = stack.enter_context(_ours(folder, database.url, broker.url_of(_OURS)))
+        pipeweave = stack.enter_context(_pipeweave(folder, database.url, broker.url_of(_PIPEWEAVE)))
         written = stack.enter_context(_plain(folder, Written, broker.url_of(_WRITTEN)))
         tuned = stack.enter_context(_plain(folder, Tuned, broker.url_of(_TUNED)))
         settings = Settings(
-            database_url=database.url, broker_url=broker.url_of(_OURS), data_dir=str(folder / "data")
+            database_url=database.url, broker_url=broker.url_of(_PIPEWEAVE), data_dir=str(folder / "data")
         )
         log_of = StatementLog(database.admin_url, postgres_log)
-        yield Rig((ours, written, tuned), ours, settings, log_of)
+        yield Environment((pipeweave, written, tuned), pipeweave, settings, log_of)
 
 
 @contextmanager
-def _ours(folder: Path, database_url: str, broker_url: str) -> Iterator[Ours]:
+def _pipeweave(folder: Path, database_url: str, broker_url: str) -> Iterator[PipeWeaveSystem]:
     """One API, one worker, one beat."""
     from pipeweave.orchestrator.deployment import migrate
     from pipeweave.orchestrator.registry import worker_processes
 
     migrate.upgrade(database_url)
-    door = Door(port := free_port(), {"Authorization": f"Bearer {_token(database_url)}", "X-Tenant": _TENANT})
+    headers = {"Authorization": f"Bearer {_token(database_url)}", "X-Tenant": _TENANT}
+    sender = HttpSender(port := free_port(), headers)
     variables = {
         "DATABASE_URL": database_url,
         "BROKER_URL": broker_url,
@@ -96,7 +94,7 @@ def _ours(folder: Path, database_url: str, broker_url: str) -> Iterator[Ours]:
     }
     tasks = ("--app", "benchmarks.tasks")
     commands: dict[str, tuple[tuple[str, ...], Callable[[], bool]]] = {
-        "api": (("--port", str(port)), lambda: door.answers("/health")),
+        "api": (("--port", str(port)), lambda: sender.answers("/health")),
         "worker": (
             (*tasks, "--concurrency", str(CONCURRENCY)),
             lambda: worker_processes.count_alive_at(database_url) > 0,
@@ -109,7 +107,7 @@ def _ours(folder: Path, database_url: str, broker_url: str) -> Iterator[Ours]:
             launch = python("pipeweave.cli", name, *arguments, variables=variables)
             log = folder / "logs" / f"{name}.log"
             processes[name] = stack.enter_context(running(launch, log, is_ready))
-        yield stack.enter_context(closing(Ours(door, database_url, processes)))
+        yield stack.enter_context(closing(PipeWeaveSystem(sender, database_url, processes)))
 
 
 def _token(database_url: str) -> str:
@@ -133,7 +131,7 @@ def _plain(folder: Path, kind: type[Written] | type[Tuned], url: str) -> Iterato
         *("--hostname", f"{variant}@%h", "--loglevel", "warning"),
         variables=variables,
     )
-    door = Door(port := free_port())
+    sender = HttpSender(port := free_port())
     front = python(
         *("gunicorn", "--worker-class", "gthread", "--threads", str(HTTP_THREADS), "--no-control-socket"),
         *("--bind", f"127.0.0.1:{port}", f"benchmarks.plain.front:{variant}()"),
@@ -144,7 +142,7 @@ def _plain(folder: Path, kind: type[Written] | type[Tuned], url: str) -> Iterato
         processes = {
             "worker": stack.enter_context(running(worker, logs / f"{variant}.log", lambda: True)),
             "front": stack.enter_context(
-                running(front, logs / f"{variant}-front.log", lambda: door.answers("/"))
+                running(front, logs / f"{variant}-front.log", lambda: sender.answers("/"))
             ),
         }
-        yield stack.enter_context(closing(kind(url, door, processes)))
+        yield stack.enter_context(closing(kind(url, sender, processes)))

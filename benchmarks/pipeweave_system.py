@@ -13,46 +13,46 @@ from typing import Any
 import psycopg2
 
 from benchmarks import shapes
-from benchmarks.door import Door
+from benchmarks.http_sender import HttpSender
+from benchmarks.run_notifications import PREFIX, Listener
 from benchmarks.systems import BenchmarkFailed
-from benchmarks.telling import PREFIX, Listener
 from pipeweave import ids
 
 # Polling interval where the figure is a throughput (s).
-LOOK_S = 0.005
+POLL_S = 0.005
 # Ten times as long as any run here takes.
 LATE_S = 60.0
 # Polling interval for runs whose end is not measured (s).
 DRAIN_S = 0.05
 
-_LOOK = """
+_POLL = """
 SELECT count(*) FILTER (WHERE status = 'completed'), min(status) FILTER (WHERE finished_at IS NOT NULL
        AND status <> 'completed') FROM runs WHERE id = ANY(%s::uuid[])
 """
 
-# Counts only the runs of this rig; inserted history is older.
+# Counts only the runs of the benchmarks; inserted history is older.
 _COUNT = """
 SELECT count(*), count(*) FILTER (WHERE status <> 'completed' OR attempt <> 1) FROM task_runs
 WHERE run_id >= %s::uuid
 """
 
 
-class Ours:
-    """A system that is up.
+class PipeWeaveSystem:
+    """The running PipeWeave.
 
     Args:
-        door: of its API.
-        database_url: where its runs are seen.
-        processes: its own process ids by name.
+        sender: sends requests to its API.
+        database_url: the database with its runs.
+        processes: its process ids by name.
     """
 
     name = "ours"
 
-    def __init__(self, door: Door, database_url: str, processes: Mapping[str, int]) -> None:
+    def __init__(self, sender: HttpSender, database_url: str, processes: Mapping[str, int]) -> None:
         self.processes = processes
-        self._door = door
-        self._looking = psycopg2.connect(database_url)
-        self._looking.autocommit = True
+        self._sender = sender
+        self._polling = psycopg2.connect(database_url)
+        self._polling.autocommit = True
         self._listener = Listener(database_url)
         self._stored: set[str] = set()
         self._expected = 0
@@ -60,12 +60,12 @@ class Ours:
 
     def close(self) -> None:
         """Close the connections that poll and listen."""
-        self._looking.close()
+        self._polling.close()
         self._listener.close()
 
     def chain(self, length: int) -> None:
         self._expected += length
-        self._run_told(f"chain-{length}", shapes.chain(length))
+        self._run_notified(f"chain-{length}", shapes.chain(length))
 
     def fan(self, width: int) -> None:
         self._expected += width + 2
@@ -77,14 +77,14 @@ class Ours:
     def worked(self, length: int) -> None:
         """Run a chain of steps that take 10 ms each."""
         self._expected += length
-        self._run_told(f"work-{length}", shapes.chain(length, "work"))
+        self._run_notified(f"work-{length}", shapes.chain(length, "work"))
 
     def triggered(self, count: int, clients: int) -> float:
         """Start runs of one step from `clients` threads; return the seconds until the last was accepted."""
         self._expected += count
         path = self._path("single", shapes.chain(1))
         began = time.perf_counter()
-        answers = self._door.send_all(path, [{}] * count, clients)
+        answers = self._sender.send_all(path, [{}] * count, clients)
         took = time.perf_counter() - began
         self._wait(answers, DRAIN_S)
         return took
@@ -93,20 +93,20 @@ class Ours:
         """Start runs of one step with one request; return the seconds until all were accepted."""
         self._expected += count
         path = self._path("single", shapes.chain(1)) + "/batch"
-        with self._door.connect() as connection:
+        with self._sender.connect() as connection:
             began = time.perf_counter()
-            answer = self._door.send(connection, "POST", path, {"runs": [{}] * count})
+            answer = self._sender.send(connection, "POST", path, {"runs": [{}] * count})
             took = time.perf_counter() - began
         self._wait(answer["runs"], DRAIN_S)
         return took
 
     def looked(self, path: str, count: int) -> list[float]:
-        """GET a path this often; return the seconds of each request."""
+        """GET a path `count` times; return the seconds of each request."""
         seen = []
-        with self._door.connect() as connection:
+        with self._sender.connect() as connection:
             for _ in range(count):
                 began = time.perf_counter()
-                self._door.send(connection, "GET", path, None)
+                self._sender.send(connection, "GET", path, None)
                 seen.append(time.perf_counter() - began)
         return seen
 
@@ -123,17 +123,17 @@ class Ours:
     def diamonds(self, count: int, clients: int) -> None:
         self._expected += 4 * count
         path = self._path("diamond", shapes.diamond())
-        answers = self._door.send_all(path, [{}] * count, clients)
-        self._wait(answers, LOOK_S)
+        answers = self._sender.send_all(path, [{}] * count, clients)
+        self._wait(answers, POLL_S)
 
     def singles(self, count: int) -> list[tuple[float, float]]:
         self._expected += count
         path = self._path(f"{PREFIX}single", shapes.chain(1))
         seen = []
-        with self._door.connect() as connection:
+        with self._sender.connect() as connection:
             for _ in range(count):
                 began = time.perf_counter()
-                answer = self._door.send(connection, "POST", path, {})
+                answer = self._sender.send(connection, "POST", path, {})
                 answered = time.perf_counter() - began
                 self._listener.wait(_uuid(answer))
                 seen.append((answered, time.perf_counter() - began))
@@ -141,18 +141,18 @@ class Ours:
 
     def verify(self) -> None:
         """Check that every requested step and item has a row that completed at its first attempt."""
-        with self._looking.cursor() as cursor:
+        with self._polling.cursor() as cursor:
             cursor.execute(_COUNT, (self._first_id,))
             row = cursor.fetchone()
         assert row is not None
         if row != (self._expected, 0):
-            raise BenchmarkFailed(f"{self._expected} task runs were asked for, rows and open ones: {row}")
+            raise BenchmarkFailed(f"{self._expected} task runs were triggered; rows, incomplete ones: {row}")
 
     def store(self, name: str, document: shapes.Document) -> None:
         """Store a pipeline, once."""
         if name not in self._stored:
-            with self._door.connect() as connection:
-                self._door.send(connection, "PUT", f"/api/pipelines/{name}", document)
+            with self._sender.connect() as connection:
+                self._sender.send(connection, "PUT", f"/api/pipelines/{name}", document)
             self._stored.add(name)
 
     def _path(self, name: str, document: shapes.Document) -> str:
@@ -160,22 +160,22 @@ class Ours:
         return f"/api/pipelines/{name}/trigger"
 
     def _run(self, name: str, document: shapes.Document, given: Mapping[str, Any] | None = None) -> str:
-        with self._door.connect() as connection:
-            answer = self._door.send(connection, "POST", self._path(name, document), {"input": given})
-        self._wait([answer], LOOK_S)
+        with self._sender.connect() as connection:
+            answer = self._sender.send(connection, "POST", self._path(name, document), {"input": given})
+        self._wait([answer], POLL_S)
         return str(answer["pipelineRunId"])
 
-    def _run_told(self, name: str, document: shapes.Document) -> None:
-        with self._door.connect() as connection:
-            answer = self._door.send(connection, "POST", self._path(f"{PREFIX}{name}", document), {})
+    def _run_notified(self, name: str, document: shapes.Document) -> None:
+        with self._sender.connect() as connection:
+            answer = self._sender.send(connection, "POST", self._path(f"{PREFIX}{name}", document), {})
         self._listener.wait(_uuid(answer))
 
-    def _wait(self, answers: Sequence[Mapping[str, Any]], look_every_s: float) -> None:
+    def _wait(self, answers: Sequence[Mapping[str, Any]], poll_every_s: float) -> None:
         wanted = [_uuid(each) for each in answers]
         until = time.monotonic() + LATE_S
-        with self._looking.cursor() as cursor:
+        with self._polling.cursor() as cursor:
             while True:
-                cursor.execute(_LOOK, (wanted,))
+                cursor.execute(_POLL, (wanted,))
                 row = cursor.fetchone()
                 assert row is not None
                 completed, other_end = row
@@ -185,7 +185,7 @@ class Ours:
                     raise BenchmarkFailed(
                         f"{completed} of {len(wanted)} runs completed; {other_end or 'late'}"
                     )
-                time.sleep(look_every_s)
+                time.sleep(poll_every_s)
 
 
 def _uuid(answer: Mapping[str, Any]) -> str:
