@@ -1,4 +1,4 @@
-"""Everything the proofs look at, arranged: what was planned and accepted, is stored, and tasks noted."""
+"""Arranges the evidence of the proofs: planned and accepted runs, stored rows, and the notes of tasks."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import Any
 
 from chaos.model import Expected, expect
 from chaos.notes import Note
-from chaos.plan import Wish
+from chaos.plan import PlannedRun
 from chaos.records import Event, Records, Run, TaskRun
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What there is to classify_error.
+    """The evidence that the proofs read.
 
     Args:
         accepted: by token: the runs that the API answered with.
     """
 
-    wishes: Sequence[Wish]
+    planned_runs: Sequence[PlannedRun]
     accepted: Mapping[str, set[str]]
     records: Records
     notes: Sequence[Note]
 
     @cached_property
-    def wish_of(self) -> dict[str, Wish]:
-        """The wish of each stored run whose token is one of ours."""
-        by_token = {each.token: each for each in self.wishes}
+    def planned_of(self) -> dict[str, PlannedRun]:
+        """The planned run of each stored run with a planned token."""
+        by_token = {each.token: each for each in self.planned_runs}
         runs = self.records.runs.values()
         return {run.id: by_token[run.token] for run in runs if run.token in by_token}
 
     @cached_property
     def expected(self) -> dict[str, Expected]:
         """How each of these runs must end."""
-        return {run_id: expect(wish.shape) for run_id, wish in self.wish_of.items()}
+        return {run_id: expect(planned.shape) for run_id, planned in self.planned_of.items()}
 
     @cached_property
     def steps(self) -> dict[str, dict[str, TaskRun]]:
@@ -62,18 +62,19 @@ class Evidence:
 
     def document(self, run_id: str) -> list[dict[str, Any]]:
         """The steps of a run's pipeline."""
-        return list(self.wish_of[run_id].shape.document["steps"])
+        return list(self.planned_of[run_id].shape.document["steps"])
 
     @cached_property
     def needs(self) -> dict[str, dict[str, list[str]]]:
         """By run: the predecessors of each step."""
         return {
-            run_id: {step["id"]: step["needs"] for step in self.document(run_id)} for run_id in self.wish_of
+            run_id: {step["id"]: step["needs"] for step in self.document(run_id)}
+            for run_id in self.planned_of
         }
 
     @cached_property
     def begun(self) -> dict[tuple[str, int], list[Note]]:
-        """By task run and attempt: when it was called."""
+        """By task run and attempt: the notes of its calls."""
         return self._of("begin")
 
     @cached_property
@@ -84,16 +85,16 @@ class Evidence:
     def raised(self) -> dict[tuple[str, int], list[Note]]:
         return self._of("raised")
 
-    def _of(self, what: str) -> dict[tuple[str, int], list[Note]]:
+    def _of(self, kind: str) -> dict[tuple[str, int], list[Note]]:
         found: dict[tuple[str, int], list[Note]] = defaultdict(list)
         for each in self.notes:
-            if each.what == what:
+            if each.what == kind:
                 found[each.task_run_id, each.attempt].append(each)
         return dict(found)
 
     @cached_property
     def events(self) -> dict[tuple[str, str], list[Event]]:
-        """By task run and type."""
+        """The events by task run and type."""
         found: dict[tuple[str, str], list[Event]] = defaultdict(list)
         for each in self.records.events:
             if each.task_run_id is not None:

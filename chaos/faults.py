@@ -130,7 +130,7 @@ class Injector:
             if "slow" in called or (called and waited > SLOW_WITHIN_S):
                 break
             time.sleep(0.002)
-        return [each for each in found if self.up.keeper.owns(each)]
+        return [each for each in found if self.up.supervisor.owns(each)]
 
     def _family(self, name: str, *, children: int = 0) -> list[int]:
         """A process and its children; waited for, should it be on its way up."""

@@ -31,12 +31,12 @@ def expect(shape: Shape) -> Expected:
     """Predict the end of a run of this shape."""
     expected = Expected()
     after_failure: set[str] = set()
-    wishes = shape.input["steps"]
+    behaviour = shape.input["steps"]
     steps = {step["id"]: step for step in shape.document["steps"]}
     for id in TopologicalSorter({each: steps[each]["needs"] for each in steps}).static_order():
         needs = steps[id]["needs"]
         is_hit = any(expected.steps[each] == FAILED or each in after_failure for each in needs)
-        is_taken = not needs or any(_is_taken(expected, wishes, each, id) for each in needs)
+        is_taken = not needs or any(_is_taken(expected, behaviour, each, id) for each in needs)
         if is_taken and (not is_hit or shape.mode == "partial-merge"):
             expected.steps[id] = _called(expected, shape, steps[id])
         else:
@@ -49,10 +49,10 @@ def expect(shape: Shape) -> Expected:
     return expected
 
 
-def _is_taken(expected: Expected, wishes: Mapping[str, Any], before: str, id: str) -> bool:
+def _is_taken(expected: Expected, behaviour: Mapping[str, Any], before: str, id: str) -> bool:
     if expected.steps[before] != COMPLETED:
         return False
-    chosen = wishes.get(before, {}).get("choose")
+    chosen = behaviour.get(before, {}).get("choose")
     return chosen is None or id in chosen
 
 

@@ -21,10 +21,10 @@ class Kind:
     """A kind of fault.
 
     Args:
-        seconds: how long one lasts, at least and at most.
-        weight: how often it comes, compared with others.
-        rest: how long (s) nothing else happens afterwards, at least and at most.
-        options: what else is drawn for each, by name: one of these.
+        seconds: how long a fault lasts, at least and at most.
+        weight: how often it comes, compared with other kinds.
+        rest: how long (s) no other fault follows, at least and at most.
+        options: further random choices, by name.
     """
 
     seconds: tuple[float, float] = (0.0, 0.0)
@@ -35,7 +35,7 @@ class Kind:
 
 _WORKERS = {"worker": (0, 1)}
 
-# A lost worker is found within 5 s: those that are stopped are stopped for longer.
+# A lost worker is found within 5 s, so workers are stopped for longer.
 KINDS: dict[str, Kind] = {
     "child-killed": Kind(options=_WORKERS, weight=3),
     "worker-killed": Kind(options=_WORKERS | {"whole": (False, True)}, weight=2),
@@ -63,7 +63,7 @@ class Fault:
     Args:
         at: seconds after the start.
         seconds: how long it lasts.
-        chance: 0 to 1: which of several it hits, where only the moment itself can say among what.
+        chance: 0 to 1: which of several targets it hits, if the targets are known only at that moment.
     """
 
     kind: str
@@ -74,8 +74,8 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """A run that will be asked for, `at` seconds after the start; its token makes asking again harmless."""
+class PlannedRun:
+    """A run that is triggered `at` seconds after the start; its token makes a repeated trigger harmless."""
 
     at: float
     token: str
@@ -88,11 +88,11 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will happen, each in order."""
+    """The runs and faults of a trial, each in the order of their times."""
 
     seed: int
     seconds: float
-    wishes: list[Wish]
+    runs: list[PlannedRun]
     faults: list[Fault]
 
 
@@ -102,17 +102,17 @@ def make(seed: int, seconds: float, *, kinds: Collection[str] = tuple(KINDS), pa
     Args:
         seed: decides everything.
         seconds: how long faults and triggers go on.
-        kinds: of faults.
-        pace: what pauses between faults are multiplied by.
+        kinds: the kinds of faults.
+        pace: a factor for the pauses between faults.
     """
     faults = list(_faults(random.Random(f"faults {seed}"), seconds, list(kinds), pace))
-    return Plan(seed, seconds, list(_wishes(random.Random(f"runs {seed}"), seed, seconds)), faults)
+    return Plan(seed, seconds, list(_planned_runs(random.Random(f"runs {seed}"), seed, seconds)), faults)
 
 
-def _wishes(chance: random.Random, seed: int, seconds: float) -> Iterator[Wish]:
+def _planned_runs(chance: random.Random, seed: int, seconds: float) -> Iterator[PlannedRun]:
     at, number = 0.0, 0
     while at < seconds:
-        yield Wish(at, f"chaos-{seed}-{number}", shapes.draw(chance, number))
+        yield PlannedRun(at, f"chaos-{seed}-{number}", shapes.draw(chance, number))
         at += chance.uniform(*TRIGGERS_S)
         number += 1
 

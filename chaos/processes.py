@@ -65,13 +65,13 @@ class Process:
 
     @property
     def pid(self) -> int | None:
-        """None while it is not there."""
+        """The process id; None while the process is down."""
         with self._lock:
             alive = self._process is not None and self._process.poll() is None
             return self._process.pid if alive and self._process else None
 
     def family(self) -> list[int]:
-        """It and its children."""
+        """The process and its children."""
         try:
             parent = psutil.Process(self.pid or -1)
             return [parent.pid, *(each.pid for each in parent.children(recursive=True))]
@@ -80,7 +80,7 @@ class Process:
 
     @contextmanager
     def down(self) -> Iterator[None]:
-        """It is not started again before the block ends."""
+        """Keep the process down until the block ends."""
         with self._lock:
             self._is_down = True
         try:
@@ -90,7 +90,7 @@ class Process:
                 self._is_down, self._start_at = False, 0.0
 
     def stop(self) -> None:
-        """End it, at last with its whole session."""
+        """End the process, with SIGKILL to its whole session if it does not obey."""
         with self._lock:
             self._is_down = True
             process = self._process
@@ -106,21 +106,21 @@ class Process:
             process.wait()
 
 
-class Keeper:
-    """Keeps processes running, from a thread beside.
+class Supervisor:
+    """Keeps processes running, from a thread of its own.
 
     Args:
-        logs: the folder of their logs; each stack has one of its own.
+        logs: the folder of the logs; each stack has its own.
     """
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
         self._processes: list[Process] = []
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="supervisor", daemon=True)
 
     def keep(self, process: Process) -> Process:
-        """Start a process, and again whenever it ends."""
+        """Start a process, and restart it whenever it ends."""
         self._processes.append(process)
         return process
 
@@ -142,7 +142,7 @@ class Keeper:
                 os.kill(pid, signal.SIGKILL)
 
     def owns(self, pid: int) -> bool:
-        """Whether it is, or comes from, one of these processes."""
+        """Whether a process is one of these processes or a descendant of one."""
         try:
             return psutil.Process(pid).environ().get(MARK) == str(self._logs)
         except (psutil.Error, OSError):

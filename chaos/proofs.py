@@ -1,4 +1,4 @@
-"""The proofs: each reads the evidence and returns one line with ids for each contradiction."""
+"""Proves statements about a trial: each proof reads the evidence and gives a line for each contradiction."""
 
 from __future__ import annotations
 
@@ -13,35 +13,37 @@ from chaos.shapes import LIMITS
 
 FINAL_RUN = frozenset({"completed", "partial", "failed", "cancelled"})
 FINAL = frozenset({"completed", "failed", "timeout", "cancelled", "skipped"})
-# What `failed` of the model may be called.
+# The statuses for `failed` in the model.
 BADLY = frozenset({"failed", "timeout"})
-# What may be followed by another attempt.
+# The statuses of an attempt that another attempt may follow.
 ENDED = frozenset({"failed", "timeout", "lost", "interrupted"})
-# Codes of what our own tasks raise.
+# The codes of errors that tasks.py raises.
 RAISED = frozenset({"ValueError", "REFUSED"})
 MAP_FAILED = "MAP_ITEMS_FAILED"
 
 Proof = Callable[[Evidence], Iterator[str]]
 
 
-def every_accepted_run_is_there_once(seen: Evidence) -> Iterator[str]:
-    """Asking again with the same token never makes a second run, and no run is lost."""
+def every_accepted_run_is_stored_once(seen: Evidence) -> Iterator[str]:
+    """A repeated trigger with the same token never makes a second run, and no run is lost."""
     stored = Counter(run.token for run in seen.records.runs.values())
-    for wish in seen.wishes:
-        answered = seen.accepted.get(wish.token, set())
+    for planned in seen.planned_runs:
+        answered = seen.accepted.get(planned.token, set())
         if len(answered) != 1:
-            yield f"{wish.token}: the API answered with runs {sorted(answered)}"
-        if stored[wish.token] != 1:
-            yield f"{wish.token}: {stored[wish.token]} runs are stored"
-        yield from (f"{wish.token}: {run} is not stored" for run in answered if run not in seen.records.runs)
+            yield f"{planned.token}: the API answered with runs {sorted(answered)}"
+        if stored[planned.token] != 1:
+            yield f"{planned.token}: {stored[planned.token]} runs are stored"
+        yield from (
+            f"{planned.token}: {run} is not stored" for run in answered if run not in seen.records.runs
+        )
     for run in seen.records.runs.values():
-        if run.id not in seen.wish_of:
+        if run.id not in seen.planned_of:
             yield f"{run.id}: nobody asked for it (token {run.token})"
 
 
 def every_run_ended_as_its_failure_mode_demands(seen: Evidence) -> Iterator[str]:
-    """Status of the run, of each step, of each item."""
-    for run_id in seen.wish_of:
+    """The status of the run, of each step and of each item."""
+    for run_id in seen.planned_of:
         run, expected = seen.records.runs[run_id], seen.expected[run_id]
         if run.status != expected.run:
             yield f"{run.id} ({run.pipeline_id}, {run.mode}): {run.status}, not {expected.run}"
@@ -73,7 +75,7 @@ def _wrong_items(seen: Evidence, run: Run, step_id: str, expected: list[str]) ->
         yield from _wrong(seen, run, row, wanted)
 
 
-def nothing_is_under_way(seen: Evidence) -> Iterator[str]:
+def every_run_and_task_run_is_final(seen: Evidence) -> Iterator[str]:
     """Every run and task run is final, so no slot of a limit is held."""
     for run in seen.records.runs.values():
         if run.status not in FINAL_RUN:
@@ -83,8 +85,8 @@ def nothing_is_under_way(seen: Evidence) -> Iterator[str]:
             yield f"{row.id} ({row.step_id} of {row.run_id}): {row.status}, attempt {row.attempt}"
 
 
-def what_completed_completed_once(seen: Evidence) -> Iterator[str]:
-    """One event for each row that is completed, and the output is what that very attempt returned."""
+def completed_task_runs_completed_once(seen: Evidence) -> Iterator[str]:
+    """Each completed row has one event, and its output is what its attempt returned."""
     for row in seen.records.task_runs.values():
         count = len(seen.events.get((row.id, "task_run.completed"), ()))
         if count != (1 if row.status == "completed" else 0):
@@ -95,8 +97,8 @@ def what_completed_completed_once(seen: Evidence) -> Iterator[str]:
                 yield f"{row.id} attempt {row.attempt}: output {row.output}, but the task returned {tokens}"
 
 
-def nothing_began_again_without_a_reason(seen: Evidence) -> Iterator[str]:
-    """An attempt is called at most once, and another one only if those before it are recorded as ended."""
+def no_attempt_began_without_a_reason(seen: Evidence) -> Iterator[str]:
+    """An attempt is called at most once, and only after the end of each attempt before it is recorded."""
     for (task_run_id, attempt), begun in seen.begun.items():
         if len(begun) > 1:
             yield f"{task_run_id} attempt {attempt} was called {len(begun)} times: {_shown(begun)}"
@@ -111,11 +113,11 @@ def nothing_began_again_without_a_reason(seen: Evidence) -> Iterator[str]:
                 yield f"{task_run_id} attempt {attempt} was called before {number} ended"
 
 
-def attempts_add_up(seen: Evidence) -> Iterator[str]:
-    """A row's attempt is one more than those that ended badly before it, and no end was made up."""
+def attempt_numbers_match_recorded_attempts(seen: Evidence) -> Iterator[str]:
+    """A row's attempt is one more than its number of failed attempts, and none of them is invented."""
     for row in seen.records.task_runs.values():
         if row.kind == "map":
-            continue  # it is called by nobody
+            continue  # a map is never called
         ended = seen.records.attempts.get(row.id, {})
         last = row.attempt if row.status in BADLY else row.attempt - 1
         if sorted(ended) != list(range(1, last + 1)):
@@ -127,7 +129,7 @@ def attempts_add_up(seen: Evidence) -> Iterator[str]:
 
 
 def steps_began_after_their_predecessors(seen: Evidence) -> Iterator[str]:
-    """By the tasks' own notes and by the order of events; and nothing began that was not to run."""
+    """By the notes of the tasks and by the order of events; no skipped step began."""
     for begun in seen.begun.values():
         for note in begun:
             row = seen.records.task_runs.get(note.task_run_id)
@@ -136,7 +138,7 @@ def steps_began_after_their_predecessors(seen: Evidence) -> Iterator[str]:
             if seen.expected[row.run_id].steps.get(row.step_id) == "skipped":
                 yield f"{row.id} ({row.step_id} of {row.run_id}) was called, but is to be skipped"
             for before in seen.needs[row.run_id][row.step_id]:
-                if before in seen.steps[row.run_id]:  # else another proof says so
+                if before in seen.steps[row.run_id]:  # else another proof fails
                     yield from _too_early(seen, note, row, seen.steps[row.run_id][before])
 
 
@@ -150,7 +152,7 @@ def _too_early(seen: Evidence, note: Note, row: TaskRun, before: TaskRun) -> Ite
             if part.status == "completed" and end.at > note.at:
                 early = f"{end.at - note.at:.3f} s before {part.id} ({part.step_id}) returned"
                 yield f"{row.id} ({row.step_id}) was called {early}"
-    # A worker that goes on with the successor writes both events in one statement, in either order.
+    # A worker that continues with the successor writes both events in one statement, in either order.
     started = [each for each in seen.events.get((row.id, "task_run.started"), ())]
     for type in ("task_run.completed", "task_run.failed", "task_run.timed_out"):
         for event in seen.events.get((before.id, type), ()):
@@ -158,8 +160,8 @@ def _too_early(seen: Evidence, note: Note, row: TaskRun, before: TaskRun) -> Ite
                 yield f"{row.id} ({row.step_id}) started before event {event.seq} ({type} of {before.id})"
 
 
-def steps_saw_what_was_recorded(seen: Evidence) -> Iterator[str]:
-    """What a step was given of the steps before it is what their rows say."""
+def steps_received_the_recorded_outputs(seen: Evidence) -> Iterator[str]:
+    """The outputs that a step received of its predecessors are those of their rows."""
     for (task_run_id, attempt), notes in seen.returned.items():
         row = seen.records.task_runs.get(task_run_id)
         for name, value in notes[0].saw.items() if row is not None and row.attempt == attempt else ():
@@ -177,8 +179,8 @@ def _output(seen: Evidence, row: TaskRun) -> object:
     return [each.output for each in seen.items[row.run_id][row.step_id]]
 
 
-def dead_letters_are_those_of_exhausted_task_runs(seen: Evidence) -> Iterator[str]:
-    """Exactly one for each task run that failed for good, and none else."""
+def every_exhausted_task_run_has_one_dead_letter(seen: Evidence) -> Iterator[str]:
+    """There is exactly one dead letter for each task run that failed for good, and no other one."""
     letters = dict(seen.records.dead_letters)
     for row in seen.records.task_runs.values():
         count = letters.pop(row.id, 0)
@@ -189,8 +191,8 @@ def dead_letters_are_those_of_exhausted_task_runs(seen: Evidence) -> Iterator[st
 
 
 def limits_were_kept(seen: Evidence) -> Iterator[str]:
-    """Of a limited task, never more calls at once than its limit. An attempt that was given up counts until
-    then: nobody can stop a process that does not answer.
+    """A limited task never has more calls at once than its limit. An abandoned attempt counts until it was
+    given up: no one can stop a process that does not answer.
     """
     by_task: dict[str, list[overlaps.Span]] = defaultdict(list)
     for (task_run_id, attempt), begun in seen.begun.items():
@@ -201,8 +203,8 @@ def limits_were_kept(seen: Evidence) -> Iterator[str]:
         yield from overlaps.too_many(task_id, spans)
 
 
-def events_rebuild_what_is_stored(seen: Evidence) -> Iterator[str]:
-    """Row by row, without a difference."""
+def events_rebuild_the_stored_rows(seen: Evidence) -> Iterator[str]:
+    """`pipeweave verify` finds no difference in any row."""
     yield from seen.records.differences
 
 
@@ -211,25 +213,25 @@ def _shown(notes: list[Note]) -> str:
 
 
 ALL: tuple[Proof, ...] = (
-    every_accepted_run_is_there_once,
-    nothing_is_under_way,
+    every_accepted_run_is_stored_once,
+    every_run_and_task_run_is_final,
     every_run_ended_as_its_failure_mode_demands,
-    what_completed_completed_once,
-    nothing_began_again_without_a_reason,
-    attempts_add_up,
+    completed_task_runs_completed_once,
+    no_attempt_began_without_a_reason,
+    attempt_numbers_match_recorded_attempts,
     steps_began_after_their_predecessors,
-    steps_saw_what_was_recorded,
-    dead_letters_are_those_of_exhausted_task_runs,
+    steps_received_the_recorded_outputs,
+    every_exhausted_task_run_has_one_dead_letter,
     limits_were_kept,
-    events_rebuild_what_is_stored,
+    events_rebuild_the_stored_rows,
 )
 
 
 def name_of(proof: Proof) -> str:
-    """The statement that a proof proves, as a sentence."""
+    """The statement of a proof, as a sentence."""
     return proof.__name__.replace("_", " ")
 
 
 def contradictions(seen: Evidence) -> dict[str, list[str]]:
-    """List the contradictions of each proof; all lists are empty if every proof holds."""
+    """The contradictions by proof; all lists are empty if every proof holds."""
     return {name_of(proof): list(proof(seen)) for proof in ALL}

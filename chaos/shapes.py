@@ -11,19 +11,19 @@ from typing import Any
 
 Document = dict[str, Any]
 # By step id: seconds, failures, refuse, choose, look (tasks.py).
-Wishes = dict[str, dict[str, Any]]
+Behaviour = dict[str, dict[str, Any]]
 
 WORKFLOWS = Path(__file__).parents[1] / "tests" / "flows" / "workflows"
-# The steps of the largest one, times every run of it, would be most of the test.
+# Larger workflows would take most of the test.
 MOST_STEPS = 320
 
 MODES = ("fail-fast", "continue", "partial-merge")
-# How long (s) a step takes unless it is told otherwise: many steps at once take less.
+# How long (s) a step takes by default: steps of large pipelines take less.
 USUAL_S = ((30, (0.0, 0.05, 0.1, 0.3)), (100, (0.0, 0.05, 0.1)), (MOST_STEPS, (0.01, 0.03)))
 
-# Tasks that never end well, whatever the input asks.
+# Tasks that always fail, whatever the input asks.
 DOOMED = frozenset({"hopeless", "endless", "stubborn"})
-# Tasks with a concurrency limit (tasks.py), and how long (s) one takes unless it is told otherwise.
+# Tasks with a concurrency limit (tasks.py), and how long (s) a call takes by default.
 LIMITS = {"limited": 2, "single": 1}
 LIMITED_S = 0.03
 # Tasks that can note what they are given.
@@ -35,9 +35,9 @@ class Shape:
     """A pipeline with an input that fits it.
 
     Args:
-        document: as it is stored.
-        input: of one run.
-        mode: what becomes of that run when a step fails.
+        document: the stored pipeline.
+        input: the input of the run.
+        mode: the failure mode of the run.
     """
 
     document: Document
@@ -50,17 +50,17 @@ def draw(chance: random.Random, number: int) -> Shape:
     kinds = [kind for kind, weight in _KINDS.items() for _ in range(weight)]
     kind = chance.choice(kinds)
     id = f"{kind.__name__.strip('_')}-{number}"
-    steps, wishes, lists = kind(chance)
-    _look(chance, steps, wishes)
+    steps, behaviour, lists = kind(chance)
+    _look(chance, steps, behaviour)
     for step in steps:
         if step["task"] in LIMITS:
-            wishes.setdefault(step["id"], {}).setdefault("seconds", LIMITED_S)
+            behaviour.setdefault(step["id"], {}).setdefault("seconds", LIMITED_S)
     usual = next(several for most, several in USUAL_S if len(steps) <= most)
-    given = {"steps": wishes, "lists": lists, "seconds": chance.choice(usual)}
+    given = {"steps": behaviour, "lists": lists, "seconds": chance.choice(usual)}
     return Shape({"id": id, "steps": steps}, given, chance.choice(MODES))
 
 
-Drawn = tuple[list[Document], Wishes, dict[str, list[int]]]
+Drawn = tuple[list[Document], Behaviour, dict[str, list[int]]]
 
 
 def _step(id: str, needs: list[str], task: str = "work") -> Document:
@@ -101,14 +101,16 @@ def _fan(chance: random.Random) -> Drawn:
 def _mapped(chance: random.Random) -> Drawn:
     """A wide map between two steps; some of its items may be refused."""
     count = chance.choice([0, 5, 60, 300])
-    wishes: Wishes = {"each": {"seconds": chance.choice([0.002, 0.01] if count > 60 else [0.0, 0.05, 0.1])}}
+    behaviour: Behaviour = {
+        "each": {"seconds": chance.choice([0.002, 0.01] if count > 60 else [0.0, 0.05, 0.1])}
+    }
     if chance.random() < 0.3:
-        wishes["each"]["refuse"] = [each for each in range(count) if chance.random() < 0.05]
+        behaviour["each"]["refuse"] = [each for each in range(count) if chance.random() < 0.05]
     if chance.random() < 0.3:
-        wishes["each"]["failures"] = 1
+        behaviour["each"]["failures"] = 1
     task = chance.choice(["work", "work", "work", "limited"]) if count <= 60 else "work"
     steps = [_step("before", []), _map("each", ["before"], task), _step("after", ["each"])]
-    return steps, wishes, {"each": list(range(count))}
+    return steps, behaviour, {"each": list(range(count))}
 
 
 def _map(id: str, needs: list[str], task: str) -> Document:
@@ -120,8 +122,8 @@ def _crowd(chance: random.Random) -> Drawn:
     names = [f"l{number}" for number in range(chance.randint(4, 10))]
     steps = [_step(name, [], chance.choice(["limited", "limited", "single"])) for name in names]
     steps.append(_step("all", names))
-    wishes: Wishes = {name: {"seconds": chance.choice([0.02, 0.1, 0.4])} for name in names}
-    return steps, wishes, {}
+    behaviour: Behaviour = {name: {"seconds": chance.choice([0.02, 0.1, 0.4])} for name in names}
+    return steps, behaviour, {}
 
 
 def _slow(chance: random.Random) -> Drawn:
@@ -132,13 +134,13 @@ def _slow(chance: random.Random) -> Drawn:
 
 
 def _doomed(chance: random.Random) -> Drawn:
-    """A chain with branches; one of its steps never ends well."""
-    steps, wishes, lists = _tangle(chance)
+    """A random graph in which one step always fails."""
+    steps, behaviour, lists = _tangle(chance)
     task = chance.choice(["hopeless", "hopeless", "endless", "stubborn"])
     chosen = chance.choice([each for each in steps if "map" not in each])
     chosen["task"] = task
-    wishes.pop(chosen["id"], None)
-    return steps, wishes, lists
+    behaviour.pop(chosen["id"], None)
+    return steps, behaviour, lists
 
 
 def _belated(chance: random.Random) -> Drawn:
@@ -162,36 +164,36 @@ def _tangle(chance: random.Random) -> Drawn:
             steps.append(_map(name, needs, task))
         else:
             steps.append(_step(name, needs, task))
-    wishes = _some_fail_at_first(chance, steps, 0.1)
+    behaviour = _some_fail_at_first(chance, steps, 0.1)
     if chance.random() < 0.4:
-        _refuse(chance, steps, wishes, lists)
+        _refuse(chance, steps, behaviour, lists)
     for step in steps:
         if step["id"] not in lists and chance.random() < 0.1:
             after = [each["id"] for each in steps if step["id"] in each["needs"]]
             chosen = [each for each in after if chance.random() < 0.6]
-            wishes.setdefault(step["id"], {})["choose"] = chosen
-    return steps, wishes, lists
+            behaviour.setdefault(step["id"], {})["choose"] = chosen
+    return steps, behaviour, lists
 
 
 def _refuse(
-    chance: random.Random, steps: list[Document], wishes: Wishes, lists: Mapping[str, list[int]]
+    chance: random.Random, steps: list[Document], behaviour: Behaviour, lists: Mapping[str, list[int]]
 ) -> None:
     for step in steps:
         if chance.random() < 0.1:
             items = lists.get(step["id"])
-            which = True if items is None else [each for each in items if chance.random() < 0.4]
-            wishes.setdefault(step["id"], {})["refuse"] = which
+            refused = True if items is None else [each for each in items if chance.random() < 0.4]
+            behaviour.setdefault(step["id"], {})["refuse"] = refused
 
 
-def _some_fail_at_first(chance: random.Random, steps: list[Document], share: float) -> Wishes:
+def _some_fail_at_first(chance: random.Random, steps: list[Document], share: float) -> Behaviour:
     return {each["id"]: {"failures": chance.randint(1, 3)} for each in steps if chance.random() < share}
 
 
-def _look(chance: random.Random, steps: list[Document], wishes: Wishes) -> None:
-    """Let some steps note what they are given of the steps before them."""
+def _look(chance: random.Random, steps: list[Document], behaviour: Behaviour) -> None:
+    """Let some steps note the outputs of their predecessors."""
     for step in steps:
         if step["needs"] and step["task"] in _SEEING and "map" not in step and chance.random() < 0.3:
-            wishes.setdefault(step["id"], {})["look"] = step["needs"][:10]
+            behaviour.setdefault(step["id"], {})["look"] = step["needs"][:10]
 
 
 _KINDS: dict[Callable[[random.Random], Drawn], int] = {

@@ -17,7 +17,7 @@ import psycopg2
 from redis import Redis
 
 from chaos.notes import VARIABLE
-from chaos.processes import Keeper, Process
+from chaos.processes import Process, Supervisor
 from pipeweave.settings import environment
 from pipeweave.up import postgres, valkey
 from pipeweave.up.launch import Launch
@@ -52,18 +52,18 @@ class Answer:
 
 @dataclass(slots=True)
 class Stack:
-    """What is up.
+    """The servers and processes of a trial.
 
     Args:
-        folder: of everything it writes.
-        processes: by name; `worker-1`, `worker-2`, `beat-1`, `beat-2`, `api`, `postgres`, `valkey`.
+        folder: the folder of all files.
+        processes: by name: `worker-1`, `worker-2`, `beat-1`, `beat-2`, `api`, `postgres`, `valkey`.
     """
 
     folder: Path
     database: Postgres
     broker: Valkey
     port: int
-    keeper: Keeper
+    supervisor: Supervisor
     processes: dict[str, Process]
     token: str = ""
 
@@ -133,14 +133,14 @@ def stack(folder: Path) -> Iterator[Stack]:
     broker = Valkey(folder / "valkey", free_port(), secrets.token_hex(16))
     database.prepare()
     broker.prepare()
-    up = Stack(folder, database, broker, free_port(), Keeper(logs), {})
-    up.keeper.start()
+    up = Stack(folder, database, broker, free_port(), Supervisor(logs), {})
+    up.supervisor.start()
     try:
         _start_servers(up)
         _start_processes(up)
         yield up
     finally:
-        up.keeper.stop_all()
+        up.supervisor.stop_all()
 
 
 def _start_servers(up: Stack) -> None:
@@ -150,9 +150,9 @@ def _start_servers(up: Stack) -> None:
 
     log = up.folder / "logs"
     kept = Process("postgres", postgres_again, log / "postgres.log", postgres.STOP_SIGNAL)
-    up.processes["postgres"] = up.keeper.keep(kept)
+    up.processes["postgres"] = up.supervisor.keep(kept)
     kept = Process("valkey", up.broker.launch, log / "valkey.log", valkey.STOP_SIGNAL)
-    up.processes["valkey"] = up.keeper.keep(kept)
+    up.processes["valkey"] = up.supervisor.keep(kept)
     if not up.wait_for_servers(START_S):
         raise NotUp("the servers did not get ready")
 
@@ -183,7 +183,7 @@ def _start_processes(up: Stack) -> None:
     for name, arguments in commands.items():
         launch = Launch((sys.executable, "-m", "pipeweave.cli", *arguments), variables, cwd=ROOT)
         kept = Process(name, lambda launch=launch: launch, up.folder / "logs" / f"{name}.log")  # type: ignore[misc]
-        up.processes[name] = up.keeper.keep(kept)
+        up.processes[name] = up.supervisor.keep(kept)
     if not waited(lambda: _is_ready(up), START_S):
         raise NotUp("API and workers did not get ready")
 

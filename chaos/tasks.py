@@ -81,16 +81,16 @@ def late(ctx: Context) -> Any:
 
 
 def _act(ctx: Context) -> Any:
-    wish: dict[str, Any] = ctx.input["steps"].get(ctx.step_id, {})
+    behaviour: dict[str, Any] = ctx.input["steps"].get(ctx.step_id, {})
     saw: dict[str, Any] = {}
     with _notebook.noted(ctx, saw) as token:
-        saw |= {name: ctx.upstream.get(name) for name in wish.get("look", ())}
-        time.sleep(wish.get("seconds", ctx.input["seconds"]))
-        if _is_refused(ctx, wish.get("refuse")):
+        saw |= {name: ctx.upstream.get(name) for name in behaviour.get("look", ())}
+        time.sleep(behaviour.get("seconds", ctx.input["seconds"]))
+        if _is_refused(ctx, behaviour.get("refuse")):
             raise TaskError("no attempt can help", code="REFUSED", retryable=False)
-        if ctx.attempt <= wish.get("failures", 0):
+        if ctx.attempt <= behaviour.get("failures", 0):
             raise ValueError(f"attempt {ctx.attempt} was told to fail")
-        return TaskResult(token, run_next=wish.get("choose"))
+        return TaskResult(token, run_next=behaviour.get("choose"))
 
 
 def _is_refused(ctx: Context, refused: list[int] | bool | None) -> bool:

@@ -58,9 +58,9 @@ def run(plan: Plan, folder: Path, *, settle_s: float, say: Say) -> Trial:
     """
     with stack(folder) as up:
         reading = Reading(up.notes)
-        triggers = Triggers(up, plan.wishes)
+        triggers = Triggers(up, plan.runs)
         triggers.store()
-        say(f"up; {len(plan.wishes)} runs and {len(plan.faults)} faults in {plan.seconds:g} s")
+        say(f"up; {len(plan.runs)} runs and {len(plan.faults)} faults in {plan.seconds:g} s")
         triggers.start()
         faults = _inject(plan, Injector(up, reading, lambda: triggers.open > 0), up, say)
         calm = time.monotonic()
@@ -69,7 +69,7 @@ def run(plan: Plan, folder: Path, *, settle_s: float, say: Say) -> Trial:
         _stop_workers(up)
         records.keep(up, folder)
         (folder / "faults.jsonl").write_text("".join(f"{json.dumps(asdict(each))}\n" for each in faults))
-        evidence = Evidence(plan.wishes, triggers.accepted, records.read(up), reading.catch_up())
+        evidence = Evidence(plan.runs, triggers.accepted, records.read(up), reading.catch_up())
         restarts = {name: each.starts - 1 for name, each in up.processes.items()}
         return Trial(evidence, faults, triggers.refused, settled_s, triggers.repeated, restarts)
 

@@ -8,14 +8,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from chaos.plan import Wish
+from chaos.plan import PlannedRun
 from chaos.stack import NotUp, Stack
 
 THREADS = 8
 PAUSE_S = 0.2
-# More runs than this are not kept under way: the next one is asked for when one of them ended.
+# At most this many runs are active: the next run is triggered when one of them has ended.
 MOST_UNDER_WAY = 25
-# Answers after which asking again is of no use: the test itself is wrong.
+# Statuses after which a repeat is of no use: the test itself is wrong.
 HOPELESS = frozenset({400, 401, 403, 404, 413, 422})
 
 
@@ -23,17 +23,17 @@ class Triggers:
     """Triggers the runs of a plan, each at its time.
 
     Args:
-        wishes: in the order of their times.
+        planned_runs: the runs in the order of their times.
     """
 
-    def __init__(self, up: Stack, wishes: Sequence[Wish]) -> None:
+    def __init__(self, up: Stack, planned_runs: Sequence[PlannedRun]) -> None:
         self.up = up
-        self.wishes = wishes
-        # By token: every run the API answered with.
+        self.planned_runs = planned_runs
+        # By token: every run that the API answered with.
         self.accepted: dict[str, set[str]] = defaultdict(set)
-        # By status: answers that were not the one we wanted; 0 is none at all.
+        # The number of refusals by status; 0 stands for no answer.
         self.refused: dict[int, int] = defaultdict(int)
-        # Runs that were there already: an earlier request had made it, and its answer was lost.
+        # Runs that an earlier request had created, whose answer was lost.
         self.repeated = 0
         # Requests that wait for their answer.
         self.open = 0
@@ -49,10 +49,10 @@ class Triggers:
         Raises:
             NotUp: one was refused.
         """
-        for wish in self.wishes:
-            answer = self.up.ask("PUT", f"/api/pipelines/{wish.pipeline_id}", wish.shape.document)
+        for planned in self.planned_runs:
+            answer = self.up.ask("PUT", f"/api/pipelines/{planned.pipeline_id}", planned.shape.document)
             if answer.status not in (200, 201):
-                raise NotUp(f"pipeline {wish.pipeline_id} was refused: {answer.status} {answer.body}")
+                raise NotUp(f"pipeline {planned.pipeline_id} was refused: {answer.status} {answer.body}")
 
     def start(self) -> None:
         """Start the plan's clock."""
@@ -72,15 +72,15 @@ class Triggers:
         self._pool.shutdown()
         for each in self._asked:
             each.result()
-        return len(self.accepted) == len(self.wishes)
+        return len(self.accepted) == len(self.planned_runs)
 
     def _run(self) -> None:
         began = time.monotonic()
-        for wish in self.wishes:
-            while time.monotonic() < began + wish.at or self._is_enough():
+        for planned in self.planned_runs:
+            while time.monotonic() < began + planned.at or self._is_enough():
                 if self._end.wait(0.05):
                     return
-            self._asked.append(self._pool.submit(self._ask, wish))
+            self._asked.append(self._pool.submit(self._ask, planned))
 
     def _is_enough(self) -> bool:
         """True if so many runs are active that more runs would only wait."""
@@ -90,19 +90,19 @@ class Triggers:
             return False  # PostgreSQL is away: just then it is worth asking
         return int(row[0][0]) >= MOST_UNDER_WAY
 
-    def _ask(self, wish: Wish) -> None:
-        body = {"input": wish.shape.input, "failureMode": wish.shape.mode, "runToken": wish.token}
+    def _ask(self, planned: PlannedRun) -> None:
+        body = {"input": planned.shape.input, "failureMode": planned.shape.mode, "runToken": planned.token}
         while not self._end.is_set():
             with self._lock:
                 self.open += 1
-            answer = self.up.ask("POST", f"/api/pipelines/{wish.pipeline_id}/trigger", body)
+            answer = self.up.ask("POST", f"/api/pipelines/{planned.pipeline_id}/trigger", body)
             with self._lock:
                 self.open -= 1
                 if 200 <= answer.status < 300:
-                    self.accepted[wish.token].add(answer.body["pipelineRunId"])
+                    self.accepted[planned.token].add(answer.body["pipelineRunId"])
                     self.repeated += not answer.body["created"]
                     return
                 self.refused[answer.status] += 1
             if answer.status in HOPELESS:
-                raise NotUp(f"{wish.token} was refused: {answer.status} {answer.body}")
+                raise NotUp(f"{planned.token} was refused: {answer.status} {answer.body}")
             self._end.wait(PAUSE_S)

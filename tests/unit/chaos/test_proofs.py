@@ -13,7 +13,7 @@ from chaos import plan, proofs
 from chaos.evidence import Evidence
 from chaos.model import expect
 from chaos.notes import Note
-from chaos.plan import Wish
+from chaos.plan import PlannedRun
 from chaos.records import Attempt, Event, Records, Run, TaskRun
 from chaos.shapes import Shape
 
@@ -115,7 +115,7 @@ def seen() -> Evidence:
     records = Records(
         {run.id: run}, history.task_runs, history.attempts, history.events, history.dead_letters
     )
-    return Evidence([Wish(0.0, "t", SHAPE)], {"t": {run.id}}, records, history.notes)
+    return Evidence([PlannedRun(0.0, "t", SHAPE)], {"t": {run.id}}, records, history.notes)
 
 
 def contradicted(seen: Evidence) -> set[str]:
@@ -176,17 +176,17 @@ def early_event(seen: Evidence) -> None:
     events[place] = replace(events[place], seq=1, at=0.5)
 
 
-ACCEPTED = "every accepted run is there once"
-UNDER_WAY = "nothing is under way"
+ACCEPTED = "every accepted run is stored once"
+UNDER_WAY = "every run and task run is final"
 ENDED = "every run ended as its failure mode demands"
-ONCE = "what completed completed once"
-AGAIN = "nothing began again without a reason"
-ADD_UP = "attempts add up"
+ONCE = "completed task runs completed once"
+AGAIN = "no attempt began without a reason"
+ADD_UP = "attempt numbers match recorded attempts"
 ORDER = "steps began after their predecessors"
-SAW = "steps saw what was recorded"
-LETTERS = "dead letters are those of exhausted task runs"
+SAW = "steps received the recorded outputs"
+LETTERS = "every exhausted task run has one dead letter"
 LIMITS = "limits were kept"
-EVENTS = "events rebuild what is stored"
+EVENTS = "events rebuild the stored rows"
 
 SPOILT: dict[str, tuple[set[str], Spoil]] = {
     "a run is made twice": (
@@ -297,7 +297,7 @@ def test_a_plan_is_decided_by_its_seed() -> None:
 def test_a_longer_plan_goes_on_where_the_shorter_one_ends() -> None:
     short, long = plan.make(3, 60), plan.make(3, 300)
     assert long.faults[: len(short.faults)] == short.faults
-    assert long.wishes[: len(short.wishes)] == short.wishes
+    assert long.runs[: len(short.runs)] == short.runs
 
 
 @pytest.mark.parametrize("seed", range(5))
