@@ -36,7 +36,7 @@ def fields(answer: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", ["/api/nothing", "/api/runs/", "/api//runs", "/nothing", "/api/tasks/a%2Fb"])
-def test_what_is_not_there_is_a_problem_too(api: Api, path: str) -> None:
+def test_an_unknown_path_or_id_is_a_problem_document(api: Api, path: str) -> None:
     problem(api.get(path), 404, "NOT_FOUND")
 
 
@@ -89,7 +89,7 @@ def test_an_absent_body_is_fine_where_nothing_must_be_said(api: Api, pipeline: s
         b'{"taskId": "count", "input": 1' + b"0" * 5000 + b"}",
     ],
 )
-def test_what_is_not_json_is_refused(api: Api, content: bytes) -> None:
+def test_a_body_that_is_not_json_is_refused(api: Api, content: bytes) -> None:
     problem(api.raw("POST", QUEUE, content), 400, "MALFORMED_JSON")
 
 
@@ -113,7 +113,9 @@ def test_a_body_that_is_no_object_is_refused(api: Api, content: bytes) -> None:
         (b"-9223372036854775809", "input"),
     ],
 )
-def test_what_postgresql_cannot_keep_is_refused_with_its_place(api: Api, value: bytes, field: str) -> None:
+def test_values_that_postgresql_cannot_store_are_refused_with_their_field(
+    api: Api, value: bytes, field: str
+) -> None:
     answer = api.raw("POST", QUEUE, b'{"taskId": "count", "input": ' + value + b"}")
     problem(answer, 400, "INVALID_INPUT")
     assert list(fields(answer)) == [field]

@@ -135,7 +135,7 @@ def test_a_standalone_task_gets_a_new_task_run(api: Api, deployment: Deployment)
     assert (shown["retryRunId"], shown["retryTaskRunId"]) == (None, answer["taskRunId"])
 
 
-def test_one_is_discarded_with_a_reason(api: Api, letter: dict[str, Any]) -> None:
+def test_a_dead_letter_is_discarded_with_a_reason(api: Api, letter: dict[str, Any]) -> None:
     shown = api.post(f"/api/dlq/{letter['id']}/discard", {"reason": "known"}).json
     assert (shown["status"], shown["discardReason"]) == ("discarded", "known")
     assert api.post(f"/api/dlq/{letter['id']}/discard").status_code == 409
@@ -182,7 +182,7 @@ def test_old_ones_are_purged(api: Api, letter: dict[str, Any]) -> None:
     assert "30s, 5m, 2h" in wrong.json["errors"][0]["message"]
 
 
-def test_those_of_others_are_not_there(neighbour: Api, letter: dict[str, Any]) -> None:
+def test_dead_letters_of_other_tenants_are_not_found(neighbour: Api, letter: dict[str, Any]) -> None:
     assert neighbour.get("/api/dlq").json["items"] == []
     assert neighbour.get(f"/api/dlq/{letter['id']}").status_code == 404
     assert neighbour.post(f"/api/dlq/{letter['id']}/retry").status_code == 404

@@ -62,7 +62,7 @@ def test_maintenance_is_requested_entered_and_left(admin: Api) -> None:
 
 
 @pytest.mark.parametrize("name", ["enter", "exit"])
-def test_what_was_not_requested_is_a_conflict(admin: Api, name: str) -> None:
+def test_maintenance_that_was_not_requested_is_a_conflict(admin: Api, name: str) -> None:
     before = admin.get("/api/maintenance").json
     assert verb(admin, name) == (409, "running")
     assert admin.get("/api/maintenance").json == before
@@ -97,7 +97,7 @@ def test_health_says_the_same_without_counts(admin: Api, app: Flask) -> None:
     assert (health["maintenanceMode"], health["canAcceptTasks"]) == (shown["mode"], False)
 
 
-def test_who_is_refused_is_told_why(admin: Api, pipeline: str) -> None:
+def test_a_refused_caller_is_told_the_reason_of_the_maintenance(admin: Api, pipeline: str) -> None:
     verb(admin, "request", reason="new disks")
     for path, body in (
         (f"/api/pipelines/{pipeline}/trigger", {"input": {}}),
@@ -117,7 +117,7 @@ def test_only_an_administrator_may_ask(app: Flask, api: Api, tokens: Tokens, qui
         assert caller.post(f"/api/maintenance/{name}").status_code == 403
 
 
-def test_nobody_stops_other_tenants_with_a_token_that_is_not_good_for_them(
+def test_a_token_of_some_tenants_cannot_stop_the_others(
     app: Flask, api: Api, tokens: Tokens, quiet: None
 ) -> None:
     caller = replace(api, token=tokens.make(ADMIN, tenants=(TENANT, OTHER_TENANT)))
@@ -267,7 +267,7 @@ def test_health_names_chores_that_fail_again_and_again(
     assert clock.get("/health").json["status"] == "ok"
 
 
-def test_nobody_misses_the_tick_of_a_serverless_deployment(deployment: Deployment, quiet: None) -> None:
+def test_a_late_tick_of_a_serverless_deployment_is_healthy(deployment: Deployment, quiet: None) -> None:
     settings = replace(deployment.settings, mode="serverless")
     client = create_app(settings, replace(deployment, settings=settings)).test_client()
     with deployment.database.transaction() as tx:

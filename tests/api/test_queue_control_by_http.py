@@ -102,7 +102,7 @@ def test_an_unknown_task_is_not_found(api: Api, verb: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/queue/pause", "/api/queue/resume", "/api/tasks/count/pause"])
-def test_who_may_only_read_pauses_nothing(reader: Api, path: str) -> None:
+def test_a_read_token_cannot_pause(reader: Api, path: str) -> None:
     assert reader.post(path).status_code == 403
 
 

@@ -166,6 +166,6 @@ def test_an_input_schema_is_shown_and_checks_inputs(api: Api) -> None:
         "/api/tasks/nobody/input-schema",
     ],
 )
-def test_what_never_registered_is_not_there(api: Api, path: str) -> None:
+def test_an_unregistered_name_is_not_found(api: Api, path: str) -> None:
     answer = api.get(path)
     assert (answer.status_code, answer.json["code"]) == (404, "NOT_FOUND")

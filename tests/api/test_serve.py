@@ -53,7 +53,7 @@ def test_without_its_urls_the_process_says_so_and_does_not_start(deployment: Dep
         serve(replace(deployment.settings, **{url: None}), port=free_port())
 
 
-def test_what_is_not_http_gets_a_problem_document_too(server: Server) -> None:
+def test_a_request_that_is_not_http_gets_a_problem_document(server: Server) -> None:
     parts = urlsplit(server.url)
     with socket.create_connection((parts.hostname, parts.port), timeout=ANSWER_DEADLINE_S) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nBad Header\r\n\r\n")

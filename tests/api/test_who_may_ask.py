@@ -114,7 +114,7 @@ def test_a_worker_registers_and_sees_nothing(worker: Api) -> None:
     assert worker.get("/api/runs").status_code == 403
 
 
-def test_whoever_writes_may_read_and_an_administrator_may_both(app: Flask, tokens: Tokens) -> None:
+def test_write_and_admin_tokens_may_read(app: Flask, tokens: Tokens) -> None:
     for scope in (WRITE, ADMIN):
         headers = {"Authorization": f"bearer {tokens.make(scope)}", "X-Tenant": TENANT}
         assert app.test_client().get("/api/runs", headers=headers).status_code == 200

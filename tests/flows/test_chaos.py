@@ -27,7 +27,7 @@ KINDS = {
 }
 
 
-def test_whatever_dies_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:
+def test_no_fault_loses_or_repeats_work(tmp_path: Path) -> None:
     length = ("--seconds", str(SECONDS), "--seed", str(SEED), "--pace", "0.4", "--settle", "400")
     what = ("--only", ",".join(sorted(KINDS)), "--folder", str(tmp_path), "--json")
     done = subprocess.run(

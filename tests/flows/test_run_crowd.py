@@ -40,7 +40,9 @@ def test_a_hundred_runs_at_once_on_three_workers_run_every_step_once(stack: Live
         assert stack.attempts(run_id) == []
 
 
-def test_what_a_killed_worker_ran_is_called_again_elsewhere_once(stack: LiveStack, tmp_path: Path) -> None:
+def test_the_call_of_a_killed_worker_is_repeated_once_on_another_worker(
+    stack: LiveStack, tmp_path: Path
+) -> None:
     gate = tmp_path / "gate"
     Path(f"{gate}.name").write_text("only")
     doomed = stack.start_worker("faulty.py", concurrency=1)

@@ -51,7 +51,7 @@ def test_a_limited_task_whose_message_never_left_is_sent_by_the_tick(stack: Live
     assert {stack.finished(run_id).status for run_id in runs} == {"completed"}
 
 
-def test_what_waits_in_a_long_queue_is_not_sent_again(stack: LiveStack, gate: Path) -> None:
+def test_messages_in_a_long_queue_are_not_sent_again(stack: LiveStack, gate: Path) -> None:
     stack.store({"id": "held-many", "steps": [{"id": "only", "task": "hold"}]})
     runs = [stack.trigger("held-many", {"path": str(gate)}) for _ in range(30)]
     stack.until(Path(f"{gate}.held").exists, "no step runs")
@@ -146,7 +146,7 @@ def test_a_map_whose_chord_never_fired_is_finished_by_the_tick(stack: LiveStack,
     assert stack.finished(run_id).status == "completed"
 
 
-def test_whatever_the_broker_loses_runs_end_as_the_model_says(stack: LiveStack) -> None:
+def test_runs_end_as_the_model_says_though_the_broker_is_wiped(stack: LiveStack) -> None:
     chance = random.Random(4)
     triggered = []
     for number in range(6):

@@ -58,7 +58,7 @@ def test_a_hundred_runs_with_ten_keys_execute_ten_times(stack: LiveStack) -> Non
     assert [len(each) for each in outputs.values()] == [1] * 10
 
 
-def test_of_the_items_of_a_map_those_with_equal_keys_execute_once(stack: LiveStack) -> None:
+def test_items_of_a_map_with_equal_keys_execute_once(stack: LiveStack) -> None:
     stack.store(then_noop("item", map={"over": "${input.list}", "as": "number"}))
     run_id = stack.trigger("then-item", {"list": list(range(400))})
     assert stack.finished(run_id).status == "completed"
@@ -71,7 +71,7 @@ def test_of_the_items_of_a_map_those_with_equal_keys_execute_once(stack: LiveSta
     assert stack.attempts(run_id) == []
 
 
-def test_a_failure_answers_for_nobody_and_the_next_one_executes(stack: LiveStack, gate: Path) -> None:
+def test_a_failure_is_not_reused_and_the_next_task_run_executes(stack: LiveStack, gate: Path) -> None:
     stack.store(then_noop("failing"))
     wish = {"order": "f", "gate": str(gate)}
     first = stack.trigger("then-failing", wish)

@@ -115,9 +115,7 @@ def test_a_cancelled_run_gives_its_slot_to_those_that_wait(stack: LiveStack, tmp
     stop.touch()
 
 
-def test_of_those_that_wait_for_a_slot_the_best_priority_goes_first_then_the_oldest(
-    stack: LiveStack, tmp_path: Path
-) -> None:
+def test_a_free_slot_goes_to_the_best_priority_then_to_the_oldest(stack: LiveStack, tmp_path: Path) -> None:
     go = tmp_path / "go"
     stack.enqueue(QueueRequest("hold_single_first", {"path": str(go)}))
     stack.until((tmp_path / "go.held").exists, "nothing holds the slot")
@@ -134,7 +132,7 @@ def test_of_those_that_wait_for_a_slot_the_best_priority_goes_first_then_the_old
     assert sorted(began, key=lambda name: began[name]) == ["a", "b", "c", "d", "e"]
 
 
-def test_a_better_priority_overtakes_what_waits_in_the_queue(stack: LiveStack, tmp_path: Path) -> None:
+def test_a_better_priority_overtakes_queued_task_runs(stack: LiveStack, tmp_path: Path) -> None:
     go = tmp_path / "go"
     holding = [QueueRequest("hold", {"path": str(go)}) for _ in range(4)]
     held: list[Any] = [each.task_run_id for each in stack.enqueue(*holding)]

@@ -42,7 +42,7 @@ def test_a_map_runs_once_per_item_and_joins_their_outputs_in_order(stack: LiveSt
 
 
 @pytest.mark.parametrize("count", [0, 3, 20])
-def test_a_map_over_what_a_map_gave(stack: LiveStack, count: int) -> None:
+def test_a_map_over_the_output_of_a_map(stack: LiveStack, count: int) -> None:
     over = {"id": "twice", "task": "double", "map": {"over": "${steps.once}"}}
     document = {
         "id": "map-then-map",
@@ -149,7 +149,7 @@ OVER_INPUT: dict[str, Any] = {
     ],
     ids=["text", "object", "null", "number", "too-large-item", "too-many-items"],
 )
-def test_what_cannot_be_mapped_fails_the_map_and_writes_no_item(
+def test_a_source_that_is_no_list_fails_the_map_and_writes_no_item(
     stack: LiveStack, value: Any, message: str
 ) -> None:
     run = stack.ran(OVER_INPUT, {"value": value})
@@ -173,7 +173,7 @@ def test_an_entry_map_whose_list_is_missing_fails_the_run(stack: LiveStack) -> N
     assert (run.status, stack.steps(run.id)["each"].error_code) == ("failed", "INVALID_REFERENCE")
 
 
-def test_a_refused_map_skips_what_follows_and_leaves_the_rest_under_continue(stack: LiveStack) -> None:
+def test_a_refused_map_skips_only_its_successors_under_continue(stack: LiveStack) -> None:
     document = OVER_INPUT | {
         "id": "refused-continue",
         "failureMode": "continue",

@@ -41,7 +41,7 @@ def began(stack: LiveStack, run_id: UUID) -> float:
     return stack.calls(run_id)[0].began
 
 
-def test_what_waits_goes_by_priority_then_age_to_the_last_one(stack: LiveStack, gate: Path) -> None:
+def test_queued_runs_start_by_priority_then_age(stack: LiveStack, gate: Path) -> None:
     stack.store({"id": "quick", "steps": [{"id": "only", "task": "noop"}]})
     hold(stack, gate)
     priorities = [-3, 10, 49, 50, 60, 60, 70, 70, 99, 100, 101, 120, 149, 150, 900] * 2

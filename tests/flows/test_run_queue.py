@@ -71,7 +71,7 @@ def test_a_standalone_task_that_fails_stores_its_attempt(stack: LiveStack) -> No
     assert stack.run(row.run_id).status == "failed"
 
 
-def test_a_standalone_task_has_nobody_to_choose(stack: LiveStack) -> None:
+def test_a_standalone_task_has_no_successor_to_select(stack: LiveStack) -> None:
     (queued,) = stack.enqueue(QueueRequest("misbehave", {"behaviour": "unknown-next"}))
     assert ended(stack, queued).error_code == "INVALID_NEXT_TASKS"
 

@@ -61,9 +61,7 @@ def test_a_join_runs_when_only_one_of_its_predecessors_chose_it(stack: LiveStack
 
 
 @pytest.mark.parametrize("chosen", [[], ["b3"], ["b0", "b9"], [f"b{n}" for n in range(9)]])
-def test_a_wide_fan_out_runs_what_was_chosen_of_it_and_joins_that(
-    stack: LiveStack, chosen: list[str]
-) -> None:
+def test_a_wide_fan_out_runs_and_joins_its_selected_steps(stack: LiveStack, chosen: list[str]) -> None:
     run = stack.ran(graph("wide", WIDE), {"choose": {"a": chosen}})
     assert run.status == "completed"
     expected = {f"b{n}": C if f"b{n}" in chosen else S for n in range(10)}
@@ -71,7 +69,7 @@ def test_a_wide_fan_out_runs_what_was_chosen_of_it_and_joins_that(
 
 
 @pytest.mark.parametrize("chosen", [[], ["b3"], ["b1", "b2"]])
-def test_an_uneven_wide_join_runs_with_what_was_chosen(stack: LiveStack, chosen: list[str]) -> None:
+def test_an_uneven_wide_join_runs_with_the_selected_steps(stack: LiveStack, chosen: list[str]) -> None:
     run = stack.ran(graph("uneven", UNEVEN), {"choose": {"a": chosen, "b1": ["d"], "b2": ["c2"]}})
     statuses = stack.statuses(run.id)
     assert run.status == "completed"
@@ -87,7 +85,7 @@ def test_a_chain_behind_a_skipped_step_is_skipped_to_its_end(stack: LiveStack) -
     assert Counter(stack.statuses(run.id).values()) == {C: 1, S: 30}
 
 
-def test_a_choice_of_what_does_not_follow_fails_the_attempt(stack: LiveStack) -> None:
+def test_a_selection_of_a_step_that_does_not_follow_fails_the_attempt(stack: LiveStack) -> None:
     run = stack.ran(graph("diamond", DIAMOND), {"choose": {"a": ["d"]}})
     row = stack.steps(run.id)["a"]
     assert (run.status, row.status, row.error_code) == ("failed", F, "INVALID_NEXT_TASKS")
@@ -112,7 +110,7 @@ def test_continue_skips_the_descendants_of_a_failure_and_nothing_else(stack: Liv
     assert {stack.steps(run.id)[each].error_code for each in "deg"} == {"PREDECESSOR_FAILED"}
 
 
-def test_partial_merge_joins_what_completed(stack: LiveStack) -> None:
+def test_partial_merge_joins_completed_predecessors(stack: LiveStack) -> None:
     document = graph("partial", DIAMOND)
     document["steps"][3]["task"] = "look"
     run = stack.ran(document, {"fail": {"b": []}}, failure_mode="partial-merge")

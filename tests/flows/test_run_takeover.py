@@ -10,7 +10,7 @@ DOCUMENT = {
 }
 
 
-def test_what_waits_for_a_service_that_is_gone_is_done_by_the_one_that_took_over(
+def test_a_new_service_executes_the_waiting_task_runs_of_the_old_one(
     stack_with_beat: LiveStack,
 ) -> None:
     old = stack_with_beat.start_worker("steps.py", concurrency=1)

@@ -162,7 +162,7 @@ def test_a_month_can_be_archived_and_kept(database: Database) -> None:
     assert MONTH in call(database, "partitions").output
 
 
-def test_what_cannot_be_archived_is_refused_with_the_reason(database: Database) -> None:
+def test_a_month_that_cannot_be_archived_is_refused_with_the_reason(database: Database) -> None:
     run_id = put(database, status="running")
     active = call(database, "archive", MONTH)
     unknown = call(database, "archive", "1999-12")

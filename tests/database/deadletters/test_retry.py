@@ -246,7 +246,7 @@ def test_a_join_that_went_on_without_a_step_is_not_run_again(worker: InlineWorke
     assert called(worker) == {"a": 2, "b": 1, "c": 1}
 
 
-def test_a_step_that_nobody_chose_stays_skipped(worker: InlineWorker) -> None:
+def test_an_unselected_step_stays_skipped(worker: InlineWorker) -> None:
     needs = {"a": [], "b": ["a"], "c": ["a"], "d": ["b"], "e": ["c"], "f": ["d", "e"]}
     worker.chooses = {"a": ["b"]}
     run_id = failed_run(worker, needs, "b", failureMode=CONTINUE)

@@ -258,7 +258,7 @@ def test_a_run_that_was_tampered_with_is_found(driver: RunDriver) -> None:
                 assert fields(verify.run(tx, run_id)) == expected
 
 
-def test_an_event_that_nobody_wrote_is_found(driver: RunDriver) -> None:
+def test_an_added_event_is_found(driver: RunDriver) -> None:
     run_id = driver.begin(DIAMOND)
     insert = (
         "INSERT INTO events (run_id, at, type, task_run_id, attempt, data) VALUES (:run_id, now(), :type,"

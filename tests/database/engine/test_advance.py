@@ -147,7 +147,7 @@ def test_steps_of_an_irregular_wide_join_count_one_by_one(driver: RunDriver) -> 
     assert {each.join for each in parts} == {10}
 
 
-def test_what_was_skipped_asks_for_its_gathered_join(driver: RunDriver) -> None:
+def test_skipped_steps_send_a_check_of_their_gathered_join(driver: RunDriver) -> None:
     run_id = driver.begin(WIDE)
     driver.sent.clear()
     driver.finish(run_id, "a", chosen=())
@@ -229,7 +229,7 @@ def test_a_choice_is_stored_with_the_completion_and_skips_the_rest(driver: RunDr
     assert driver.released(run_id) == [3]
 
 
-def test_what_is_skipped_because_of_a_failure_says_so(driver: RunDriver) -> None:
+def test_a_step_skipped_because_of_a_failure_has_an_error_code(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": ["a"], "c": []}, failureMode="continue")
     driver.finish(run_id, "a", failure=PERMANENT)
     rows = {row.step_id: row for row in driver.task_runs(run_id)}

@@ -112,7 +112,7 @@ def test_a_run_ends_with_the_last_of_its_few_end_steps(driver: RunDriver) -> Non
 
 
 @pytest.mark.parametrize("needs", [{"a": [], "b": []}, {"a": [], "b": [], "c": ["a", "b"]}])
-def test_what_follows_several_steps_follows_all_of_them_in_time(
+def test_a_join_starts_after_the_end_of_each_predecessor(
     driver: RunDriver, needs: dict[str, list[str]]
 ) -> None:
     """Whoever completes the last one may have begun to, and then waited, before the others ended."""
@@ -135,7 +135,7 @@ def test_what_follows_several_steps_follows_all_of_them_in_time(
 
 
 @pytest.mark.parametrize("needs", [{"a": [], "b": [], "c": ["a", "b"]}, {"a": [], "b": []}])
-def test_whoever_completes_the_last_of_several_waits_for_who_is_completing_another(
+def test_the_completion_of_the_last_predecessor_waits_for_a_concurrent_completion_of_another(
     driver: RunDriver, needs: dict[str, list[str]]
 ) -> None:
     """Otherwise each of the two would take the other one for open, and nothing would go on."""
@@ -259,7 +259,7 @@ def test_a_doubled_result_counts_once(driver: RunDriver) -> None:
     ],
     ids=["many successors", "a wide join", "a map", "an end that must look at all", "a limited task"],
 )
-def test_what_takes_more_than_this_completion_to_decide_is_not_straight(
+def test_the_fast_path_does_not_apply_where_the_rules_must_decide(
     driver: RunDriver, needs: dict[str, list[str]], members: dict[str, object]
 ) -> None:
     run_id = driver.begin(needs, **members)

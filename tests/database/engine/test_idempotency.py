@@ -48,7 +48,7 @@ def test_the_first_executes_and_its_result_answers_for_the_key(driver: Keyed) ->
     driver.assert_told(first.run_id, second.run_id)
 
 
-def test_a_cached_result_says_so_in_its_event_and_releases_what_follows(driver: Keyed) -> None:
+def test_a_cached_result_is_marked_in_its_event_and_releases_the_successors(driver: Keyed) -> None:
     first = driver.holder()
     driver.turn(driver.done(first))
     run_id = driver.begin({"a": [], "b": ["a"]})
@@ -160,7 +160,7 @@ def test_a_run_that_fails_wakes_waiters_of_all_that_it_cancels(driver: Keyed) ->
     assert driver.key_row("k1") is None
 
 
-def test_who_waits_in_a_run_that_fails_is_cancelled_with_it(driver: Keyed) -> None:
+def test_a_waiter_is_cancelled_when_its_run_fails(driver: Keyed) -> None:
     driver.holder()
     run_id = driver.begin({"a": [], "b": []})
     one, two = driver.start(run_id, 1), driver.start(run_id, 2)
@@ -267,7 +267,7 @@ class Chances:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_whatever_happens_one_executes_at_a_time_and_nobody_waits_for_nothing(
+def test_in_random_histories_one_task_run_at_a_time_executes_under_a_key_and_all_waiters_are_woken(
     driver: Keyed, seed: int
 ) -> None:
     chances = Chances(driver, seed)

@@ -28,7 +28,7 @@ def driver(database: Database) -> Keyed:
 # --- stepping back and going on ---------------------------------------------------------------------------
 
 
-def test_who_finds_the_key_taken_waits_without_a_worker_and_without_an_attempt(driver: Keyed) -> None:
+def test_a_waiter_occupies_no_worker_and_uses_up_no_attempt(driver: Keyed) -> None:
     first = driver.holder()
     second = driver.waiting()
     row = driver.row(second)
@@ -41,7 +41,7 @@ def test_who_finds_the_key_taken_waits_without_a_worker_and_without_an_attempt(d
     driver.assert_told(second.run_id)
 
 
-def test_the_end_of_the_holder_wakes_all_who_wait(driver: Keyed) -> None:
+def test_the_end_of_the_holder_wakes_all_waiters(driver: Keyed) -> None:
     first = driver.holder()
     waiting = [driver.waiting() for _ in range(3)]
     other = driver.waiting_for_another()
@@ -173,7 +173,7 @@ def is_cancelled(driver: Keyed, holder: TaskRun) -> object:
 
 
 @pytest.mark.parametrize("end", [ends_well, ends_badly, is_cancelled])
-def test_who_steps_back_just_after_the_holder_ended_goes_on_at_once(
+def test_a_waiter_that_steps_back_just_after_the_holder_ended_is_queued_at_once(
     driver: Keyed, end: Callable[[Keyed, TaskRun], object]
 ) -> None:
     first = driver.holder()
@@ -186,7 +186,7 @@ def test_who_steps_back_just_after_the_holder_ended_goes_on_at_once(
 
 
 @pytest.mark.parametrize("end", [ends_well, ends_badly, is_cancelled])
-def test_who_steps_back_while_the_holder_ends_is_not_forgotten(
+def test_a_waiter_that_steps_back_while_the_holder_ends_is_woken(
     driver: Keyed, end: Callable[[Keyed, TaskRun], object]
 ) -> None:
     first = driver.holder()
@@ -197,7 +197,7 @@ def test_who_steps_back_while_the_holder_ends_is_not_forgotten(
     assert driver.row(second).status == "queued"
 
 
-def test_the_end_of_the_holder_waits_for_who_is_stepping_back(driver: Keyed) -> None:
+def test_the_end_of_the_holder_waits_for_a_waiter_that_is_stepping_back(driver: Keyed) -> None:
     first = driver.holder()
     second = driver.start(driver.one())
     found = driver.take(second)

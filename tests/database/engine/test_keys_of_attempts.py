@@ -102,7 +102,7 @@ def test_a_result_answers_only_for_a_key_that_its_task_run_has(driver: Keyed) ->
     assert (driver.key_row().task_run_id, driver.key_row().finished_at) == (holder.id, None)
 
 
-def test_who_looks_while_the_holder_is_ending_takes_its_result(driver: Keyed) -> None:
+def test_a_claim_of_a_key_waits_for_an_ending_holder_and_takes_its_result(driver: Keyed) -> None:
     holder, other = driver.holder(), driver.start(driver.one())
     with driver.database.transaction() as tx:
         Turn(header(tx, holder.run_id), [driver.done(holder)], holder.queue, max_retry_delay_ms=None).store(

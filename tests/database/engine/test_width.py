@@ -85,7 +85,7 @@ def next_items(driver: RunDriver, run_id: UUID, count: int) -> list[int]:
     return [ids.ordinal_of(row.id) for row in rows]
 
 
-def test_what_an_item_costs_does_not_grow_with_its_map(driver: RunDriver, wide: UUID) -> None:
+def test_the_cost_of_an_item_does_not_grow_with_its_map(driver: RunDriver, wide: UUID) -> None:
     numbers = iter(next_items(driver, wide, 4 * TIMES))
 
     def one_turn() -> None:
@@ -109,7 +109,7 @@ SELECT :tenant, 'noop', 'other ' || n, :id, now() FROM generate_series(1, :count
 """
 
 
-def test_what_a_key_costs_does_not_grow_with_the_map_nor_with_the_number_of_keys(
+def test_the_cost_of_a_key_grows_neither_with_the_map_nor_with_the_number_of_keys(
     driver: RunDriver, wide: UUID
 ) -> None:
     with driver.database.transaction() as tx:
@@ -139,12 +139,12 @@ def test_what_a_key_costs_does_not_grow_with_the_map_nor_with_the_number_of_keys
     assert fetched(driver, one_turn) <= FEW
 
 
-def test_what_a_step_costs_does_not_grow_with_the_queue(driver: RunDriver, wide: UUID) -> None:
+def test_the_cost_of_a_step_does_not_grow_with_the_queue(driver: RunDriver, wide: UUID) -> None:
     driver.store(CHAIN, id="chain")
     assert fetched(driver, lambda: driver.finish(driver.trigger("chain"), "a", "b", "c")) <= FEW
 
 
-def test_what_a_limit_costs_does_not_grow_with_those_that_wait_for_it(driver: RunDriver) -> None:
+def test_the_cost_of_a_limit_does_not_grow_with_its_waiting_task_runs(driver: RunDriver) -> None:
     driver.store({"m": []}, id="limited", tasks={"m": "limited"}, maps={"m": "${input.list}"})
     run_id = driver.trigger("limited", {"list": list(range(WIDTH))})
     with driver.database.transaction() as tx:

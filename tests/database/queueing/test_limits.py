@@ -84,7 +84,7 @@ def test_a_limit_is_not_exceeded_by_ends_at_once(driver: RunDriver) -> None:
     assert statuses(driver, runs) == {"completed": 12}
 
 
-def test_a_second_fill_waits_for_the_first_and_sees_what_it_let_go(driver: RunDriver) -> None:
+def test_a_second_fill_waits_for_the_first_and_sees_its_queued_task_runs(driver: RunDriver) -> None:
     runs = [driver.trigger("limited") for _ in range(6)]
     raise_limit = "UPDATE tasks SET concurrency = 4 WHERE tenant_id = :id AND id = 'limited'"
     with driver.database.transaction() as tx:
@@ -137,7 +137,7 @@ def test_limits_of_tenants_do_not_touch_each_other(driver: RunDriver) -> None:
     assert statuses(driver, mine) == statuses(other, theirs) == {"queued": 2, "ready": 1}
 
 
-def test_a_new_limit_holds_for_what_is_open_already(driver: RunDriver) -> None:
+def test_a_new_limit_holds_for_open_task_runs(driver: RunDriver) -> None:
     driver.store({"first": [], "a": ["first"]}, id="later")
     runs = [driver.trigger("later") for _ in range(3)]
     noop, others = a_task("noop", "second", concurrency=1), [a_task(each) for each in ("limited", "single")]
@@ -163,7 +163,7 @@ def held_back(driver: RunDriver, task: str = "noop") -> UUID:
     return run_id
 
 
-def test_a_full_limit_takes_nobody_s_place_in_the_tick(
+def test_full_limits_do_not_use_up_the_batch_of_the_tick(
     isolated_driver: RunDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "TASKS_PER_TICK", 1)
@@ -175,7 +175,7 @@ def test_a_full_limit_takes_nobody_s_place_in_the_tick(
     assert [isolated_driver.statuses(each)["a"] for each in full] == ["queued", "queued", "ready"]
 
 
-def test_what_is_paused_takes_nobody_s_place_in_the_tick(
+def test_paused_tasks_do_not_use_up_the_batch_of_the_tick(
     isolated_driver: RunDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "TASKS_PER_TICK", 1)

@@ -63,7 +63,9 @@ def test_a_verb_leads_from_mode_to_mode(driver: RunDriver, before: str, verb: st
 
 
 @pytest.mark.parametrize("verb", ["enter", "leave"])
-def test_what_was_not_requested_can_be_neither_entered_nor_left(driver: RunDriver, verb: str) -> None:
+def test_maintenance_that_was_not_requested_can_be_neither_entered_nor_left(
+    driver: RunDriver, verb: str
+) -> None:
     before = state(driver)
     with pytest.raises(Conflict, match="was not requested"):
         do(driver, VERBS[verb])
@@ -220,7 +222,7 @@ def test_triggers_requests_and_entering_at_once_let_nothing_slip_in(driver: RunD
     assert driver.rows("SELECT 1 FROM runs WHERE finished_at IS NULL") == []
 
 
-def test_those_who_trigger_do_not_wait_for_each_other_nor_for_the_tick(driver: RunDriver) -> None:
+def test_triggers_wait_neither_for_each_other_nor_for_the_tick(driver: RunDriver) -> None:
     driver.store({"a": []})
     with driver.database.transaction() as tx:
         triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven"))
@@ -291,7 +293,7 @@ def test_of_runs_that_end_at_once_the_last_one_brings_maintenance(driver: RunDri
         do(driver, maintenance_mode.leave)
 
 
-def test_what_is_open_goes_on_while_maintenance_is_waited_for(driver: RunDriver) -> None:
+def test_open_runs_go_on_while_maintenance_waits_for_them(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": ["a"], "c": ["b"]})
     do(driver, maintenance_mode.request)
     driver.finish(run_id, "a", "b")

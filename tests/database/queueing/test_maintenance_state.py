@@ -55,7 +55,7 @@ def deployment(driver: RunDriver) -> Iterator[Deployment]:
 
 
 @pytest.mark.parametrize("status", ["pending", "paused", "error_handling", "running"])
-def test_a_run_that_waits_for_whatever_blocks_maintenance(driver: RunDriver, status: str) -> None:
+def test_a_run_blocks_maintenance_whatever_it_waits_for(driver: RunDriver, status: str) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
         tx.execute("UPDATE runs SET status = :status WHERE id = :id", {"status": status, "id": run_id})

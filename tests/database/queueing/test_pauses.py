@@ -79,7 +79,9 @@ def test_standalone_tasks_wait_too(driver: RunDriver) -> None:
     assert row.status == "ready"
 
 
-def test_what_was_queued_is_taken_back_and_its_message_finds_nothing(driver: RunDriver) -> None:
+def test_a_pause_moves_queued_task_runs_back_to_ready_and_their_messages_claim_nothing(
+    driver: RunDriver,
+) -> None:
     run_id, other = driver.trigger("one"), driver.trigger("else")
     pause(driver)
     assert (status(driver, run_id), status(driver, other)) == ("ready", "queued")
@@ -88,7 +90,7 @@ def test_what_was_queued_is_taken_back_and_its_message_finds_nothing(driver: Run
         assert claim(tx, other, 1) is not None
 
 
-def test_what_runs_goes_on_to_its_end_and_what_follows_it_waits(driver: RunDriver) -> None:
+def test_a_running_step_ends_during_a_pause_and_its_successors_wait(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": ["a"], "c": ["a"]})
     first = started(driver, run_id)
     pause(driver)
@@ -147,7 +149,7 @@ def test_an_attempt_that_is_due_waits(driver: RunDriver) -> None:
     assert (row.status, row.attempt) == ("queued", 2)
 
 
-def test_what_a_worker_gives_back_waits(driver: RunDriver) -> None:
+def test_a_paused_task_run_that_a_worker_gives_back_is_ready(driver: RunDriver) -> None:
     run_id = driver.trigger("one")
     claimed = started(driver, run_id)
     pause(driver)
@@ -219,7 +221,7 @@ def test_a_tenant_resumes_and_sees_its_own_pauses_alone(driver: RunDriver) -> No
 # --- at the same moment -----------------------------------------------------------------------------------
 
 
-def test_what_was_chosen_to_go_before_its_pause_stays(driver: RunDriver) -> None:
+def test_a_task_run_chosen_by_a_limit_before_its_pause_stays_ready(driver: RunDriver) -> None:
     """A limit is looked at by one statement, and what it lets go moves with the next one."""
     pause(driver)
     run_id = driver.trigger("one")
@@ -229,7 +231,7 @@ def test_what_was_chosen_to_go_before_its_pause_stays(driver: RunDriver) -> None
     assert status(driver, run_id) == "ready"
 
 
-def test_what_was_chosen_to_be_taken_back_before_it_was_resumed_stays_queued(driver: RunDriver) -> None:
+def test_a_task_run_chosen_to_be_held_back_before_its_resume_stays_queued(driver: RunDriver) -> None:
     """Whoever resumed it found nothing that waits; held back now, it would wait for the tick."""
     run_id = driver.trigger("one")
     [row] = driver.task_runs(run_id)
@@ -238,7 +240,7 @@ def test_what_was_chosen_to_be_taken_back_before_it_was_resumed_stays_queued(dri
     assert status(driver, run_id) == "queued"
 
 
-def test_what_was_being_written_at_that_moment_does_not_start_and_is_taken_back_by_the_tick(
+def test_a_row_locked_during_the_pause_does_not_start_and_the_tick_holds_it_back(
     driver: RunDriver,
 ) -> None:
     run_id = driver.trigger("one")
@@ -351,7 +353,7 @@ def test_an_unknown_task_is_not_found(
         driver.database.run(lambda tx: verb(tx, driver.tenant, "nothing"))
 
 
-def test_what_is_not_paused_cannot_be_resumed(driver: RunDriver) -> None:
+def test_a_task_that_is_not_paused_cannot_be_resumed(driver: RunDriver) -> None:
     pause(driver)
     with pytest.raises(Conflict, match="the tenant is not paused"):
         resume(driver, None)

@@ -47,14 +47,14 @@ def test_a_lower_number_goes_first_and_then_the_older_one(driver: RunDriver) -> 
     assert found(driver, low) == (younger, (1,))
 
 
-def test_the_message_is_put_back_as_what_it_was(driver: RunDriver) -> None:
+def test_the_message_is_put_back_unchanged(driver: RunDriver) -> None:
     low, _ = driver.trigger("one", priority=70), driver.trigger("one", priority=60)
     seen = better(driver, low)
     assert seen is not None
     assert (seen.named_priority, seen.named_since) == (70, driver.task_runs(low)[0].queued_at)
 
 
-def test_those_of_one_run_that_became_ready_together_are_taken_together(driver: RunDriver) -> None:
+def test_task_runs_of_a_run_that_became_ready_together_are_claimed_together(driver: RunDriver) -> None:
     low, wide = driver.trigger("one", priority=70), driver.trigger("five", priority=60)
     driver.trigger("five", priority=60)
     assert found(driver, low) == (wide, (1, 2, 3, 4, 5))
@@ -71,7 +71,7 @@ def test_another_attempt_is_taken_alone(driver: RunDriver) -> None:
     assert (seen.run_id, seen.ordinals, seen.attempt) == (wide, (1,), 2)
 
 
-def test_what_another_worker_is_claiming_is_passed_over(driver: RunDriver) -> None:
+def test_a_task_run_that_another_worker_is_claiming_is_skipped(driver: RunDriver) -> None:
     low, first, second = (driver.trigger("one", priority=each) for each in (70, 50, 60))
     with driver.database.transaction() as tx:
         claim(tx, first, 1)
@@ -91,7 +91,7 @@ def test_a_message_of_an_attempt_that_is_over_does_not_give_way(driver: RunDrive
     assert found(driver, low) is None
 
 
-def test_other_queues_and_what_is_paused_do_not_count(driver: RunDriver) -> None:
+def test_other_queues_and_paused_tasks_do_not_count(driver: RunDriver) -> None:
     other = RunDriver(driver.database)
     other.store({"a": []}, id="one")
     low = driver.trigger("one", priority=70)
@@ -123,7 +123,7 @@ def test_a_queue_is_mixed_while_two_priorities_wait(driver: RunDriver) -> None:
 
 
 @pytest.mark.parametrize(("waiting", "expected"), [(59, True), (60, False), (61, False)])
-def test_what_follows_is_outranked_by_lower_numbers_alone(
+def test_only_a_lower_priority_number_outranks_the_next_step(
     driver: RunDriver, waiting: int, expected: bool
 ) -> None:
     driver.store({"a": [], "b": ["a"]}, id="two")
@@ -135,7 +135,7 @@ def test_what_follows_is_outranked_by_lower_numbers_alone(
         assert not priorities.is_outranked(tx, queue_of(driver), run_id, [])
 
 
-def test_what_another_worker_only_looked_at_is_not_passed_over(driver: RunDriver) -> None:
+def test_a_task_run_that_another_worker_only_looked_at_is_not_skipped(driver: RunDriver) -> None:
     low, lower, first, second = (driver.trigger("one", priority=each) for each in (90, 80, 50, 60))
     with driver.database.transaction() as tx:
         # A quick task's worker would take up to ten at once; of these it can take one alone.

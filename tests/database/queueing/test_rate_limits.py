@@ -75,7 +75,7 @@ def test_with_the_time_one_after_the_other_goes(driver: RunDriver) -> None:
     assert statuses(driver, runs) == {"completed": 3, "queued": 3}
 
 
-def test_the_burst_is_not_saved_up_while_no_worker_starts_what_was_let_go(driver: RunDriver) -> None:
+def test_no_burst_accumulates_while_no_worker_starts_queued_task_runs(driver: RunDriver) -> None:
     runs = [driver.trigger("rated") for _ in range(9)]
     let_pass(driver, "rated", days=1)
     assert fill(driver, "rated") == 0

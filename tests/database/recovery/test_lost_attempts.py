@@ -49,7 +49,7 @@ def mine(driver: RunDriver, found: list[losses.Loss], run_id: UUID) -> list[tupl
     return [(each.ordinal, how) for each, how in found if each.run_id == run_id]
 
 
-def test_what_runs_on_a_worker_that_lives_is_not_lost(driver: RunDriver) -> None:
+def test_an_attempt_on_a_live_worker_is_not_lost(driver: RunDriver) -> None:
     run_id = driver.begin({"a": []})
     with driver.database.transaction() as tx:
         worker = a_worker(tx, driver.tenant)
@@ -60,7 +60,7 @@ def test_what_runs_on_a_worker_that_lives_is_not_lost(driver: RunDriver) -> None
         assert (ordinal, how.outcome, how.is_counted) == (1, Outcome.LOST, True)
 
 
-def test_of_what_was_claimed_together_nobody_knows_what_had_begun(driver: RunDriver) -> None:
+def test_lost_task_runs_that_were_claimed_together_may_not_have_begun(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": [], "c": []})
     with driver.database.transaction() as tx:
         claiming.start(tx, run_id, [1, 2], 1, worker="gone@host:1:ab#1")
@@ -131,7 +131,7 @@ def test_an_attempt_far_beyond_its_time_limit_is_overdue(driver: RunDriver) -> N
         assert how.code == "TIMEOUT"
 
 
-def test_of_a_dead_child_what_it_had_begun_is_lost_and_the_rest_given_back(driver: RunDriver) -> None:
+def test_begun_task_runs_of_a_dead_child_are_lost_and_the_others_given_back(driver: RunDriver) -> None:
     run_id = driver.begin(
         {"m": []}, {"list": list(range(6))}, tasks={"m": "quick"}, maps={"m": "${input.list}"}
     )
@@ -161,7 +161,7 @@ def test_a_doubled_report_of_a_dead_child_changes_nothing(driver: RunDriver) -> 
     assert first(driver, run_id).attempt == 2
 
 
-def test_a_late_report_of_a_dead_child_leaves_what_runs_elsewhere_by_now(driver: RunDriver) -> None:
+def test_a_late_report_of_a_dead_child_leaves_attempts_of_other_workers_alone(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": []}, tasks={"a": "quick", "b": "quick"})
     with driver.database.transaction() as tx:
         a, b = claiming.start(tx, run_id, [1, 2], 1, worker="w#9")
@@ -202,7 +202,7 @@ def test_a_loss_gives_its_slot_to_others_and_asks_about_the_joins_it_was_counted
     assert sorted(statuses) == ["queued", "ready"]
 
 
-def test_a_loss_waits_for_nobody_who_holds_another_run(driver: RunDriver) -> None:
+def test_a_loss_does_not_wait_for_a_lock_on_another_run(driver: RunDriver) -> None:
     one, two = driver.begin({"a": []}, tasks={"a": "quick"}), driver.trigger()
     with driver.database.transaction() as tx:
         found = [claiming.start(tx, each, [1], 1, worker="w#9")[0] for each in (one, two)]

@@ -45,7 +45,7 @@ def marked(driver: RunDriver) -> list[str]:
     return [row.id for row in driver.rows(found, id=driver.tenant)]
 
 
-def test_what_is_open_goes_to_the_queue_of_the_service_that_took_over(driver: RunDriver) -> None:
+def test_open_task_runs_move_to_the_queue_of_the_new_service(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": ["a"], "c": ["b"]})
     before = queues(driver, run_id)[0]
     driver.finish(run_id, "a")
@@ -54,7 +54,7 @@ def test_what_is_open_goes_to_the_queue_of_the_service_that_took_over(driver: Ru
     assert queues(driver, run_id) == [before, queue, queue]
 
 
-def test_what_waits_for_its_turn_and_what_is_with_a_worker_go_too(driver: RunDriver) -> None:
+def test_pending_runs_and_running_task_runs_move_too(driver: RunDriver) -> None:
     driver.store({"a": []}, id="one")
     running, waiting = driver.trigger("one"), driver.trigger("one")
     with driver.database.transaction() as tx:
@@ -65,7 +65,7 @@ def test_what_waits_for_its_turn_and_what_is_with_a_worker_go_too(driver: RunDri
     assert queues(driver, running) + queues(driver, waiting) == [queue, queue]
 
 
-def test_what_another_transaction_holds_is_brought_by_the_next_look(driver: RunDriver) -> None:
+def test_locked_task_runs_are_moved_by_the_next_pass(driver: RunDriver) -> None:
     driver.store({"a": []}, id="one")
     held, free = driver.trigger("one"), driver.trigger("one")
     queue = take_over(driver)
@@ -79,7 +79,7 @@ def test_what_another_transaction_holds_is_brought_by_the_next_look(driver: RunD
     assert queues(driver, held) == [queue]
 
 
-def test_what_was_written_while_the_task_changed_is_found_by_a_second_look(driver: RunDriver) -> None:
+def test_task_runs_written_while_the_task_changed_are_moved_by_a_second_pass(driver: RunDriver) -> None:
     driver.store({"a": []}, id="one")
     queue = take_over(driver)
     assert task_moves.move_open(driver.database) == 0
@@ -91,7 +91,7 @@ def test_what_was_written_while_the_task_changed_is_found_by_a_second_look(drive
     assert queues(driver, late) == [queue]
 
 
-def test_it_is_over_after_two_looks_that_found_nothing(driver: RunDriver) -> None:
+def test_a_move_ends_after_two_passes_that_found_nothing(driver: RunDriver) -> None:
     take_over(driver)
     assert marked(driver) == sorted(TASKS)
     task_moves.move_open(driver.database)
@@ -101,7 +101,7 @@ def test_it_is_over_after_two_looks_that_found_nothing(driver: RunDriver) -> Non
     assert marked(driver) == []
 
 
-def test_one_look_brings_a_batch_and_the_next_one_goes_on(
+def test_a_pass_moves_one_batch_and_the_next_pass_goes_on(
     driver: RunDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_moves, "BATCH", 2)

@@ -70,12 +70,12 @@ def test_a_tick_over_nothing_does_nothing(deployment: Deployment) -> None:
     assert tick.run_once(deployment) == NOTHING
 
 
-def test_what_was_queued_a_moment_ago_is_not_missed(deployment: Deployment, driver: RunDriver) -> None:
+def test_a_task_run_queued_a_moment_ago_is_not_sent_again(deployment: Deployment, driver: RunDriver) -> None:
     driver.begin(WIDE)
     assert tick.run_once(deployment) == NOTHING
 
 
-def test_what_is_queued_for_long_while_its_queue_is_empty_is_sent_again(
+def test_a_task_run_queued_for_long_with_an_empty_queue_is_sent_again(
     deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     run_id = driver.begin({"a": [], "b": []}, priority=7)
@@ -85,7 +85,7 @@ def test_what_is_queued_for_long_while_its_queue_is_empty_is_sent_again(
     assert set(driver.sent) == {Released(run_id, number, 1, "noop", queue, 7) for number in (1, 2)}
 
 
-def test_what_was_sent_again_gets_its_time_to_arrive(
+def test_a_message_that_was_sent_again_gets_time_to_arrive(
     deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     driver.begin({"a": []})
@@ -116,7 +116,7 @@ def test_a_queue_that_is_merely_long_is_left_alone(
     assert tick_later(deployment, clock, 3_600) == NOTHING
 
 
-def test_what_runs_or_waits_for_its_predecessors_is_not_sent(
+def test_running_task_runs_and_undecided_steps_are_not_sent(
     deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     run_id = driver.begin({"a": [], "b": ["a"]})
@@ -236,7 +236,9 @@ def test_a_broker_that_cannot_be_reached_leaves_the_rows_as_they_were(
     assert driver.sent == []
 
 
-def test_what_was_paused_and_not_taken_back_is_taken_back(deployment: Deployment, driver: RunDriver) -> None:
+def test_the_tick_holds_back_queued_task_runs_of_a_paused_task(
+    deployment: Deployment, driver: RunDriver
+) -> None:
     """Whoever paused it died just then."""
     run_id = driver.begin({"a": []})
     driver.rows(
@@ -247,7 +249,7 @@ def test_what_was_paused_and_not_taken_back_is_taken_back(deployment: Deployment
     assert driver.statuses(run_id) == {"a": "ready"}
 
 
-def test_an_attempt_that_is_lost_and_overdue_ends_once_as_what_it_was_found_to_be_first(
+def test_an_attempt_that_is_lost_and_overdue_ends_once_by_the_first_finding(
     deployment: Deployment, driver: RunDriver
 ) -> None:
     run_id = driver.begin({"a": []})
@@ -261,7 +263,7 @@ def test_an_attempt_that_is_lost_and_overdue_ends_once_as_what_it_was_found_to_b
     assert (attempt.number, attempt.error_code) == (1, "WORKER_LOST")
 
 
-def test_what_is_being_claimed_is_neither_sent_again_nor_waited_for(
+def test_a_task_run_under_claim_is_neither_sent_again_nor_waited_for(
     deployment: Deployment, driver: RunDriver, clock: Clock
 ) -> None:
     run_id = driver.begin({"a": [], "b": []})

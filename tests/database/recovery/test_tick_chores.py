@@ -148,7 +148,7 @@ def test_during_maintenance_only_lost_workers_are_noted(deployment: Deployment, 
         assert [chore.name for chore in tick_status.chores(tx)] == ["lost_workers"]
 
 
-def test_what_is_stored_of_an_error_names_no_host(deployment: Deployment, driver: RunDriver) -> None:
+def test_a_stored_chore_error_names_no_host(deployment: Deployment, driver: RunDriver) -> None:
     tick.run_once(deployment, (failing(Unavailable("PostgreSQL at 10.0.0.7 refuses user admin")),))
     found = status_of(driver, "broken")
     assert (found.error_code, found.error) == ("UNAVAILABLE", Unavailable().title)

@@ -125,7 +125,7 @@ def test_an_http_service_needs_its_address() -> None:
         parse({"serviceId": "s", "tasks": []}, kind="http")
 
 
-def test_what_the_unmodified_node_worker_sends_is_taken() -> None:
+def test_the_registration_of_the_unmodified_node_worker_is_accepted() -> None:
     task = {
         "id": "resize",
         "codeHash": HASH,
@@ -144,7 +144,7 @@ def test_what_the_unmodified_node_worker_sends_is_taken() -> None:
     assert parse(body, kind="http").tasks == [TaskRegistration("resize", HASH, allowed_next=[], priority=100)]
 
 
-def test_what_the_decorator_says_is_taken_as_it_is_said() -> None:
+def test_the_options_of_the_decorator_are_registered_unchanged() -> None:
     retry = Retry(attempts=5, delay_ms=7, backoff="linear", multiplier=3, jitter=0.5, retry_on=["BUSY"])
     spec = TaskSpec(
         id="a", code_hash=HASH, name="m.a", rate_limit="5/s", idempotency_ttl=5, **retry.to_options()

@@ -254,7 +254,7 @@ def test_other_services_tasks_are_not_orphaned(tx: Transaction) -> None:
     assert register(tx, TENANT, "mine", id="one", version="2").orphaned_tasks == []
 
 
-def test_what_has_not_started_of_an_orphan_is_cancelled_with_the_reason(tx: Transaction) -> None:
+def test_unstarted_task_runs_of_an_orphan_are_cancelled_with_the_reason(tx: Transaction) -> None:
     a_pipeline(tx, TENANT, "first", "gone")
     register(tx, TENANT, "first", "gone", "alone", version="1.1.0")
     run = triggering.trigger(tx, VALUES, TENANT, Trigger("chain"))

@@ -63,7 +63,7 @@ def trigger_while(driver: RunDriver, change: Callable[[Transaction], Any], **opt
         return triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven", **options), check=check).id
 
 
-def test_a_run_of_what_did_not_change_is_one_statement(driver: RunDriver, sent: list[str]) -> None:
+def test_a_trigger_of_an_unchanged_pipeline_is_one_statement(driver: RunDriver, sent: list[str]) -> None:
     with driver.database.statements() as tx:
         triggering.trigger(tx, VALUES, driver.tenant, Trigger("driven"))
     assert len(sent) == 1
@@ -145,7 +145,7 @@ def test_a_change_of_code_counts_for_the_next_run(driver: RunDriver) -> None:
         "UPDATE tasks SET concurrency = 1 WHERE tenant_id = :id AND id = 'noop' RETURNING 1",
     ],
 )
-def test_any_change_of_a_row_is_seen_whoever_makes_it(driver: RunDriver, change: str) -> None:
+def test_any_change_of_a_row_is_seen(driver: RunDriver, change: str) -> None:
     with driver.database.transaction() as tx:
         tx.execute(change, {"id": driver.tenant})
         # Even by the transaction that made it.
@@ -215,7 +215,7 @@ def test_a_version_that_was_rolled_back_is_forgotten(driver: RunDriver) -> None:
     assert driver.run(driver.trigger()).pipeline_version == 1
 
 
-def test_what_changes_between_the_checks_and_the_write_is_checked_again(driver: RunDriver) -> None:
+def test_a_task_changed_between_the_checks_and_the_write_is_checked_again(driver: RunDriver) -> None:
     changed = trigger_while(driver, lambda tx: register(tx, driver.tenant, a_task("noop", "second")))
     assert code_version(driver, changed) == 2
 
@@ -235,7 +235,7 @@ def test_a_task_that_goes_between_the_checks_and_the_write_is_a_conflict(driver:
     assert len(driver.rows("SELECT 1 FROM runs WHERE tenant_id = :id", id=driver.tenant)) == 1
 
 
-def test_nobody_is_refused_because_of_what_is_not_so_any_more(driver: RunDriver) -> None:
+def test_no_trigger_is_refused_because_of_an_outdated_snapshot(driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
         register(tx, driver.tenant, "another", version="2")
     with pytest.raises(Conflict):

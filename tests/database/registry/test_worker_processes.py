@@ -95,7 +95,7 @@ def test_a_service_that_lost_its_last_worker_is_disconnected(tx: Transaction, no
     assert status(tx) == "disconnected"
 
 
-def test_nobody_is_lost_at_the_first_look_after_everything_was_away(tx: Transaction, now: datetime) -> None:
+def test_no_worker_is_lost_at_the_first_look_after_an_outage(tx: Transaction, now: datetime) -> None:
     """PostgreSQL or the tick stood still for an hour: every worker looks silent."""
     worker, dead = start(tx, now=now), start(tx, now=now)
     back = now + timedelta(hours=1)

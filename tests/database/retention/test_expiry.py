@@ -35,7 +35,7 @@ def worker(tx: Transaction, name: str, stopped_at: datetime | None) -> None:
     )
 
 
-def test_dead_letters_go_by_their_age_whatever_became_of_them(fresh_database: Database) -> None:
+def test_dead_letters_of_every_status_expire_by_their_age(fresh_database: Database) -> None:
     with fresh_database.transaction() as tx:
         old, young = tx.now - timedelta(days=31), tx.now - timedelta(days=29)
         for failed_at in (old, young):
@@ -47,7 +47,7 @@ def test_dead_letters_go_by_their_age_whatever_became_of_them(fresh_database: Da
         assert expiry.run_once(tx, MONTH) == Purged()
 
 
-def test_claims_go_when_they_expire_and_those_of_runs_that_go_on_stay(fresh_database: Database) -> None:
+def test_expired_claims_are_deleted_and_claims_of_open_runs_stay(fresh_database: Database) -> None:
     with fresh_database.transaction() as tx:
         claim(tx, "expired", tx.now - timedelta(seconds=1))
         claim(tx, "valid", tx.now + timedelta(seconds=60))

@@ -131,7 +131,7 @@ def test_the_straight_end_of_a_run_lets_the_next_one_start(driver: RunDriver) ->
     assert statuses(driver, [first, waiting]) == ["completed", "running"]
 
 
-def test_whoever_comes_while_others_wait_stands_behind_them(driver: RunDriver) -> None:
+def test_a_new_run_waits_behind_waiting_runs(driver: RunDriver) -> None:
     limit(driver, 1)
     first, second = driver.trigger("one"), driver.trigger("one")
     # A place is free, and nobody has given it away yet.
@@ -171,7 +171,7 @@ def test_a_trigger_waits_for_one_under_way_and_stands_behind_it(driver: RunDrive
     assert statuses(driver, [first, beside.result]) == ["running", "pending"]
 
 
-def test_who_counts_places_keeps_others_waiting_until_the_run_is_written(driver: RunDriver) -> None:
+def test_counting_run_slots_keeps_other_triggers_waiting_until_the_run_is_written(driver: RunDriver) -> None:
     """Also where each statement commits by itself, as the API triggers."""
     limit(driver, 1)
     with driver.database.statements() as tx:
@@ -302,7 +302,7 @@ def test_its_time_limit_begins_with_its_turn(driver: RunDriver) -> None:
     assert row.deadline_at - row.started_at == timedelta(hours=1)
 
 
-def test_maintenance_waits_for_those_that_wait(fresh_database: Database) -> None:
+def test_maintenance_waits_for_waiting_runs(fresh_database: Database) -> None:
     driver = RunDriver(fresh_database)
     driver.store({"a": []}, id="one")
     limit(driver, 1)

@@ -47,7 +47,7 @@ def run(driver: RunDriver, run_id: UUID) -> Any:
     return driver.run(run_id)
 
 
-def test_a_run_beyond_its_own_time_limit_ends_with_what_is_open_in_it(driver: RunDriver) -> None:
+def test_a_run_beyond_its_own_time_limit_ends_with_its_open_task_runs(driver: RunDriver) -> None:
     run_id = driver.begin(STEPS, timeout="5m")
     assert deadlines.enforce(driver.database, NEVER) == 0
     begun_ago(driver, run_id, 6)
@@ -58,7 +58,7 @@ def test_a_run_beyond_its_own_time_limit_ends_with_what_is_open_in_it(driver: Ru
     assert deadlines.enforce(driver.database, NEVER) == 0
 
 
-def test_what_a_worker_reports_of_a_run_that_timed_out_changes_nothing(driver: RunDriver) -> None:
+def test_a_report_for_a_timed_out_run_changes_nothing(driver: RunDriver) -> None:
     run_id = driver.begin(STEPS, timeout="5m")
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)

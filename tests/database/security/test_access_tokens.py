@@ -100,7 +100,7 @@ def test_revoking_a_name_revokes_every_token_of_that_name(tx: Transaction) -> No
 
 
 @pytest.mark.parametrize("name", ["nobody", "tok_", "tok_00000000000000000000000000", "", "a\0b"])
-def test_what_is_not_there_cannot_be_revoked(tx: Transaction, name: str) -> None:
+def test_an_unknown_token_cannot_be_revoked(tx: Transaction, name: str) -> None:
     with pytest.raises(NotFound):
         access_tokens.revoke(tx, name)
 

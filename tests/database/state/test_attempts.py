@@ -94,7 +94,7 @@ def test_no_retry_waits_for_longer_than_the_deployment_allows(driver: RunDriver)
     assert row.wait <= timedelta(milliseconds=250)
 
 
-def test_what_is_not_due_is_not_released(driver: RunDriver) -> None:
+def test_an_attempt_that_is_not_due_is_not_released(driver: RunDriver) -> None:
     run_id = begun(driver, "later")
     fail(driver, run_id)
     driver.sent.clear()
@@ -103,7 +103,7 @@ def test_what_is_not_due_is_not_released(driver: RunDriver) -> None:
     assert (first(driver, run_id).status, driver.released(run_id)) == ("pending", [])
 
 
-def test_what_is_due_goes_in_every_run_it_is_of(driver: RunDriver) -> None:
+def test_due_attempts_of_all_runs_are_released(driver: RunDriver) -> None:
     """Runs of a tenant share a transaction."""
     driver.store({"a": []})
     runs = [driver.trigger() for _ in range(3)]
@@ -132,7 +132,7 @@ def test_tenants_take_turns_when_more_is_due_than_goes_at_once(
     assert statuses == ["queued", "pending", "pending", "pending", "queued"]
 
 
-def test_what_waits_for_its_predecessors_is_never_due(driver: RunDriver) -> None:
+def test_a_task_run_that_waits_for_its_predecessors_is_never_due(driver: RunDriver) -> None:
     """Whoever found it due may come late: meanwhile its run failed, and went on from before it."""
     run_id = begun(driver, "quick")
     with driver.database.transaction() as tx:
@@ -141,7 +141,7 @@ def test_what_waits_for_its_predecessors_is_never_due(driver: RunDriver) -> None
     assert driver.statuses(run_id)["b"] == "pending"
 
 
-def test_what_is_due_is_sent_as_its_next_attempt_and_completes(driver: RunDriver) -> None:
+def test_a_due_task_run_is_sent_as_its_next_attempt_and_completes(driver: RunDriver) -> None:
     run_id = begun(driver, "later")
     fail(driver, run_id)
     make_due(driver, run_id)
@@ -235,7 +235,7 @@ def test_whether_another_attempt_follows(driver: RunDriver, task: str, how: Fail
     assert kept(driver, run_id) == [(1, how.outcome.value, how.code)]
 
 
-def test_what_may_not_have_begun_uses_up_no_attempt(driver: RunDriver) -> None:
+def test_a_loss_that_may_not_have_begun_uses_up_no_attempt(driver: RunDriver) -> None:
     run_id = begun(driver, "once")
     for attempt in (1, 2):
         fail(driver, run_id, attempt, failure.lost("gone", is_certain=False))
@@ -312,9 +312,7 @@ def test_a_map_that_cannot_be_laid_out_is_a_dead_letter(driver: RunDriver) -> No
 
 
 @pytest.mark.parametrize("how", [PERMANENT, TRANSIENT, failure.lost("its worker is gone")])
-def test_a_failure_of_what_was_given_back_meanwhile_counts_for_nothing(
-    driver: RunDriver, how: Failure
-) -> None:
+def test_a_failure_of_a_returned_task_run_changes_nothing(driver: RunDriver, how: Failure) -> None:
     run_id = driver.begin({"a": []}, tasks={"a": "quick"})
     with driver.database.transaction() as tx:
         [started] = claiming.start(tx, run_id, [1], 1, worker="w1")
@@ -341,7 +339,7 @@ def test_a_loss_that_comes_with_a_failure_does_not_hasten_the_next_attempt(drive
     assert (first(driver, run_id).status, kept(driver, run_id)) == ("pending", [(1, "failed", "WEAK")])
 
 
-def test_an_attempt_is_told_of_those_before_it_and_of_no_other_step_s(driver: RunDriver) -> None:
+def test_an_attempt_sees_the_previous_attempts_of_its_own_step_only(driver: RunDriver) -> None:
     run_id = driver.begin({"a": [], "b": []}, tasks={"a": "quick", "b": "quick"})
     with driver.database.transaction() as tx:
         a, b = claiming.start(tx, run_id, [1, 2], 1, worker="w1")

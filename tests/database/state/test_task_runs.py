@@ -181,7 +181,7 @@ def test_another_attempt_moves_nothing(driver: RunDriver, run_id: UUID, attempt:
         assert read(tx, run_id, 1).progress == 50
 
 
-def test_a_message_hands_over_what_waits_for_its_own_attempt_alone(driver: RunDriver, run_id: UUID) -> None:
+def test_a_message_hands_over_only_task_runs_queued_at_its_attempt(driver: RunDriver, run_id: UUID) -> None:
     """The next attempt has a message already: one that is late must not send it once more."""
     with driver.database.transaction() as tx:
         assert [each.ordinal for each in claiming.queued(tx, run_id, [1, 2, 3], 1)] == [1]
@@ -236,7 +236,7 @@ def test_a_failed_attempt_is_archived_with_its_error(driver: RunDriver, run_id: 
     assert event.data == {"outcome": "failed", "error": "it broke", "errorCode": "BOOM"}
 
 
-def test_what_is_given_back_can_be_claimed_by_another(driver: RunDriver, run_id: UUID) -> None:
+def test_a_returned_task_run_can_be_claimed_by_another_worker(driver: RunDriver, run_id: UUID) -> None:
     with driver.database.transaction() as tx:
         started = claim(tx, run_id, 1)
         assert started is not None

@@ -101,7 +101,7 @@ def test_a_task_cannot_have(tx: Transaction, run_id: UUID, change: str) -> None:
     assert "violates check constraint" in refused(tx, statement, tenant=TENANT)
 
 
-def test_what_is_valid_is_taken(tx: Transaction, run_id: UUID) -> None:
+def test_valid_rows_are_accepted(tx: Transaction, run_id: UUID) -> None:
     for ordinal, status in ((1, "failed"), (2, "skipped")):
         end(tx, run_id, ordinal, status)
     end_run(tx, run_id, "failed")

@@ -65,7 +65,7 @@ def test_statements_commit_each_by_itself_until_one_holds_the_rest(alone: Databa
         assert tx.execute(f"SELECT n FROM {table}").scalars() == [2]
 
 
-def test_what_postgresql_refuses_keeps_its_code(alone: Database, table: str) -> None:
+def test_errors_of_postgresql_keep_their_code(alone: Database, table: str) -> None:
     with pytest.raises(psycopg2.IntegrityError) as twice, alone.transaction() as tx:
         tx.execute(f"INSERT INTO {table} VALUES (:n)", {"n": 1})
     assert (twice.value.pgcode, twice.value.diag.constraint_name) == ("23505", f"{table}_pkey")
@@ -88,7 +88,7 @@ def test_looking_cannot_write(alone: Database, table: str) -> None:
         tx.execute(f"DELETE FROM {table}")
 
 
-def test_what_comes_after_the_commit_finds_rows_and_connection(alone: Database, table: str) -> None:
+def test_an_action_after_the_commit_sees_the_rows_and_gets_a_connection(alone: Database, table: str) -> None:
     found: list[int] = []
 
     def look() -> None:
@@ -102,7 +102,7 @@ def test_what_comes_after_the_commit_finds_rows_and_connection(alone: Database, 
     assert found == [1]
 
 
-def test_nobody_inherits_the_transaction_of_another(alone: Database) -> None:
+def test_a_connection_in_an_open_transaction_is_not_lent_again(alone: Database) -> None:
     with alone.statements() as tx:
         left = tx.execute("BEGIN; SELECT pg_backend_pid()").scalar_one()
     assert backend(alone) != left
@@ -112,7 +112,7 @@ def update(tx: Transaction, table: str, n: int) -> None:
     tx.execute(f"UPDATE {table} SET said = 'x' WHERE n = :n", {"n": n})
 
 
-def test_one_of_two_that_wait_for_each_other_is_told_to_start_over(database: Database, table: str) -> None:
+def test_one_of_two_deadlocked_transactions_raises_deadlocked(database: Database, table: str) -> None:
     gate = threading.Barrier(2)
 
     def touch(first: int, second: int) -> None:
@@ -126,7 +126,7 @@ def test_one_of_two_that_wait_for_each_other_is_told_to_start_over(database: Dat
     assert {type(one.error), type(other.error)} == {type(None), Deadlocked}
 
 
-def test_what_was_told_to_start_over_is_done_again(database: Database, table: str) -> None:
+def test_run_repeats_a_deadlocked_transaction(database: Database, table: str) -> None:
     tries: list[str] = []
     gate = threading.Barrier(2)
 
@@ -230,7 +230,9 @@ def test_a_transaction_that_idled_too_long_is_unavailable(alone: Database, datab
 PREPARED = "SELECT name FROM pg_prepared_statements WHERE statement LIKE :text"
 
 
-def test_what_is_sent_often_is_prepared_anew_on_a_new_connection(alone: Database, database: Database) -> None:
+def test_a_frequent_statement_is_prepared_again_on_a_new_connection(
+    alone: Database, database: Database
+) -> None:
     mark = uuid4().hex
     statement = f"SELECT pg_backend_pid() AS pid, CAST(:n AS integer) AS {'m' + mark}"
 

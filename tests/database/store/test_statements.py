@@ -32,7 +32,7 @@ def test_a_row_is_read_by_name_by_place_and_by_unpacking(tx: Transaction) -> Non
     assert (row[:2], row[-1], len(row)) == ((1, "x"), True, 3)
 
 
-def test_columns_may_have_the_names_of_what_tuples_do(tx: Transaction) -> None:
+def test_columns_may_be_named_like_attributes_of_tuples(tx: Transaction) -> None:
     row = tx.execute('SELECT 1 AS count, 2 AS index, 3 AS "class", 4 AS count, 5').one()
     assert (row.count, row.index, list(row)) == (1, 2, [1, 2, 3, 4, 5])
 
@@ -61,7 +61,7 @@ def test_no_row_is_none_or_nothing(tx: Transaction) -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 2])
-def test_one_row_means_exactly_one(tx: Transaction, rows: int) -> None:
+def test_one_refuses_no_row_and_several_rows(tx: Transaction, rows: int) -> None:
     with pytest.raises(LookupError):
         tx.execute(NUMBERS, {"most": rows}).one()
     with pytest.raises(LookupError):

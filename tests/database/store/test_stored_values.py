@@ -73,7 +73,7 @@ def test_a_deleted_object_is_gone_and_its_neighbour_stays(storage: Storage) -> N
     assert (storage.exists("a/b"), storage.get("a/bc")) == (False, b"2")
 
 
-def test_what_only_begins_the_path_of_an_object_is_no_object(storage: Storage) -> None:
+def test_a_prefix_of_an_object_path_is_no_object(storage: Storage) -> None:
     storage.put("a/b", b"1")
     assert not storage.exists("a")
     with pytest.raises(NotFound):

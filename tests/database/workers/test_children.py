@@ -94,7 +94,7 @@ def test_a_call_far_beyond_its_time_limit_ends_with_its_process(
     assert {2, 3} <= set(driver.released(run_id))
 
 
-def test_who_is_in_time_or_calls_nothing_is_left_alone(
+def test_a_child_in_time_or_without_a_call_is_left_alone(
     driver: RunDriver, children: Children, start: Callable[[], int]
 ) -> None:
     run_id, slot = at_work(driver, children, start(), until=time.monotonic() + LATER_S)
@@ -121,7 +121,7 @@ def test_a_child_that_died_is_told_of_once_and_its_slot_is_another_s(
     dead.wait()
 
 
-def test_a_worker_that_cannot_wait_ends_those_that_are_busy(
+def test_a_worker_that_cannot_wait_kills_busy_children(
     driver: RunDriver, children: Children, start: Callable[[], int]
 ) -> None:
     idle = children.slots.take(1, start())

@@ -199,7 +199,9 @@ def test_a_message_that_cannot_be_begun_is_left_to_the_tick(child: Child) -> Non
     assert attempts(child, run_id) == []
 
 
-def test_what_cannot_be_stored_beside_a_long_call_is_lost_and_the_rest_goes_to_others(child: Child) -> None:
+def test_a_call_that_cannot_be_stored_is_lost_and_the_rest_of_its_message_is_handed_over(
+    child: Child,
+) -> None:
     run_id = child.driver.begin({"a": [], "b": []})
     worker = f"w#{os.getpid()}"
     with child.database.transaction() as tx:
@@ -219,7 +221,7 @@ def test_what_cannot_be_stored_beside_a_long_call_is_lost_and_the_rest_goes_to_o
 # --- who claims in between --------------------------------------------------------------------------------
 
 
-def test_who_gives_back_twice_takes_nothing_from_who_claimed_it_in_between(child: Child) -> None:
+def test_a_repeated_give_back_leaves_the_claim_of_another_worker_alone(child: Child) -> None:
     run_id: UUID = child.driver.begin(CHAIN)
     with child.database.transaction() as tx:
         held = claim(tx, run_id, 1, worker="first")
@@ -275,9 +277,7 @@ def test_a_worker_that_is_told_to_stop_begins_nothing_more(
     assert sorted(child.driver.released(run_id)) == sorted(left * 2)
 
 
-def test_what_a_message_still_names_survives_a_deadlock(
-    child: Child, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deadlock_loses_no_task_run_of_the_message(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
     """The claim that was broken off had taken it from the list."""
     run_id = child.driver.begin({"a": [], "b": [], "c": []})
     start, tries = claiming.start, itertools.count()
@@ -318,7 +318,7 @@ def test_a_step_that_runs_here_already_is_not_forgotten_when_a_limit_deadlocks(
     assert child.driver.statuses(run_id) == {"a": "completed", "b": "completed", "c": "queued"}
 
 
-def test_what_a_step_released_is_sent_though_the_next_claim_deadlocks(
+def test_released_steps_are_sent_though_the_next_claim_deadlocks(
     child: Child, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with child.database.transaction() as tx:

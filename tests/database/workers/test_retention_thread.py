@@ -48,7 +48,7 @@ def test_without_a_retention_there_is_no_thread() -> None:
     assert retention_thread.start(Settings(database_url="postgresql://nobody@127.0.0.1:1/none")) is None
 
 
-def test_the_thread_drops_what_is_due(
+def test_the_thread_drops_due_months(
     database: Database, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(retention_thread, "FIRST_AFTER_S", 0.0)

@@ -84,7 +84,7 @@ def test_the_orchestrator_imports_nothing_inside_a_function() -> None:
     assert not offenders(hidden)
 
 
-def test_whoever_enters_a_room_from_outside_comes_through_its_door() -> None:
+def test_other_layers_import_only_the_handed_on_names_of_a_room() -> None:
     """They import the room, a name that its `__init__` hands on, or one of its modules as a whole."""
     handed_on = {room: _handed_on(room) for room in ROOMS}
 

@@ -145,7 +145,7 @@ def test_unknown_params_are_refused_with_the_nearest() -> None:
     assert bind(none, Context(params={}, input={"a": 1})) == {}
 
 
-def test_what_is_worked_out_for_a_function_is_kept() -> None:
+def test_the_call_plan_of_a_function_is_cached() -> None:
     def fn(a: int) -> None: ...
 
     assert call_plan(fn) is call_plan(fn)

@@ -53,7 +53,9 @@ def test_a_folder_gives_all_its_documents_in_order_of_their_names(tmp_path: Path
         ("a.yaml", "just text", "must be an object"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_the_file(tmp_path: Path, name: str, text: str, why: str) -> None:
+def test_an_unreadable_document_is_refused_with_its_file(
+    tmp_path: Path, name: str, text: str, why: str
+) -> None:
     file = tmp_path / name
     file.write_text(text)
     with pytest.raises(InvalidSpec) as refused:

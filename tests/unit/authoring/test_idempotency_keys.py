@@ -28,7 +28,7 @@ def as_json(input: Any) -> str:
     return json.dumps(input, sort_keys=True)
 
 
-def test_it_is_given_the_calls_input() -> None:
+def test_a_key_function_gets_the_input_of_the_call() -> None:
     assert key(as_json, input={"path": "a"}) == '{"path": "a"}'
 
 
@@ -89,13 +89,13 @@ def test_the_code_version_is_given_to_those_that_take_it(make: Any, expected: st
 @pytest.mark.parametrize(
     "made", [None, 1, b"k", "", "k" * (MAX_KEY_CHARS + 1), "a\nb", "\0", "\x7f", "\ud800"]
 )
-def test_what_is_no_key_fails_the_attempt(made: Any) -> None:
+def test_an_invalid_key_fails_the_attempt(made: Any) -> None:
     with pytest.raises(InvalidIdempotencyKey):
         key(lambda input: made)
 
 
 @pytest.mark.parametrize("made", ["k", " ", "ä é 漢", "k" * MAX_KEY_CHARS, "order:1/2?x=%20"])
-def test_what_is_a_key_is_taken_as_it_is(made: str) -> None:
+def test_a_valid_key_is_used_unchanged(made: str) -> None:
     assert key(lambda input: made) == made
 
 

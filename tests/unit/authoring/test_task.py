@@ -245,7 +245,7 @@ def test_an_exception_class_is_not_a_code_but_its_name_is() -> None:
         Retry(retry_on=[ConnectionError])  # type: ignore[list-item]
 
 
-def test_what_cannot_be_called_by_name_is_no_task() -> None:
+def test_a_function_that_cannot_be_called_by_keywords_is_no_task() -> None:
     async def later() -> None: ...
 
     def many() -> Any:

@@ -56,7 +56,7 @@ def test_ordinals_beyond_their_bits_are_refused(ordinal: int) -> None:
 
 
 @given(UUIDS)
-def test_what_is_shown_can_be_read(value: UUID) -> None:
+def test_a_shown_id_can_be_read(value: UUID) -> None:
     shown = ids.show(ids.RUN, value)
     assert len(shown) == len("prun_") + 26
     assert ids.read(ids.RUN, shown) == value
@@ -79,7 +79,7 @@ def test_what_is_shown_can_be_read(value: UUID) -> None:
         "prun_" + "0" * 10_000,
     ],
 )
-def test_what_cannot_be_an_id_is_not_there(text: str) -> None:
+def test_a_text_that_is_no_id_is_not_found(text: str) -> None:
     with pytest.raises(NotFound):
         ids.read(ids.RUN, text)
 

@@ -243,7 +243,7 @@ SPOILT: dict[str, tuple[set[str], Spoil]] = {
 
 
 @pytest.mark.parametrize("what", SPOILT)
-def test_what_is_spoilt_is_seen_by_the_proofs_it_concerns(seen: Evidence, what: str) -> None:
+def test_each_spoilt_history_is_contradicted_by_exactly_its_proofs(seen: Evidence, what: str) -> None:
     expected, spoil = SPOILT[what]
     spoil(seen)
     assert contradicted(seen) == expected

@@ -105,7 +105,7 @@ def test_groups_are_counted(served: Served, call: Call) -> None:
     assert ("12" in line, "try later" in line, "f" * 64 in line) == (True, True, True)
 
 
-def test_one_is_shown_with_every_traceback(served: Served, call: Call) -> None:
+def test_a_dead_letter_is_shown_with_every_traceback(served: Served, call: Call) -> None:
     attempt = {
         "attempt": 1,
         "status": "failed",

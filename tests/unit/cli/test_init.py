@@ -42,7 +42,7 @@ def test_a_new_project_passes_its_own_tests(here: Path) -> None:
     assert "3 passed" in done.stdout
 
 
-def test_it_says_what_to_do_next(here: Path) -> None:
+def test_init_prints_the_next_commands(here: Path) -> None:
     lines = init("hello").stdout.splitlines()
     assert [line.strip() for line in lines[2:5]] == [
         "cd hello",

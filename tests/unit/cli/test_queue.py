@@ -67,7 +67,7 @@ def test_without_a_task_the_tenant_is_paused_and_resumed(call: Call, served: Ser
     assert json.loads(call("resume", "--json").output)["pausedAt"] is None
 
 
-def test_what_is_not_paused_cannot_be_resumed(call: Call, served: Served) -> None:
+def test_a_task_that_is_not_paused_cannot_be_resumed(call: Call, served: Served) -> None:
     problem = Conflict("task 'count' is not paused", hint="look").to_problem()
     served.put("POST /api/tasks/count/resume", (409, problem))
     result = call("resume", "count")

@@ -59,7 +59,7 @@ def test_a_duration_has_the_unit_that_suits_it(duration: float, shown: str) -> N
     assert seconds(duration) == shown
 
 
-def test_what_goes_on_is_measured_up_to_now() -> None:
+def test_the_duration_of_open_work_ends_now() -> None:
     now = datetime(2026, 11, 20, 12, 0, 5, tzinfo=UTC)
     assert took("2026-11-20T12:00:00Z", None, now) == "5.0 s"
     assert took("2026-11-20T12:00:00Z", "2026-11-20T12:00:01.5Z", now) == "1.5 s"
@@ -80,6 +80,6 @@ def test_a_small_run_is_shown_whole() -> None:
     assert shown_steps(few) == few
 
 
-def test_of_a_large_run_only_what_goes_on_or_failed_is_shown() -> None:
+def test_of_a_large_run_only_open_and_failed_steps_are_shown() -> None:
     many = steps(*((f"s{n}", "completed") for n in range(5000)), ("x", "running"), ("y", "failed"))
     assert [each.id for each in shown_steps(many)] == ["x", "y"]

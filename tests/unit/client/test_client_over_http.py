@@ -84,7 +84,7 @@ def test_a_get_is_asked_again_and_a_post_is_not(served: Served, client: Client) 
     assert [request for request, _, _ in served.asked].count("POST /api/queue/task") == 1
 
 
-def test_nobody_listening_is_unavailable_and_says_how_to_start() -> None:
+def test_a_refused_connection_is_unavailable_with_a_hint_how_to_start() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"

@@ -19,7 +19,7 @@ def plan(**needs: list[str]) -> Plan:
 CHAIN = plan(a=[], b=["a"], c=["b"], d=["c"])
 
 
-def test_what_followed_the_failure_comes_back_to_where_something_else_decided() -> None:
+def test_steps_skipped_after_the_failure_are_reopened_up_to_other_decisions() -> None:
     assert find_stopped(CHAIN, {1: FAILED, 2: FOLLOWED, 3: FOLLOWED, 4: FOLLOWED}, [1]) == StoppedSteps(
         (2, 3, 4), ()
     )
@@ -29,14 +29,14 @@ def test_what_followed_the_failure_comes_back_to_where_something_else_decided() 
     )
 
 
-def test_what_followed_another_failure_stays() -> None:
+def test_steps_skipped_after_another_failure_stay_skipped() -> None:
     two = plan(a=[], b=[], c=["a"], d=["b"], e=["c", "d"])
     steps = {1: FAILED, 2: FAILED, 3: FOLLOWED, 4: FOLLOWED, 5: FOLLOWED}
     assert find_stopped(two, steps, [1]) == StoppedSteps((3, 5), ())
     assert find_stopped(two, steps, [1, 2]) == StoppedSteps((3, 4, 5), ())
 
 
-def test_what_the_end_of_the_run_cancelled_comes_back_whatever_failed() -> None:
+def test_steps_cancelled_by_the_end_of_the_run_are_reopened() -> None:
     apart = plan(a=[], b=[], c=["b"])
     for code in ("RUN_FAILED", "RUN_TIMEOUT", "RUN_IDLE_TIMEOUT"):
         steps = {1: FAILED, 2: StepState(T.CANCELLED, code), 3: StepState(T.CANCELLED, code)}
@@ -62,5 +62,5 @@ def test_a_map_that_has_items_waits_for_them_again() -> None:
     assert find_stopped(plan(a=[], b=[], c=[], d=[]), beside, [1]) == StoppedSteps((3, 4), (2,))
 
 
-def test_what_is_under_way_stays_as_it_is() -> None:
+def test_open_steps_stay_as_they_are() -> None:
     assert find_stopped(CHAIN, {1: FAILED, 4: StepState(T.PENDING)}, [1]) == StoppedSteps((), ())

@@ -54,7 +54,7 @@ def test_the_encoding_a_file_names_is_used(folder: Path) -> None:
     [b"print 1\n", b"\xff\xfe\x00", b"x = '\x00'\n", b"# coding: nonsense\n", b"if True:\n  1\n 2\n", b"("],
     ids=["another Python", "not UTF-8", "a zero byte", "unknown encoding", "indentation", "open bracket"],
 )
-def test_what_cannot_be_read_is_counted_as_unreadable(folder: Path, content: bytes) -> None:
+def test_an_unreadable_file_is_counted_as_unreadable(folder: Path, content: bytes) -> None:
     assert counted(folder, content) == Counts(files=1, unreadable=1)
 
 

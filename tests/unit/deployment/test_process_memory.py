@@ -14,7 +14,7 @@ from pipeweave.orchestrator.deployment import process_memory
 from pipeweave.settings import environment
 
 
-def test_what_was_loaded_is_looked_at_no_more_and_what_comes_later_is() -> None:
+def test_the_collector_skips_loaded_objects_and_sees_later_ones() -> None:
     try:
         process_memory.freeze_loaded_objects()
         assert gc.get_freeze_count() > 10_000

@@ -75,7 +75,7 @@ def test_a_check_that_hangs_is_given_up() -> None:
     assert "no answer within 0.2 s" in hung.verdict.line
 
 
-def test_what_lacks_its_ground_is_not_checked() -> None:
+def test_a_check_without_its_needed_checks_is_left_out() -> None:
     checks = (
         Check("a", bad),
         Check("b", strange, needs=("a",)),
@@ -175,7 +175,7 @@ def test_a_misspelt_setting_is_found_and_the_rest_is_checked_all_the_same() -> N
         {"PIPEWEAVE_ORCHESTRATOR_URL": "http://127.0.0.1:1", "PIPEWEAVE_API_TOKEN": "token-secret"},
     ],
 )
-def test_what_cannot_be_reached_is_an_error_with_a_hint(variables: dict[str, str]) -> None:
+def test_an_unreachable_server_is_an_error_with_a_hint(variables: dict[str, str]) -> None:
     result = call("--json", **variables)
     assert result.exit_code == 1
     assert "secret" not in result.stdout

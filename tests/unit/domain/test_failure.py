@@ -57,7 +57,7 @@ def test_details_that_are_not_json_are_shown_as_text(details: Any) -> None:
     assert "\0" not in shown
 
 
-def test_what_would_fail_again_is_not_retryable_and_needs_no_traceback() -> None:
+def test_invalid_params_and_results_are_not_retryable_and_have_no_traceback() -> None:
     error = InvalidParams("wrong", errors=[FieldError("count", "is no number", "int_parsing")])
     failure = raised(error)
     assert (failure.code, failure.retryable, failure.traceback) == ("INVALID_PARAMS", False, None)
@@ -113,7 +113,7 @@ def test_an_exception_whose_text_cannot_be_made_is_still_a_failure() -> None:
 @pytest.mark.parametrize(
     ("code", "kept"), [("", "TASK_ERROR"), (404, "404"), ("a\0b", "a\\0b"), ("x" * 300, "x" * 200)]
 )
-def test_whatever_a_user_gives_as_code_can_be_stored(code: Any, kept: str) -> None:
+def test_any_error_code_of_a_user_can_be_stored(code: Any, kept: str) -> None:
     assert raised(TaskError("x", code=code)).code == kept
 
 

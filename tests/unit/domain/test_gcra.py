@@ -79,7 +79,7 @@ def test_a_busy_rate_lets_one_go_each_spacing() -> None:
 
 
 @pytest.mark.parametrize("unstarted", [0, 40, 100])
-def test_nothing_is_saved_up_behind_those_that_wait_for_a_worker(unstarted: int) -> None:
+def test_no_starts_accumulate_behind_queued_task_runs(unstarted: int) -> None:
     rate = Rate(100, 60.0)
     now = START + timedelta(hours=1)
     on_time = gcra.on_time(rate, START, now, unstarted)

@@ -55,7 +55,7 @@ def test_the_months_ahead_begin_with_this_one() -> None:
 @pytest.mark.parametrize(
     "text", ["", "2026", "2026-3", "2026-13", "2026-00", "0026-03", "2026-03-01", "march"]
 )
-def test_what_is_no_month_is_refused(text: str) -> None:
+def test_a_text_that_is_no_month_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Month.parse(text)
     assert caught.value.errors[0].expected == "YYYY-MM"

@@ -69,7 +69,7 @@ def test_a_worker_that_ended_a_step_goes_on_with_the_next_one() -> None:
     ]
 
 
-def test_what_a_limit_lets_go_was_ready_before() -> None:
+def test_a_task_run_dispatched_by_a_limit_was_ready_before() -> None:
     ready = ("task_runs.ready", {"ordinals": [[1, 1]]})
     let_go = ("task_runs.queued", {"ordinals": [[1, 1]], "from": "ready"})
     assert told(CREATED, ready, let_go).task_runs[1].status is T.QUEUED
@@ -78,7 +78,7 @@ def test_what_a_limit_lets_go_was_ready_before() -> None:
     assert len(told(CREATED, ready, QUEUED).faults) == 1
 
 
-def test_what_is_given_back_belongs_to_no_worker() -> None:
+def test_a_returned_task_run_belongs_to_no_worker() -> None:
     given_back = ("task_runs.queued", {"ordinals": [[1, 1]], "from": "running"})
     run = told(CREATED, QUEUED, STARTED, given_back)
     assert run.task_runs[1] == RebuiltTaskRun(T.QUEUED, 1, True)
@@ -109,7 +109,7 @@ def test_the_last_attempt_ends_with_its_code(type_: str, status: TaskStatus) -> 
     assert run.attempts == {(1, 1): RebuiltAttempt("lost", "w", "BOOM")}
 
 
-def test_one_event_tells_of_many() -> None:
+def test_one_event_moves_many_task_runs() -> None:
     run = told(
         ("run.created", {"steps": 5}),
         ("task_runs.skipped", {"ordinals": [[1, 2], [4, 4]], "errorCode": None}),

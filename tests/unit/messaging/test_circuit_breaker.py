@@ -37,9 +37,7 @@ def test_everybody_may_try_a_broker_that_is_there(breaker: CircuitBreaker) -> No
     assert breaker.may_try()
 
 
-def test_nobody_tries_for_a_while_after_a_failure_then_one_does(
-    breaker: CircuitBreaker, clock: Clock
-) -> None:
+def test_after_a_failure_and_a_pause_one_caller_may_try(breaker: CircuitBreaker, clock: Clock) -> None:
     breaker.failed("refused")
     assert not breaker.may_try()
     clock.now += PAUSE_S - 0.01

@@ -91,7 +91,7 @@ def test_refused(definition: dict[str, Any], value: Any, where: str, code: str) 
     assert check(definition, value) == [(where, code)]
 
 
-def test_what_is_missing() -> None:
+def test_a_missing_value_is_reported_where_it_is_required() -> None:
     assert check(field("string", required=True)) == [("f", "invalid_type")]
     assert check(field("date", required=True)) == [("f", "invalid_date")]
     assert check(field("json", required=True)) == []

@@ -237,7 +237,7 @@ def test_a_cycle_is_refused_with_its_path_for_machines() -> None:
     ]
 
 
-def test_what_is_too_large_is_refused_before_it_is_built() -> None:
+def test_a_document_that_is_too_large_is_refused_before_it_is_built() -> None:
     half = [{"task": "t"} for _ in range(2_000)]
     found = step_mistakes({"parallel": half}, {"parallel": half})
     assert any("200000 edges" in why for why in found.values())

@@ -33,7 +33,7 @@ def test_the_final_statuses_are_those_of_the_state_machine() -> None:
 
 
 @pytest.mark.parametrize("mode", FAILURE_MODES)
-def test_what_failure_modes_agree_on(mode: str) -> None:
+def test_decisions_that_are_equal_in_all_failure_modes(mode: str) -> None:
     assert decide(mode) is Decision.RUN
     assert decide(mode, DONE, DONE) is Decision.RUN
     assert decide(mode, DONE, RUNNING) is Decision.WAIT

@@ -21,6 +21,6 @@ def test_an_advisory_lock_is_one_and_its_release_is_none() -> None:
     assert locked("SELECT pg_advisory_unlock(:lock)") == []
 
 
-def test_what_is_written_is_not_what_is_locked_or_done_on_a_conflict() -> None:
+def test_locks_and_conflict_actions_are_no_writes() -> None:
     sql = "INSERT INTO a (b) SELECT 1 FROM c FOR NO KEY UPDATE ON CONFLICT (b) DO UPDATE SET b = 2"
     assert written(sql) == ["`a` (`INSERT`)"]

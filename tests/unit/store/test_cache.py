@@ -17,7 +17,7 @@ def filled(capacity: int, *keys: int) -> Cache[int, int]:
     return cache
 
 
-def test_what_was_put_is_found_and_anything_else_is_not() -> None:
+def test_the_cache_returns_cached_values_and_none_for_others() -> None:
     cache = filled(10, 2, 3)
     assert (cache.get(2), cache.get(3), cache.get(4)) == (4, 9, None)
 

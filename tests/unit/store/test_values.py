@@ -88,7 +88,7 @@ def test_a_large_value_goes_to_storage_by_its_content(values: Values, length: in
         "bytes",
     ],
 )
-def test_what_is_not_json_is_refused(values: Values, value: Any) -> None:
+def test_a_value_that_is_not_json_is_refused(values: Values, value: Any) -> None:
     with pytest.raises(InvalidInput):
         values.keep(value)
 

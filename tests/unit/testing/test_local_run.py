@@ -111,7 +111,7 @@ def test_a_failing_item_ends_as_the_failure_mode_says(mode: str) -> None:
     ("paths", "why"),
     [("abc", "not a text"), (None, "not null"), ([["x" * 40_000]], "at most 32768")],
 )
-def test_what_cannot_be_mapped_fails_the_step(paths: Any, why: str) -> None:
+def test_a_source_that_cannot_be_mapped_fails_the_step(paths: Any, why: str) -> None:
     result = run_pipeline(stdlib_report, tasks={"list_files": lambda root: {"paths": paths}})
     assert isinstance(result.error, MapSourceInvalid)
     assert why in str(result.error)
@@ -132,7 +132,7 @@ ROUTED = {
 BRANCHES = {"left": lambda: "l", "right": lambda: "r", "join": lambda left, right: [left, right]}
 
 
-def test_what_was_not_chosen_is_skipped_and_the_join_runs_with_the_rest() -> None:
+def test_unselected_branches_are_skipped_and_the_join_runs() -> None:
     result = run_pipeline(ROUTED, tasks={**BRANCHES, "start": choosing("left")})
     assert {id: step.status for id, step in result.steps.items()} == {
         "start": "completed",
@@ -234,7 +234,7 @@ def test_after_the_last_attempt_the_step_has_failed(retries: int, attempts: int)
     assert str(result.error) == str(attempts - 1), "the last error is the step's"
 
 
-def test_what_would_fail_again_is_not_tried_again() -> None:
+def test_an_error_that_is_not_retryable_is_not_retried() -> None:
     assert one_step(Flaky(TaskError("no", retryable=False)).run).attempts == 1
     assert one_step(lambda ctx: {1}).attempts == 1
 
@@ -292,7 +292,7 @@ def test_unknown_tasks_and_wrong_pipelines_are_refused_before_anything_runs() ->
 # --- idempotency keys -------------------------------------------------------------------------------------
 
 
-def test_what_has_the_same_key_is_called_once_in_a_run() -> None:
+def test_calls_with_the_same_key_are_made_once_in_a_run() -> None:
     called: list[int] = []
 
     @task(idempotency_key=lambda input: str(input["number"] % 3))

@@ -93,7 +93,7 @@ def test_a_killed_process_is_back_within_five_seconds(stage: Stage) -> None:
     assert stage.pid("two") == other
 
 
-def test_what_a_dead_process_had_started_is_ended_with_it(stage: Stage, tmp_path: Path) -> None:
+def test_children_of_a_dead_process_are_ended(stage: Stage, tmp_path: Path) -> None:
     note = tmp_path / "child"
     stage.start(shell("one", f"sleep 600 & echo $! > {note}; wait", is_ready=note.exists))
     stage.watch()

@@ -27,7 +27,7 @@ def taken(slots: Slots, place: int, pid: int) -> Slot:
     return slot
 
 
-def test_a_slot_tells_what_was_named_and_what_of_it_was_begun() -> None:
+def test_a_slot_tells_named_and_begun_task_runs() -> None:
     slot = taken(Slots(2), 1, 4711)
     slot.begin(RUN, (1, 2, 3), 2)
     slot.call(2, deadline=12.5, limit=10.0)
@@ -37,7 +37,7 @@ def test_a_slot_tells_what_was_named_and_what_of_it_was_begun() -> None:
     assert doing.called == {ids.task_run_id(RUN, 2)}
 
 
-def test_what_returned_is_begun_until_it_is_stored_and_has_no_deadline() -> None:
+def test_a_returned_call_counts_as_begun_until_it_is_stored_and_has_no_deadline() -> None:
     slot = taken(Slots(1), 0, 4711)
     slot.begin(RUN, (1, 2), 1)
     slot.call(1, deadline=12.5, limit=10.0)
@@ -109,7 +109,7 @@ def test_stopping_and_mixed_priorities_are_told_to_all() -> None:
     assert (slots.is_stopping, slots.is_mixed) == (True, False)
 
 
-def test_a_call_that_nobody_wants_is_seen_with_the_time_it_still_has() -> None:
+def test_a_fenced_call_is_seen_with_its_remaining_time() -> None:
     slot = taken(Slots(1), 0, 4711)
     slot.begin(RUN, (1, 2), 1)
     slot.call(1, 100.0, 95.0)

@@ -41,7 +41,7 @@ def test_while_a_call_takes_long_another_thread_takes_the_rest_once() -> None:
     assert (mine.ended(), mine.next()) == ([OUTCOME], None)
 
 
-def test_what_is_begun_is_not_given_to_others() -> None:
+def test_a_begun_task_run_is_not_handed_over() -> None:
     mine = work()
     assert mine.next() is FIRST
     assert mine.take_during_call() == ([], Unstarted([SECOND], [7, 8], 2))

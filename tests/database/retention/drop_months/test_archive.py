@@ -131,7 +131,7 @@ def test_the_manifest_names_parts_counts_and_hashes(
     assert list(archive.read_lines(storage, known)) == lines_of(storage)
 
 
-def test_what_has_lost_its_run_is_archived_all_the_same(database: Database, storage: LocalStorage) -> None:
+def test_task_runs_without_their_run_are_archived_too(database: Database, storage: LocalStorage) -> None:
     lost, kept = fill(database, IN_MARCH, IN_MARCH + timedelta(days=1))
     with database.transaction() as tx:
         tx.execute("DELETE FROM runs WHERE id = :id", {"id": lost})

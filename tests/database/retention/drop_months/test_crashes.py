@@ -233,7 +233,7 @@ def test_two_that_do_not_know_of_each_other_do_no_harm(
     assert rows(database) == [0, 0, 0, 0]
 
 
-def test_a_table_in_use_is_left_for_later_and_nobody_waits_for_it(database: Database) -> None:
+def test_a_table_in_use_is_left_for_later_without_a_wait(database: Database) -> None:
     fill(database, IN_MARCH)
     with database.transaction() as reader:
         reader.execute("SELECT count(*) FROM runs")
