@@ -100,19 +100,19 @@ def read(prefix: str, text: str) -> UUID:
     return UUID(int=number)
 
 
-def check_name(text: str, what: str) -> str:
+def check_name(text: str, kind: str) -> str:
     """Return the text if it is a valid id of a task, pipeline, step, service or tenant.
 
     Args:
         text: the id.
-        what: the kind of id, for the error message.
+        kind: the kind of id, for the error message.
 
     Raises:
         InvalidId: the text is empty, longer than 200 characters, or has a character that ids may not have.
     """
     if not isinstance(text, str) or not _NAME.match(text):
         raise InvalidId(
-            f"{what} {str(text)[:80]!r} is not a valid id",
+            f"{kind} {str(text)[:80]!r} is not a valid id",
             hint="use 1 to 200 of the characters A-Z a-z 0-9 . _ ~ : @ -",
         )
     return text

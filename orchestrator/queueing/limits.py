@@ -151,16 +151,16 @@ def _note_rate(tx: Transaction, key: dict[str, str], found: TaskLimits, starts: 
         tx.execute(_NOTE_RATE, {**key, "at": on_time})
 
 
-def _released(each: TaskRun, seconds: float | None) -> Released:
+def _released(task_run: TaskRun, seconds: float | None) -> Released:
     """The message of one released task run; the messages of its step were sent before it had a slot."""
     return Released(
-        each.run_id,
-        each.ordinal,
-        each.attempt,
-        each.task_id,
-        each.queue,
-        each.priority,
-        is_limited=each.is_limited,
+        task_run.run_id,
+        task_run.ordinal,
+        task_run.attempt,
+        task_run.task_id,
+        task_run.queue,
+        task_run.priority,
+        is_limited=task_run.is_limited,
         seconds=seconds,
     )
 

@@ -233,21 +233,21 @@ def _task_run(run: RunHeader, ordinal: int, task: TaskRow, expected: Holds, is_e
     )
 
 
-def _task_run_row(each: TaskRun, task: TaskRow) -> dict[str, Any]:
-    keyed = {} if each.idempotency_key is None else {"idempotency_key": each.idempotency_key}
+def _task_run_row(task_run: TaskRun, task: TaskRow) -> dict[str, Any]:
+    keyed = {} if task_run.idempotency_key is None else {"idempotency_key": task_run.idempotency_key}
     return keyed | {
-        "run_id": each.run_id,
-        "id": each.id,
-        "step_id": each.step_id,
-        "task_id": each.task_id,
-        "kind": each.kind,
-        "status": each.status.value,
+        "run_id": task_run.run_id,
+        "id": task_run.id,
+        "step_id": task_run.step_id,
+        "task_id": task_run.task_id,
+        "kind": task_run.kind,
+        "status": task_run.status.value,
         "max_attempts": task.max_attempts,
-        "priority": each.priority,
-        "queue": each.queue,
-        "is_limited": each.is_limited,
-        "code_version": each.code_version,
-        "code_hash": each.code_hash,
+        "priority": task_run.priority,
+        "queue": task_run.queue,
+        "is_limited": task_run.is_limited,
+        "code_version": task_run.code_version,
+        "code_hash": task_run.code_hash,
     }
 
 

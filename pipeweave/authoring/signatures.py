@@ -122,13 +122,13 @@ def _parameters(fn: Callable[..., Any]) -> list[tuple[str, inspect.Parameter]]:
         raise InvalidTask(f"{_name(fn)}: its signature cannot be read: {error}") from error
 
 
-def _parameter(each: inspect.Parameter, hint: Any) -> Parameter:
+def _parameter(parameter: inspect.Parameter, hint: Any) -> Parameter:
     return Parameter(
-        each.name,
-        is_required=each.default is inspect.Parameter.empty,
+        parameter.name,
+        is_required=parameter.default is inspect.Parameter.empty,
         plain_type=hint if hint in _PLAIN else None,
-        validate=None if hint is MISSING or hint is Any else _validator(each.name, hint),
-        is_keyword_only=each.kind is inspect.Parameter.KEYWORD_ONLY,
+        validate=None if hint is MISSING or hint is Any else _validator(parameter.name, hint),
+        is_keyword_only=parameter.kind is inspect.Parameter.KEYWORD_ONLY,
     )
 
 

@@ -98,39 +98,39 @@ def _policy(
     )
 
 
-def _retired(each: drop_months.MonthResult) -> dict[str, Any]:
+def _retired(result: drop_months.MonthResult) -> dict[str, Any]:
     return {
-        "month": str(each.month),
-        "outcome": each.outcome.value,
-        **({} if each.counts is None else each.counts.to_json()),
-        "archive": each.archive,
-        "activeRuns": [ids.show(ids.RUN, run) for run in each.active_runs],
+        "month": str(result.month),
+        "outcome": result.outcome.value,
+        **({} if result.counts is None else result.counts.to_json()),
+        "archive": result.archive,
+        "activeRuns": [ids.show(ids.RUN, run) for run in result.active_runs],
     }
 
 
-def _line(each: drop_months.MonthResult, storage: str) -> str:
+def _line(result: drop_months.MonthResult, storage: str) -> str:
     from pipeweave.orchestrator.retention import drop_months
 
-    match each.outcome:
+    match result.outcome:
         case drop_months.MonthOutcome.DROPPED:
-            where = f"; {each.archive} in {storage}" if each.archive else ", not archived"
-            return f"{each.month}  dropped: {_counts(each)}{where}"
+            where = f"; {result.archive} in {storage}" if result.archive else ", not archived"
+            return f"{result.month}  dropped: {_counts(result)}{where}"
         case drop_months.MonthOutcome.DUE:
-            return f"{each.month}  would be dropped: {_counts(each)}"
+            return f"{result.month}  would be dropped: {_counts(result)}"
         case drop_months.MonthOutcome.ACTIVE:
-            return f"{each.month}  kept: active runs {_named(each)}"
+            return f"{result.month}  kept: active runs {_named(result)}"
         case drop_months.MonthOutcome.IN_USE:
-            return f"{each.month}  kept: its tables are in use; try again"
+            return f"{result.month}  kept: its tables are in use; try again"
 
 
-def _counts(each: drop_months.MonthResult) -> str:
-    counts = each.counts.to_json() if each.counts else {}
+def _counts(result: drop_months.MonthResult) -> str:
+    counts = result.counts.to_json() if result.counts else {}
     words = {"runs": "runs", "taskRuns": "task runs", "attempts": "attempts", "events": "events"}
     return ", ".join(f"{counts.get(name, 0):,} {word}" for name, word in words.items())
 
 
-def _named(each: drop_months.MonthResult) -> str:
-    return ", ".join(ids.show(ids.RUN, run) for run in each.active_runs)
+def _named(result: drop_months.MonthResult) -> str:
+    return ", ".join(ids.show(ids.RUN, run) for run in result.active_runs)
 
 
 def _deleted(purged: expiry.Purged, *, dry_run: bool) -> str:

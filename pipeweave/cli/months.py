@@ -86,27 +86,27 @@ def partitions(place: Place, as_json: bool) -> None:
     _warn_of_misplaced_rows(misplaced)
 
 
-def _month(tx: Transaction, each: month_status.MonthOnDisk, policy: Policy) -> dict[str, Any]:
+def _month(tx: Transaction, on_disk: month_status.MonthOnDisk, policy: Policy) -> dict[str, Any]:
     from pipeweave.orchestrator.domain import iso
     from pipeweave.orchestrator.retention import month_status
 
-    found = len(month_status.active_runs(tx, each.month, MOST_COUNTED))
-    due_at = policy.due_at(each.month)
+    found = len(month_status.active_runs(tx, on_disk.month, MOST_COUNTED))
+    due_at = policy.due_at(on_disk.month)
     return {
-        "month": str(each.month),
-        "runs": each.rows.get("runs", 0),
-        "taskRuns": each.rows.get("task_runs", 0),
-        "attempts": each.rows.get("attempts", 0),
-        "events": each.rows.get("events", 0),
-        "bytes": each.size,
+        "month": str(on_disk.month),
+        "runs": on_disk.rows.get("runs", 0),
+        "taskRuns": on_disk.rows.get("task_runs", 0),
+        "attempts": on_disk.rows.get("attempts", 0),
+        "events": on_disk.rows.get("events", 0),
+        "bytes": on_disk.size,
         "activeRuns": found,
-        "policy": _word(each, found, is_due=policy.is_due(each.month, tx.now)),
+        "policy": _word(on_disk, found, is_due=policy.is_due(on_disk.month, tx.now)),
         "dueAt": iso(due_at),
     }
 
 
-def _word(each: month_status.MonthOnDisk, active: int, *, is_due: bool) -> str:
-    if each.is_leaving:
+def _word(on_disk: month_status.MonthOnDisk, active: int, *, is_due: bool) -> str:
+    if on_disk.is_leaving:
         return "leaving"
     if not is_due:
         return "kept"

@@ -218,19 +218,19 @@ class StepReader(FieldErrors):
             step for place, each in found if (step := self.reference(each, place, entry, in_map)) is not None
         }
 
-    def reference(self, each: Reference, path: str, entry: _Entry, in_map: bool) -> str | None:
-        if each.root in ("item", "mapIndex") and not in_map:
+    def reference(self, reference: Reference, path: str, entry: _Entry, in_map: bool) -> str | None:
+        if reference.root in ("item", "mapIndex") and not in_map:
             where = "inside `map`" if ".map" in path else "in a step without `map`"
-            self.wrong(path, f"{each.text} has no value {where}", "invalid_reference")
-        if each.step is None:
+            self.wrong(path, f"{reference.text} has no value {where}", "invalid_reference")
+        if reference.step is None:
             return None
-        if each.step not in self.known:
-            self.unknown_step(entry, each.step, path)
+        if reference.step not in self.known:
+            self.unknown_step(entry, reference.step, path)
             return None
-        if each.step == entry.id:
-            self.wrong(path, f"{each.text} is the step's own output", "invalid_reference")
+        if reference.step == entry.id:
+            self.wrong(path, f"{reference.text} is the step's own output", "invalid_reference")
             return None
-        return each.step
+        return reference.step
 
     def unknown_step(self, entry: _Entry, step: Any, path: str) -> None:
         if not isinstance(step, str):
