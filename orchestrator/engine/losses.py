@@ -26,14 +26,14 @@ Loss = tuple[TaskRun, Failure]
 
 
 def end(database: Database, losses: Sequence[Loss], *, max_retry_delay_ms: int | None) -> int:
-    """End attempts, those of each run in a transaction of their own. Returns the number of attempts.
+    """End attempts, with one transaction for each run. Returns the number of attempts.
 
     Args:
         losses: the attempts, each with its failure.
         max_retry_delay_ms: no retry waits for longer (ms); None for no such limit.
 
     Raises:
-        PartlyFailed: the attempts of some runs could not be ended; those of the other runs ended.
+        PartlyFailed: the attempts of some runs could not be ended; the attempts of the other runs ended.
         Unavailable: PostgreSQL cannot be reached.
     """
     by_run: dict[UUID, list[Loss]] = defaultdict(list)

@@ -48,7 +48,7 @@ from pipeweave.orchestrator.store.database import Database, Transaction
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Outcomes of calls of one run, and who goes on with the run.
+    """Outcomes of calls of one run, and the worker that goes on with the run.
 
     Args:
         run: the run of all outcomes.
@@ -57,7 +57,7 @@ class Turn:
         max_retry_delay_ms: no retry waits for longer (ms); None for no such limit.
         claimant: the worker process that goes on with released steps; None sends a message for each of them.
         counting: whether the message of these calls is a part of the chords of its joins.
-        unstarted: task runs that the caller gives back because it must stop; then it claims nothing.
+        unstarted: task runs that the caller gives back because it must stop; then it claims no others.
         worker: the name that claimed `unstarted`.
         claim_next: claims more task runs for the caller, such as the next ones that its message names.
     """

@@ -1,7 +1,7 @@
 """Ends failed attempts: the task run waits for its next attempt, or fails for good with a dead letter.
 
 One statement per outcome writes the task run's move, its event, the attempt's record and, when no attempt is
-left, the dead letter. So each task run that failed for good has exactly one dead letter, whoever ended it.
+left, the dead letter. So each task run that failed for good has exactly one dead letter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AT_ONCE_MS = 0
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The task runs of failed attempts, by what follows.
+    """The task runs of failed attempts: failed for good, or with another attempt.
 
     Args:
         final: task runs that failed for good.

@@ -27,7 +27,7 @@ def places_of_steps(
     step_ids: Collection[str],
     items: Mapping[str, Collection[int] | None] | None = None,
 ) -> Places:
-    """Where the outputs of the completed ones of these steps are, by step id.
+    """Find the outputs of the completed steps among these, by step id.
 
     Args:
         items: of the output of a map, only these items are needed (negative ones count from the end); the
@@ -90,6 +90,6 @@ WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'co
 
 
 def completed(tx: Transaction, run: RunHeader, step_ids: Collection[str]) -> list[str]:
-    """The completed ones of these steps, in document order."""
+    """The completed steps among these, in document order."""
     wanted = [ids.task_run_id(run.id, run.plan.ordinals[each]) for each in step_ids]
     return list(tx.execute(_COMPLETED, {"run_id": run.id, "ids": wanted}).scalars())

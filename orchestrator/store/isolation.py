@@ -50,7 +50,7 @@ class Isolation:
         """Do the work for all items at once and, when that fails, for one after the other.
 
         Args:
-            items: what the work is for.
+            items: the items of the work.
             work: returns how much it did. It must have done nothing when it raises.
             name: of an item's id in the log.
         """

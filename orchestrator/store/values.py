@@ -67,7 +67,7 @@ class Values:
 
 
 def keep_inline(value: Any) -> Kept:
-    """Keep a value in its row, whatever its size: for values that a row has already."""
+    """Keep a value of any size in its row: for values that come from a row."""
     return _inline(canonical(value))
 
 

@@ -32,7 +32,7 @@ class Inputs:
         return self._input
 
     def outputs(self, run: RunHeader, step_ids: Collection[str]) -> dict[str, Any]:
-        """The outputs of the completed ones of these steps, by step id."""
+        """The outputs of the completed steps among these, by step id."""
         self._switch_to(run)
         missing = [each for each in step_ids if each not in self._outputs]
         if missing:
