@@ -1,4 +1,4 @@
-"""Arranges the evidence of the proofs: planned and accepted runs, stored rows, and the notes of tasks."""
+"""Arrange the evidence of the proofs: planned and accepted runs, stored rows, and the notes of tasks."""
 
 from __future__ import annotations
 

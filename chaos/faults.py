@@ -1,4 +1,4 @@
-"""Doing to a stack what a plan says, one fault after the other."""
+"""Inject the faults of a plan into a stack, one after the other."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from chaos.plan import Fault
 from chaos.processes import Process
 from chaos.stack import Stack
 
-# A fault waits so long (s) for the process it hits, should that be on its way up.
+# A fault waits at most this long (s) for its process to start.
 PATIENCE_S = 15.0
-# And so long (s) for a worker that has something to do.
+# A fault waits at most this long (s) for a busy worker.
 BUSY_WITHIN_S = 2.0
 SLOW_WITHIN_S = 1.0
 # A request takes about this long (s).
@@ -34,8 +34,8 @@ class Injected:
 
     Args:
         began: seconds of the machine's steady clock.
-        pids: of the processes it hit.
-        more: what else there is to say, as counts.
+        pids: the ids of the processes that it hit.
+        more: further counts.
     """
 
     kind: str
@@ -49,7 +49,7 @@ class Injected:
 
 @dataclass(slots=True)
 class Hit:
-    """What a fault came to while it happens."""
+    """The effect of a fault, filled while it lasts."""
 
     pids: list[int] = field(default_factory=list)
     more: Mapping[str, int] = field(default_factory=dict)
@@ -59,8 +59,8 @@ class Injector:
     """Injects faults into one stack.
 
     Args:
-        reading: tells what is under way in which process.
-        is_asked: whether the API is asked something now.
+        reading: the notes, which name the call under way in each process.
+        is_asked: whether a request to the API is open.
     """
 
     def __init__(self, up: Stack, reading: Reading, is_asked: Callable[[], bool]) -> None:
@@ -69,7 +69,7 @@ class Injector:
         self.is_asked = is_asked
 
     def inject(self, fault: Fault) -> Injected:
-        """Do it, for as long as it lasts."""
+        """Inject one fault, for as long as it lasts."""
         hit, missed = Hit(), None
         began = time.monotonic()
         try:
@@ -86,17 +86,17 @@ class Injector:
         _send(hit.pids, signal.SIGKILL)
 
     def kill_worker(self, fault: Fault, hit: Hit) -> None:
-        """Kill a worker; its children go with it, or notice that they are alone."""
+        """Kill a worker with its children, or alone."""
         hit.pids = self._busy_worker(fault)
         _send(_whole_or_first(hit.pids, fault), signal.SIGKILL)
 
     def stop_worker(self, fault: Fault, hit: Hit) -> None:
-        """Freeze a worker for longer than anyone waits for it, with its children or without."""
+        """Freeze a worker until it counts as lost, with its children or without."""
         hit.pids = self._busy_worker(fault)
         _freeze(_whole_or_first(hit.pids, fault), fault.seconds)
 
     def ask_worker_to_end(self, fault: Fault, hit: Hit) -> None:
-        """What an operator does."""
+        """Send TERM to a worker, as an operator does."""
         hit.pids = self._busy_worker(fault)
         _send(hit.pids[:1], signal.SIGTERM)
 
@@ -105,12 +105,12 @@ class Injector:
         _send(hit.pids, signal.SIGKILL)
 
     def stop_beat(self, fault: Fault, hit: Hit) -> None:
-        """Freeze a beat, perhaps with the lock that only one of them can have."""
+        """Freeze a beat, perhaps the one that holds the lock."""
         hit.pids = self._family(f"beat-{fault.options['beat'] + 1}")
         _freeze(hit.pids, fault.seconds)
 
     def kill_api(self, fault: Fault, hit: Hit) -> None:
-        """Kill it in the middle of a request, if there is one soon."""
+        """Kill the API, in the middle of a request if one is open soon."""
         hit.pids = self._family("api", children=1)
         until = time.monotonic() + BUSY_WITHIN_S
         while not self.is_asked() and time.monotonic() < until:
@@ -119,8 +119,8 @@ class Injector:
         _send(_whole_or_first(hit.pids, fault), signal.SIGKILL)
 
     def _busy_worker(self, fault: Fault) -> list[int]:
-        """A worker and its children, one of which is calling a task if there is anything to call; one that
-        takes seconds, if there is such a one soon.
+        """A worker and its children; one child is in a call if there is work, in a slow call if one begins
+        soon.
         """
         found = self._family(f"worker-{fault.options['worker'] + 1}", children=1)
         began = time.monotonic()
@@ -133,7 +133,7 @@ class Injector:
         return [each for each in found if self.up.supervisor.owns(each)]
 
     def _family(self, name: str, *, children: int = 0) -> list[int]:
-        """A process and its children; waited for, should it be on its way up."""
+        """A process and its children; waits while the process starts."""
         until = time.monotonic() + PATIENCE_S
         while len(found := self.up.processes[name].family()) <= children:
             if time.monotonic() > until:
@@ -142,7 +142,7 @@ class Injector:
         return found
 
     def wipe_broker(self, fault: Fault, hit: Hit) -> None:
-        """Kill the broker and delete all it had."""
+        """Kill the broker and delete its data."""
         hit.pids = self._family("valkey")
         process = self.up.processes["valkey"]
         with process.down():
@@ -153,17 +153,17 @@ class Injector:
             time.sleep(fault.seconds)
 
     def hang_broker(self, fault: Fault, hit: Hit) -> None:
-        """The broker takes connections and says nothing."""
+        """Freeze the broker: it accepts connections and does not answer."""
         hit.pids = self._family("valkey")
         _freeze(hit.pids, fault.seconds)
 
     def kill_postgres(self, fault: Fault, hit: Hit) -> None:
-        """Kill the server without a word to its sessions."""
+        """Kill the server with all its sessions."""
         hit.pids = self._family("postgres")[:1]
         _send(hit.pids, signal.SIGKILL)
 
     def restart_postgres(self, fault: Fault, hit: Hit) -> None:
-        """What `pg_ctl restart -m immediate` does: sessions are cut, nothing is flushed."""
+        """Restart the server as `pg_ctl restart -m immediate` does: sessions are cut, nothing is flushed."""
         hit.pids = self._family("postgres")[:1]
         _send(hit.pids, signal.SIGQUIT)
 
@@ -189,7 +189,7 @@ class Injector:
 
 
 class Missed(Exception):
-    """There was nothing to hit."""
+    """The fault found no target."""
 
 
 _WAYS: dict[str, Callable[[Injector, Fault, Hit], None]] = {
@@ -235,6 +235,6 @@ def _send(pids: list[int], number: int) -> None:
 
 
 def _gone(process: Process) -> None:
-    """Wait until it has ended."""
+    """Wait until a process has ended."""
     while process.pid is not None:
         time.sleep(0.01)

@@ -33,8 +33,8 @@ class Recoveries:
     """The recovery times of calls that faults cut off.
 
     Args:
-        found: from the fault until the attempt was recorded as ended.
-        begun: from the fault until the next attempt was called.
+        found: the times from the fault until the attempt was recorded as ended.
+        begun: the times from the fault until the next attempt was called.
     """
 
     count: int

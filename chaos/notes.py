@@ -26,11 +26,11 @@ class Note:
 
     Args:
         what: `begin`, `returned` or `raised`.
-        task_run_id: as the task was told (`trun_…`).
-        at: seconds of the machine's steady clock, the same for all processes.
-        wall: seconds since the epoch.
-        token: what this call returns, unlike any other's; None in `begin`.
-        saw: what it was given of steps before it, by step id.
+        task_run_id: the id that the task saw (`trun_…`).
+        at: the time on the steady clock (s), which all processes share.
+        wall: the time since the epoch (s).
+        token: the unique result of this call; None in `begin`.
+        saw: the outputs of earlier steps that the call received, by step id.
     """
 
     what: str
@@ -78,7 +78,7 @@ class Reading:
         self._path = path
         self._read = 0
         self.notes: list[Note] = []
-        # What began and did not end, by process id.
+        # The call under way by process id.
         self.open: dict[int, Note] = {}
 
     def catch_up(self) -> list[Note]:

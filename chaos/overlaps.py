@@ -13,7 +13,7 @@ from chaos.shapes import LIMITS
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A call, from when to when it held a slot (s since the epoch)."""
+    """A call and the time in which it held a slot (s since the epoch)."""
 
     name: str
     begin: float
@@ -21,7 +21,7 @@ class Span:
 
 
 def span(seen: Evidence, row: TaskRun, attempt: int, begun: Note) -> Span:
-    """From the call's begin to its end, or to when the attempt was recorded as ended, if that was earlier."""
+    """The time from the begin of a call to its end, or to the recorded end of its attempt if earlier."""
     key = (row.id, attempt)
     ends = [each.wall for each in (*seen.returned.get(key, ()), *seen.raised.get(key, ()))]
     recorded = seen.records.attempts.get(row.id, {}).get(attempt)
@@ -33,7 +33,7 @@ def span(seen: Evidence, row: TaskRun, attempt: int, begun: Note) -> Span:
 
 
 def too_many(task_id: str, spans: Iterable[Span]) -> Iterator[str]:
-    """Each begin of a call while as many others as the limit allows were under way."""
+    """A line for each call that began while the limit was full."""
     under_way: list[Span] = []
     for each in sorted(spans, key=lambda each: each.begin):
         under_way = [other for other in under_way if other.end > each.begin]

@@ -17,22 +17,22 @@ import psutil
 from pipeweave.errors import PipeWeaveError
 from pipeweave.up.launch import Launch, spawn
 
-# A variable that all processes of a stack inherit: the numbers of those that died are soon somebody else's.
+# A variable that all processes of a stack inherit, because ids of dead processes are soon reused.
 MARK = "CHAOS_STACK"
 LOOK_EVERY_S = 0.05
-# Before a process that ended is started again.
+# The pause (s) before a process that ended is started again.
 PAUSE_S = 0.3
 STOP_S = 10.0
 
 
 class Process:
-    """One process and those that come after it in its place.
+    """One process, and its successors after each restart.
 
     Args:
-        name: for logs.
-        launch: how to start it now.
-        log: what all of them say.
-        stop_signal: ends it as it should.
+        name: the name in logs.
+        launch: gives the command of the next start.
+        log: the file for the output of all of them.
+        stop_signal: the signal of an orderly end.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Process:
         self._is_down = False
 
     def look(self) -> None:
-        """Start it, if it is not there and its time has come."""
+        """Start the process if it is down and its pause is over."""
         with self._lock:
             if self._process is not None and self._process.poll() is not None:
                 self._process, self._start_at = None, time.monotonic() + PAUSE_S

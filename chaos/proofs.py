@@ -1,4 +1,4 @@
-"""Proves statements about a trial: each proof reads the evidence and gives a line for each contradiction."""
+"""Prove statements about a trial: each proof reads the evidence and gives a line for each contradiction."""
 
 from __future__ import annotations
 

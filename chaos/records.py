@@ -41,7 +41,7 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One that ended badly."""
+    """A recorded attempt, which failed."""
 
     task_run_id: str
     number: int
@@ -65,15 +65,15 @@ class Event:
 
 @dataclass(slots=True)
 class Records:
-    """Everything that is stored, ids as they are shown."""
+    """All stored rows, with ids as the API shows them."""
 
     runs: dict[str, Run]
     task_runs: dict[str, TaskRun]
     attempts: dict[str, dict[int, Attempt]]
     events: list[Event]
-    # How many dead letters there are of each task run.
+    # The number of dead letters by task run.
     dead_letters: Mapping[str, int]
-    # What comparing events with rows found, as text.
+    # The differences between events and rows, as text.
     differences: list[str] = field(default_factory=list)
 
     def of_run(self) -> dict[str, list[TaskRun]]:

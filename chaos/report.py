@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# Of what contradicts a proof, this much is printed; all of it is in the folder that is kept.
+# At most this many contradictions of a proof are printed; all of them are in the folder.
 SHOWN = 10
 
 
 def lines(figures: Mapping[str, Any], contradictions: Mapping[str, list[str]]) -> list[str]:
-    """For people."""
+    """The report as text, for people."""
     shown = ["", *(f"{name}: {_values(value)}" for name, value in figures.items()), ""]
     for proof, found in contradictions.items():
         shown.append(f"{'holds' if not found else 'FAILS'}  {proof}")

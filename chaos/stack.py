@@ -145,7 +145,7 @@ def stack(folder: Path) -> Iterator[Stack]:
 
 def _start_servers(up: Stack) -> None:
     def postgres_again() -> Launch:
-        up.database.prepare()  # forgets the lock file of one that was killed
+        up.database.prepare()  # removes the lock file of a killed server
         return up.database.launch()
 
     log = up.folder / "logs"

@@ -94,5 +94,5 @@ def _act(ctx: Context) -> Any:
 
 
 def _is_refused(ctx: Context, refused: list[int] | bool | None) -> bool:
-    """Whether this call can only fail: the step's only one, or that of an item with one of these indexes."""
+    """Whether this call must fail: `refused` is True, or has the index of its item."""
     return refused is True or (isinstance(refused, list) and ctx.map_index in refused)

@@ -33,10 +33,10 @@ class Trial:
 
     Args:
         faults: in the order of the plan.
-        refused: how often the API gave another answer than the one wanted, by status; 0 for none at all.
-        settled_s: between the last fault and the end of the last run.
-        repeated: runs whose first answer was lost, so that they were asked for again.
-        restarts: how often each process was started again.
+        refused: the number of refused triggers by status; 0 stands for no answer.
+        settled_s: the time between the last fault and the end of the last run.
+        repeated: runs that were triggered again, because their first answer was lost.
+        restarts: the number of restarts by process.
     """
 
     evidence: Evidence
@@ -51,7 +51,7 @@ def run(plan: Plan, folder: Path, *, settle_s: float, say: Say) -> Trial:
     """Start a stack, carry out the plan, and wait until every run ends.
 
     Args:
-        settle_s: how long the last runs may take when there are no faults any more.
+        settle_s: how long (s) the last runs may take after the last fault.
 
     Raises:
         NotUp: the stack did not start, so nothing was tested.
