@@ -21,7 +21,7 @@ class Figures:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def ratio(self, to: str) -> float | None:
-        """Ours / theirs; None if theirs is missing or was too small to measure."""
+        """PipeWeave's figure / that of another system; None if that is missing or too small to measure."""
         return self.values["ours"] / self.values[to] if self.values.get(to) else None
 
 

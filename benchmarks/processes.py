@@ -58,6 +58,6 @@ def _stop(process: subprocess.Popen[bytes], stop_signal: int) -> None:
     try:
         process.wait(STOP_S)
     except subprocess.TimeoutExpired:
-        # `spawn` gave it a session of its own, so that the group is its children and nobody else's.
+        # `spawn` gave it a session of its own, so the group has only its children.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

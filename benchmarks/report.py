@@ -17,7 +17,7 @@ BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 _HEADER = ("benchmark", "unit", "ours", "celery", "celery tuned", "ours / celery", "ours / tuned", "goal")
 _HISTORY_HEADER = ("alone", "with history", "with / without")
-# Columns of text stand to the left, those of numbers to the right.
+# Columns of text are aligned left, columns of numbers right.
 _TEXTS = ("benchmark", "unit", "goal")
 
 Row = tuple[str, ...]
@@ -26,14 +26,14 @@ Measured = Mapping[str, Figures]
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Ours, measured alone twice by the same processes: before the tables had a history, and with it."""
+    """PipeWeave measured alone, twice by the same processes: with empty tables, and with a history."""
 
     without: Measured
     with_history: Measured
 
 
 def to_json(figures: Measured, again: Again | None = None) -> dict[str, Any]:
-    """By benchmark: the unit, the figures, ours / theirs where they take part, and what more there is.
+    """By benchmark: the unit, the figures, the ratios to plain Celery, and further entries.
 
     Args:
         figures: of all systems.
@@ -70,14 +70,14 @@ def write_json(figures: Measured, file: Path, again: Again | None = None) -> Non
 
 
 def table(figures: Measured, again: Again | None = None) -> str:
-    """For a terminal."""
+    """The figures for a terminal."""
     rows = _rows(figures, again)
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     return "\n".join(_aligned(row, widths, rows[0]) for row in rows)
 
 
 def markdown(figures: Measured, again: Again | None = None) -> str:
-    """For RESULTS.md, notes below."""
+    """The figures for RESULTS.md, with notes below."""
     header, *rows = _rows(figures, again)
     lines = [header, tuple("---" if name in _TEXTS else "---:" for name in header), *rows]
     notes = [f"{name}: {each.more['note']}." for name, each in figures.items() if "note" in each.more]

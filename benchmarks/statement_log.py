@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg2
 
-# "LOG:  duration: 0.071 ms  statement: EXECUTE ..." and, after it, what was prepared under that name.
+# "LOG:  duration: 0.071 ms  statement: EXECUTE ..." and, after it, the prepared statement.
 _ENTRY = re.compile(r"^\S+ \S+ \S+ \[\d+\] (LOG|DETAIL|STATEMENT|ERROR|FATAL|WARNING|HINT|CONTEXT):  ", re.M)
 _DURATION = re.compile(r"duration: ([\d.]+) ms  (?:statement|execute [^:]*): ")
 
@@ -25,7 +25,7 @@ class Recorded:
     statements: list[tuple[str, float]] = field(default_factory=list)
 
     def of(self, pattern: str) -> list[float]:
-        """The milliseconds of statements in which this is found, in no order."""
+        """The milliseconds of the statements that contain this pattern."""
         wanted = re.compile(pattern, re.S)
         return [took for text, took in self.statements if wanted.search(text)]
 
@@ -35,8 +35,8 @@ class StatementLog:
     """A server that logs to a file.
 
     Args:
-        admin_url: of its superuser.
-        file: where its standard error goes.
+        admin_url: the URL of its superuser.
+        file: the file of its standard error.
     """
 
     admin_url: str
@@ -65,7 +65,7 @@ class StatementLog:
 
 
 def _statements(text: str) -> Iterator[tuple[str, float]]:
-    """Every logged statement; one that was prepared, with its text."""
+    """Every logged statement; a prepared one with its text."""
     parts = _ENTRY.split(text)
     last: tuple[str, float] | None = None
     for kind, said in zip(parts[1::2], parts[2::2], strict=True):

@@ -17,13 +17,13 @@ MB = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Of one system's own processes.
+    """What the processes of one system use.
 
     Args:
-        cpu_percent: of one core, of each process with its children.
+        cpu_percent: CPU of each process with its children, in percent of one core.
         largest_pss_mb: proportional share of memory of the largest single process, in MB (10^6 bytes).
-        total_pss_mb: of all of them.
-        pss_mb: of the largest process of each family, by name.
+        total_pss_mb: the same of all processes.
+        pss_mb: the same of the largest process of each family, by name.
     """
 
     cpu_percent: Mapping[str, float]
@@ -77,7 +77,7 @@ def _family(process_id: int) -> list[psutil.Process]:
 
 
 def _largest_pss_mb(process_id: int) -> float:
-    """Of a process and its children, as many as are still there when they are asked."""
+    """The values of a process and its children that still run."""
     largest = 0.0
     for process in _family(process_id):
         # Pools replace their children.
@@ -96,6 +96,6 @@ def _cpu_seconds(families: Mapping[str, Sequence[psutil.Process]]) -> dict[str, 
 
 
 def _pss_mb(process: psutil.Process) -> float:
-    """Linux knows the share; elsewhere all that is resident counts."""
+    """The proportional share on Linux, elsewhere the resident memory."""
     memory = process.memory_full_info()
     return float(getattr(memory, "pss", memory.rss)) / MB

@@ -22,10 +22,10 @@ from benchmarks.systems import DEADLINE_S, BenchmarkFailed
 
 
 class Plain(ABC):
-    """What both have in common.
+    """The common part of both systems.
 
     Args:
-        app: of the client.
+        app: the Celery app of the client.
         sender: sends requests to the HTTP front.
         processes: its own process ids by name.
     """
