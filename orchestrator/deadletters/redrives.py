@@ -53,7 +53,7 @@ def create(tx: Transaction, tenant: str, letter_filter: LetterFilter) -> UUID:
         Unavailable: nothing new is accepted during maintenance.
     """
     maintenance_mode.admit(tx)
-    redrive_id = ids.new_id()
+    redrive_id = tx.new_id()
     where, parameters = letter_filter.sql(tenant)
     given = {"id": redrive_id, "filter": to_json(letter_filter.to_json()), "now": tx.now}
     tx.execute(_CREATE.format(where=where), {**parameters, **given})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from celery import Celery
+
 from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Publisher
@@ -25,14 +27,14 @@ class Deployment:
 
     @classmethod
     def open(
-        cls, settings: Settings, *, pool_size: int | None = None, publisher: Publisher | None = None
+        cls, settings: Settings, *, pool_size: int | None = None, app: Celery | None = None
     ) -> Deployment:
         """Set up this process's connections; each is opened when it is first used.
 
         Args:
             settings: `database_url` and `broker_url` are needed.
             pool_size: database connections; `DB_POOL_MAX` by default, 0 for a process that forks.
-            publisher: a worker passes one with its own Celery app; by default made from the settings.
+            app: a worker passes its own Celery app; by default one is made from the settings.
 
         Raises:
             InvalidSetting: a URL is missing.
@@ -42,15 +44,12 @@ class Deployment:
                 "DATABASE_URL is not set",
                 hint="set it to postgresql://user:password@host:port/name, or use `pipeweave up`",
             )
-        publisher = publisher or Publisher(make_celery(settings))
+        app = app or make_celery(settings)
         values = Values(open_storage(settings))
         size = settings.db_pool_max if pool_size is None else pool_size
-        database = Database(
-            settings.database_url,
-            pool_size=size,
-            sender=publisher.publish,
-            react=reactions_to,
-        )
+        database = Database(settings.database_url, pool_size=size, react=reactions_to)
+        publisher = Publisher(app, clock=lambda: database.now().timestamp())
+        database.sender = publisher.publish
         return cls(settings, database, values, publisher)
 
     def close(self) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from datetime import timedelta
 
+from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import stalled
 from pipeweave.orchestrator.diagnosis.check_database import read_transaction
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
-from pipeweave.orchestrator.messaging.celery_app import make_celery
-from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.recovery import tick_status
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.state import deployment_mode
@@ -157,12 +156,12 @@ def dead_letters(settings: Settings) -> Verdict:
 
 def standing_still(settings: Settings) -> Verdict:
     """Nothing is stalled."""
-    publisher = Publisher(make_celery(settings))
+    deployment = Deployment.open(settings, pool_size=0)
     try:
         with read_transaction(settings) as tx:
-            found = stalled.find(tx, publisher, settings)
+            found = stalled.find(tx, deployment.publisher, settings)
     finally:
-        publisher.close()
+        deployment.close()
     if not found:
         return fine("nothing is stalled")
     kinds = ", ".join(dict.fromkeys(each.kind.value for each in found))

@@ -30,7 +30,7 @@ def encode(task: str, id_: str, arguments: tuple[Any, ...], queue: str, level: i
         arguments: positional arguments that JSON can hold.
         queue: the queue that the message goes to.
         level: the Redis level of the message.
-        sent: the publisher's time (s since the epoch); the header carries it in whole ms.
+        sent: when it is sent (s since the epoch, by PostgreSQL's clock); the header carries it in whole ms.
     """
     headers = {
         "lang": "py",

@@ -9,7 +9,6 @@ that is counted twice, early or never does no harm.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import Enum
@@ -73,10 +72,11 @@ class Publisher:
 
     Args:
         app: the deployment's Celery app.
-        clock: the wall clock that messages carry (s since the epoch).
+        clock: PostgreSQL's time (s since the epoch), which messages carry; the tick compares it with the
+            times of rows.
     """
 
-    def __init__(self, app: Celery, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, app: Celery, *, clock: Callable[[], float]) -> None:
         self.app = app
         self._clock = clock
         self._redis = RedisPipeline(app)
@@ -104,7 +104,7 @@ class Publisher:
 
     def oldest(self, queue: str) -> dict[int, float | None]:
         """For each level of a queue: when the message that a worker would take next was sent (s since the
-        epoch, by its publisher's clock); None where nothing waits, 0 where the message does not say.
+        epoch, by PostgreSQL's clock); None where nothing waits, 0 where the message does not say.
 
         Raises:
             Unavailable: the broker cannot be used, or could not a moment ago.

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
 from typing import TypeVar
@@ -39,10 +39,15 @@ log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
+
+def _host_clock() -> datetime:
+    return datetime.now(UTC)
+
+
 # Tries to lock a table that is in use, and seconds between two tries.
 TRIES = 10
 PAUSE_S = 1.0
-# Nothing is dropped when this process's clock differs from PostgreSQL's by more: one of them may be wrong.
+# Nothing is dropped when the clocks of this host and of PostgreSQL differ by more: either may be wrong.
 CLOCKS_MAY_DIFFER = timedelta(hours=1)
 
 
@@ -121,14 +126,17 @@ def alone(database: Database) -> Iterator[None]:
         yield
 
 
-def check_clock(database: Database) -> None:
-    """Refuse to go on when this process's clock may be wrong: `tx.now` decides which months are old.
+def check_clock(database: Database, host_clock: Callable[[], datetime] = _host_clock) -> None:
+    """Refuse to go on when PostgreSQL's clock, which decides which months are old, may be wrong: history that
+    was dropped does not come back.
+
+    Args:
+        host_clock: the clock of this process's host, the only other one at hand.
 
     Raises:
-        Conflict: the clock differs from PostgreSQL's by more than CLOCKS_MAY_DIFFER.
+        Conflict: the two clocks differ by more than CLOCKS_MAY_DIFFER.
     """
-    with database.transaction() as tx:
-        apart = abs(tx.execute("SELECT clock_timestamp()").scalar_one() - tx.now)
+    apart = abs(database.now() - host_clock())
     if apart > CLOCKS_MAY_DIFFER:
         raise Conflict(
             f"the clocks of this machine and of PostgreSQL differ by {apart}",

@@ -90,7 +90,7 @@ def enqueue_kept(
             hint="`pipeweave tasks` lists the registered tasks",
         )
     tasks = triggering.runnable(known, known)
-    new_runs = [_new_run(tenant, *each, tasks) for each in zip(requests, inputs, strict=True)]
+    new_runs = [_new_run(tx, tenant, *each, tasks) for each in zip(requests, inputs, strict=True)]
     answers = [_accepted(each) for each in new_runs]
     holders = _holders_of_keys(tx, tenant, new_runs)
     if fresh := [each for each in new_runs if each.header.id not in holders]:
@@ -98,11 +98,13 @@ def enqueue_kept(
     return [holders.get(new.header.id, answer) for new, answer in zip(new_runs, answers, strict=True)]
 
 
-def _new_run(tenant: str, request: QueueRequest, kept: Kept, tasks: Mapping[str, TaskRow]) -> NewRun:
+def _new_run(
+    tx: Transaction, tenant: str, request: QueueRequest, kept: Kept, tasks: Mapping[str, TaskRow]
+) -> NewRun:
     inline = request.input if kept.path is None else None
     priority = triggering.checked_priority(request.priority)
     plan = standalone_plan(request.task_id)
-    header = RunHeader(ids.new_id(), tenant, None, None, FAIL_FAST, priority, inline, kept.path, plan)
+    header = RunHeader(tx.new_id(), tenant, None, None, FAIL_FAST, priority, inline, kept.path, plan)
     key = _checked_key(request.idempotency_key)
     return NewRun(header, kept, tasks, request.metadata, idempotency_key=key)
 

@@ -92,9 +92,8 @@ def trigger_many(
     prepared = None if has_tokens else _prepared_from_memory(tx, values, tenant, pipeline_id, requests, check)
     for _ in range(MAX_SNAPSHOTS):
         if prepared is None:
-            prepared = _prepare(
-                values, tenant, snapshot.take_snapshot(tx, tenant, pipeline_id), requests, check
-            )
+            catalog = snapshot.take_snapshot(tx, tenant, pipeline_id)
+            prepared = _prepare(tx, values, tenant, catalog, requests, check)
         try:
             return _write(tx, prepared)
         except SnapshotOutdated:
@@ -129,20 +128,25 @@ def _prepared_from_memory(
     if catalog is None:
         return None
     try:
-        return _prepare(values, tenant, catalog, requests, check)
+        return _prepare(tx, values, tenant, catalog, requests, check)
     except PipeWeaveError:
         return None
 
 
 def _prepare(
-    values: Values, tenant: str, catalog: CatalogSnapshot, requests: Sequence[Trigger], check: Check | None
+    tx: Transaction,
+    values: Values,
+    tenant: str,
+    catalog: CatalogSnapshot,
+    requests: Sequence[Trigger],
+    check: Check | None,
 ) -> _Prepared:
     """Check the requests and store large inputs. Writes no row."""
     stored = catalog.pipeline
     tasks = runnable(catalog.tasks, {each.step.task for each in stored.plan.steps})
     if check is not None:
         check(stored.spec, tasks)
-    return _Prepared(catalog, [_new_run(values, tenant, stored, tasks, request) for request in requests])
+    return _Prepared(catalog, [_new_run(tx, values, tenant, stored, tasks, each) for each in requests])
 
 
 def _write(tx: Transaction, prepared: _Prepared) -> list[CreatedRun]:
@@ -184,6 +188,7 @@ def _waiting(accepted: CreatedRun) -> CreatedRun:
 
 
 def _new_run(
+    tx: Transaction,
     values: Values,
     tenant: str,
     stored: StoredPipeline,
@@ -195,9 +200,8 @@ def _new_run(
     value = stored.spec.input_with_defaults(request.input)
     kept = values.keep(value)
     inline = value if kept.path is None else None
-    run_id = ids.new_id()
     header = RunHeader(
-        run_id, tenant, stored.id, stored.version, mode, priority, inline, kept.path, stored.plan
+        tx.new_id(), tenant, stored.id, stored.version, mode, priority, inline, kept.path, stored.plan
     )
     spec = stored.spec
     return NewRun(

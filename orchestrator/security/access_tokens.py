@@ -90,7 +90,7 @@ def create_token(
         raise InvalidInput(f"{faults[0].field}: {faults[0].message}", errors=faults)
     token = _PREFIX + secrets.token_urlsafe(32)
     parameters = {
-        "id": ids.new_id(),
+        "id": tx.new_id(),
         "name": name,
         "hash": _hash(token),
         "tenants": sorted(set(tenants)),

@@ -14,7 +14,6 @@ from uuid import UUID
 
 import orjson
 
-from pipeweave import ids
 from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -73,7 +72,7 @@ def end(
             continue
         delay_ms = _next_delay(row, failure, max_retry_delay_ms, chance)
         if delay_ms is None:
-            finals.append(_final_row(task_run, row, failure))
+            finals.append(_final_row(task_run, row, failure, tx.new_id() if failure.is_dead else None))
         else:
             retries.append(_retry_row(task_run, row, failure, delay_ms))
     retried = _write(tx, run.id, _RETRY, retries)
@@ -220,7 +219,7 @@ def _retry_row(task_run: TaskRun, row: Any, failure: Failure, delay_ms: int) -> 
     }
 
 
-def _final_row(task_run: TaskRun, row: Any, failure: Failure) -> dict[str, Any]:
+def _final_row(task_run: TaskRun, row: Any, failure: Failure, letter: UUID | None) -> dict[str, Any]:
     record = {
         "attempt": task_run.attempt,
         "status": failure.outcome.value,
@@ -231,7 +230,7 @@ def _final_row(task_run: TaskRun, row: Any, failure: Failure) -> dict[str, Any]:
         "startedAt": row.started_at,
     }
     return _ended(task_run, row, failure) | {
-        "letter": str(ids.new_id()) if failure.is_dead else None,
+        "letter": None if letter is None else str(letter),
         "fingerprint": fingerprint(task_run.task_id, failure),
         "record": [record],
     }

@@ -16,6 +16,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import NullPool, PoolProxiedConnection
 
 from pipeweave.errors import Deadlocked, PipeWeaveError, Unavailable
+from pipeweave.orchestrator.store.server_clock import ServerClock
 
 # SQLSTATEs after which the same transaction is simply repeated: a deadlock, a serialization failure.
 _START_OVER = ("40P01", "40001")
@@ -37,9 +38,10 @@ class Connections:
         url: `postgresql://user:password@host:port/name`.
         size: connections kept open; 0 opens one for every use (for processes that fork).
         options: options of the server, as on its command line.
+        clock: read over a connection that is lent, when it is stale.
     """
 
-    def __init__(self, url: str, size: int, options: str) -> None:
+    def __init__(self, url: str, size: int, options: str, clock: ServerClock) -> None:
         driver_url = url.replace("postgresql://", "postgresql+psycopg2://", 1).replace(
             "postgres://", "postgresql+psycopg2://", 1
         )
@@ -56,6 +58,7 @@ class Connections:
             **(pool if size else {"poolclass": NullPool}),
         )
         self._broke_at = 0.0
+        self._clock = clock
 
     @contextmanager
     def lend(self) -> Iterator[PoolProxiedConnection]:
@@ -94,13 +97,24 @@ class Connections:
     def _lives(self, connection: PoolProxiedConnection) -> bool:
         used = connection.info.get(_USED)
         # A connection used a moment ago is not tested, unless another connection broke since.
-        if used is None or (time.monotonic() - used <= IDLE_S and used > self._broke_at):
+        is_fresh = used is None or (time.monotonic() - used <= IDLE_S and used > self._broke_at)
+        if is_fresh and not self._clock.is_stale:
             return True
         try:
-            connection.cursor().execute("SELECT 1")
+            self._read_clock(connection)
         except psycopg2.Error:
+            if used is None:
+                self._drop(connection)
+                raise
             return False
         return True
+
+    def _read_clock(self, connection: PoolProxiedConnection) -> None:
+        """Ask a question that any server answers: so the connection lives, and PostgreSQL's time is known."""
+        cursor: Any = connection.cursor()
+        asked = self._clock.steady()
+        cursor.execute("SELECT clock_timestamp()")
+        self._clock.note(cursor.fetchone()[0], asked)
 
     def _give_back(self, connection: PoolProxiedConnection) -> None:
         raw: Any = connection.dbapi_connection

@@ -10,20 +10,23 @@ import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar
+from uuid import UUID
 
 import orjson
 import psycopg2
 from sqlalchemy import Connection
 from sqlalchemy.pool import PoolProxiedConnection
 
+from pipeweave import ids
 from pipeweave.errors import Deadlocked
 from pipeweave.orchestrator.domain.facts import Fact
 from pipeweave.orchestrator.domain.outbox import Outgoing
 from pipeweave.orchestrator.store.cache import Cache, Caches, CacheSpec, K, V
 from pipeweave.orchestrator.store.connections import Connections
 from pipeweave.orchestrator.store.rows import Result
+from pipeweave.orchestrator.store.server_clock import ServerClock
 from pipeweave.orchestrator.store.statements import statement as sql
 
 log = logging.getLogger(__name__)
@@ -54,7 +57,11 @@ _BY_KEY = " ".join(
 
 
 class Transaction:
-    """An open transaction: its statements, its time, its outbox and its actions after the commit."""
+    """An open transaction: its statements, its time, its outbox and its actions after the commit.
+
+    Attributes:
+        now: when it began, by PostgreSQL's clock.
+    """
 
     def __init__(self, database: Database, connection: PoolProxiedConnection, *, is_one: bool = True) -> None:
         self._database = database
@@ -135,6 +142,10 @@ class Transaction:
         """Advance `now` after a wait for a lock, beyond the changes of its last holder."""
         self.now = max(self.now, self._database.now())
 
+    def new_id(self) -> UUID:
+        """A new id of this transaction's time."""
+        return ids.new_id(int(self.now.timestamp() * 1000))
+
     def send(self, *outgoing: Outgoing) -> None:
         """Put messages in the outbox: they leave in one batch when the transaction is durable."""
         self.outbox.extend(outgoing)
@@ -173,7 +184,7 @@ class Database:
         pool_size: connections kept open; 0 opens one per transaction (for processes that fork).
         sender: takes the outbox of each committed transaction; without it, messages are left to the tick.
         react: gives the verbs that follow from a fact; without it, the verbs are left to the tick.
-        now: a clock for tests; the process's own by default.
+        now: a clock for tests; PostgreSQL's own by default.
 
     Raises:
         Unavailable: from `transaction()` and `reading()`, when PostgreSQL cannot be reached.
@@ -191,13 +202,21 @@ class Database:
         self.url = url
         self.sender = sender
         self.react = react or (lambda fact: ())
-        self.now = now or (lambda: datetime.now(UTC))
+        self._clock = ServerClock()
+        self.now = now or self._server_now
         options = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS} {_BY_KEY}"
-        self.connections = Connections(url, pool_size, options)
+        self.connections = Connections(url, pool_size, options, self._clock)
         read_only = f"-c statement_timeout={READ_TIMEOUT_MS} -c default_transaction_read_only=on"
-        self._reader = Connections(url, max(1, pool_size // 2), read_only)
-        self._reserved = Connections(url, min(RESERVED, pool_size), read_only)
+        self._reader = Connections(url, max(1, pool_size // 2), read_only, self._clock)
+        self._reserved = Connections(url, min(RESERVED, pool_size), read_only, self._clock)
         self.caches = Caches()
+
+    def _server_now(self) -> datetime:
+        if not self._clock.is_known:
+            # A connection that is lent brings the time with it.
+            with self.connections.lend():
+                pass
+        return self._clock.now()
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Commit after the block, then run its after-commit actions; roll back when the block raises."""

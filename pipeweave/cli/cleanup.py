@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,8 +52,9 @@ def cleanup(
     from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import drop_months, expiry
 
-    policy = _policy(place.settings, older_than, dlq_retention_days, is_archived=not no_archive)
     with opened(place.database_url, pool_size=1) as database:
+        given = database.now() - older_than if isinstance(older_than, datetime) else older_than
+        policy = _policy(place.settings, given, dlq_retention_days, is_archived=not no_archive)
         drop_months.check_clock(database)
         done = drop_months.run_once(database, place.storage, policy, is_rehearsal=dry_run)
         purged = expiry.count_expired(database, policy) if dry_run else expiry.purge_all(database, policy)
@@ -81,15 +82,13 @@ def cleanup(
 
 
 def _policy(
-    settings: Settings, older_than: timedelta | datetime | None, dlq_days: int | None, *, is_archived: bool
+    settings: Settings, older_than: timedelta | None, dlq_days: int | None, *, is_archived: bool
 ) -> Policy:
     from pipeweave.orchestrator.retention import Policy
 
     policy = Policy.of(settings)
-    if isinstance(older_than, datetime):
-        older_than = datetime.now(UTC) - older_than
-        if older_than < timedelta():
-            raise InvalidInput("--older-than is in the future", hint="give a duration such as 90d")
+    if older_than is not None and older_than < timedelta():
+        raise InvalidInput("--older-than is in the future", hint="give a duration such as 90d")
     return replace(
         policy,
         runs=policy.runs if older_than is None else older_than,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -84,8 +84,8 @@ def create(
     from pipeweave.orchestrator.security import access_tokens
 
     full = [SCOPE_PREFIX + scope for scope in scopes]
-    expires_at = datetime.now(UTC) + expires if isinstance(expires, timedelta) else expires
     with _transaction(database_url) as tx:
+        expires_at = tx.now + expires if isinstance(expires, timedelta) else expires
         made = access_tokens.create_token(tx, name=name, tenants=tenants, scopes=full, expires_at=expires_at)
     if as_json:
         ends = iso(expires_at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -50,8 +50,8 @@ def verify(
 
     if bool(run_ids) == (is_all or since is not None):
         raise click.UsageError("give either runs, or --all or --since")
-    after = datetime.now(UTC) - since if isinstance(since, timedelta) else since
     with opened(database_url) as database:
+        after = database.now() - since if isinstance(since, timedelta) else since
         chosen = map(_read, run_ids) if run_ids else _recent(database, after, limit)
         seen = _Report(as_json)
         for run_id in chosen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,7 +35,7 @@ def fresh_database(fresh_database_url: str) -> Iterator[Database]:
 @pytest.fixture
 def publisher(fresh_broker_url: str) -> Iterator[Publisher]:
     """A publisher over an empty broker."""
-    made = Publisher(make_celery(Settings(broker_url=fresh_broker_url)))
+    made = Publisher(make_celery(Settings(broker_url=fresh_broker_url)), clock=time.time)
     backend: Any = made.app.backend
     backend.client.flushdb()
     yield made

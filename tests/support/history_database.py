@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -111,7 +112,9 @@ def database_with_history(postgres: Postgres, template: str, folder: Path) -> It
         # The newest run is one with the steps of its pipeline, in whatever order the tests come.
         driver.trigger("diamond")
         settings = Settings(database_url=url, broker_url="redis://127.0.0.1:1/0")
-        deployment = Deployment(settings, database, values, EmptyQueues(make_celery(settings)))
+        deployment = Deployment(
+            settings, database, values, EmptyQueues(make_celery(settings), clock=time.time)
+        )
         tick.run_once(deployment)  # what is done once an hour is not what is measured here
         tail = f"{datetime.now(UTC) - history.NEWEST_AGE:%Y_%m}"
         yield HistoryDatabase(driver, deployment, clock, tail)

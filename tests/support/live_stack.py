@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Unpack
 from uuid import UUID
 
@@ -77,7 +78,14 @@ class LiveStack:
 
     # --- processes ----------------------------------------------------------------------------------------
 
-    def start_worker(self, app: str, *options: str, concurrency: int = 2, tenant: str | None = None) -> int:
+    def start_worker(
+        self,
+        app: str,
+        *options: str,
+        concurrency: int = 2,
+        tenant: str | None = None,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> int:
         """Start a worker and wait until it lives.
 
         Args:
@@ -85,6 +93,7 @@ class LiveStack:
             options: further options of `pipeweave worker`.
             concurrency: how many children it has.
             tenant: by default the stack's.
+            variables: of its environment, besides those that every process has.
 
         Returns:
             Its process id.
@@ -100,7 +109,7 @@ class LiveStack:
             str(concurrency),
             *options,
         ]
-        process = self._start(name, arguments, tenant or self.settings.tenant)
+        process = self._start(name, arguments, tenant or self.settings.tenant, variables)
 
         def lives() -> bool:
             assert process.poll() is None, self.logs()
@@ -109,16 +118,19 @@ class LiveStack:
         wait_until(lives, WAIT_DEADLINE_S, f"worker {name} did not start")
         return process.pid
 
-    def start_beat(self) -> int:
-        """Start a beat; its process id."""
-        return self._start(f"beat{next(_numbers)}", ["beat"], self.settings.tenant).pid
+    def start_beat(self, variables: Mapping[str, str] = MappingProxyType({})) -> int:
+        """Start a beat; its process id. `variables` as of a worker."""
+        return self._start(f"beat{next(_numbers)}", ["beat"], self.settings.tenant, variables).pid
 
     def has_beat(self) -> bool:
         """Whether a beat runs."""
         return any(_is_beat(process) and process.poll() is None for process in self.processes)
 
-    def _start(self, name: str, arguments: list[str], tenant: str) -> subprocess.Popen[bytes]:
-        variables = {
+    def _start(
+        self, name: str, arguments: list[str], tenant: str, variables: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        environment = {
+            **variables,
             "PATH": os.environ["PATH"],
             "DATABASE_URL": self.settings.database_url or "",
             "BROKER_URL": self.settings.broker_url or "",
@@ -130,7 +142,7 @@ class LiveStack:
         with (self.folder / f"{name}.log").open("ab") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "pipeweave.cli", *arguments],
-                env=variables,
+                env=environment,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

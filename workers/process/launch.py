@@ -17,7 +17,7 @@ from celery.worker import state
 
 from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator.deployment import Deployment, json_logs, process_memory
-from pipeweave.orchestrator.messaging import Publisher, make_celery
+from pipeweave.orchestrator.messaging import make_celery
 from pipeweave.orchestrator.registry import WorkerStart, pipelines, registration, task_rows, worker_processes
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.settings import Settings
@@ -115,7 +115,7 @@ def _make_runners(
     made: list[tuple[Runner, DeferredSigterm]] = []
 
     def make_runner(**_: object) -> None:
-        child = Deployment.open(settings, pool_size=CHILD_CONNECTIONS, publisher=Publisher(app))
+        child = Deployment.open(settings, pool_size=CHILD_CONNECTIONS, app=app)
         slot = take_slot(slots)
         sigterm = DeferredSigterm(lambda: slot.is_busy)
         process = ChildProcess(

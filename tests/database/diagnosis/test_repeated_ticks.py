@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 from uuid import UUID
 
@@ -24,7 +25,7 @@ from pipeweave.settings import Settings
 
 @pytest.fixture
 def queues() -> Queues:
-    return Queues(make_celery(Settings(broker_url=BROKER)))
+    return Queues(make_celery(Settings(broker_url=BROKER)), clock=time.time)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -22,7 +23,7 @@ from pipeweave.settings import Settings
 
 @pytest.fixture
 def queues() -> Queues:
-    return Queues(make_celery(Settings(broker_url=BROKER)))
+    return Queues(make_celery(Settings(broker_url=BROKER)), clock=time.time)
 
 
 @pytest.fixture

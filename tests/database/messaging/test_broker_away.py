@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -89,7 +90,7 @@ def server(tmp_path: Path) -> Iterator[Valkey]:
 
 @pytest.fixture
 def publisher(server: Valkey, clock: Clock, failures: list[BaseException]) -> Iterator[Publisher]:
-    made = Publisher(make_celery(Settings(broker_url=server.url)))
+    made = Publisher(make_celery(Settings(broker_url=server.url)), clock=time.time)
     # So that it has an open connection when the server stops.
     assert made.depth(QUEUE) == 0
     yield made

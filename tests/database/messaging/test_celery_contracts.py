@@ -6,6 +6,7 @@ import base64
 import functools
 import json
 import queue
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -167,7 +168,7 @@ def test_a_celery_worker_takes_what_is_published(publisher: Publisher) -> None:
 )
 def test_every_url_leads_where_kombu_consumes(url: str) -> None:
     app = make_celery(Settings(broker_url=url))
-    pool = Publisher(app)._redis._pool
+    pool = Publisher(app, clock=time.time)._redis._pool
     channel: Any = Channel.__new__(Channel)
     channel.connection = SimpleNamespace(client=app.connection_for_read(), default_port=6379)
     theirs = channel._connparams()
@@ -180,6 +181,6 @@ def test_every_url_leads_where_kombu_consumes(url: str) -> None:
 def test_publishing_waits_two_seconds_at_most_in_workers_too() -> None:
     for is_worker in (False, True):
         app = make_celery(Settings(broker_url="redis://broker"), is_worker=is_worker)
-        options = Publisher(app)._redis._pool.connection_kwargs
+        options = Publisher(app, clock=time.time)._redis._pool.connection_kwargs
         assert (options["socket_timeout"], options["socket_connect_timeout"]) == (2, 1)
         app.close()

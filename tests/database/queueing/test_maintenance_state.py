@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -47,7 +48,7 @@ class EmptyQueues(Publisher):
 @pytest.fixture
 def deployment(driver: RunDriver) -> Iterator[Deployment]:
     settings = Settings(database_url=driver.database.url, broker_url="redis://127.0.0.1:1/0")
-    publisher = EmptyQueues(make_celery(settings))
+    publisher = EmptyQueues(make_celery(settings), clock=time.time)
     yield Deployment(settings, driver.database, driver.values, publisher)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -33,7 +34,7 @@ class Queues(Publisher):
     """A broker whose queues are as long as the test says."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(make_celery(settings))
+        super().__init__(make_celery(settings), clock=time.time)
         self.length = 0
 
     def oldest(self, queue: str) -> dict[int, float | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -40,7 +41,7 @@ def driver(isolated_driver: RunDriver) -> RunDriver:
 @pytest.fixture
 def deployment(driver: RunDriver) -> Deployment:
     settings = Settings(database_url=driver.database.url, broker_url="redis://127.0.0.1:1/0")
-    publisher = Publisher(make_celery(settings))
+    publisher = Publisher(make_celery(settings), clock=time.time)
     return Deployment(settings, driver.database, driver.values, publisher)
 
 
@@ -112,7 +113,9 @@ def test_a_chore_that_fails_does_not_keep_the_others_from_their_work(
             return dict.fromkeys(range(10), None)
 
     settings = deployment.settings
-    healthy = Deployment(settings, driver.database, deployment.values, Queues(make_celery(settings)))
+    healthy = Deployment(
+        settings, driver.database, deployment.values, Queues(make_celery(settings), clock=time.time)
+    )
     ticked = tick.run_once(healthy, (failing(error), *CHORES))
     assert (ticked.failed_chores, ticked.republished) == (("broken",), 1)
 

@@ -101,6 +101,7 @@ def test_a_mistake_of_ours_does_not_end_the_thread(
 def test_a_wrong_clock_drops_nothing(
     database: Database, storage: LocalStorage, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """PostgreSQL's clock decides what is old; the clock of this host says that it is wrong."""
     ahead = Database(database.url, now=lambda: datetime.now(UTC) + timedelta(days=3650))
     retention_thread.apply(ahead, storage, POLICY)
     ahead.dispose()

@@ -54,8 +54,6 @@ def test_a_run_reads_in_the_archive_as_it_did_in_the_api(
     database: Database, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     clock.now = IN_MARCH
-    make = ids.new_id
-    monkeypatch.setattr(ids, "new_id", lambda: make(int(clock().timestamp() * 1000)))
     driver = RunDriver(database)
     run_id = driver.begin({"a": [], "b": ["a"], "c": ["a"]}, {"big": "x" * 50_000})
     driver.finish(run_id, "a", "b", output={"large": "y" * 50_000})

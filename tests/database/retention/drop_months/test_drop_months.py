@@ -26,7 +26,6 @@ from support.retired_months import (
 from support.run_driver import RunDriver
 from support.stored_values import VALUES
 
-from pipeweave import ids
 from pipeweave.errors import Conflict
 from pipeweave.orchestrator.retention import (
     drop_months,
@@ -185,8 +184,6 @@ def test_a_run_token_of_a_run_that_is_gone_starts_a_new_one(
 ) -> None:
     """Its month is on the way out: the run is gone, its token not yet."""
     clock.now = IN_MARCH
-    make = ids.new_id
-    monkeypatch.setattr(ids, "new_id", lambda: make(int(clock().timestamp() * 1000)))
     driver = RunDriver(database)
     driver.store({"a": []})
 
