@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -90,6 +91,18 @@ class Plan:
     def gathered(self, ordinal: int) -> tuple[int, ...]:
         """The gathered joins behind this step."""
         return tuple(j for j in self.successors(ordinal) if self.joins.get(j) is JoinKind.GATHERED)
+
+    def countable(self, ordinals: Iterable[int], joins: Iterable[int]) -> tuple[int, ...]:
+        """Those of `joins`, each once, for which a message with these task runs may count: the gathered joins
+        behind its steps, and maps, whose items have ordinals beyond those of the steps.
+        """
+        steps = len(self.steps)
+        gathered = {join for each in ordinals if 0 < each <= steps for join in self.gathered(each)}
+        return tuple(
+            each
+            for each in dict.fromkeys(joins)
+            if each in gathered or (0 < each <= steps and self[each].step.map is not None)
+        )
 
 
 def standalone_plan(task_id: str) -> Plan:

@@ -49,6 +49,7 @@ def check(
     *,
     queue: str = "",
     claimant: Claimant | None = None,
+    tenant: str | None = None,
 ) -> Checked:
     """Release a join, finish a map or end the run, if all its predecessors or items are final.
 
@@ -56,13 +57,15 @@ def check(
         values: loads the value of a map from storage.
         join: the ordinal of the step or map; `plan.END` for the end of the run.
         queue, claimant: as for `Turn`.
+        tenant: whose run it must be; a run of another tenant is left alone, as if there were none. None for
+            any tenant.
 
     Raises:
         Unavailable: PostgreSQL did not answer.
     """
 
     def check_with(loaded: Loaded) -> Checked:
-        return database.run(lambda tx: _check(tx, run_id, join, loaded, queue, claimant))
+        return database.run(lambda tx: _check(tx, run_id, join, loaded, queue, claimant, tenant))
 
     checked = check_with(NOTHING_LOADED)
     if not checked.unloaded:
@@ -76,10 +79,16 @@ def check(
 
 
 def _check(
-    tx: Transaction, run_id: UUID, join: int, loaded: Loaded, queue: str, claimant: Claimant | None
+    tx: Transaction,
+    run_id: UUID,
+    join: int,
+    loaded: Loaded,
+    queue: str,
+    claimant: Claimant | None,
+    tenant: str | None,
 ) -> Checked:
     run = run_headers.load(tx, run_id)
-    if run is None:
+    if run is None or (tenant is not None and run.tenant != tenant):
         return Checked(None, [])
     advance = Advance(tx, run, claimant, queue=queue, loaded=loaded, loads_for=join)
     advance.check(join)

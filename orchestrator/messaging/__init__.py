@@ -4,7 +4,8 @@
 must never read or write PostgreSQL."""
 
 from pipeweave.orchestrator.messaging.celery_app import make_celery
-from pipeweave.orchestrator.messaging.publisher import JOIN_TASK, RUN_TASK, Publisher
+from pipeweave.orchestrator.messaging.envelope import JOIN_TASK, RUN_TASK
+from pipeweave.orchestrator.messaging.publisher import Publisher
 
 __all__ = [
     "JOIN_TASK",

@@ -10,6 +10,8 @@ from celery import Celery
 from kombu import Queue
 
 from pipeweave.errors import InvalidSetting
+from pipeweave.orchestrator.messaging.inbox import GuardedAMQP
+from pipeweave.orchestrator.messaging.sockets import socket_options
 from pipeweave.settings import Settings
 
 # Redis forgets a chord's counter after this long (s); the tick then finds the joins that are ready.
@@ -19,6 +21,10 @@ CHORD_LIFE_S = 7 * 24 * 3600
 # longer for the messages it takes.
 PUBLISHER_TIMEOUT_S = 2
 WORKER_TIMEOUT_S = 5
+
+# How often (s) a worker looks whether its connections answer. The server answers a waiting worker each
+# second, so a connection that is silent for a second more than this is replaced at the next look.
+HEALTH_EVERY_S = 2
 
 # The priority levels of a queue. Each is a Redis list; workers empty a list before they read the next.
 LEVELS = (0, 3, 6, 9)
@@ -39,7 +45,13 @@ def make_celery(settings: Settings, *, queues: tuple[str, ...] = (), is_worker: 
         raise InvalidSetting(
             "BROKER_URL is not set", hint="set it to redis://host:port/0, or use `pipeweave up`"
         )
-    app = Celery("pipeweave", broker=settings.broker_url, backend=settings.broker_url, set_as_current=False)
+    app = Celery(
+        "pipeweave",
+        broker=settings.broker_url,
+        backend=settings.broker_url,
+        set_as_current=False,
+        amqp=GuardedAMQP if is_worker else None,
+    )
     timeout = WORKER_TIMEOUT_S if is_worker else PUBLISHER_TIMEOUT_S
     app.conf.update(
         **_MESSAGES,
@@ -75,6 +87,8 @@ _WORKER: dict[str, Any] = {
     "worker_max_memory_per_child": 400_000,
     "broker_connection_retry_on_startup": True,
     "broker_connection_max_retries": None,
+    # A broker that answers with an error, such as a primary that became a replica, is connected to anew.
+    "broker_channel_error_retry": True,
 }
 
 
@@ -89,7 +103,8 @@ def _transport(timeout: int) -> dict[str, Any]:
             "socket_timeout": timeout,
             "socket_connect_timeout": 1,
             "socket_keepalive": True,
-            "health_check_interval": 10,
+            "socket_keepalive_options": socket_options(),
+            "health_check_interval": HEALTH_EVERY_S,
             "max_retries": 1,
             "priority_steps": list(LEVELS),
             **few_tries,

@@ -10,6 +10,8 @@ log = logging.getLogger(__name__)
 
 # After a failure nobody calls the broker for this long (s). Short, because the tick sends what was skipped.
 PAUSE_S = 3.0
+# The pause (s) after a failure that took no time: another try costs nothing, and the broker may be back.
+SHORT_PAUSE_S = 0.5
 
 
 class CircuitBreaker:
@@ -43,10 +45,14 @@ class CircuitBreaker:
         self._next_try = now + self._pause_s
         return True
 
-    def failed(self, reason: str) -> None:
-        """Record that the broker could not be used; logged once until the broker is back."""
+    def failed(self, reason: str, *, at_once: bool = False) -> None:
+        """Record that the broker could not be used; logged once until the broker is back.
+
+        Args:
+            at_once: the caller did not have to wait for the failure, so that the pause is short.
+        """
         was_there = self._next_try is None
-        self._next_try = self._clock() + self._pause_s
+        self._next_try = self._clock() + (min(SHORT_PAUSE_S, self._pause_s) if at_once else self._pause_s)
         if was_there:
             self._skipped = 0
             log.warning("broker.away", extra={"reason": reason})

@@ -1,14 +1,35 @@
-"""Encodes a message as it is stored in Redis (pure): Celery's task protocol 2 in kombu's Redis envelope.
+"""Encodes a message as it is stored in Redis (pure), and reads it again: Celery's task protocol 2 in kombu's
+Redis envelope.
 
 The bytes are those that kombu's own producer would write, without the object it makes for each message.
+Whoever can write to Redis can write anything, so a message is read with distrust: only what `encode` could
+have written is a message, and everything else is unreadable.
 """
 
 from __future__ import annotations
 
 import json
-from base64 import b64encode
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
+
+import orjson
+
+from pipeweave.ids import MAX_TASK_RUNS
+from pipeweave.size_limits import MAX_STEPS
+
+RUN_TASK = "pipeweave.run"
+JOIN_TASK = "pipeweave.join"
+
+# A message takes about 700 bytes; each task run or join that it names adds a few.
+_MOST_BYTES = 256 * 1024
+# Far more task runs than one message names (batching.MAX_CHUNK).
+_MOST_NAMED = 1_000
+_MOST_COUNTED = 2**31 - 1
+_RUN_ID = re.compile(r"[0-9a-f]{32}\Z")
 
 # The same JSON as kombu writes, with its spaces; orjson writes none.
 _encode = json.JSONEncoder().encode
@@ -21,7 +42,48 @@ def list_key(queue: str, level: int) -> str:
     return f"{queue}\x06\x16{level}" if level else queue
 
 
-def encode(task: str, id_: str, arguments: tuple[Any, ...], queue: str, level: int, sent: float) -> str:
+def place_of(key: str) -> tuple[str, int]:
+    """The queue and the level of a Redis list."""
+    queue, _, level = key.partition("\x06\x16")
+    return queue, int(level or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A message that was read.
+
+    Args:
+        task: RUN_TASK or JOIN_TASK.
+        id: the Celery id, the same for every copy of the message.
+        arguments: of the task; their types and sizes are right.
+        sent: when it was sent (s since the epoch, by PostgreSQL's clock); 0 when it does not say.
+        put_back: how often a worker has put it back.
+    """
+
+    task: str
+    id: str
+    arguments: list[Any]
+    sent: float
+    put_back: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Something in a queue that is no message, and why."""
+
+    reason: str
+
+
+def encode(
+    task: str,
+    id_: str,
+    arguments: Sequence[Any],
+    queue: str,
+    level: int,
+    sent: float,
+    *,
+    put_back: int = 0,
+) -> str:
     """Encode a message for a worker of `queue`.
 
     Args:
@@ -31,8 +93,9 @@ def encode(task: str, id_: str, arguments: tuple[Any, ...], queue: str, level: i
         queue: the queue that the message goes to.
         level: the Redis level of the message.
         sent: when it is sent (s since the epoch, by PostgreSQL's clock); the header carries it in whole ms.
+        put_back: how often a worker has put it back; only such a message has this header.
     """
-    headers = {
+    headers: dict[str, Any] = {
         "lang": "py",
         "task": task,
         "id": id_,
@@ -46,6 +109,8 @@ def encode(task: str, id_: str, arguments: tuple[Any, ...], queue: str, level: i
         "ignore_result": True,
         "sent": int(sent * 1000),
     }
+    if put_back:
+        headers["put_back"] = put_back
     properties = {
         "correlation_id": id_,
         "delivery_mode": 2,
@@ -66,13 +131,71 @@ def encode(task: str, id_: str, arguments: tuple[Any, ...], queue: str, level: i
     )
 
 
+def decode(raw: bytes | str) -> Envelope | Unreadable:
+    """Read what a worker took from a queue. Nothing that it holds raises an error."""
+    if len(raw) > _MOST_BYTES:
+        return Unreadable(f"it has {len(raw)} bytes")
+    try:
+        message = orjson.loads(raw)
+        headers, body = message["headers"], message["body"]
+        task, id_ = headers["task"], headers["id"]
+        arguments, keywords, _ = orjson.loads(b64decode(body, validate=True))
+        put_back = headers.get("put_back", 0)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        return Unreadable(f"it is no message ({type(error).__name__}: {str(error)[:100]})")
+    if type(task) is not str or task not in _IS_READABLE:
+        return Unreadable(f"it is for an unknown task, {str(task)[:100]!r}")
+    if type(id_) is not str or not 0 < len(id_) < 200 or not _is_whole(put_back):
+        return Unreadable("its headers have wrong types")
+    if type(arguments) is not list or keywords != {} or not _IS_READABLE[task](arguments):
+        return Unreadable(f"its arguments do not fit {task}")
+    return Envelope(task, id_, arguments, _sent(headers.get("sent")), put_back)
+
+
+def _is_run(arguments: list[Any]) -> bool:
+    if len(arguments) != 5:
+        return False
+    run_id, ordinals, attempt, part, joins = arguments
+    return (
+        _is_run_id(run_id)
+        and bool(ordinals)
+        and _are_whole(ordinals, 1, MAX_TASK_RUNS - 1, _MOST_NAMED)
+        and _is_whole(attempt, 1)
+        and _is_whole(part, -1)
+        and _are_whole(joins, 0, MAX_TASK_RUNS - 1, MAX_STEPS)
+    )
+
+
+def _is_join(arguments: list[Any]) -> bool:
+    return len(arguments) == 2 and _is_run_id(arguments[0]) and _is_whole(arguments[1], 0, MAX_TASK_RUNS - 1)
+
+
+_IS_READABLE = {RUN_TASK: _is_run, JOIN_TASK: _is_join}
+
+
+def _is_run_id(value: Any) -> bool:
+    return type(value) is str and _RUN_ID.match(value) is not None
+
+
+def _is_whole(value: Any, low: int = 0, high: int = _MOST_COUNTED) -> bool:
+    # True is an int, too.
+    return type(value) is int and low <= value <= high
+
+
+def _are_whole(values: Any, low: int, high: int, most: int) -> bool:
+    return type(values) is list and len(values) <= most and all(_is_whole(each, low, high) for each in values)
+
+
 def sent_at(message: bytes | str) -> float:
     """When a message was sent (s since the epoch); 0 when it does not say, as a foreign message may not."""
     try:
-        sent = json.loads(message)["headers"]["sent"]
+        return _sent(json.loads(message)["headers"]["sent"])
     except (ValueError, TypeError, LookupError, RecursionError):
         return 0.0
-    return sent / 1000 if type(sent) is int and 0 <= sent < _END_OF_TIME_MS else 0.0
+
+
+def _sent(value: Any) -> float:
+    return value / 1000 if type(value) is int and 0 <= value < _END_OF_TIME_MS else 0.0
 
 
 # Just after the last moment that a Python datetime can hold (ms since the epoch).

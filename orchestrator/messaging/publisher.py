@@ -25,11 +25,8 @@ from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Outgoing, Part, PutBack
 from pipeweave.orchestrator.messaging.batching import MessageBatch, RunMessage, group_into_messages
 from pipeweave.orchestrator.messaging.celery_app import CHORD_LIFE_S, LEVELS
-from pipeweave.orchestrator.messaging.envelope import encode, list_key, sent_at
+from pipeweave.orchestrator.messaging.envelope import JOIN_TASK, RUN_TASK, encode, list_key, sent_at
 from pipeweave.orchestrator.messaging.redis_pipeline import Command, RedisPipeline
-
-RUN_TASK = "pipeweave.run"
-JOIN_TASK = "pipeweave.join"
 
 # Level 0 is read first. A check may release further work, so it does not wait behind ordinary steps.
 CHECK_LEVEL = 0
@@ -114,6 +111,16 @@ class Publisher:
             each: None if message is None else sent_at(message)
             for each, message in zip(LEVELS, found, strict=True)
         }
+
+    def check_writable(self, queue: str) -> None:
+        """Push a value and delete it, next to the lists of a queue.
+
+        Raises:
+            Unavailable: the broker cannot be used, or it answers but stores nothing: it is full, or is no
+                primary any more.
+        """
+        probe = f"{queue}.probe"
+        self._redis.execute([("LPUSH", probe, ""), ("DEL", probe)])
 
     def close(self) -> None:
         """Close every connection to the broker."""

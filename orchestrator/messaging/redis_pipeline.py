@@ -7,19 +7,25 @@ redis-py's own pipeline object is not used: for one message, the usual case, it 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 from celery import Celery
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.messaging.circuit_breaker import CircuitBreaker
+from pipeweave.orchestrator.messaging.sockets import socket_options
 
 Command = tuple[str | bytes | int, ...]
 
 _HINT = "check BROKER_URL and the server"
+
+# A failure within this time (s) is one that nobody waited for.
+_AT_ONCE_S = 0.2
 
 
 class RedisPipeline:
@@ -44,10 +50,11 @@ class RedisPipeline:
             return []
         if not self._breaker.may_try():
             raise Unavailable("the broker could not be used a moment ago", hint=_HINT)
+        began = time.monotonic()
         try:
             replies = self._exchange(commands)
         except (RedisError, OSError) as error:
-            self._breaker.failed(str(error))
+            self._breaker.failed(str(error), at_once=time.monotonic() - began < _AT_ONCE_S)
             # The driver's text names host and port, never the password.
             raise Unavailable(f"the broker cannot be used: {error}", hint=_HINT) from error
         self._breaker.succeeded()
@@ -61,16 +68,29 @@ class RedisPipeline:
     @cached_property
     def _pool(self) -> Any:
         backend: Any = self._app.backend
+        if "path" not in backend.connparams:  # not a Unix socket
+            backend.connparams["socket_keepalive_options"] = socket_options()
         return backend.client.connection_pool
 
     def _exchange(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands over an open connection; over a new one at once if the server closed it, or is no
+        primary any more.
+        """
+        try:
+            return self._try(commands)
+        except (RedisConnectionError, ReadOnlyError):
+            return self._try(commands)
+
+    def _try(self, commands: Sequence[Command]) -> list[Any]:
         connection = self._pool.get_connection()
         try:
             connection.send_packed_command(connection.pack_commands(commands))
             return [_reply(connection) for _ in commands]
         except BaseException:
-            # Replies may still arrive: the connection's next user must not read them as its own.
+            # Replies may still arrive: the connection's next user must not read them as its own. What befell
+            # it may have befallen the others, too: each of them would cost its next user a timeout.
             connection.disconnect()
+            self._pool.disconnect(inuse_connections=False)
             raise
         finally:
             self._pool.release(connection)

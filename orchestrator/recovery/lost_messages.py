@@ -70,11 +70,14 @@ def run_once(deployment: Deployment) -> int:
 def republish(tx: Transaction, publisher: Publisher, late: timedelta) -> int:
     """Send the messages of task runs again that are queued for `late` and older than the oldest message.
 
-    A queue that is merely long is left alone, else each tick would make it longer (docs/celery.md). Nothing
-    is sent while the broker is away. Returns the number of messages.
+    A queue that is merely long is left alone, else each tick would make it longer (docs/celery.md). While
+    the broker is away or stores nothing, no row is touched: as soon as it is back, all of them are late.
+    Returns the number of messages.
     """
     try:
         befores = _lost_before(tx, publisher, late)
+        for queue, _ in list(befores)[:1]:
+            publisher.check_writable(queue)
     except Unavailable as error:
         log.info("republish.delayed", extra={"reason": error.detail})
         return 0

@@ -27,13 +27,14 @@ STARTED_FROM_PENDING = "jsonb_build_object('worker', CAST(:worker AS text), 'fro
 # The columns that a claim sets. now() is the database's clock: time limits are judged by it, because the
 # clocks of workers differ.
 CLAIMED = ", worker = :worker, started_at = :now, claimed_at = now(), heartbeat_at = now()"
-# Only a queued row is claimed by a message. A pending row is started by the transaction that saw its
-# predecessors final, and by nobody else.
+# Only a queued row is claimed by a message, and only from the row's own queue: a message that strayed into
+# the queue of another service or tenant finds nothing. A pending row is started by the transaction that saw
+# its predecessors final, and by nobody else.
 _START = Move(
     to=T.RUNNING,
     changes=CLAIMED,
     where=f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt AND {status_is(T.QUEUED)}
-        AND NOT {IS_PAUSED}""",
+        AND t.queue = coalesce(CAST(:queue AS text), t.queue) AND NOT {IS_PAUSED}""",
     event=STARTED,
 ).sql
 
@@ -46,21 +47,36 @@ WHERE r.id = :run_id
 
 
 def start(
-    tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, *, worker: str
+    tx: Transaction,
+    run_id: UUID,
+    ordinals: Sequence[int],
+    attempt: int,
+    *,
+    worker: str,
+    queue: str | None = None,
 ) -> list[TaskRun]:
     """Claim queued task runs for this worker.
 
+    Args:
+        queue: the queue that the worker serves; None for any queue.
+
     Returns:
-        The claimed task runs. Task runs that another worker claimed, that were cancelled or that are at a
-        later attempt are left out.
+        The claimed task runs. Task runs that another worker claimed, that were cancelled, that are at a later
+        attempt or in another queue are left out.
     """
     if not ordinals:
         return []
-    return read(tx.execute(_START_ALONE, _claim(tx, run_id, ordinals, attempt, worker)))
+    return read(tx.execute(_START_ALONE, _claim(tx, run_id, ordinals, attempt, worker, queue)))
 
 
 def start_with_header(
-    tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, *, worker: str
+    tx: Transaction,
+    run_id: UUID,
+    ordinals: Sequence[int],
+    attempt: int,
+    *,
+    worker: str,
+    queue: str | None = None,
 ) -> tuple[RunHeader | None, list[TaskRun]]:
     """Claim task runs as `start` does, and read the run's header in the same statement.
 
@@ -68,19 +84,26 @@ def start_with_header(
         The header, None when the run does not exist, and the claimed task runs.
     """
     if (known := run_headers.cached(tx, run_id)) is not None or not ordinals:
-        return known or run_headers.load(tx, run_id), start(tx, run_id, ordinals, attempt, worker=worker)
-    rows = tx.execute(_START_WITH_HEADER, _claim(tx, run_id, ordinals, attempt, worker)).all()
+        started = start(tx, run_id, ordinals, attempt, worker=worker, queue=queue)
+        return known or run_headers.load(tx, run_id), started
+    rows = tx.execute(_START_WITH_HEADER, _claim(tx, run_id, ordinals, attempt, worker, queue)).all()
     if not rows:
         return None, []
-    started = [row[run_headers.WIDTH :] for row in rows]
-    return run_headers.of_row(tx, rows[0]), read(each for each in started if each[0] is not None)
+    claimed = [row[run_headers.WIDTH :] for row in rows]
+    return run_headers.of_row(tx, rows[0]), read(each for each in claimed if each[0] is not None)
 
 
 def _claim(
-    tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, worker: str
+    tx: Transaction, run_id: UUID, ordinals: Sequence[int], attempt: int, worker: str, queue: str | None
 ) -> dict[str, Any]:
-    task_runs = task_run_ids(run_id, ordinals)
-    return {"run_id": run_id, "ids": task_runs, "attempt": attempt, "worker": worker, "now": tx.now}
+    return {
+        "run_id": run_id,
+        "ids": task_run_ids(run_id, ordinals),
+        "attempt": attempt,
+        "worker": worker,
+        "queue": queue,
+        "now": tx.now,
+    }
 
 
 _GIVE_BACK = Move(

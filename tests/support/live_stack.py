@@ -254,31 +254,32 @@ class LiveStack:
 
     def wipe_broker(self) -> None:
         """Lose everything the broker holds."""
-        self._redis.flushdb()
+        self.redis.flushdb()
 
     def forget_chords(self, run_id: UUID) -> int:
         """Lose the counters of a run's chords, but no message; how many keys there were."""
-        keys = list(self._redis.scan_iter(f"*{run_id.hex}*"))
-        return int(self._redis.delete(*keys)) if keys else 0
+        keys = list(self.redis.scan_iter(f"*{run_id.hex}*"))
+        return int(self.redis.delete(*keys)) if keys else 0
 
     def lose_parts(self, run_id: UUID) -> int:
         """Let each chord of a run wait for a part that never comes; how many chords there were."""
-        sizes = list(self._redis.scan_iter(f"*{run_id.hex}*.s"))
+        sizes = list(self.redis.scan_iter(f"*{run_id.hex}*.s"))
         for size in sizes:
-            self._redis.incr(size)
+            self.redis.incr(size)
         return len(sizes)
 
     def double_messages(self) -> int:
         """Put every message that waits in the queue there once more; how many there were."""
         count = 0
-        for key in self._redis.scan_iter(f"{self.queue()}*"):
-            waiting = self._redis.lrange(key, 0, -1)
+        for key in self.redis.scan_iter(f"{self.queue()}*"):
+            waiting = self.redis.lrange(key, 0, -1)
             count += len(waiting)
-            self._redis.lpush(key, *reversed(waiting))
+            self.redis.lpush(key, *reversed(waiting))
         return count
 
     @property
-    def _redis(self) -> Any:
+    def redis(self) -> Any:
+        """A client of the broker."""
         backend: Any = self.deployment.publisher.app.backend
         return backend.client
 

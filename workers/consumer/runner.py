@@ -75,6 +75,7 @@ class Runner:
         self.process = process
         self.worker = process.worker
         self.queue = process.queue
+        self.tenant = deployment.settings.tenant
         self.slot = process.slot
         self.durations = CallDurations()
         self.watchdog = Watchdog(
@@ -99,10 +100,13 @@ class Runner:
         def begin(tx: Transaction) -> tuple[Work | None, list[TaskRun]]:
             if gives_way and (instead := self._better(tx, run_id, ordinals, attempt, part, joins)):
                 return instead
-            run, started = claiming.start_with_header(tx, run_id, first, attempt, worker=self.worker)
-            if run is None:
+            run, started = claiming.start_with_header(
+                tx, run_id, first, attempt, worker=self.worker, queue=self.queue
+            )
+            if run is None or run.tenant != self.tenant:
                 return None, []
-            work = Work(run, attempt, deque(ordinals[len(first) :]), part, tuple(joins))
+            counted = run.plan.countable(ordinals, joins) if joins else ()
+            work = Work(run, attempt, deque(ordinals[len(first) :]), part, counted)
             if is_stopping:
                 self._hand_over(tx, work, work.take())
                 return work, []
@@ -111,7 +115,7 @@ class Runner:
         self._begin_message(run_id, ordinals, attempt)
         work, claimed = self.deployment.database.run(begin, is_one=gives_way)
         if work is None:
-            log.warning("message.dropped", extra={"run_id": str(run_id), "reason": "no such run"})
+            self._drop(run_id)
         else:
             if work.run.id != run_id:
                 self.slot.begin(work.run.id, [each.ordinal for each in claimed], work.attempt)
@@ -133,7 +137,7 @@ class Runner:
         if found is None:
             return None
         run, started = claiming.start_with_header(
-            tx, found.run_id, found.ordinals, found.attempt, worker=self.worker
+            tx, found.run_id, found.ordinals, found.attempt, worker=self.worker, queue=self.queue
         )
         if run is None or not started:
             return None
@@ -157,11 +161,23 @@ class Runner:
         claimant = None if self.process.is_mixed() else self._claimant()
         deployment = self.deployment
         checked = joins.check(
-            deployment.database, deployment.values, run_id, join, queue=self.queue, claimant=claimant
+            deployment.database,
+            deployment.values,
+            run_id,
+            join,
+            queue=self.queue,
+            claimant=claimant,
+            tenant=self.tenant,
         )
-        if checked.run is not None:
+        if checked.run is None:
+            self._drop(run_id)
+        else:
             self._work_off(Work(checked.run), checked.claimed)
         self._end_message()
+
+    def _drop(self, run_id: UUID) -> None:
+        reason = f"tenant {self.tenant} has no such run"
+        log.warning("message.dropped", extra={"run_id": str(run_id), "reason": reason})
 
     def give_back_claims(self, *, sends_again: bool = True) -> None:
         """Give back all claims that this process has in PostgreSQL: see reconcile.py."""
@@ -283,7 +299,9 @@ class Runner:
         size = self._at_once(work.attempt)
         while work.left:
             ordinals = [work.left.popleft() for _ in range(min(size, len(work.left)))]
-            started = claiming.start(tx, work.run.id, ordinals, work.attempt, worker=self.worker)
+            started = claiming.start(
+                tx, work.run.id, ordinals, work.attempt, worker=self.worker, queue=self.queue
+            )
             if started:
                 return started
         return []

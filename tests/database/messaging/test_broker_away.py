@@ -28,7 +28,8 @@ from pipeweave.orchestrator.domain.outbox import Chord, Part
 from pipeweave.orchestrator.messaging import redis_pipeline
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.circuit_breaker import PAUSE_S, CircuitBreaker
-from pipeweave.orchestrator.messaging.publisher import JOIN_TASK, Publisher
+from pipeweave.orchestrator.messaging.envelope import JOIN_TASK
+from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.messaging.redis_pipeline import Command, RedisPipeline
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings

@@ -21,7 +21,8 @@ from support.redis_inspection import QUEUE, messages, redis, released, run
 
 from pipeweave.orchestrator.domain.outbox import Chord, Part, Released
 from pipeweave.orchestrator.messaging.celery_app import CHORD_LIFE_S, make_celery
-from pipeweave.orchestrator.messaging.publisher import JOIN_TASK, RUN_TASK, Publisher
+from pipeweave.orchestrator.messaging.envelope import JOIN_TASK, RUN_TASK
+from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.settings import Settings
 
 

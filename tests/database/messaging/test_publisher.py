@@ -11,7 +11,8 @@ import pytest
 from support.redis_inspection import QUEUE, messages, redis, released, run
 
 from pipeweave.orchestrator.domain.outbox import Chord, InvalidChord, JoinCheck, Outgoing, Part, PutBack
-from pipeweave.orchestrator.messaging.publisher import JOIN_TASK, RUN_TASK, Publisher, level
+from pipeweave.orchestrator.messaging.envelope import JOIN_TASK, RUN_TASK
+from pipeweave.orchestrator.messaging.publisher import Publisher, level
 
 
 def test_a_message_carries_ids_and_an_attempt_and_nothing_else(publisher: Publisher) -> None:

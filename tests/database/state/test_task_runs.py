@@ -181,6 +181,18 @@ def test_another_attempt_moves_nothing(driver: RunDriver, run_id: UUID, attempt:
         assert read(tx, run_id, 1).progress == 50
 
 
+def test_a_message_in_another_queue_claims_nothing(driver: RunDriver, run_id: UUID) -> None:
+    """It strayed, or somebody forged it: the worker of that queue may be another tenant's."""
+    with driver.database.transaction() as tx:
+        unmoved = read(tx, run_id, 1)
+        for queue in ("pipeweave.other.python", f"{unmoved.queue}x", ""):
+            assert claiming.start(tx, run_id, [1], 1, worker="w", queue=queue) == []
+            assert claiming.start_with_header(tx, run_id, [1], 1, worker="w", queue=queue)[1] == []
+        assert read(tx, run_id, 1) == unmoved
+        [started] = claiming.start(tx, run_id, [1], 1, worker="w", queue=unmoved.queue)
+        assert started.ordinal == 1
+
+
 def test_a_message_hands_over_only_task_runs_queued_at_its_attempt(driver: RunDriver, run_id: UUID) -> None:
     """The next attempt has a message already: one that is late must not send it once more."""
     with driver.database.transaction() as tx:

@@ -26,7 +26,7 @@ from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain.outbox import InvalidChord, JoinCheck, Outgoing, Part, Released
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine.hand_over import Unstarted
-from pipeweave.orchestrator.messaging.publisher import RUN_TASK
+from pipeweave.orchestrator.messaging.envelope import RUN_TASK
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database, Transaction

@@ -98,3 +98,15 @@ def test_edges_agree_in_both_directions(seed: int) -> None:
             assert planned.ordinal in plan[each].successors
     assert set(plan.joins) == {each.ordinal for each in plan.steps if each.predecessors} | {END}
     assert all(plan.joins[each].is_wide == (len(plan.predecessors(each)) >= WIDE) for each in plan.joins)
+
+
+def test_a_message_counts_for_gathered_joins_behind_its_steps_and_for_maps_alone() -> None:
+    plan = plan_of(fan(20))
+    join = plan.ordinals["z"]
+    assert plan.joins[join] is JoinKind.GATHERED
+    assert plan.countable([2, 3], [join, join]) == (join,)
+    # Whatever a forged message names: other steps, the end, what is no step.
+    assert plan.countable([2, 3], [*range(-5, join), *range(join + 1, 100_000)]) == ()
+    assert plan.countable([1, 99, 0, -1], [join]) == ()
+    mapped = {"id": "m", "task": "t", "needs": [], "map": {"over": "${input.list}"}}
+    assert compile_plan(parse_spec({"id": "p", "steps": [mapped]})).countable([2, 3], [1, 2]) == (1,)

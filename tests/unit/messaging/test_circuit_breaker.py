@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.orchestrator.messaging.circuit_breaker import PAUSE_S, CircuitBreaker
+from pipeweave.orchestrator.messaging.circuit_breaker import PAUSE_S, SHORT_PAUSE_S, CircuitBreaker
 
 
 class Clock:
@@ -99,3 +99,13 @@ def test_failures_are_at_least_a_pause_apart(calls: list[tuple[float, bool]]) ->
             else:
                 breaker.failed("refused")
                 last_failure = clock.now
+
+
+def test_after_a_failure_that_cost_nothing_the_pause_is_short(clock: Clock, breaker: CircuitBreaker) -> None:
+    breaker.failed("refused", at_once=True)
+    assert not breaker.may_try()
+    clock.now += SHORT_PAUSE_S
+    assert breaker.may_try()
+    breaker.failed("no answer")
+    clock.now += SHORT_PAUSE_S
+    assert not breaker.may_try()

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.orchestrator.messaging.envelope import encode, list_key, sent_at
+from pipeweave import ids
+from pipeweave.orchestrator.messaging.envelope import (
+    JOIN_TASK,
+    RUN_TASK,
+    Envelope,
+    Unreadable,
+    decode,
+    encode,
+    list_key,
+    place_of,
+    sent_at,
+)
 
 
 @given(st.floats(0, 4e9))
@@ -40,3 +51,31 @@ def test_two_copies_of_a_message_differ_by_their_tag_alone() -> None:
     tags = [each["properties"].pop("delivery_tag") for each in (first, second)]
     assert first == second
     assert tags[0] != tags[1]
+
+
+@given(
+    st.lists(st.integers(1, ids.MAX_TASK_RUNS - 1), min_size=1, max_size=100),
+    st.integers(1, 2**31 - 1),
+    st.integers(-1, 2**31 - 1),
+    st.lists(st.integers(0, ids.MAX_TASK_RUNS - 1), max_size=100),
+    st.integers(0, 5),
+)
+def test_what_is_encoded_can_be_read(
+    ordinals: list[int], attempt: int, part: int, joins: list[int], put_back: int
+) -> None:
+    arguments = [ids.new_id().hex, ordinals, attempt, part, joins]
+    message = encode(RUN_TASK, "trun_1.1", arguments, "q", 3, 1_700_000_000.5, put_back=put_back)
+    assert decode(message.encode()) == Envelope(RUN_TASK, "trun_1.1", arguments, 1_700_000_000.5, put_back)
+    check = [ids.new_id().hex, joins[0] if joins else 0]
+    assert decode(encode(JOIN_TASK, "x", check, "q", 0, 0)) == Envelope(JOIN_TASK, "x", check, 0.0, 0)
+
+
+@given(st.binary() | st.text())
+def test_anything_can_be_taken_from_a_queue(message: bytes | str) -> None:
+    assert isinstance(decode(message), Unreadable)
+
+
+@pytest.mark.parametrize("level", [0, 3, 6, 9])
+@pytest.mark.parametrize("queue", ["pipeweave.t.python", "pipeweave.tenant-ü.a b"])
+def test_a_list_names_its_queue_and_level(queue: str, level: int) -> None:
+    assert place_of(list_key(queue, level)) == (queue, level)

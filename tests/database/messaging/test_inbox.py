@@ -1,0 +1,105 @@
+"""How a worker's main process takes messages: those that it did not begin go back, but not for ever."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kombu import Connection
+from redis.exceptions import ConnectionError as RedisConnectionError
+from support.redis_inspection import QUEUE, messages, redis, released, run
+
+from pipeweave.orchestrator.messaging.celery_app import make_celery
+from pipeweave.orchestrator.messaging.envelope import list_key
+from pipeweave.orchestrator.messaging.inbox import MOST_PUT_BACK
+from pipeweave.orchestrator.messaging.publisher import Publisher
+from pipeweave.settings import Settings
+
+
+class Inbox:
+    """A worker's connection that takes messages and does nothing with them."""
+
+    def __init__(self, broker_url: str) -> None:
+        app = make_celery(Settings(broker_url=broker_url), queues=(QUEUE,), is_worker=True)
+        self.connection: Connection = app.connection_for_read()
+        self.taken: list[Any] = []
+        self.connection.connect()
+        channel = self.connection.default_channel
+        channel.basic_qos(0, 1, False)
+        self.consumer = app.amqp.TaskConsumer(channel, on_message=self.taken.append)
+        self.consumer.consume()
+
+    def take(self) -> Any:
+        """The next message."""
+        while not self.taken:
+            self.connection.drain_events(timeout=5)
+        return self.taken.pop()
+
+
+@pytest.fixture
+def inbox(publisher: Publisher) -> Iterator[Inbox]:
+    made = Inbox(str(publisher.app.conf.broker_url))
+    yield made
+    made.connection.release()
+
+
+def waiting(publisher: Publisher, level: int = 6) -> list[Any]:
+    """The messages of a level, the next one first."""
+    return [json.loads(each) for each in reversed(redis(publisher).lrange(list_key(QUEUE, level), 0, -1))]
+
+
+def test_a_message_that_was_not_begun_goes_back_as_it_was_to_where_it_was(
+    publisher: Publisher, inbox: Inbox
+) -> None:
+    publisher.publish([*released(run(), 1), *released(run(), 1)])
+    before, sent = messages(publisher), waiting(publisher)
+    inbox.take().requeue()
+    assert messages(publisher) == before
+    first = waiting(publisher)[0]["headers"]
+    assert first == sent[0]["headers"] | {"put_back": 1}
+
+
+def test_a_message_goes_back_when_its_worker_ends(publisher: Publisher, inbox: Inbox) -> None:
+    publisher.publish(released(run(), 1))
+    before = messages(publisher)
+    inbox.take()
+    assert messages(publisher) == []
+    inbox.connection.default_channel.qos.restore_unacked_once()
+    assert messages(publisher) == before
+
+
+def test_a_message_that_ends_one_worker_after_the_other_is_dropped(
+    publisher: Publisher, inbox: Inbox
+) -> None:
+    publisher.publish(released(run(), 1))
+    for _ in range(MOST_PUT_BACK):
+        inbox.take().requeue()
+        assert len(waiting(publisher)) == 1
+    inbox.take().requeue()
+    assert waiting(publisher) == []
+
+
+def test_copies_of_a_message_are_messages_of_their_own(publisher: Publisher, inbox: Inbox) -> None:
+    """Their tags are the same; only those that the channel gives them count what is under way."""
+    publisher.publish(released(run(), 1))
+    name = list_key(QUEUE, 6)
+    redis(publisher).lpush(name, *redis(publisher).lrange(name, 0, 0))
+    inbox.connection.default_channel.basic_qos(0, 2, False)
+    one, two = inbox.take(), inbox.take()
+    assert not inbox.connection.default_channel.qos.can_consume()
+    one.ack()
+    two.ack()
+    assert inbox.connection.default_channel.qos.can_consume()
+
+
+def test_a_broker_that_refuses_to_hand_out_messages_costs_the_connection_alone(
+    publisher: Publisher, inbox: Inbox
+) -> None:
+    redis(publisher).set(list_key(QUEUE, 6), "no list")
+    with pytest.raises(RedisConnectionError, match="refused"):
+        inbox.take()
+    redis(publisher).delete(list_key(QUEUE, 6))
+    publisher.publish(released(run(), 1))
+    assert inbox.take().headers["task"] == "pipeweave.run"
