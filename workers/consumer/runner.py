@@ -103,7 +103,7 @@ class Runner:
             run, started = claiming.start_with_header(
                 tx, run_id, first, attempt, worker=self.worker, queue=self.queue
             )
-            if run is None or run.tenant != self.tenant:
+            if run is None or (run.tenant != self.tenant and not started):
                 return None, []
             counted = run.plan.countable(ordinals, joins) if joins else ()
             work = Work(run, attempt, deque(ordinals[len(first) :]), part, counted)

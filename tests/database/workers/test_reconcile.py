@@ -123,7 +123,7 @@ def child(database_url: str, tmp_path: Path) -> Iterator[Child]:
         made.on_call()
 
     tasks: dict[str, Task[..., Any]] = {"noop": Task(noop, TaskSpec(id="noop", code_hash="0" * 64))}
-    settings = Settings(database_url=database_url, broker_url="memory://")
+    settings = Settings(database_url=database_url, broker_url="memory://", tenant=driver.tenant)
     publisher: Any = SimpleNamespace(publish=made.published.extend)
     deployment = Deployment(settings, database, values, publisher=publisher)
     slot = Slots(1).take(0, os.getpid())
@@ -343,7 +343,8 @@ def test_a_message_may_go_on_for_longer_than_a_slot_can_note_calls(
 
 def test_a_message_counts_for_its_joins_only_if_it_found_something_to_do(child: Child) -> None:
     """Whoever does it counts when it is done; counted before, nobody would ask about the join again."""
-    run_id = child.driver.begin({"a": []})
+    wide = [f"a{number}" for number in range(8)]
+    run_id = child.driver.begin({**{each: [] for each in wide}, "join": wide})
     with child.database.transaction() as tx:
         held = claim(tx, run_id, 1, worker="another")
     APP.tasks[RUN_TASK](run_id.hex, [1], 1, 0, [9])
