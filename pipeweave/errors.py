@@ -194,6 +194,12 @@ class Unavailable(PipeWeaveError):
     status = 503
 
 
+class ReadOnly(Unavailable):
+    """PostgreSQL takes no writes at the moment."""
+
+    code = "READ_ONLY"
+
+
 class WaitTimeout(PipeWeaveError):
     """The run did not end within the timeout."""
 

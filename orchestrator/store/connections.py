@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import orjson
 import psycopg2
+import psycopg2.errors
 from psycopg2.extensions import TRANSACTION_STATUS_IDLE
 from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import NullPool, PoolProxiedConnection
 
-from pipeweave.errors import Deadlocked, PipeWeaveError, Unavailable
+from pipeweave.errors import Deadlocked, PipeWeaveError, ReadOnly, Unavailable
 from pipeweave.orchestrator.store.server_clock import ServerClock
+from pipeweave.orchestrator.store.session_settings import connect_arguments
+from pipeweave.orchestrator.store.silence import WATCH, Cursor, Session
 
 # SQLSTATEs after which the same transaction is simply repeated: a deadlock, a serialization failure.
 _START_OVER = ("40P01", "40001")
+# SQLSTATEs of a session that the server ended because its transaction took too long.
+_ENDED = ("25P03", "25P04")
 
-CONNECT_TIMEOUT_S = 5
 # A pooled connection that was unused for longer (s) is tested before it is lent.
 IDLE_S = 1.0
 # The key of the time of the last use (s, monotonic clock) in a connection's `info`.
@@ -37,18 +41,22 @@ class Connections:
     Args:
         url: `postgresql://user:password@host:port/name`.
         size: connections kept open; 0 opens one for every use (for processes that fork).
-        options: options of the server, as on its command line.
+        settings: of the server for these sessions.
         clock: read over a connection that is lent, when it is stale.
     """
 
-    def __init__(self, url: str, size: int, options: str, clock: ServerClock) -> None:
+    def __init__(self, url: str, size: int, settings: Mapping[str, object], clock: ServerClock) -> None:
         driver_url = url.replace("postgresql://", "postgresql+psycopg2://", 1).replace(
             "postgres://", "postgresql+psycopg2://", 1
         )
         pool: dict[str, Any] = {"pool_size": size, "max_overflow": 0, "pool_timeout": 10}
         self.engine = create_engine(
             driver_url,
-            connect_args=_arguments(options),
+            connect_args={
+                **connect_arguments(settings),
+                "connection_factory": Session,
+                "cursor_factory": Cursor,
+            },
             isolation_level="AUTOCOMMIT",
             json_deserializer=orjson.loads,
             # Native hstore costs a query for each new connection.
@@ -57,7 +65,9 @@ class Connections:
             pool_reset_on_return=None,
             **(pool if size else {"poolclass": NullPool}),
         )
+        self._is_read_only = "default_transaction_read_only" in settings
         self._broke_at = 0.0
+        self._outdated_at = 0.0
         self._clock = clock
 
     @contextmanager
@@ -66,19 +76,25 @@ class Connections:
 
         Raises:
             Unavailable: no connection is free in time, or PostgreSQL cannot be reached or went away.
+            ReadOnly: PostgreSQL takes no writes.
             Deadlocked: PostgreSQL rolled the block back; it can be repeated.
             psycopg2.Error: PostgreSQL refused a statement; `pgcode` says why.
         """
         try:
+            lent_at = time.monotonic()
             connection = self._take()
             try:
                 yield connection
+            except psycopg2.errors.ReadOnlySqlTransaction:
+                # The server may take writes again, or another server may: old sessions do not learn of it.
+                self._outdated_at = time.monotonic()
+                raise
             finally:
-                self._give_back(connection)
+                self._give_back(connection, lent_at)
         except PoolTimeout as error:
             raise Unavailable("every database connection is in use", hint="raise DB_POOL_MAX") from error
         except (psycopg2.Error, DBAPIError) as error:
-            problem = _problem(error)
+            problem = self._problem(error)
             if problem is None:
                 raise
             raise problem from error
@@ -96,6 +112,9 @@ class Connections:
 
     def _lives(self, connection: PoolProxiedConnection) -> bool:
         used = connection.info.get(_USED)
+        # What is most likely silent, too, is not waited for a second time.
+        if used is not None and used <= max(WATCH.found_at, self._outdated_at):
+            return False
         # A connection used a moment ago is not tested, unless another connection broke since.
         is_fresh = used is None or (time.monotonic() - used <= IDLE_S and used > self._broke_at)
         if is_fresh and not self._clock.is_stale:
@@ -116,10 +135,11 @@ class Connections:
         cursor.execute("SELECT clock_timestamp()")
         self._clock.note(cursor.fetchone()[0], asked)
 
-    def _give_back(self, connection: PoolProxiedConnection) -> None:
+    def _give_back(self, connection: PoolProxiedConnection, lent_at: float) -> None:
         raw: Any = connection.dbapi_connection
         # The session is gone, or still in a transaction because its COMMIT or ROLLBACK failed.
-        if raw.get_transaction_status() != TRANSACTION_STATUS_IDLE:
+        is_usable = raw.get_transaction_status() == TRANSACTION_STATUS_IDLE
+        if not is_usable or lent_at <= self._outdated_at:
             self._drop(connection)
         else:
             connection.info[_USED] = time.monotonic()
@@ -129,26 +149,21 @@ class Connections:
         self._broke_at = time.monotonic()
         connection.invalidate()
 
-
-def _arguments(options: str) -> dict[str, Any]:
-    return {
-        "options": options,
-        "connect_timeout": CONNECT_TIMEOUT_S,
-        "application_name": "pipeweave",
-        "keepalives_idle": 30,
-        "keepalives_interval": 10,
-        "keepalives_count": 3,
-    }
-
-
-def _problem(error: psycopg2.Error | DBAPIError) -> PipeWeaveError | None:
-    """Our error for a lost connection or a deadlock; None for an error of the statement itself."""
-    # The pool's first statements on a new server, and SQLAlchemy's own, wrap the driver's error.
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    if getattr(cause, "pgcode", None) in _START_OVER:
-        return Deadlocked("two transactions waited for each other")
-    if not isinstance(cause, psycopg2.OperationalError | psycopg2.InterfaceError):
-        return None
-    # The driver's text names host, port and user, never the password.
-    reason = (str(cause).strip().splitlines() or ["no connection"])[0]
-    return Unavailable(f"PostgreSQL cannot be used: {reason}", hint="check DATABASE_URL and the server")
+    def _problem(self, error: psycopg2.Error | DBAPIError) -> PipeWeaveError | None:
+        """Our error for a lost connection, a server without writes or a deadlock; None for an error of the
+        statement itself.
+        """
+        # The pool's first statements on a new server, and SQLAlchemy's own, wrap the driver's error.
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        if getattr(cause, "pgcode", None) in _START_OVER:
+            return Deadlocked("two transactions waited for each other")
+        if isinstance(cause, psycopg2.errors.ReadOnlySqlTransaction) and not self._is_read_only:
+            return ReadOnly(
+                "PostgreSQL takes no writes", hint="check whether DATABASE_URL leads to the primary"
+            )
+        is_ended = getattr(cause, "pgcode", None) in _ENDED
+        if not is_ended and not isinstance(cause, psycopg2.OperationalError | psycopg2.InterfaceError):
+            return None
+        # The driver's text names host, port and user, never the password.
+        reason = (str(cause).strip().splitlines() or ["no connection"])[0]
+        return Unavailable(f"PostgreSQL cannot be used: {reason}", hint="check DATABASE_URL and the server")

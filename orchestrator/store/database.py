@@ -27,6 +27,7 @@ from pipeweave.orchestrator.store.cache import Cache, Caches, CacheSpec, K, V
 from pipeweave.orchestrator.store.connections import Connections
 from pipeweave.orchestrator.store.rows import Result
 from pipeweave.orchestrator.store.server_clock import ServerClock
+from pipeweave.orchestrator.store.session_settings import READS, VERBS
 from pipeweave.orchestrator.store.statements import statement as sql
 
 log = logging.getLogger(__name__)
@@ -35,25 +36,8 @@ R = TypeVar("R")
 
 DEADLOCK_TRIES = 5
 
-# Lists and pages must not slow running work: a read that takes longer (ms) is cancelled.
-READ_TIMEOUT_MS = 5_000
 # Connections beside the two pools: one holds the tick's lock while another answers a health check.
 RESERVED = 2
-# A process that died in the middle of a transaction must not hold its locks for long.
-IDLE_IN_TRANSACTION_MS = 60_000
-
-
-# Verbs name their rows by key, so one plan serves all parameters and prunes partitions when it runs. The plan
-# is made once, when a table may be nearly empty, and kept: it must not scan or join whole tables.
-_BY_KEY = " ".join(
-    f"-c {each}"
-    for each in (
-        "plan_cache_mode=force_generic_plan",
-        "enable_seqscan=off",
-        "enable_hashjoin=off",
-        "enable_mergejoin=off",
-    )
-)
 
 
 class Transaction:
@@ -204,11 +188,9 @@ class Database:
         self.react = react or (lambda fact: ())
         self._clock = ServerClock()
         self.now = now or self._server_now
-        options = f"-c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_MS} {_BY_KEY}"
-        self.connections = Connections(url, pool_size, options, self._clock)
-        read_only = f"-c statement_timeout={READ_TIMEOUT_MS} -c default_transaction_read_only=on"
-        self._reader = Connections(url, max(1, pool_size // 2), read_only, self._clock)
-        self._reserved = Connections(url, min(RESERVED, pool_size), read_only, self._clock)
+        self.connections = Connections(url, pool_size, VERBS, self._clock)
+        self._reader = Connections(url, max(1, pool_size // 2), READS, self._clock)
+        self._reserved = Connections(url, min(RESERVED, pool_size), READS, self._clock)
         self.caches = Caches()
 
     def _server_now(self) -> datetime:

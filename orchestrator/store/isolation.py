@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from pipeweave.errors import Deadlocked, PartlyFailed, Unavailable
+from pipeweave.errors import Deadlocked, PartlyFailed, ReadOnly, Unavailable
 from pipeweave.orchestrator.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,10 @@ def check_database(database: Database, error: Exception) -> None:
 
     Raises:
         Unavailable: PostgreSQL cannot be reached.
+        ReadOnly: it takes no writes.
     """
+    if isinstance(error, ReadOnly):
+        raise error
     if isinstance(error, Unavailable) and not isinstance(error, Deadlocked):
         with database.reserved() as tx:
             tx.execute("SELECT 1")

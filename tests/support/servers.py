@@ -130,6 +130,20 @@ def away(server: Postgres, url: str) -> Iterator[None]:
         administer(server, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
 
 
+@contextmanager
+def read_only(server: Postgres, url: str) -> Iterator[None]:
+    """For the block, this database takes no writes, as after a failover. Sessions from before have ended;
+    those that begin in the block stay read-only after it.
+    """
+    name = url.rpartition("/")[2]
+    administer(server, f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    try:
+        administer(server, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+        yield
+    finally:
+        administer(server, f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+
+
 def administer(server: Postgres, statement: str) -> None:
     """Run a statement as the superuser, outside of any transaction."""
     connection = psycopg2.connect(server.admin_url)
