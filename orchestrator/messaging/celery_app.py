@@ -60,6 +60,7 @@ def make_celery(settings: Settings, *, queues: tuple[str, ...] = (), is_worker: 
         broker_pool_limit=settings.db_pool_max + 2,
         task_queues=[Queue(name) for name in queues] or None,
         worker_enable_remote_control=is_worker,
+        worker_max_tasks_per_child=settings.max_tasks_per_child,
     )
     return app
 
@@ -83,7 +84,6 @@ _WORKER: dict[str, Any] = {
     "worker_cancel_long_running_tasks_on_connection_loss": False,
     "worker_hijack_root_logger": False,
     "worker_redirect_stdouts": False,
-    "worker_max_tasks_per_child": 1000,
     "worker_max_memory_per_child": 400_000,
     "broker_connection_retry_on_startup": True,
     "broker_connection_max_retries": None,

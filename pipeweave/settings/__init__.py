@@ -36,6 +36,7 @@ class Settings:
     mode: str = "standalone"
     tenant: str = "default"
     max_concurrency: int = 10
+    max_tasks_per_child: int = 1000
     poll_interval_ms: int = 1000
     host: str = "127.0.0.1"
     port: int = 3000

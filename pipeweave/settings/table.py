@@ -81,6 +81,12 @@ TABLE: tuple[Setting, ...] = (
         "task runs at once: processes of a worker, dispatches of a tick",
     ),
     Setting(
+        "MAX_TASKS_PER_CHILD",
+        "max_tasks_per_child",
+        values.whole(1, 1_000_000_000),
+        "messages that a process of a worker works off before a new process takes its place",
+    ),
+    Setting(
         "POLL_INTERVAL_MS",
         "poll_interval_ms",
         values.whole(100, 3_600_000),

@@ -136,6 +136,7 @@ class LiveStack:
             "BROKER_URL": self.settings.broker_url or "",
             "PIPEWEAVE_TENANT": tenant,
             "PIPEWEAVE_DATA_DIR": self.settings.data_dir,
+            "MAX_TASKS_PER_CHILD": str(self.settings.max_tasks_per_child),
             "STORAGE_BACKENDS": json.dumps(self.settings.storage_backends),
             "PIPEWEAVE_TEST_CALLS": str(self.folder / "calls.jsonl"),
         }
@@ -353,10 +354,16 @@ class LiveStack:
 
     def calls(self, run_id: UUID) -> list[Call]:
         """The calls of a run's handlers in the order of their ends."""
-        path = self.folder / "calls.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
         shown = ids.show(ids.RUN, run_id)
-        return [Call(**json.loads(line)) for line in lines if shown in line]
+        return [Call(**json.loads(line)) for line in self._call_lines() if shown in line]
+
+    def every_call(self) -> list[Call]:
+        """The calls of all handlers in the order of their ends."""
+        return [Call(**json.loads(line)) for line in self._call_lines()]
+
+    def _call_lines(self) -> list[str]:
+        path = self.folder / "calls.jsonl"
+        return path.read_text().splitlines() if path.exists() else []
 
     def called(self, run_id: UUID) -> Counter[str | None]:
         """How often the handlers of each step were called."""

@@ -227,6 +227,11 @@ class Slots:
             if slot.pid:
                 yield slot
 
+    @property
+    def are_taken(self) -> bool:
+        """Whether there is a child at each place of the pool, alive or dead."""
+        return sum(1 for _ in self.taken()) >= self._places
+
     def _slot(self, number: int) -> Slot:
         return Slot(self._memory, _FIRST + number * _SIZE)
 

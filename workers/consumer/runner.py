@@ -11,10 +11,11 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
-from pipeweave.errors import PipeWeaveError
+from pipeweave.errors import PipeWeaveError, Unavailable
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain import (
     UNCOUNTED,
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 
 # Results wait at most this long before they are stored, however many calls a turn has.
 TURN_S = 0.1
+
+_NO_RUN = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,16 @@ class Runner:
             fence=process.slot.fence,
             between=process.between,
         )
+
+    def warm_up(self) -> None:
+        """Open the connections, and have PostgreSQL read its catalogs, before the first message arrives.
+
+        Whatever is away is left to that message.
+        """
+        with suppress(Unavailable), self.deployment.database.statements() as tx:
+            claiming.start_with_header(tx, _NO_RUN, [1], 1, worker=self.worker)
+        with suppress(Unavailable):
+            self.deployment.publisher.depth(self.queue)
 
     def run(
         self, run_id: UUID, ordinals: Sequence[int], attempt: int, part: int, joins: Sequence[int]

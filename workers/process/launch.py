@@ -40,6 +40,12 @@ CHILD_CONNECTIONS = 2
 # does not count a message that it gave up; the child would wait half a minute, and nothing needs results.
 TRIES_TO_BE_COUNTED = 10
 
+# The pool of children that Celery is to use.
+POOL = "pipeweave.workers.process.pool:TaskPool"
+
+# A new child that is not ready after so many seconds is killed, and another one is started.
+READY_WITHIN_S = 30.0
+
 # Seconds that task runs under way may take after a TERM.
 GRACE_S = 30.0
 
@@ -75,6 +81,7 @@ def run_worker(
     worker_id = register(deployment, service, loaded, start)
     queue = task_rows.queue_name(settings.tenant, service)
     app = make_celery(settings, queues=(queue,), is_worker=True)
+    app.conf.update(worker_pool=POOL, worker_proc_alive_timeout=READY_WITHIN_S)
     app.set_current()
     slots = Slots(concurrency)
     _make_runners(app, settings, loaded, slots, worker_id, queue)
@@ -115,6 +122,8 @@ def _make_runners(
     made: list[tuple[Runner, DeferredSigterm]] = []
 
     def make_runner(**_: object) -> None:
+        # Only who takes over from another child is expected to have work at once.
+        is_successor = slots.are_taken
         child = Deployment.open(settings, pool_size=CHILD_CONNECTIONS, app=app)
         slot = take_slot(slots)
         sigterm = DeferredSigterm(lambda: slot.is_busy)
@@ -129,6 +138,8 @@ def _make_runners(
         runner = Runner(child, Calls(child.database, child.values, loaded.tasks), process)
         made[:] = [(runner, sigterm)]
         runner.watchdog.start()
+        if is_successor:
+            runner.warm_up()
         process_memory.freeze_loaded_objects()
 
     def runner() -> Runner:

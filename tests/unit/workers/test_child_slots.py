@@ -156,3 +156,12 @@ def test_a_child_whose_call_is_condemned_calls_nothing_more(monkeypatch: pytest.
     assert not slot.condemn(Ending.OVERDUE, 12.5), "the note is taken back: it returned in time"
     child.join(30)
     assert not child.is_alive()
+
+
+def test_all_places_are_taken_when_each_has_a_child() -> None:
+    slots = Slots(2)
+    assert not slots.are_taken
+    taken(slots, 0, 1)
+    assert not slots.are_taken
+    taken(slots, 1, 2)
+    assert slots.are_taken
