@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from statistics import median
 from uuid import UUID
 
 import psutil
@@ -18,8 +19,8 @@ from support.live_stack import LiveStack, StackMaker
 
 # Messages after which a child is replaced.
 MOST = 10
-# Far more than any of these runs takes on a busy machine, and far less than a lost message or an unnoticed
-# death costs.
+# A run that takes so many times as long as the others, and so many seconds, waited for something.
+TIMES_AS_LONG = 20
 SLOW_S = 1.5
 # What is younger than that is not yet missed by the tick.
 AHEAD = timedelta(seconds=30)
@@ -54,6 +55,11 @@ def took(stack: LiveStack, pipeline_id: str) -> float:
     return float((row.finished_at - row.created_at).total_seconds())
 
 
+def stalled(times: list[float]) -> list[float]:
+    """The times of the runs that waited for something."""
+    return [each for each in times if each > max(SLOW_S, TIMES_AS_LONG * median(times))]
+
+
 def assert_nothing_was_lost(stack: LiveStack) -> None:
     """Each task run was called once, at its first attempt, and the tick finds nothing to mend."""
     assert stack.rows("SELECT id FROM task_runs WHERE attempt <> 1 OR status <> 'completed'") == []
@@ -67,11 +73,11 @@ def test_no_run_waits_for_a_child_that_is_replaced(stack: LiveStack, concurrency
     stack.start_worker("steps.py", concurrency=concurrency)
     stack.store(SINGLE)
     stack.finished(stack.trigger("single"))
-    times = [took(stack, "single") for _ in range(40 * MOST)]
+    times = [took(stack, "single") for _ in range(25 * MOST)]
     pids = {call.pid for call in stack.every_call()}
     assert len(pids) >= 8
     # Without care, each tenth run waits for up to five seconds.
-    assert len([each for each in times if each > SLOW_S]) <= 2
+    assert len(stalled(times)) <= 2
     assert_nothing_was_lost(stack)
 
 
@@ -79,7 +85,7 @@ def test_a_crowd_of_runs_loses_no_message_to_the_children_that_are_replaced(stac
     worker = stack.start_worker("steps.py", concurrency=4)
     stack.store(SINGLE)
     stack.store(FAN_IN)
-    runs = [stack.trigger("fan-in" if number % 50 == 0 else "single") for number in range(1_000)]
+    runs = [stack.trigger("fan-in" if number % 50 == 0 else "single") for number in range(400)]
     for run_id in runs:
         assert stack.finished(run_id).status == "completed"
     assert_nothing_was_lost(stack)
@@ -96,7 +102,7 @@ def test_a_child_works_on_until_its_successor_is_there(stack: LiveStack) -> None
     fewest = 2
     runs: list[UUID] = []
     until = time.monotonic() + 120
-    while len({call.pid for call in stack.every_call()}) < 12 and time.monotonic() < until:
+    while len({call.pid for call in stack.every_call()}) < 8 and time.monotonic() < until:
         runs += [stack.trigger("single") for _ in range(4)]
         fewest = min(fewest, len(children(worker)))
         stack.finished(runs[-1])
@@ -113,5 +119,5 @@ def test_a_child_that_is_killed_while_idle_holds_nobody_up(stack: LiveStack) -> 
         os.kill(child, signal.SIGKILL)
         stack.until(lambda gone=child: gone not in children(worker), "the child is still there")
     # Without care, half of them wait up to five seconds for another child.
-    assert len([each for each in times if each > SLOW_S]) <= 1
+    assert len(stalled(times)) <= 1
     assert_nothing_was_lost(stack)
