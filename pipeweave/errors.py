@@ -294,7 +294,7 @@ class InvalidReference(AttemptFailed):
 
 
 class InvalidResult(AttemptFailed):
-    """The task's result is not JSON."""
+    """The task's result is not JSON, or too large."""
 
     code = "INVALID_RESULT"
 

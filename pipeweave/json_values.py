@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
 from pipeweave.errors import FieldError
 from pipeweave.size_limits import MAX_VALUE_DEPTH
@@ -14,7 +16,12 @@ _INT64 = 1 << 63
 
 
 def json_faults(
-    value: Any, field: str = "", *, budget: int | None = None, max_depth: int = MAX_VALUE_DEPTH
+    value: Any,
+    field: str = "",
+    *,
+    budget: int | None = None,
+    max_depth: int = MAX_VALUE_DEPTH,
+    takes_natives: bool = False,
 ) -> list[FieldError]:
     """List the first places (at most 20) where a value is not JSON that can be stored.
 
@@ -28,6 +35,8 @@ def json_faults(
         budget: the size that the value may have, about, in characters of JSON. A larger value gives one fault
             `too_large`, which ends the walk. None for no limit.
         max_depth: how deep lists and objects may be nested.
+        takes_natives: take UUIDs and members of enums, too, as orjson does: it writes a UUID as a text, and
+            of a member its value.
     """
     faults: list[FieldError] = []
     left = budget if budget is not None else math.inf
@@ -35,12 +44,16 @@ def json_faults(
     while stack and len(faults) < _MOST_FAULTS:
         path, each, depth = stack.pop()
         left -= 1 + len(each) if isinstance(each, str) else 1
+        if takes_natives and isinstance(each, Enum):
+            each = each.value
         if left < 0:
             return [
                 *faults,
                 FieldError(field, f"takes more than {budget} characters of JSON", "too_large"),
             ]
         if not isinstance(each, (Mapping, list, tuple)):
+            if takes_natives and type(each) is UUID:
+                continue
             if problem := _scalar_fault(each):
                 faults.append(FieldError(path, problem, "not_json"))
         elif depth >= max_depth:

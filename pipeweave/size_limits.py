@@ -40,6 +40,9 @@ MAX_TASK_RUNS_PER_RUN = 1_000_000
 INLINE_BYTES = 32 * 1024
 """A JSON value up to this size (32 KiB) is stored in its row, a larger value in the storage backend."""
 
+MAX_OUTPUT_BYTES = 100_000_000
+"""The output of one task run, as JSON (100 MB): worker, storage and readers hold it in memory."""
+
 MAX_KEY_CHARS = 500
 """Characters of an idempotency key."""
 

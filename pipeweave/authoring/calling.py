@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -18,10 +19,12 @@ from pipeweave.authoring.context import Context, TaskResult
 from pipeweave.authoring.signatures import MISSING, Parameter, Signature, read_signature
 from pipeweave.errors import FieldError, InvalidParams, InvalidResult
 from pipeweave.json_values import json_faults
+from pipeweave.size_limits import MAX_OUTPUT_BYTES
 from pipeweave.suggestions import did_you_mean
 
 _MOST_ERRORS = 50
 _DEEPEST_RESULT = 250  # the deepest nesting that orjson writes
+_LOOKED_AT = 32  # members of an output that are looked at before it is written
 _STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
@@ -164,25 +167,51 @@ def outcome_of(result: Any) -> Outcome:
 
 
 def encode(output: Any) -> bytes:
-    """Write an output as JSON text.
+    """Write an output as JSON text: a UUID as a text, and of a member of an enum its value.
 
     Raises:
-        InvalidResult: the output is not JSON; each FieldError names a place in it.
+        InvalidResult: the output is not JSON, and each FieldError names a place in it; or it is too large.
     """
+    # orjson does not survive texts of gigabytes.
+    if any(type(each) is str and len(each) > MAX_OUTPUT_BYTES for each in _first_members(output)):
+        raise _too_large("has a text of more than")
     try:
         encoded = orjson.dumps(output, option=_STRICT)
     except (TypeError, ValueError, RecursionError) as error:
         raise _not_json(output, str(error)) from None
+    if len(encoded) > MAX_OUTPUT_BYTES:
+        raise _too_large(f"has {len(encoded)} bytes, more than")
     # orjson writes NaN and infinities as null, and U+0000 as an escape sequence that PostgreSQL refuses.
-    if (b"null" in encoded or b"\\u0000" in encoded) and json_faults(
-        output, "output", max_depth=_DEEPEST_RESULT
-    ):
+    if (b"null" in encoded or b"\\u0000" in encoded) and _faults(output):
         raise _not_json(output, "it is not JSON")
     return encoded
 
 
+def _first_members(output: Any) -> Iterable[Any]:
+    """The output itself, or the first members of a list or dict."""
+    match output:
+        case dict():
+            return islice(output.values(), _LOOKED_AT)
+        case list() | tuple():
+            return islice(output, _LOOKED_AT)
+        case _:
+            return (output,)
+
+
+def _too_large(size: str) -> InvalidResult:
+    return InvalidResult(
+        f"the output {size} the {MAX_OUTPUT_BYTES} bytes that an output may have",
+        errors=[FieldError("output", "is too large", "too_large")],
+        hint="store it where the next steps can read it, and return its place",
+    )
+
+
+def _faults(output: Any) -> list[FieldError]:
+    return json_faults(output, "output", max_depth=_DEEPEST_RESULT, takes_natives=True)
+
+
 def _not_json(output: Any, reason: str) -> InvalidResult:
-    errors = json_faults(output, "output", max_depth=_DEEPEST_RESULT)
+    errors = _faults(output)
     detail = (
         f"{errors[0].field} {errors[0].message}"
         if errors

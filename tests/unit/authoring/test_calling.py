@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import enum
+import json
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -11,6 +14,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from pipeweave import Context, TaskResult
+from pipeweave.authoring import calling
 from pipeweave.authoring.calling import bind, call_plan, outcome_of
 from pipeweave.errors import InvalidParams, InvalidResult, InvalidTask
 
@@ -173,6 +177,38 @@ def test_a_plain_result_is_the_output() -> None:
     assert outcome_of({"a": None, "b": "\\u0000"}).output["a"] is None
 
 
+class Colour(enum.Enum):
+    RED = "red"
+    NONE = None
+    NAN = float("nan")
+
+
+@pytest.mark.parametrize("beside", [{}, {"x": None}, {"x": "null"}, {"x": "\\u0000"}])
+def test_uuids_and_members_of_enums_are_results_whatever_lies_beside_them(beside: dict[str, Any]) -> None:
+    told = {"id": uuid.UUID(int=1), "colours": [Colour.RED], **beside}
+    written = {"id": "00000000-0000-0000-0000-000000000001", "colours": ["red"], **beside}
+    assert json.loads(outcome_of(told).encoded) == written
+
+
+def test_an_output_beyond_the_limit_is_refused_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calling, "MAX_OUTPUT_BYTES", 1_000)
+    assert len(outcome_of("x" * 998).encoded) == 1_000
+    for output in ("x" * 999, ["ab"] * 250, {"a": "x" * 1_001}, ["ä" * 499]):
+        with pytest.raises(InvalidResult, match="more than the 1000 bytes") as refused:
+            outcome_of(output)
+        assert (refused.value.errors[0].code, bool(refused.value.hint)) == ("too_large", True)
+
+
+@pytest.mark.parametrize("shape", [lambda text: text, lambda text: [text], lambda text: {"a": text}])
+def test_a_text_beyond_the_limit_is_refused_before_it_is_written(
+    shape: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calling, "MAX_OUTPUT_BYTES", 1_000)
+    monkeypatch.setattr(calling, "orjson", None)  # it dies of a text of gigabytes
+    with pytest.raises(InvalidResult):
+        outcome_of(shape("x" * 1_001))
+
+
 def test_a_task_result_carries_the_choice() -> None:
     assert outcome_of(TaskResult(1, run_next=["a"])).run_next == ("a",)
     assert outcome_of(TaskResult(1, run_next=[])).run_next == ()
@@ -189,6 +225,7 @@ def test_a_task_result_carries_the_choice() -> None:
         ({"p": Point(1)}, "output.p"),
         ([1.0, float("nan")], "output[1]"),
         (float("inf"), "output"),
+        ([Colour.RED, Colour.NAN], "output[1]"),
         (2**70, "output"),
         ("\ud800", "output"),
         ({"x": "nul \x00"}, "output.x"),

@@ -49,6 +49,7 @@ def test_the_limits_in_the_documents_are_the_limits() -> None:
         size_limits.MAX_ITEM_BYTES,
         size_limits.MAX_TASK_RUNS_PER_RUN,
         size_limits.INLINE_BYTES,
+        size_limits.MAX_OUTPUT_BYTES,
         size_limits.MAX_BODY_BYTES,
         size_limits.MAX_BATCH,
         size_limits.MAX_KEY_CHARS,
