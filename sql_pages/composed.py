@@ -171,7 +171,7 @@ CALLS: Calls = [
     ("", lambda tx, _: run_transitions.time_out(tx, RUN, "CODE", "message")),
     ("", lambda tx, _: run_transitions.cancel(tx, RUN, "reason")),
     ("", lambda tx, _: releasing.release(tx, RUN, [1])),
-    ("continued here", lambda tx, _: releasing.release(tx, RUN, [], continued=[1], worker="w", queue="q")),
+    ("continued here", lambda tx, _: releasing.release(tx, RUN, [], continued=[1], worker="w", queues=["q"])),
     ("", lambda tx, _: cancelling.skip(tx, RUN, [1])),
     ("", lambda tx, _: cancelling.cancel_all(tx, RUN, code="CODE", message="message")),
     ("", lambda tx, _: cancelling.cancel_tasks(tx, RUN, ["a"], code="C", message="m")),

@@ -10,7 +10,7 @@ from typing import Any
 from pipeweave.durations import DURATION_PATTERN, MAX_MS
 from pipeweave.schema import TYPES
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_STEPS
-from pipeweave.spec import FAILURE_MODES
+from pipeweave.spec import CODES, FAILURE_MODES
 
 _NAME = {"type": "string", "pattern": "^[A-Za-z0-9._~:@-]{1,200}$"}
 _TEXT = {"type": "string", "minLength": 1}
@@ -81,6 +81,11 @@ PIPELINE: dict[str, Any] = {
         "idleTimeout": {**_DURATION, "description": "The longest time in which nothing happens in a run."},
         "timeoutMs": {**_DURATION_MS, "description": "`timeout` in a normalised document."},
         "idleTimeoutMs": {**_DURATION_MS, "description": "`idleTimeout` in a normalised document."},
+        "code": {
+            "enum": [*CODES, None],
+            "default": CODES[0],
+            "description": "`pinned`: steps call only the code that their tasks had when the run began.",
+        },
         "defaults": {"type": "object", "description": "Default values of fields of the run's input."},
         "steps": {
             "type": "array",

@@ -19,7 +19,15 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from pipeweave.api.contract import pipeline_schema
-from pipeweave.authoring import KEY_CHARACTERS, MAX_CODE, MAX_CODES, MAX_MULTIPLIER, MAX_RETRIES, Backoff
+from pipeweave.authoring import (
+    KEY_CHARACTERS,
+    MAX_CODE,
+    MAX_CODES,
+    MAX_MULTIPLIER,
+    MAX_RETRIES,
+    QUEUE_PATTERN,
+    Backoff,
+)
 from pipeweave.orchestrator.registry import MAX_TASKS, MAX_VERSION
 from pipeweave.orchestrator.runs import MAX_PRIORITY, MIN_PRIORITY, admission
 from pipeweave.rates import RATE_EXPECTED, RATE_PATTERN, is_rate
@@ -231,6 +239,9 @@ class TaskOptions(Request):
     )
     priority: Annotated[int, Field(ge=-MAX_INT32, le=MAX_INT32), WHOLE] = Field(
         100, description="Lower runs first."
+    )
+    queue: Annotated[str, Field(pattern=QUEUE_PATTERN)] | None = Field(
+        None, description="The name of the queue that its task runs wait in; absent: that of its service."
     )
     idempotency_ttl: Annotated[int, Field(gt=0, le=TEN_YEARS_S), WHOLE] | None = Field(
         None,

@@ -199,7 +199,8 @@ def _steps(tx: Transaction, run: RunHeader) -> dict[int, StepState]:
 
 # The task's current code version and its service's current queue. An item waits for no predecessor: it is
 # due.
-_ANEW = """, code_version = k.code_version, code_hash = k.code_hash, queue = s.queue,
+_ANEW = """, code_version = k.code_version, code_hash = k.code_hash,
+    queue = s.queue || coalesce('/' || k.queue, ''),
     due_at = CASE WHEN t.kind = 'item' THEN CAST(:now AS timestamptz) END,
     queued_at = NULL, claimed_at = NULL, started_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
     finished_at = NULL, worker = NULL, awaits = NULL, progress = NULL, progress_message = NULL, error = NULL,

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from pipeweave.spec import PipelineSpec, StepSpec
+from pipeweave.spec import PINNED, PipelineSpec, StepSpec
 
 # The end of the run, as if it were a step.
 END = 0
@@ -56,6 +56,8 @@ class Plan:
     steps: tuple[PlannedStep, ...]
     ends: tuple[int, ...]
     joins: dict[int, JoinKind]
+    # Its runs keep the code that their tasks had when they began.
+    is_pinned: bool = False
 
     def __getitem__(self, ordinal: int) -> PlannedStep:
         return self.steps[ordinal - 1]
@@ -127,7 +129,7 @@ def compile_plan(spec: PipelineSpec) -> Plan:
     ends = tuple(each.ordinal for each in steps if not each.successors)
     waits_for = {number: before for number, before in predecessors.items() if before} | {END: ends}
     joins = {number: _kind(before, predecessors) for number, before in waits_for.items()}
-    return Plan(steps, ends, joins)
+    return Plan(steps, ends, joins, spec.code == PINNED)
 
 
 def _kind(before: tuple[int, ...], predecessors: dict[int, tuple[int, ...]]) -> JoinKind:

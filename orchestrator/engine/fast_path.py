@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.outbox import JoinCheck
@@ -104,8 +105,8 @@ _UNDECIDED = """(SELECT array_agg(b.next) FROM standing AS b
 _PAUSED = f"paused AS MATERIALIZED (SELECT {pause_sql.paused_tasks(':tenant')} AS tasks)"
 _HELD = pause_sql.held(pause_sql.is_among("x.tasks", "t.task_id"))
 
-# The claimant continues the first successor, unless that has another queue or is held.
-_HERE = f"t.id = :here AND t.queue = :queue AND NOT {_HELD}"
+# The claimant continues the first successor that it can call, unless that has another queue or is held.
+_HERE = f"t.id = CAST(:here AS uuid) AND t.queue = ANY(CAST(:queues AS text[])) AND NOT {_HELD}"
 
 
 def _going_on(where: str, begins: str = ":now") -> str:
@@ -168,10 +169,10 @@ def _complete_and_go_on(
     parameters = completing.completed(tx, [completion]) | {
         "nexts": [ids.task_run_id(run.id, each) for each in successors],
         "ordinals": list(successors),
-        "here": ids.task_run_id(run.id, successors[0]),
+        "here": _continued_here(run, successors, claimant),
         "tenant": run.tenant,
         "worker": claimant.worker,
-        "queue": claimant.queue,
+        "queues": claimant.served,
     }
     edges = _other_edges(run, completion.task_run.ordinal, successors)
     if not edges:
@@ -179,6 +180,13 @@ def _complete_and_go_on(
     rows = tx.execute(_GO_ON_TO_JOINS, parameters | _as_parameters(run, edges), lock=_LOCK_JOINS).all()
     _send_checks(tx, run, rows[0].undecided, claimant)
     return sorted((of_row(row) for row in rows if row.id is not None), key=lambda each: each.id)
+
+
+def _continued_here(run: RunHeader, successors: Sequence[int], claimant: Claimant) -> UUID | None:
+    """The successor that the claimant goes on with: the first that it can call."""
+    mine = (each for each in successors if claimant.may_take(run.plan[each].step.task))
+    first = next(mine, None)
+    return None if first is None else ids.task_run_id(run.id, first)
 
 
 def _complete_last(tx: Transaction, run: RunHeader, completion: Completion, claimant: Claimant) -> None:

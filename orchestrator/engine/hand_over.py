@@ -1,4 +1,5 @@
-"""Hands task runs over: a worker gives back those that it will not start, and other workers take them.
+"""Hands task runs over: a worker gives back those that it will not start, and other workers take them; those
+that it cannot call go on to a worker that can.
 
 No attempt is used up, because none of their functions was called.
 """
@@ -11,6 +12,7 @@ from uuid import UUID
 
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.release import as_released
+from pipeweave.orchestrator.queueing import placement
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -43,3 +45,20 @@ def hand_over(tx: Transaction, run_id: UUID, unstarted: Unstarted, *, worker: st
         tx.send(as_released(task_run))
     for task_run in claiming.queued(tx, run_id, unstarted.named, unstarted.attempt):
         tx.send(as_released(task_run))
+
+
+def hand_on(tx: Transaction, run_id: UUID, unstarted: Unstarted, *, worker: str) -> list[TaskRun]:
+    """Give task runs that the worker cannot call to workers that can; without one, they wait for it.
+
+    Args:
+        worker: who claimed them.
+
+    Returns:
+        The task runs with the queues in which they go on, or wait (queue_names.is_parking). Paused ones are
+        left out.
+    """
+    returned = claiming.give_back(tx, unstarted.claimed, worker=worker)
+    named = claiming.queued(tx, run_id, unstarted.named, unstarted.attempt)
+    placed = placement.place(tx, run_id, [each.id for each in (*returned, *named)])
+    tx.send(*(as_released(each) for each in placed))
+    return placed

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.chords import Counting
@@ -58,7 +59,7 @@ def _end(tx: Transaction, losses: Sequence[Loss], max_retry_delay_ms: int | None
     turn = Turn(
         run,
         losses,
-        losses[0][0].queue,
+        queue_names.plain(losses[0][0].queue),
         max_retry_delay_ms=max_retry_delay_ms,
         counting=Counting.UNCOUNTED,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -24,13 +24,26 @@ class Claimant:
 
     Args:
         worker: the process as claims name it.
-        queue: the queue that it serves; steps of other queues are left to other workers.
+        queue: where messages about joins go.
         room: how many released steps it continues.
+        queues: that it consumes, by default `queue` alone; steps of other queues are left to other workers.
+        tasks: that it has loaded; None for every task. Steps of other tasks are left to other workers.
     """
 
     worker: str
     queue: str
     room: int = 1
+    queues: tuple[str, ...] = ()
+    tasks: Container[str] | None = None
+
+    @property
+    def served(self) -> list[str]:
+        """The queues whose steps it may continue."""
+        return list(self.queues or (self.queue,))
+
+    def may_take(self, task_id: str) -> bool:
+        """Whether it can call this task."""
+        return self.tasks is None or task_id in self.tasks
 
 
 class Release:
@@ -61,7 +74,7 @@ class Release:
 
     def steps(self, ordinals: Sequence[int]) -> list[TaskRun]:
         """Release pending steps that are no maps, given in the order of their ordinals."""
-        continued = [] if self._feeds_gathered(ordinals) else ordinals[: self._room]
+        continued = [] if self._feeds_gathered(ordinals) else self._callable(ordinals)[: self._room]
         self._room -= len(continued)
         released = releasing.release(
             self._tx,
@@ -69,10 +82,16 @@ class Release:
             ordinals,
             continued=continued,
             worker=self._claimant.worker if self._claimant else None,
-            queue=self._claimant.queue if self._claimant else None,
+            queues=self._claimant.served if self._claimant else (),
         )
         self.send(released)
         return released
+
+    def _callable(self, ordinals: Sequence[int]) -> Sequence[int]:
+        claimant, plan = self._claimant, self._run.plan
+        if claimant is None or claimant.tasks is None:
+            return ordinals
+        return [each for each in ordinals if claimant.may_take(plan[each].step.task)]
 
     def _feeds_gathered(self, ordinals: Sequence[int]) -> bool:
         """Whether a gathered join follows: it counts messages, so each of these steps needs a message."""

@@ -22,6 +22,7 @@ from pipeweave.orchestrator.domain.outbox import (
     PutBack,
     Released,
 )
+from pipeweave.orchestrator.domain.queue_names import is_parking
 
 # Enough messages to keep every worker of a large deployment busy, few enough that each carries real work.
 MESSAGES_PER_FAN_OUT = 64
@@ -58,7 +59,8 @@ class MessageBatch:
 
 def group_into_messages(outbox: Sequence[Outgoing]) -> MessageBatch:
     """Group an outbox into messages, chord sizes, checks and parts; equal checks are sent once."""
-    released = [each for each in outbox if isinstance(each, Released)]
+    # What waits in a parking queue gets its message when a worker can call it.
+    released = [each for each in outbox if isinstance(each, Released) and not is_parking(each.queue)]
     messages = tuple(_messages(released))
     sizes = {(each.run_id, each.join): each.members for each in outbox if isinstance(each, Chord)}
     for message in messages:

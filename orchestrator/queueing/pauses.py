@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.orchestrator.queueing import limits
+from pipeweave.orchestrator.queueing import limits, placement
 from pipeweave.orchestrator.registry import task_rows, tenants
 from pipeweave.orchestrator.state import pause_sql, releasing
 from pipeweave.orchestrator.store.database import Transaction
@@ -110,11 +110,15 @@ def find(tx: Transaction, tenant: str) -> list[Pause]:
 
 # --- queued task runs -------------------------------------------------------------------------------------
 
-# Reads only the queues of tenants with a pause.
+# Reads only the queues of tenants with a pause: a service's queue and those whose names begin with it.
 _QUEUED = f"""
+WITH RECURSIVE {placement.WITH_WORK}
 SELECT t.run_id, t.id FROM task_runs AS t
 WHERE t.status = 'queued' AND {pause_sql.IS_PAUSED} AND t.queue = ANY(ARRAY(
-    SELECT s.queue FROM services AS s JOIN pauses AS p ON p.tenant_id = s.tenant_id))
+    SELECT q.queue FROM queues AS q WHERE EXISTS (
+        SELECT 1 FROM pauses AS p JOIN services AS s ON s.tenant_id = p.tenant_id
+        WHERE q.queue = s.queue OR starts_with(q.queue, s.queue || '/')
+           OR starts_with(q.queue, s.queue || '#'))))
 LIMIT :batch FOR UPDATE OF t SKIP LOCKED
 """
 

@@ -22,16 +22,18 @@ from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Transaction
 
 _QUEUED = "FROM task_runs AS t WHERE t.status = 'queued' AND t.queue = :queue"
-# Two index look-ups, however long the queue is.
+# Two index look-ups for each queue, however long it is.
+_IN_EACH = "FROM task_runs AS t WHERE t.status = 'queued' AND t.queue = q.queue"
 _IS_MIXED = f"""
-SELECT (SELECT t.priority {_QUEUED} ORDER BY t.priority LIMIT 1)
-    < (SELECT t.priority {_QUEUED} ORDER BY t.priority DESC LIMIT 1)
+SELECT bool_or((SELECT t.priority {_IN_EACH} ORDER BY t.priority LIMIT 1)
+    < (SELECT t.priority {_IN_EACH} ORDER BY t.priority DESC LIMIT 1))
+FROM unnest(CAST(:queues AS text[])) AS q(queue)
 """
 
 
-def is_mixed(tx: Transaction, queue: str) -> bool:
-    """Whether the queue holds task runs of different priorities."""
-    return tx.execute(_IS_MIXED, {"queue": queue}).scalar_one() is True
+def is_mixed(tx: Transaction, queues: Sequence[str]) -> bool:
+    """Whether one of the queues holds task runs of different priorities."""
+    return tx.execute(_IS_MIXED, {"queues": list(queues)}).scalar_one() is True
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 from pipeweave import ids
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.messaging.publisher import Publisher, level
 from pipeweave.orchestrator.store.database import Transaction
@@ -26,8 +27,8 @@ LATE = timedelta(seconds=5)
 LEEWAY = timedelta(seconds=2)
 
 # The queues and priorities whose oldest row was queued before `:late`. It takes a few looks into the index,
-# however long the queues are.
-OLDEST = """
+# however long the queues are. What waits in a parking queue has no message.
+OLDEST = f"""
 WITH RECURSIVE oldest AS (
     (SELECT t.queue, t.priority, t.queued_at FROM task_runs AS t WHERE t.status = 'queued'
      ORDER BY t.queue, t.priority, t.queued_at LIMIT 1)
@@ -37,7 +38,8 @@ WITH RECURSIVE oldest AS (
         WHERE t.status = 'queued' AND (t.queue, t.priority) > (o.queue, o.priority)
         ORDER BY t.queue, t.priority, t.queued_at LIMIT 1) AS n
 )
-SELECT o.queue, o.priority FROM oldest AS o WHERE o.queued_at < :late
+SELECT o.queue, o.priority FROM oldest AS o
+WHERE o.queued_at < :late AND NOT {queue_names.is_parking_sql("o.queue")}
 """
 
 # `queued_at` is set anew, so that the next tick gives the message its time to arrive. Tenants take turns:

@@ -16,6 +16,7 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import ADVANCING_RUN, sql_in
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.recovery.lost_messages import LATE
+from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
@@ -35,13 +36,18 @@ SELECT t.id, t.queue, t.status, t.due_at FROM task_runs AS t
 WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.finished_at IS NULL ORDER BY t.id
 """
 
-# The queue of a service that has tasks of the run now, for a final row keeps the queue that it had. Best is
-# the service that was alive last.
-_ANY_QUEUE = """
-SELECT coalesce(s.queue, t.queue) FROM task_runs AS t
+# The queue of a task that the run has now, for a final row keeps the queue that it had. Best is one that a
+# live worker consumes, then one of the service that was alive last.
+_QUEUE_NOW = "s.queue || coalesce('/' || k.queue, '')"
+_ANY_QUEUE = f"""
+SELECT coalesce({_QUEUE_NOW}, t.queue) FROM task_runs AS t
 LEFT JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
 LEFT JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id
-WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last ORDER BY s.last_heartbeat DESC NULLS LAST LIMIT 1
+WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last
+ORDER BY EXISTS (SELECT 1 FROM workers AS w
+        WHERE w.tenant_id = s.tenant_id AND w.service_id = s.id AND w.stopped_at IS NULL
+          AND {worker_processes.serves_sql(_QUEUE_NOW)}) DESC,
+    s.last_heartbeat DESC NULLS LAST LIMIT 1
 """
 
 _BEFORE_ALL = UUID(int=0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.states import OPEN_RUN, sql_in
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
@@ -26,15 +27,18 @@ SELECT k.tenant_id, k.id FROM tasks AS k WHERE k.follow_at <= now() ORDER BY k.f
 
 # The way leads through the open runs, which are few, not through history. Rows that are being changed are
 # left to the next tick: two transactions that lock many rows each may do so in any order.
+_QUEUE = "s.queue || coalesce('/' || k.queue, '')"
+# A task run that was placed apart goes on there, or is placed again.
+_IS_MOVED = f"t.queue <> {_QUEUE} AND NOT {queue_names.is_apart_sql('t.queue')}"
 _FOLLOW = f"""
 WITH behind AS MATERIALIZED (
-    SELECT t.run_id, t.id, s.queue, k.concurrency > 0 OR k.rate_limit IS NOT NULL AS has_limit
+    SELECT t.run_id, t.id, {_QUEUE} AS queue, k.concurrency > 0 OR k.rate_limit IS NOT NULL AS has_limit
     FROM tasks AS k
     JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id
     JOIN runs AS r ON r.tenant_id = k.tenant_id
         AND r.status IN {sql_in(OPEN_RUN)}
     JOIN task_runs AS t ON t.run_id = r.id AND t.task_id = k.id AND t.finished_at IS NULL
-        AND (t.queue <> s.queue OR (NOT t.is_limited AND (k.concurrency > 0 OR k.rate_limit IS NOT NULL)))
+        AND (({_IS_MOVED}) OR (NOT t.is_limited AND (k.concurrency > 0 OR k.rate_limit IS NOT NULL)))
     WHERE k.tenant_id = :tenant AND k.id = :task LIMIT :most
 ), free AS MATERIALIZED (
     SELECT t.run_id, t.id, b.queue, b.has_limit

@@ -18,7 +18,7 @@ from typing import Any
 from pipeweave.errors import PartlyFailed, PipeWeaveError
 from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses
+from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, placement
 from pipeweave.orchestrator.recovery import (
     due_attempts,
     lost_attempts,
@@ -53,6 +53,7 @@ class Ticked:
     followers_brought: int = 0
     limits_filled: int = 0
     held_back: int = 0
+    placed: int = 0
     workers_lost: int = 0
     attempts_ended: int = 0
     retries_released: int = 0
@@ -105,6 +106,7 @@ CHORES = (
     Chore("deadlines", _deadlines, "runs_timed_out"),
     Chore("admission", lambda each: admission.admit_waiting(each.database), "runs_admitted"),
     Chore("task_moves", task_moves.run_once, "followers_brought"),
+    Chore("placement", lambda each: placement.place_again(each.database), "placed"),
     Chore("limits", lambda each: limits.fill_waiting(each.database), "limits_filled"),
     Chore("redrives", lambda each: redrives.run_once(each.database, each.values), "redriven"),
     Chore("expiry", lambda each: expiry.run_hourly(each.database, Policy.of(each.settings)), "purged"),

@@ -3,6 +3,7 @@
 Called by `runs`, workers, the command line and `api`; every later room reads from it. This room must never
 change the status of a run or a task run."""
 
+from pipeweave.orchestrator.registry.loaded_tasks import LoadedTask
 from pipeweave.orchestrator.registry.registration import (
     MAX_TASKS,
     MAX_VERSION,
@@ -17,6 +18,7 @@ __all__ = [
     "BEAT_EVERY",
     "MAX_TASKS",
     "MAX_VERSION",
+    "LoadedTask",
     "Registration",
     "TaskRegistration",
     "TaskRow",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.rates import parse_rate
@@ -40,6 +41,7 @@ class CodeChange:
 
 _COLUMNS = (
     "service_id",
+    "queue",
     "code_hash",
     "code_version",
     "allowed_next",
@@ -62,9 +64,9 @@ _COLUMNS = (
     "orphaned_at",
 )
 
-# True when the task moves to another service or gets its first limit: task_moves.py then updates its open
-# task runs.
-_MOVES_ON = """(tasks.service_id <> excluded.service_id
+# True when the task moves to another service or queue, or gets its first limit: task_moves.py then updates
+# its open task runs.
+_MOVES_ON = """(tasks.service_id <> excluded.service_id OR tasks.queue IS DISTINCT FROM excluded.queue
     OR (tasks.concurrency = 0 AND tasks.rate_limit IS NULL
         AND (excluded.concurrency > 0 OR excluded.rate_limit IS NOT NULL)))"""
 
@@ -120,6 +122,7 @@ def _row(task: TaskRegistration, service_id: str, code_version: int) -> dict[str
     rate = None if task.rate_limit is None else parse_rate(task.rate_limit)
     values: Sequence[Any] = (
         service_id,
+        None if task.queue in (None, queue_names.DEFAULT) else task.queue,
         task.code_hash,
         code_version,
         list(task.allowed_next),

@@ -9,7 +9,15 @@ from difflib import get_close_matches
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.authoring import BACKOFFS, CODES_EXPECTED, MAX_MULTIPLIER, MAX_RETRIES, are_codes
+from pipeweave.authoring import (
+    BACKOFFS,
+    CODES_EXPECTED,
+    MAX_MULTIPLIER,
+    MAX_RETRIES,
+    QUEUE_EXPECTED,
+    are_codes,
+    is_queue,
+)
 from pipeweave.errors import FieldError, InvalidId, InvalidTask
 from pipeweave.json_values import json_faults
 from pipeweave.rates import RATE_EXPECTED, is_rate
@@ -47,6 +55,7 @@ class TaskRegistration:
         idempotency_ttl: how long a result is valid for its idempotency key (s).
         concurrency: attempts at a time over all workers; 0 for no limit.
         priority: a lower number starts first.
+        queue: the name of the queue that its task runs wait in; None for that of the service.
         input_schema: JSON Schema of the input; see `pipeweave.schema.validation`.
     """
 
@@ -65,6 +74,7 @@ class TaskRegistration:
     concurrency: int = 0
     rate_limit: str | None = None
     priority: int = 100
+    queue: str | None = None
     idempotency_ttl: int = IDEMPOTENCY_TTL_S
     description: str | None = None
     input_schema: Mapping[str, Any] | None = None
@@ -159,6 +169,7 @@ RULES: dict[str, _Rule] = {
     "concurrency": _Rule("concurrency", "a whole number from 0 (no limit)", _whole(0, _INT32)),
     "rateLimit": _Rule("rate_limit", RATE_EXPECTED, lambda value: value is None or is_rate(value)),
     "priority": _Rule("priority", f"a whole number from -{_INT32} to {_INT32}", _whole(-_INT32, _INT32)),
+    "queue": _Rule("queue", QUEUE_EXPECTED, lambda value: value is None or is_queue(value)),
     "idempotencyTTL": _Rule(
         "idempotency_ttl", f"a whole number of seconds from 1 to {_TEN_YEARS_S}", _whole(1, _TEN_YEARS_S)
     ),

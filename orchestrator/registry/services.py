@@ -1,4 +1,4 @@
-"""Stores services, checks who owns a task, and marks tasks as orphaned.
+"""Stores services, checks who owns a task, and marks tasks as orphaned (removed).
 
 `runs/service_registration.py` calls these verbs in one transaction, under the tenant's
 registration lock.
@@ -11,15 +11,19 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pipeweave.errors import FieldError, TaskOwnedElsewhere
+from pipeweave.orchestrator.registry import loaded_tasks
 from pipeweave.orchestrator.registry.registration import Registration
 from pipeweave.orchestrator.registry.task_rows import queue_name
 from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)
 
-_PREVIOUS = (
-    "SELECT version, kind, status FROM services WHERE tenant_id = :tenant AND id = :id FOR NO KEY UPDATE"
-)
+_PREVIOUS = """
+SELECT s.version, s.kind, s.status, EXISTS (
+    SELECT 1 FROM workers AS w
+    WHERE w.tenant_id = s.tenant_id AND w.service_id = s.id AND w.stopped_at IS NULL) AS has_workers
+FROM services AS s WHERE s.tenant_id = :tenant AND s.id = :id FOR NO KEY UPDATE OF s
+"""
 
 _STORE_SERVICE = """
 INSERT INTO services (tenant_id, id, kind, version, base_url, queue, status, registered_at, last_heartbeat)
@@ -32,13 +36,15 @@ ON CONFLICT (tenant_id, id) DO UPDATE SET kind = excluded.kind, version = exclud
 """
 
 
-def store(tx: Transaction, tenant: str, registration: Registration) -> str | None:
+def store(tx: Transaction, tenant: str, registration: Registration, *, by_worker: bool) -> str | None:
     """Write the service; returns its previous version, or None when the service is new.
 
-    A service with live Celery workers cannot become an HTTP service: its workers would lose their tasks.
+    Args:
+        by_worker: whether a Celery worker registers what it has loaded. Nobody else may say what a service
+            with live Celery workers has, nor make an HTTP service of it.
 
     Raises:
-        TaskOwnedElsewhere: the service has live Celery workers, and the registration is of another kind.
+        TaskOwnedElsewhere: the service has live Celery workers, and none of them registers.
     """
     parameters = {
         "tenant": tenant,
@@ -50,14 +56,15 @@ def store(tx: Transaction, tenant: str, registration: Registration) -> str | Non
         "now": tx.now,
     }
     previous = tx.execute(_PREVIOUS, parameters).one_or_none()
-    if previous is not None and (previous.kind, previous.status) == ("python", "active"):
-        _check_kind(registration)
+    if previous is not None and previous.kind == "python":
+        _check_kind(registration, previous, by_worker=by_worker)
     tx.execute(_STORE_SERVICE, parameters)
     return None if previous is None else str(previous.version)
 
 
-def _check_kind(registration: Registration) -> None:
-    if registration.kind == "python":
+def _check_kind(registration: Registration, previous: Any, *, by_worker: bool) -> None:
+    is_taken = previous.has_workers or (registration.kind == "http" and previous.status == "active")
+    if by_worker or not is_taken:
         return
     fault = FieldError(
         "serviceId", f"{registration.service_id!r} has Celery workers that run its tasks", "owned"
@@ -67,21 +74,25 @@ def _check_kind(registration: Registration) -> None:
     )
 
 
-_STORED = """
-SELECT t.*, s.status AS owner_status
+# A task that no live worker of its service has is free, unless it has no worker at all.
+_STORED = f"""
+SELECT t.*, s.status = 'active' AND (s.kind = 'http'
+        OR {loaded_tasks.is_loaded_sql("t.tenant_id", "t.service_id", "t.id")}
+        OR NOT EXISTS (SELECT 1 FROM workers AS w WHERE w.tenant_id = s.tenant_id AND w.service_id = s.id
+            AND w.stopped_at IS NULL)) AS is_owned
 FROM tasks AS t JOIN services AS s ON s.tenant_id = t.tenant_id AND s.id = t.service_id
 WHERE t.tenant_id = :tenant AND t.id = ANY(CAST(:ids AS text[]))
 """
 
 
 def stored_tasks(tx: Transaction, tenant: str, registration: Registration) -> dict[str, Any]:
-    """The rows of the tasks that a registration names, by id, each with the status of its service."""
+    """The rows of the tasks that a registration names, by id, each with whether its service holds it."""
     rows = tx.execute(_STORED, {"tenant": tenant, "ids": [task.id for task in registration.tasks]})
     return {row.id: row for row in rows}
 
 
 def check_owners(registration: Registration, stored: Mapping[str, Any]) -> None:
-    """Check that each task belongs to this service, to a service that is not active, or is orphaned.
+    """Check that each task belongs to this service, to nobody who still has it, or was removed.
 
     Raises:
         TaskOwnedElsewhere: another active service has the task.
@@ -91,7 +102,7 @@ def check_owners(registration: Registration, stored: Mapping[str, Any]) -> None:
         row = stored.get(task.id)
         if row is None or row.service_id == registration.service_id:
             continue
-        if row.owner_status == "active" and row.orphaned_at is None:
+        if row.is_owned and row.orphaned_at is None:
             faults.append(
                 FieldError(f"tasks[{at}].id", f"{task.id!r} belongs to service {row.service_id!r}", "owned")
             )

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from pipeweave.authoring import RetryPolicy
+from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.registry.code_versions import CodeChange as CodeChange
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -74,14 +75,15 @@ def policy_of(row: RetryColumns, cap_ms: int | None = None) -> RetryPolicy:
 
 
 def queue_name(tenant: str, service_id: str) -> str:
-    """The Celery queue of a service's tasks."""
-    # Tenant `a` with service `b.c` and tenant `a.b` with service `c` must not share a queue. Neither name can
-    # contain a slash.
-    return f"pipeweave.{tenant.replace('.', '/')}.{service_id}"
+    """The Celery queue of a service's tasks that name none."""
+    return queue_names.service_queue(tenant, service_id)
 
+
+# SQL: the queue of the task `t` of the service `s`.
+QUEUE = "s.queue || coalesce('/' || t.queue, '')"
 
 # The columns of a TaskRow, in its order.
-TASK_COLUMNS = """t.id, t.service_id, s.kind AS service_kind, s.base_url, s.queue, t.code_hash,
+TASK_COLUMNS = f"""t.id, t.service_id, s.kind AS service_kind, s.base_url, {QUEUE} AS queue, t.code_hash,
     t.code_version, t.allowed_next, t.timeout_seconds, t.max_attempts, t.retry_backoff, t.retry_delay_ms,
     t.max_retry_delay_ms, t.retry_multiplier, t.retry_jitter, t.retry_on, t.heartbeat_interval_ms,
     t.concurrency, t.rate_limit, t.rate_seconds, t.priority, t.idempotency_ttl_seconds, t.description,

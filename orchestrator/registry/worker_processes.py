@@ -10,6 +10,8 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from pipeweave.orchestrator.registry import loaded_tasks
+from pipeweave.orchestrator.registry.loaded_tasks import LoadedTask
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 # A worker sends a heartbeat every BEAT_EVERY. It is lost when it was silent for LOST_AFTER; with a tick each
@@ -31,6 +33,9 @@ class WorkerStart:
         concurrency: attempts that the worker runs at a time.
         task_count: how many tasks the worker has loaded.
         pid: process id; by default that of this process.
+        loaded: the tasks that the worker has.
+        queues: full names of the queues that it consumes.
+        own_queue: the one of them that only workers with the same code consume.
     """
 
     service_id: str
@@ -39,6 +44,9 @@ class WorkerStart:
     concurrency: int
     task_count: int
     pid: int | None = None
+    loaded: tuple[LoadedTask, ...] = ()
+    queues: tuple[str, ...] = ()
+    own_queue: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +59,10 @@ class LostWorker:
 
 
 _INSERT = """
-INSERT INTO workers (id, tenant_id, service_id, name, hostname, pid, concurrency, task_count, started_at,
-                     heartbeat_at)
+INSERT INTO workers (id, tenant_id, service_id, name, hostname, pid, concurrency, task_count, queues,
+                     own_queue, started_at, heartbeat_at)
 VALUES (:id, :tenant, :service_id, :name, :hostname, :pid, :concurrency, :task_count,
+        CAST(:queues AS text[]), :own_queue,
         coalesce(CAST(:now AS timestamptz), now()), coalesce(CAST(:now AS timestamptz), now()))
 """
 
@@ -85,7 +94,8 @@ def register(
     worker_id: str | None = None,
     now: datetime | None = None,
 ) -> str:
-    """Store that a worker started, and set its service active. Returns the worker id.
+    """Store that a worker started, with the tasks that it has, and set its service active. Returns the worker
+    id.
 
     Args:
         worker_id: the id of a worker that was marked as lost by mistake: it continues under its id, because
@@ -102,22 +112,30 @@ def register(
         "pid": pid,
         "concurrency": start.concurrency,
         "task_count": start.task_count,
+        "queues": list(start.queues),
+        "own_queue": start.own_queue,
         "now": now,
     }
     tx.execute(_INSERT + _OR_REVIVE, parameters)
+    loaded_tasks.store(tx, tenant, worker_id, start.loaded)
     tx.execute(_ACTIVE, parameters)
     return worker_id
 
 
 _BEAT = """
-UPDATE workers SET heartbeat_at = coalesce(CAST(:now AS timestamptz), now())
+UPDATE workers SET heartbeat_at = coalesce(CAST(:now AS timestamptz), now()),
+    stopping_at = CASE WHEN CAST(:stops AS boolean) THEN coalesce(stopping_at, now()) END
 WHERE id = :id AND stopped_at IS NULL
 """
 
 
-def beat(tx: Transaction, worker_id: str, *, now: datetime | None = None) -> bool:
-    """Store a worker's heartbeat. False: the worker is marked as lost or stopped and must register again."""
-    return tx.execute(_BEAT, {"id": worker_id, "now": now}).rowcount > 0
+def beat(tx: Transaction, worker_id: str, *, stops: bool = False, now: datetime | None = None) -> bool:
+    """Store a worker's heartbeat. False: the worker is marked as lost or stopped and must register again.
+
+    Args:
+        stops: the worker was asked to stop: it takes nothing more.
+    """
+    return tx.execute(_BEAT, {"id": worker_id, "stops": stops, "now": now}).rowcount > 0
 
 
 _STOP = """
@@ -183,13 +201,19 @@ def _end_service(tx: Transaction, tenant: str, service_id: str, status: str) -> 
     tx.execute(_END_SERVICE, parameters)
 
 
+def serves_sql(queue: str) -> str:
+    """SQL: whether the worker `w` of the service `s` consumes this queue (SQL of its full name)."""
+    # A worker of an older version names no queues: it consumes that of its service.
+    return f"({queue} = ANY(w.queues) OR (w.queues = '{{}}' AND s.queue = {queue}))"
+
+
 _IS_ALIVE = f"w.stopped_at IS NULL AND w.heartbeat_at >= {_NOW} - CAST(:after AS interval)"
 _ALIVE = f"SELECT count(*) FROM workers AS w WHERE {_IS_ALIVE}"
 
 _ALIVE_OF_QUEUE = f"""
 SELECT count(*), coalesce(sum(w.concurrency), 0) FROM workers AS w
     JOIN services AS s ON s.tenant_id = w.tenant_id AND s.id = w.service_id
-WHERE s.queue = :queue AND {_IS_ALIVE}
+WHERE {serves_sql(":queue")} AND {_IS_ALIVE}
 """
 
 

@@ -1,4 +1,4 @@
-"""Cancels task runs whose task was removed by a new version of its service."""
+"""Cancels task runs whose task was removed: on command, or by a new version of an HTTP service."""
 
 from __future__ import annotations
 
@@ -22,13 +22,17 @@ ORDER BY r.id
 
 def cancel_unstarted(
     tx: Transaction, tenant: str, task_ids: Sequence[str], reason: str, touched: TouchedLimits
-) -> None:
+) -> int:
     """Cancel the task runs of these tasks that have not started. A run that needs one of them follows its
     failure mode.
 
     Args:
         touched: told the tasks whose limits the caller has to fill, after all runs.
+
+    Returns:
+        How many were cancelled.
     """
+    count = 0
     for run_id in tx.execute(_RUNS, {"tenant": tenant, "task_ids": list(task_ids)}).scalars():
         run = run_headers.load(tx, run_id)
         if run is None:
@@ -36,4 +40,7 @@ def cancel_unstarted(
         # Of two transactions that end the same run, the second one waits here with nothing in its hands.
         run_transitions.lock(tx, run_id)
         advance = Advance(tx, run, touched=touched)
-        advance.settle(cancelling.cancel_tasks(tx, run_id, task_ids, code=CODE, message=reason))
+        cancelled = cancelling.cancel_tasks(tx, run_id, task_ids, code=CODE, message=reason)
+        count += len(cancelled)
+        advance.settle(cancelled)
+    return count

@@ -1,4 +1,5 @@
-"""Registers a service and its tasks, and orphans the tasks that its new version does not have.
+"""Registers a service and its tasks. A new version of an HTTP service removes the tasks that it does not
+name; no worker takes a task away from another one.
 
 Registrations of one tenant run one after the other (an advisory lock, held to the end of the transaction), so
 that worker processes that start at the same time agree on owners and code versions. Rows of tasks that did
@@ -39,27 +40,32 @@ class Registered:
         }
 
 
-def register(tx: Transaction, tenant: str, registration: Registration) -> Registered:
+def register(
+    tx: Transaction, tenant: str, registration: Registration, *, by_worker: bool = False
+) -> Registered:
     """Store a service and its tasks.
 
     A changed code hash raises the task's code version by one, also when it changes back to an old hash. When
-    the version of the service changed, the tasks that it no longer names are orphaned, and their task runs
-    that have not started are cancelled.
+    the version of an HTTP service changed, the tasks that it no longer names are orphaned, and their task
+    runs that have not started are cancelled. A Python service keeps them: other workers may have them.
+
+    Args:
+        by_worker: whether a Celery worker registers what it has loaded.
 
     Raises:
         InvalidTask: a field is wrong; nothing is stored.
-        TaskOwnedElsewhere: a task belongs to another active service, or an HTTP service has the id of a
-            service with live Celery workers.
+        TaskOwnedElsewhere: a task belongs to another active service, or the service has live Celery workers
+            and none of them registers.
     """
     check(registration)
     ensure_tenant(tx, tenant)
     advisory_locks.hold_tenant_until_commit(tx, advisory_locks.REGISTRATION, tenant)
-    previous_version = services.store(tx, tenant, registration)
+    previous_version = services.store(tx, tenant, registration, by_worker=by_worker)
     stored = services.stored_tasks(tx, tenant, registration)
     services.check_owners(registration, stored)
     orphaned: list[str] = []
     touched = TouchedLimits()
-    if previous_version not in (None, registration.version):
+    if registration.kind == "http" and previous_version not in (None, registration.version):
         orphaned = _orphan(tx, tenant, registration, stored, touched)
     changes = store_tasks(tx, tenant, registration, stored)
     touched.fill(tx)

@@ -74,7 +74,7 @@ def end(
         if delay_ms is None:
             finals.append(_final_row(task_run, row, failure, tx.new_id() if failure.is_dead else None))
         else:
-            retries.append(_retry_row(task_run, row, failure, delay_ms))
+            retries.append(_retry_row(run, task_run, row, failure, delay_ms))
     retried = _write(tx, run.id, _RETRY, retries)
     due = [UUID(each["id"]) for each in retries if each["delay_ms"] == 0]
     final = _write(tx, run.id, _FINAL, finals)
@@ -210,12 +210,15 @@ def _ended(task_run: TaskRun, row: Any, failure: Failure) -> dict[str, Any]:
     }
 
 
-def _retry_row(task_run: TaskRun, row: Any, failure: Failure, delay_ms: int) -> dict[str, Any]:
+def _retry_row(
+    run: RunHeader, task_run: TaskRun, row: Any, failure: Failure, delay_ms: int
+) -> dict[str, Any]:
+    is_pinned = run.plan.is_pinned
     return _ended(task_run, row, failure) | {
         "max_attempts": row.max_attempts + (0 if failure.is_counted else 1),
         "delay_ms": delay_ms,
-        "next_version": row.current_version,
-        "next_hash": row.current_hash,
+        "next_version": row.code_version if is_pinned else row.current_version,
+        "next_hash": row.code_hash if is_pinned else row.current_hash,
     }
 
 

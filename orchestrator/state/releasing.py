@@ -33,24 +33,24 @@ def release(
     *,
     continued: Sequence[int] = (),
     worker: str | None = None,
-    queue: str | None = None,
+    queues: Sequence[str] = (),
 ) -> list[TaskRun]:
     """Release steps whose predecessors are final.
 
     Args:
         ordinals: the steps; held steps become `ready`, the others `queued` and need a message.
-        continued: those of the steps that this worker may continue itself: a step of its queue that is not
+        continued: those of the steps that this worker may continue itself: a step of its queues that is not
             held becomes `running` at once.
         worker: the name that claims the continued steps.
-        queue: the worker's queue.
+        queues: the worker's queues.
     """
     left = task_run_ids(run_id, ordinals)
     released: list[TaskRun] = []
     if continued:
         changes = f"{CLAIMED}, queued_at = :now"
-        is_mine = f"t.queue = :queue AND NOT {HELD}"
+        is_mine = f"t.queue = ANY(CAST(:queues AS text[])) AND NOT {HELD}"
         going_on = task_run_ids(run_id, continued)
-        parameters = {"worker": worker, "queue": queue}
+        parameters = {"worker": worker, "queues": list(queues)}
         released += _release(tx, run_id, T.RUNNING, going_on, is_mine, changes, parameters, _CONTINUED)
     # The steps that the first statement leaves were held when it ran. The second statement does not ask
     # again, because a pause that ended in between must not leave a step pending.

@@ -12,7 +12,15 @@ from pipeweave.authoring.calling import Outcome, bind, encode, outcome_of
 from pipeweave.authoring.context import Context, Progress, TaskResult
 from pipeweave.authoring.document_loading import SUFFIXES, load_documents
 from pipeweave.authoring.idempotency_keys import KEY_CHARACTERS, KEY_EXPECTED, is_key, key_of
-from pipeweave.authoring.option_checks import CODES_EXPECTED, MAX_CODE, MAX_CODES, are_codes
+from pipeweave.authoring.option_checks import (
+    CODES_EXPECTED,
+    MAX_CODE,
+    MAX_CODES,
+    QUEUE_EXPECTED,
+    QUEUE_PATTERN,
+    are_codes,
+    is_queue,
+)
 from pipeweave.authoring.pipeline import Pipeline, registered_pipelines
 from pipeweave.authoring.retry import (
     BACKOFFS,
@@ -35,6 +43,8 @@ __all__ = [
     "MAX_CODES",
     "MAX_MULTIPLIER",
     "MAX_RETRIES",
+    "QUEUE_EXPECTED",
+    "QUEUE_PATTERN",
     "SUFFIXES",
     "Backoff",
     "Context",
@@ -53,6 +63,7 @@ __all__ = [
     "duplicate_tasks",
     "encode",
     "is_key",
+    "is_queue",
     "key_of",
     "load_documents",
     "outcome_of",

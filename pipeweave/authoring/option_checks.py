@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,22 @@ MAX_CODE = 200
 """The most characters of an error code."""
 
 CODES_EXPECTED = f"a list of 1 to {MAX_CODES} error codes, each a text of 1 to {MAX_CODE} characters"
+
+QUEUE_PATTERN = "^[A-Za-z0-9._-]{1,100}$"
+"""The name of a queue."""
+
+QUEUE_EXPECTED = "1 to 100 of the characters A-Z a-z 0-9 . _ -"
+
+
+def is_queue(value: Any) -> bool:
+    """True if a value is a valid name of a queue."""
+    return isinstance(value, str) and re.fullmatch(QUEUE_PATTERN, value) is not None
+
+
+def queue_mistakes(value: Any) -> Iterator[FieldError]:
+    """Yield the mistakes of the name of a task's queue; None is valid."""
+    if value is not None and not is_queue(value):
+        yield FieldError("queue", f"is {value!r}: use {QUEUE_EXPECTED}"[:500], "invalid", QUEUE_EXPECTED)
 
 
 def name_mistakes(text: Any, option: str) -> Iterator[FieldError]:

@@ -88,6 +88,7 @@ def pipeline(
     priority: int | None = None,
     timeout: float | str | None = None,
     idle_timeout: float | str | None = None,
+    code: str = "any",
 ) -> Callable[[Callable[P, R]], Pipeline[P, R]]: ...
 
 
@@ -101,6 +102,7 @@ def pipeline(
     priority: int | None = None,
     timeout: float | str | None = None,
     idle_timeout: float | str | None = None,
+    code: str = "any",
 ) -> Pipeline[P, R] | Callable[[Callable[P, R]], Pipeline[P, R]]:
     """Make a function a pipeline: `@pipeline` or `@pipeline(failure_mode="continue")`.
 
@@ -115,6 +117,8 @@ def pipeline(
         timeout: how long a run may take: seconds, or a text such as `30s`, `5m` or `2h`; None for the
             deployment's limit.
         idle_timeout: how long nothing may happen in a run: as `timeout`, but None for no limit.
+        code: `any`: a step calls the code of whichever worker takes it; `pinned`: only the code that its task
+            had when the run began, while a deploy goes on.
 
     Raises:
         InvalidSpec: `fn` is not a function.
@@ -125,6 +129,7 @@ def pipeline(
         "priority": priority,
         "timeout": timeout,
         "idleTimeout": idle_timeout,
+        "code": code,
     }
     if fn is not None:
         return _make(fn, id, options)

@@ -139,6 +139,7 @@ def task(
     concurrency: int = 0,
     rate_limit: str | None = None,
     priority: int = 100,
+    queue: str | None = None,
     idempotency_ttl: int | None = None,
     idempotency_key: Callable[..., str] | None = None,
     description: str | None = None,

@@ -9,7 +9,13 @@ from types import CodeType
 from typing import Any
 
 from pipeweave.authoring.idempotency_keys import key_mistakes
-from pipeweave.authoring.option_checks import choice_mistakes, code_mistakes, name_mistakes, number_mistakes
+from pipeweave.authoring.option_checks import (
+    choice_mistakes,
+    code_mistakes,
+    name_mistakes,
+    number_mistakes,
+    queue_mistakes,
+)
 from pipeweave.authoring.retry import BACKOFFS, MAX_MULTIPLIER, MAX_RETRIES, Backoff, RetryPolicy
 from pipeweave.errors import FieldError, InvalidTask
 from pipeweave.rates import rate_mistakes
@@ -54,6 +60,8 @@ class TaskSpec:
         concurrency: how many may run at once over all workers; 0 for any number.
         rate_limit: how many may start per unit of time over all workers, e.g. `100/m`; None for any number.
         priority: lower runs first.
+        queue: the name of the queue that its task runs wait in (`pipeweave worker --queues`); None or
+            `default` for the queue of its service.
         idempotency_ttl: how long a result is reused for its idempotency key, s; None for the deployment's
             default.
         idempotency_key: a function that computes the key from the call's input and, if it takes two
@@ -81,6 +89,7 @@ class TaskSpec:
     concurrency: int = 0
     rate_limit: str | None = None
     priority: int = 100
+    queue: str | None = None
     idempotency_ttl: int | None = None
     idempotency_key: Callable[..., str] | None = None
     description: str | None = None
@@ -102,6 +111,7 @@ class TaskSpec:
         yield from choice_mistakes(self.retry_backoff, "retry_backoff", BACKOFFS)
         yield from code_mistakes(self.retry_on, "retry_on")
         yield from rate_mistakes(self.rate_limit, "rate_limit")
+        yield from queue_mistakes(self.queue)
         yield from key_mistakes(self.idempotency_key)
         if self.description is not None and not isinstance(self.description, str):
             yield FieldError(
@@ -152,6 +162,7 @@ class TaskSpec:
             "inputSchema": self.input_schema,
             "retryOn": None if self.retry_on is None else list(self.retry_on),
             "rateLimit": self.rate_limit,
+            "queue": self.queue,
         }
         return shown | {key: value for key, value in optional.items() if value is not None}
 

@@ -51,6 +51,11 @@ def api(host: str | None, port: int | None, processes: int, data_dir: Path | Non
     show_default=True,
     help="Seconds that running task runs get after SIGTERM; then they are handed back for other workers.",
 )
+@click.option(
+    "--queues",
+    metavar="NAME,NAME",
+    help="Serve only these queues; by default those of all its tasks. `default`: of tasks without one.",
+)
 @_data_dir
 def worker(
     apps: tuple[str, ...],
@@ -58,13 +63,20 @@ def worker(
     name: str | None,
     concurrency: int | None,
     grace: float,
+    queues: str | None,
     data_dir: Path | None,
 ) -> None:
     """Register the tasks of an app and run them."""
     from pipeweave.workers.process.launch import run_worker
 
     run_worker(
-        _settings(data_dir), list(apps), service=service, name=name, concurrency=concurrency, grace_s=grace
+        _settings(data_dir),
+        list(apps),
+        service=service,
+        name=name,
+        concurrency=concurrency,
+        grace_s=grace,
+        queues=[each.strip() for each in (queues or "").split(",") if each.strip()],
     )
 
 

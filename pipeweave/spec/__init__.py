@@ -12,11 +12,13 @@ from pipeweave.spec.document import parse_spec
 from pipeweave.spec.graph import DryRun, Graph, GraphError, dry_run, validate_graph
 from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepSpec
 from pipeweave.spec.reference_syntax import escape, show_path
-from pipeweave.spec.rules import FAIL_FAST, FAILURE_MODES, Decision, Predecessor
+from pipeweave.spec.rules import CODES, FAIL_FAST, FAILURE_MODES, PINNED, Decision, Predecessor
 
 __all__ = [
+    "CODES",
     "FAILURE_MODES",
     "FAIL_FAST",
+    "PINNED",
     "Decision",
     "DryRun",
     "Graph",

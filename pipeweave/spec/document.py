@@ -19,10 +19,10 @@ from pipeweave.spec.document_steps import StepReader, TooManyEdges
 from pipeweave.spec.graph import validate_graph
 from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 from pipeweave.spec.references import json_type
-from pipeweave.spec.rules import FAIL_FAST, FAILURE_MODES
+from pipeweave.spec.rules import ANY_CODE, CODES, FAIL_FAST, FAILURE_MODES
 
 _PIPELINE_KEYS = (
-    *("id", "description", "failureMode", "priority", "defaults", "steps"),
+    *("id", "description", "failureMode", "priority", "defaults", "steps", "code"),
     *("timeout", "timeoutMs", "idleTimeout", "idleTimeoutMs"),
 )
 _SMALLEST_INT, _LARGEST_INT = -(2**31), 2**31 - 1
@@ -89,6 +89,7 @@ class _Reader(StepReader):
             defaults=self.defaults(document),
             timeout_ms=self.duration(document, "timeout"),
             idle_timeout_ms=self.duration(document, "idleTimeout"),
+            code=self.code(document),
             steps=self.all_steps(document),
         )
 
@@ -117,6 +118,14 @@ class _Reader(StepReader):
             self.wrong("failureMode", f"is {mode!r}: use one of {allowed}", "invalid_value", allowed)
             return FAIL_FAST
         return mode
+
+    def code(self, document: Mapping[str, Any]) -> str:
+        code = document.get("code") or ANY_CODE
+        if code not in CODES:
+            allowed = ", ".join(CODES)
+            self.wrong("code", f"is {code!r}: use one of {allowed}"[:500], "invalid_value", allowed)
+            return ANY_CODE
+        return str(code)
 
     def priority(self, document: Mapping[str, Any]) -> int | None:
         priority = document.get("priority")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pipeweave.spec.rules import FAIL_FAST
+from pipeweave.spec.rules import ANY_CODE, FAIL_FAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,8 @@ class PipelineSpec:
         defaults: values for members that the run's input leaves out.
         timeout_ms: how long a run may take, ms; None for the deployment's limit.
         idle_timeout_ms: how long nothing may happen in a run, ms; None for no limit.
+        code: `any` (default): a step calls the code of whichever worker takes it; `pinned`: only the code
+            that its task had when the run began.
     """
 
     id: str
@@ -82,6 +84,7 @@ class PipelineSpec:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     timeout_ms: int | None = None
     idle_timeout_ms: int | None = None
+    code: str = ANY_CODE
 
     def to_json(self) -> dict[str, Any]:
         shown: dict[str, Any] = {"id": self.id}
@@ -94,6 +97,8 @@ class PipelineSpec:
             shown["timeoutMs"] = self.timeout_ms
         if self.idle_timeout_ms is not None:
             shown["idleTimeoutMs"] = self.idle_timeout_ms
+        if self.code != ANY_CODE:
+            shown["code"] = self.code
         if self.defaults:
             shown["defaults"] = dict(self.defaults)
         shown["steps"] = [step.to_json() for step in self.steps]

@@ -23,6 +23,11 @@ CONTINUE: Final = "continue"
 PARTIAL_MERGE: Final = "partial-merge"
 FAILURE_MODES: tuple[FailureMode, ...] = (FAIL_FAST, CONTINUE, PARTIAL_MERGE)
 
+# Which code the steps of a run call: that of any worker, or only that which their tasks had when it began.
+ANY_CODE: Final = "any"
+PINNED: Final = "pinned"
+CODES = (ANY_CODE, PINNED)
+
 FAILED = frozenset({"failed", "timeout", "cancelled"})
 FINAL = FAILED | {"completed", "skipped"}
 

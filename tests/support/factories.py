@@ -9,9 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.domain import queue_names
+from pipeweave.orchestrator.registry import LoadedTask, WorkerStart, pipelines, worker_processes
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
-from pipeweave.orchestrator.runs import service_registration
+from pipeweave.orchestrator.runs import service_registration, task_removal
 from pipeweave.orchestrator.runs.service_registration import Registered
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -24,15 +25,52 @@ def a_task(id: str, code: str = "first", **options: Any) -> TaskRegistration:
     return TaskRegistration(id, hashlib.sha256(code.encode()).hexdigest(), **options)
 
 
-def a_service(*tasks: TaskRegistration | str, id: str = "python", version: str = "1.0.0") -> Registration:
-    """A Python service with these tasks."""
+def a_service(
+    *tasks: TaskRegistration | str, id: str = "python", version: str = "1.0.0", kind: str = "python"
+) -> Registration:
+    """A service with these tasks."""
     listed = [a_task(each) if isinstance(each, str) else each for each in tasks]
-    return Registration(id, version, tasks=listed)
+    url = "http://localhost:9" if kind == "http" else None
+    return Registration(id, version, kind, url, listed)
 
 
 def register(tx: Transaction, tenant: str, *tasks: TaskRegistration | str, **service: Any) -> Registered:
-    """Register a Python service with these tasks."""
-    return service_registration.register(tx, tenant, a_service(*tasks, **service))
+    """Register a service with these tasks: as a worker of a Python service does, by default."""
+    registration = a_service(*tasks, **service)
+    by_worker = registration.kind == "python"
+    return service_registration.register(tx, tenant, registration, by_worker=by_worker)
+
+
+def remove_task(tx: Transaction, tenant: str, task_id: str) -> None:
+    """Remove a task that no live worker has."""
+    task_removal.remove(tx, tenant, task_id)
+
+
+def a_worker(
+    tx: Transaction, tenant: str, *tasks: TaskRegistration | str, service: str = "python", name: str = "w"
+) -> str:
+    """A live worker that has loaded these tasks and serves all their queues; its id. See `own_queue_of`."""
+    listed = [a_task(each) if isinstance(each, str) else each for each in tasks]
+    base = queue_names.service_queue(tenant, service)
+    served = dict.fromkeys([base, *(queue_names.named_queue(base, each.queue) for each in listed)])
+    start = WorkerStart(
+        service,
+        f"{name}@host",
+        "host",
+        2,
+        len(listed),
+        loaded=tuple(LoadedTask(each.id, each.code_hash) for each in listed),
+        queues=(*served, own_queue_of(tenant, *listed, service=service)),
+        own_queue=own_queue_of(tenant, *listed, service=service),
+    )
+    return worker_processes.register(tx, tenant, start)
+
+
+def own_queue_of(tenant: str, *tasks: TaskRegistration | str, service: str = "python") -> str:
+    """The own queue of a worker with these tasks."""
+    listed = [a_task(each) if isinstance(each, str) else each for each in tasks]
+    code_set = "-".join(f"{each.id}{each.code_hash[:4]}" for each in listed)
+    return queue_names.own_queue(queue_names.service_queue(tenant, service), code_set)
 
 
 def a_chain(*tasks: str, id: str = "chain", **options: Any) -> PipelineSpec:

@@ -44,6 +44,11 @@ class Calls:
         """The shortest heartbeat interval of any of these tasks."""
         return min((each.spec.heartbeat_interval_ms for each in self.tasks.values()), default=60_000)
 
+    def has(self, run: RunHeader, task_run: TaskRun) -> bool:
+        """Whether this process can call the task, in the code that the run may call."""
+        task = self.tasks.get(task_run.task_id)
+        return task is not None and (not run.plan.is_pinned or task.spec.code_hash == task_run.code_hash)
+
     def limits(self, task_id: str) -> tuple[float, int]:
         """How long a call may take (s), and its heartbeat interval (ms)."""
         task = self.tasks.get(task_id)

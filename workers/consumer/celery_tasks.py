@@ -29,10 +29,13 @@ _OPTIONS: dict[str, Any] = {
 def define(app: Celery, runner: Callable[[], Runner]) -> None:
     """Define the two tasks of an app. `runner` returns the runner of the process."""
 
-    @app.task(name=RUN_TASK, **_OPTIONS)
-    def run(run_id: str, ordinals: Sequence[int], attempt: int, part: int, joins: Sequence[int]) -> None:
+    @app.task(name=RUN_TASK, bind=True, **_OPTIONS)
+    def run(
+        self: Any, run_id: str, ordinals: Sequence[int], attempt: int, part: int, joins: Sequence[int]
+    ) -> None:
+        queue = (self.request.delivery_info or {}).get("routing_key")
         with _give_back_on_error(runner()) as mine:
-            mine.run(UUID(hex=run_id), ordinals, attempt, part, joins)
+            mine.run(UUID(hex=run_id), ordinals, attempt, part, joins, queue=queue)
 
     @app.task(name=JOIN_TASK, **_OPTIONS)
     def join(run_id: str, ordinal: int) -> None:

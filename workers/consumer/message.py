@@ -41,6 +41,7 @@ class Work:
         outcomes: how calls ended; they wait to be stored.
         is_calling: whether a function is being called.
         is_in_doubt: whether PostgreSQL did not answer, so that something may be stored all the same.
+        queue: where the message was; None for the worker's first queue.
         began: when work on the message began (s, monotonic clock).
     """
 
@@ -53,6 +54,7 @@ class Work:
     outcomes: list[CallOutcome] = field(default_factory=list)
     is_calling: bool = False
     is_in_doubt: bool = False
+    queue: str | None = None
     began: float = field(default_factory=time.monotonic)
     lock: threading.Lock = field(default_factory=threading.Lock)
 

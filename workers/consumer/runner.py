@@ -36,6 +36,7 @@ from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_durations import CallDurations
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.child_slots import Slot
+from pipeweave.workers.consumer.handed_on_log import HandedOnLog
 from pipeweave.workers.consumer.message import Work
 from pipeweave.workers.consumer.time_limit import HARD_AFTER_S
 from pipeweave.workers.consumer.watchdog import Watchdog
@@ -54,7 +55,7 @@ class ChildProcess:
 
     Args:
         worker: the process as claims name it.
-        queue: the queue that it serves.
+        queues: that it serves; messages about joins go to the first.
         slot: its part of the memory that its parent reads.
         is_stopping: whether the worker was asked to stop.
         is_mixed: whether task runs of different priorities are queued.
@@ -62,7 +63,7 @@ class ChildProcess:
     """
 
     worker: str
-    queue: str
+    queues: tuple[str, ...]
     slot: Slot
     is_stopping: Callable[[], bool] = lambda: False
     is_mixed: Callable[[], bool] = lambda: False
@@ -77,10 +78,11 @@ class Runner:
         self.calls = calls
         self.process = process
         self.worker = process.worker
-        self.queue = process.queue
+        self.queue = process.queues[0]
         self.tenant = deployment.settings.tenant
         self.slot = process.slot
         self.durations = CallDurations()
+        self.handed_on = HandedOnLog()
         self.watchdog = Watchdog(
             deployment.database,
             self.durations,
@@ -103,23 +105,35 @@ class Runner:
             self.deployment.publisher.depth(self.queue)
 
     def run(
-        self, run_id: UUID, ordinals: Sequence[int], attempt: int, part: int, joins: Sequence[int]
+        self,
+        run_id: UUID,
+        ordinals: Sequence[int],
+        attempt: int,
+        part: int,
+        joins: Sequence[int],
+        *,
+        queue: str | None = None,
     ) -> None:
-        """Run the task runs that a message names, and the steps that they release for this worker."""
+        """Run the task runs that a message names, and the steps that they release for this worker.
+
+        Args:
+            queue: where the message was; the worker's first queue by default.
+        """
+        queue = queue or self.queue
         is_stopping = self.process.is_stopping()
         gives_way = not is_stopping and self.process.is_mixed()
         first = () if is_stopping or gives_way else ordinals[: self._at_once(attempt)]
 
         def begin(tx: Transaction) -> tuple[Work | None, list[TaskRun]]:
-            if gives_way and (instead := self._better(tx, run_id, ordinals, attempt, part, joins)):
+            if gives_way and (instead := self._better(tx, queue, run_id, ordinals, attempt, part, joins)):
                 return instead
             run, started = claiming.start_with_header(
-                tx, run_id, first, attempt, worker=self.worker, queue=self.queue
+                tx, run_id, first, attempt, worker=self.worker, queue=queue
             )
             if run is None or (run.tenant != self.tenant and not started):
                 return None, []
             counted = run.plan.countable(ordinals, joins) if joins else ()
-            work = Work(run, attempt, deque(ordinals[len(first) :]), part, counted)
+            work = Work(run, attempt, deque(ordinals[len(first) :]), part, counted, queue=queue)
             if is_stopping:
                 self._hand_over(tx, work, work.take())
                 return work, []
@@ -132,13 +146,31 @@ class Runner:
         else:
             if work.run.id != run_id:
                 self.slot.begin(work.run.id, [each.ordinal for each in claimed], work.attempt)
-            self._work_off(work, claimed)
-            self._count(work, bool(claimed))
+            mine = self._keep(work, claimed)
+            self._work_off(work, mine)
+            self._count(work, bool(mine))
         self._end_message()
+
+    def _keep(self, work: Work, claimed: list[TaskRun]) -> list[TaskRun]:
+        """Those of the claimed task runs that this process can call. The others, and what the message names
+        after them, go on to a worker that can call them.
+        """
+        others = [each for each in claimed if not self.calls.has(work.run, each)]
+        if not others:
+            return claimed
+        # A message names task runs of one task.
+        unstarted = Unstarted(others, list(work.left), work.attempt)
+        work.left.clear()
+        placed = self.deployment.database.run(
+            lambda tx: hand_over.hand_on(tx, work.run.id, unstarted, worker=self.worker)
+        )
+        self.handed_on.log(work.run.tenant, others[0].task_id, placed)
+        return [each for each in claimed if each not in others]
 
     def _better(
         self,
         tx: Transaction,
+        queue: str,
         run_id: UUID,
         ordinals: Sequence[int],
         attempt: int,
@@ -146,11 +178,11 @@ class Runner:
         joins: Sequence[int],
     ) -> tuple[Work, list[TaskRun]] | None:
         """Start queued task runs with a better priority than those of a message, and put the message back."""
-        found = priorities.better(tx, self.queue, run_id, ordinals, attempt, self._at_once(1))
+        found = priorities.better(tx, queue, run_id, ordinals, attempt, self._at_once(1))
         if found is None:
             return None
         run, started = claiming.start_with_header(
-            tx, found.run_id, found.ordinals, found.attempt, worker=self.worker, queue=self.queue
+            tx, found.run_id, found.ordinals, found.attempt, worker=self.worker, queue=queue
         )
         if run is None or not started:
             return None
@@ -159,14 +191,14 @@ class Runner:
                 run_id,
                 tuple(ordinals),
                 attempt,
-                self.queue,
+                queue,
                 found.named_priority,
                 part,
                 tuple(joins),
                 found.named_since,
             )
         )
-        return Work(run, found.attempt), started
+        return Work(run, found.attempt, queue=queue), started
 
     def join(self, run_id: UUID, join: int) -> None:
         """Check a join whose chord is full, or that a join check names, and continue with it here."""
@@ -185,7 +217,8 @@ class Runner:
         if checked.run is None:
             self._drop(run_id)
         else:
-            self._work_off(Work(checked.run), checked.claimed)
+            work = Work(checked.run)
+            self._work_off(work, self._keep(work, checked.claimed))
         self._end_message()
 
     def _drop(self, run_id: UUID) -> None:
@@ -218,7 +251,8 @@ class Runner:
                 return  # the watchdog took the rest of the message
             # Taken once, before the transaction, which may start over.
             unstarted = work.take() if self._must_stop(work, outcomes) else None
-            work.claimed.extend(self._report(self._turn(work, outcomes, unstarted), work))
+            claimed = self._report(self._turn(work, outcomes, unstarted), work)
+            work.claimed.extend(self._keep(work, claimed))
             self.slot.stored()
             if work.is_in_doubt:
                 work.take()
@@ -236,12 +270,14 @@ class Runner:
             return False
         try:
             with self.deployment.database.statements() as tx:
-                return priorities.is_outranked(tx, self.queue, work.run.id, next_ordinals)
+                return priorities.is_outranked(tx, work.queue or self.queue, work.run.id, next_ordinals)
         except PipeWeaveError:
             return False  # the outcomes have to be stored first
 
     def _claimant(self) -> Claimant | None:
-        return None if self.process.is_stopping() else Claimant(self.worker, self.queue)
+        if self.process.is_stopping():
+            return None
+        return Claimant(self.worker, self.queue, queues=self.process.queues, tasks=self.calls.tasks)
 
     def _call(self, work: Work) -> None:
         """Call the functions of claimed task runs, for as long as a turn may take."""
@@ -313,7 +349,7 @@ class Runner:
         while work.left:
             ordinals = [work.left.popleft() for _ in range(min(size, len(work.left)))]
             started = claiming.start(
-                tx, work.run.id, ordinals, work.attempt, worker=self.worker, queue=self.queue
+                tx, work.run.id, ordinals, work.attempt, worker=self.worker, queue=work.queue
             )
             if started:
                 return started

@@ -18,7 +18,7 @@ from celery.worker import state
 from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator.deployment import Deployment, json_logs, process_memory
 from pipeweave.orchestrator.messaging import make_celery
-from pipeweave.orchestrator.registry import WorkerStart, pipelines, registration, task_rows, worker_processes
+from pipeweave.orchestrator.registry import WorkerStart, pipelines, registration, worker_processes
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.settings import Settings
 from pipeweave.workers.consumer.calls import Calls
@@ -27,6 +27,7 @@ from pipeweave.workers.consumer.child_slots import Slot, Slots
 from pipeweave.workers.consumer.runner import ChildProcess, Runner
 from pipeweave.workers.process import retention_thread
 from pipeweave.workers.process.liveness import WorkerLiveness
+from pipeweave.workers.process.served_queues import ServedQueues
 from pipeweave.workers.process.sigterm import DeferredSigterm
 from pipeweave.workers.process.task_loading import Loaded, load
 
@@ -58,16 +59,18 @@ def run_worker(
     name: str | None = None,
     concurrency: int | None = None,
     grace_s: float = GRACE_S,
+    queues: Sequence[str] = (),
 ) -> None:
     """Register an app's tasks and pipelines, then run task runs until told to stop.
 
     Args:
         settings: database and broker are needed.
         apps: modules, files or folders.
-        service: the service these tasks belong to; all its workers load the same tasks.
+        service: the service these tasks belong to. Its workers may load different tasks and code.
         name: of this worker; `worker@host` with the process id by default.
         concurrency: task runs at once; MAX_CONCURRENCY by default.
         grace_s: seconds that task runs under way may take after a TERM; then other workers start them anew.
+        queues: names of the queues to serve; by default `default` and those of all loaded tasks.
 
     Raises:
         PipeWeaveError: nothing to load, a definition is wrong, or database or broker cannot be used.
@@ -77,14 +80,23 @@ def run_worker(
     concurrency = concurrency or settings.max_concurrency
     node = f"{name or f'worker-{os.getpid()}'}@{socket.gethostname()}"
     deployment = Deployment.open(settings, pool_size=1)
-    start = WorkerStart(service, node, socket.gethostname(), concurrency, len(loaded.tasks))
+    served = ServedQueues.of(settings.tenant, service, loaded, queues)
+    start = WorkerStart(
+        service,
+        node,
+        socket.gethostname(),
+        concurrency,
+        len(loaded.tasks),
+        loaded=served.loaded,
+        queues=served.all,
+        own_queue=served.own,
+    )
     worker_id = register(deployment, service, loaded, start)
-    queue = task_rows.queue_name(settings.tenant, service)
-    app = make_celery(settings, queues=(queue,), is_worker=True)
+    app = make_celery(settings, queues=served.all, is_worker=True)
     app.conf.update(worker_pool=POOL, worker_proc_alive_timeout=READY_WITHIN_S)
     app.set_current()
     slots = Slots(concurrency)
-    _make_runners(app, settings, loaded, slots, worker_id, queue)
+    _make_runners(app, settings, loaded, slots, worker_id, served.all)
     alive = WorkerLiveness(
         deployment.database,
         settings.tenant,
@@ -116,7 +128,7 @@ def run_worker(
 
 
 def _make_runners(
-    app: Celery, settings: Settings, loaded: Loaded, slots: Slots, worker_id: str, queue: str
+    app: Celery, settings: Settings, loaded: Loaded, slots: Slots, worker_id: str, queues: tuple[str, ...]
 ) -> None:
     """Have each child make its runner when it starts, with connections of its own."""
     made: list[tuple[Runner, DeferredSigterm]] = []
@@ -129,7 +141,7 @@ def _make_runners(
         sigterm = DeferredSigterm(lambda: slot.is_busy)
         process = ChildProcess(
             worker_processes.child_of(worker_id, os.getpid()),
-            queue,
+            queues,
             slot,
             lambda: slots.is_stopping,
             lambda: slots.is_mixed,
@@ -173,7 +185,7 @@ def register(deployment: Deployment, service: str, loaded: Loaded, start: Worker
     }
     with deployment.database.transaction() as tx:
         service_registration.register(
-            tx, tenant, registration.parse(shown, kind="python", idempotency_ttl=ttl)
+            tx, tenant, registration.parse(shown, kind="python", idempotency_ttl=ttl), by_worker=True
         )
         for spec, source in loaded.pipelines:
             stored = pipelines.store(tx, tenant, spec, source=source)

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.queueing import priorities
-from pipeweave.orchestrator.registry import BEAT_EVERY, WorkerStart, task_rows, worker_processes
+from pipeweave.orchestrator.registry import BEAT_EVERY, WorkerStart, worker_processes
 from pipeweave.orchestrator.store import Database
 from pipeweave.workers.consumer.child_slots import Slots
 from pipeweave.workers.process.children import Children
@@ -51,7 +51,7 @@ class WorkerLiveness:
         self.start = start
         self.worker_id = worker_id
         self.slots = slots
-        self.queue = task_rows.queue_name(tenant, start.service_id)
+        self.queues = start.queues
         self.grace_s = grace_s
         self.is_cut_short = is_cut_short
         self.log_every_s = log_every_s
@@ -110,7 +110,7 @@ class WorkerLiveness:
 
     def _store_heartbeat(self) -> None:
         with self.database.statements() as tx:
-            if not worker_processes.beat(tx, self.worker_id):
+            if not worker_processes.beat(tx, self.worker_id, stops=self.slots.is_stopping):
                 # The worker was silent for too long (a suspended machine) and was taken for lost.
                 worker_processes.register(tx, self.tenant, self.start, worker_id=self.worker_id)
-            self.slots.set_mixed(priorities.is_mixed(tx, self.queue))
+            self.slots.set_mixed(priorities.is_mixed(tx, self.queues))

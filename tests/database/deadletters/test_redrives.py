@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 from support.concurrency import BackgroundCall, wait_for_lock
-from support.factories import all_pages, register
+from support.factories import all_pages, remove_task
 from support.failed_runs import (
     CHAIN,
     WIDE,
@@ -72,7 +72,7 @@ def test_a_redrive_skips_dead_letters_that_cannot_be_retried(worker: InlineWorke
     # Two of one run, of which one has a task that is gone.
     half = failed_run(worker, needs, "a", "b", failureMode=CONTINUE, tasks={"a": "limited"}, id="half")
     with driver.database.transaction() as tx:
-        register(tx, driver.tenant, "noop", "single", version="2.0.0")
+        remove_task(tx, driver.tenant, "limited")
     redrive_id = redrive(driver)
     redrives.run_once(driver.database, driver.values)
     shown = progress(driver, redrive_id)

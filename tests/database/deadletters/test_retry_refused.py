@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
-from support.factories import register
+from support.factories import remove_task
 from support.failed_runs import (
     CHAIN,
     MAP,
@@ -218,7 +218,7 @@ def test_a_run_whose_history_was_dropped_does_not_go_on(worker: InlineWorker) ->
 def test_a_task_that_is_gone_cannot_be_retried(worker: InlineWorker) -> None:
     run_id = failed_run(worker, CHAIN, "b", tasks={"c": "limited"})
     with worker.driver.database.transaction() as tx:
-        register(tx, worker.driver.tenant, "noop", "single", version="2.0.0")
+        remove_task(tx, worker.driver.tenant, "limited")
     before = snapshot(worker.driver)
     with pytest.raises(Conflict, match="'limited' is not registered"):
         retry(worker.driver, letters(worker.driver, run_id)[0])

@@ -110,7 +110,7 @@ def test_other_queues_and_paused_tasks_do_not_count(driver: RunDriver) -> None:
 def test_a_queue_is_mixed_while_two_priorities_wait(driver: RunDriver) -> None:
     def is_mixed() -> bool:
         with driver.database.transaction() as tx:
-            return priorities.is_mixed(tx, queue_of(driver))
+            return priorities.is_mixed(tx, [queue_of(driver)])
 
     assert not is_mixed()
     first = driver.trigger("one", priority=60)

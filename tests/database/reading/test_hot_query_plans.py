@@ -213,7 +213,7 @@ def give_way(months: HistoryDatabase) -> None:
     low, best = trigger(months), months.driver.trigger("diamond", priority=1)
     queue_name = months.driver.task_runs(low)[0].queue
     with months.driver.database.transaction() as tx:
-        assert priorities.is_mixed(tx, queue_name)
+        assert priorities.is_mixed(tx, [queue_name])
         assert priorities.is_outranked(tx, queue_name, low, [1])
         found = priorities.better(tx, queue_name, low, [1], 1, 10)
         assert found is not None

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg2
 import pytest
-from support.factories import a_chain, register
+from support.factories import a_chain, register, remove_task
 
 from pipeweave.errors import InvalidInput, InvalidSpec, NotFound
 from pipeweave.orchestrator.reading.version_list import pipeline_versions
@@ -121,8 +121,8 @@ def test_a_task_of_another_tenant_is_unknown(known: Transaction) -> None:
 
 
 def test_a_task_that_was_removed_is_unknown(tx: Transaction) -> None:
-    register(tx, TENANT, "a", "b", version="1")
-    register(tx, TENANT, "b", version="2")
+    register(tx, TENANT, "a", "b")
+    remove_task(tx, TENANT, "a")
     with pytest.raises(InvalidSpec):
         store(tx, a_chain("a"))
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 from support.concurrency import BackgroundCall, wait_for_lock
-from support.factories import a_pipeline, a_service, a_task, register
+from support.factories import a_pipeline, a_service, a_task, a_worker, register
 from support.stored_values import VALUES
 
 from pipeweave.authoring.retry import RetryPolicy
-from pipeweave.errors import InvalidId, TaskOwnedElsewhere
+from pipeweave.errors import Conflict, InvalidId, NotFound, TaskOwnedElsewhere
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import task_rows, tenants, worker_processes
 from pipeweave.orchestrator.registry.registration import Registration
-from pipeweave.orchestrator.runs import service_registration, standalone_tasks, triggering
+from pipeweave.orchestrator.runs import service_registration, standalone_tasks, task_removal, triggering
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -208,12 +208,29 @@ def test_a_task_of_a_service_that_is_gone_may_be_taken(
     assert "task.taken_over" in caplog.messages
 
 
-def test_a_task_that_its_service_dropped_may_be_taken(tx: Transaction) -> None:
-    register(tx, TENANT, "count", "report", id="one", version="1")
-    register(tx, TENANT, "report", id="one", version="2")
+def test_a_task_that_no_live_worker_of_its_service_has_may_be_taken(tx: Transaction) -> None:
+    register(tx, TENANT, "count", "report", id="one")
+    worker = a_worker(tx, TENANT, "count", "report", service="one")
+    with pytest.raises(TaskOwnedElsewhere):
+        register(tx, TENANT, "count", id="two")
+    a_worker(tx, TENANT, "report", service="one")
+    worker_processes.stop(tx, worker)
     register(tx, TENANT, "count", id="two")
     row = task_rows.tasks(tx, TENANT, ["count"])["count"]
     assert (row.service_id, row.orphaned_at) == ("two", None)
+
+
+def test_only_a_worker_says_what_a_service_with_live_workers_has(tx: Transaction) -> None:
+    register(tx, TENANT, "count")
+    worker = a_worker(tx, TENANT, "count")
+    changed = a_service(a_task("count", "forged"), version="2")
+    with pytest.raises(TaskOwnedElsewhere, match="Celery workers"):
+        service_registration.register(tx, TENANT, changed)
+    assert version_of(tx, "count") == 1
+    service_registration.register(tx, TENANT, changed, by_worker=True)
+    worker_processes.stop(tx, worker)
+    register(tx, TENANT, a_task("count", "third"))
+    assert version_of(tx, "count") == 3
 
 
 def test_a_python_service_without_workers_is_inactive_and_active_again_with_one(tx: Transaction) -> None:
@@ -225,48 +242,65 @@ def test_a_python_service_without_workers_is_inactive_and_active_again_with_one(
     assert reading.service(tx, TENANT, "python")["status"] == "active"
 
 
-# --- orphans ----------------------------------------------------------------------------------------------
+# --- removed tasks ----------------------------------------------------------------------------------------
 
 
-def test_with_the_same_version_a_missing_task_is_kept(tx: Transaction) -> None:
+def test_no_worker_takes_a_task_away_that_it_does_not_name(tx: Transaction) -> None:
     register(tx, TENANT, "count", "report", version="1")
-    assert register(tx, TENANT, "report", version="1").orphaned_tasks == []
+    assert register(tx, TENANT, "report", version="2").orphaned_tasks == []
     assert task_rows.tasks(tx, TENANT, ["count"])["count"].orphaned_at is None
 
 
-def test_with_another_version_a_missing_task_is_orphaned(tx: Transaction) -> None:
-    register(tx, TENANT, "count", "report", version="1")
-    assert register(tx, TENANT, "report", version="2").orphaned_tasks == ["count"]
+def test_with_the_same_version_an_http_service_keeps_a_task_that_it_does_not_name(tx: Transaction) -> None:
+    register(tx, TENANT, "count", "report", version="1", kind="http")
+    assert register(tx, TENANT, "report", version="1", kind="http").orphaned_tasks == []
+    assert task_rows.tasks(tx, TENANT, ["count"])["count"].orphaned_at is None
+
+
+def test_another_version_of_an_http_service_removes_a_task_that_it_does_not_name(tx: Transaction) -> None:
+    register(tx, TENANT, "count", "report", version="1", kind="http")
+    assert register(tx, TENANT, "report", version="2", kind="http").orphaned_tasks == ["count"]
     assert task_rows.tasks(tx, TENANT, ["count"])["count"].orphaned_at is not None
 
 
-def test_an_orphan_that_comes_back_is_no_orphan_and_keeps_its_version(tx: Transaction) -> None:
-    register(tx, TENANT, "count", "report", version="1")
-    register(tx, TENANT, "report", version="2")
-    register(tx, TENANT, "count", "report", version="3")
+def test_a_removed_task_that_comes_back_is_there_and_keeps_its_version(tx: Transaction) -> None:
+    register(tx, TENANT, "count", "report")
+    task_removal.remove(tx, TENANT, "count")
+    register(tx, TENANT, "count", "report")
     row = task_rows.tasks(tx, TENANT, ["count"])["count"]
     assert (row.orphaned_at, row.code_version) == (None, 1)
 
 
-def test_other_services_tasks_are_not_orphaned(tx: Transaction) -> None:
-    register(tx, TENANT, "mine", id="one", version="1")
+def test_other_services_tasks_are_not_removed(tx: Transaction) -> None:
+    register(tx, TENANT, "mine", id="one", version="1", kind="http")
     register(tx, TENANT, "theirs", id="two", version="1")
-    assert register(tx, TENANT, "mine", id="one", version="2").orphaned_tasks == []
+    assert register(tx, TENANT, "mine", id="one", version="2", kind="http").orphaned_tasks == []
 
 
-def test_unstarted_task_runs_of_an_orphan_are_cancelled_with_the_reason(tx: Transaction) -> None:
+def test_unstarted_task_runs_of_a_removed_task_are_cancelled_with_the_reason(tx: Transaction) -> None:
     a_pipeline(tx, TENANT, "first", "gone")
-    register(tx, TENANT, "first", "gone", "alone", version="1.1.0")
+    register(tx, TENANT, "first", "gone", "alone")
     run = triggering.trigger(tx, VALUES, TENANT, Trigger("chain"))
     (alone,) = standalone_tasks.enqueue(tx, VALUES, TENANT, [QueueRequest("alone")])
-    done = register(tx, TENANT, "first", version="2.0.0")
-    assert done.orphaned_tasks == ["alone", "gone"]
+    assert task_removal.remove(tx, TENANT, "gone", reason="we print no more").cancelled == 1
+    assert task_removal.remove(tx, TENANT, "alone").cancelled == 1
     standalone = reading.task_run(tx, TENANT, alone.task_run_id)
     assert standalone["status"] == "cancelled"
-    assert "Task type removed in version 2.0.0" in str(standalone["error"])
+    assert "task 'alone' was removed" in str(standalone["error"])
     steps = {each["stepId"]: each for each in reading.run(tx, TENANT, run.id)["taskRuns"]}
-    assert steps["gone"]["status"] == "cancelled"
-    assert "Task type removed in version 2.0.0" in str(steps["gone"]["error"])
+    assert (steps["gone"]["status"], steps["gone"]["errorCode"]) == ("cancelled", "TASK_REMOVED")
+    assert "task 'gone' was removed: we print no more" in str(steps["gone"]["error"])
+
+
+def test_a_task_that_a_live_worker_has_is_not_removed(tx: Transaction) -> None:
+    register(tx, TENANT, "count")
+    worker = a_worker(tx, TENANT, "count")
+    with pytest.raises(Conflict, match="live worker has task 'count'"):
+        task_removal.remove(tx, TENANT, "count")
+    worker_processes.stop(tx, worker)
+    assert task_removal.remove(tx, TENANT, "count").cancelled == 0
+    with pytest.raises(NotFound):
+        task_removal.remove(tx, TENANT, "nothing")
 
 
 # --- many processes at once -------------------------------------------------------------------------------
@@ -328,11 +362,11 @@ def test_tasks_are_locked_in_the_order_of_their_names_when_one_is_orphaned(datab
     tenant = "registry-locks"
     lock = "SELECT 1 FROM tasks WHERE tenant_id = :tenant AND id = :id FOR NO KEY UPDATE NOWAIT"
     with database.transaction() as tx:
-        register(tx, tenant, a_task("kept", "first"), "orphaned", version="1")
+        register(tx, tenant, a_task("kept", "first"), "orphaned", version="1", kind="http")
 
     def register_without_one() -> list[str]:
         with Database(database.url, pool_size=0).transaction() as tx:
-            return register(tx, tenant, a_task("kept", "second"), version="2").orphaned_tasks
+            return register(tx, tenant, a_task("kept", "second"), version="2", kind="http").orphaned_tasks
 
     with database.transaction() as tx:
         tx.execute(lock, {"tenant": tenant, "id": "kept"})

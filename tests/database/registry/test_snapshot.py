@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 from support.concurrency import call_concurrently
-from support.factories import a_task, register
+from support.factories import a_task, register, remove_task
 from support.run_driver import RunDriver
 from support.stored_values import VALUES
 
@@ -231,17 +231,17 @@ def test_a_run_token_names_the_run_that_was_written_after_a_change(driver: RunDr
 
 def test_a_task_that_goes_between_the_checks_and_the_write_is_a_conflict(driver: RunDriver) -> None:
     with pytest.raises(Conflict, match="not registered"):
-        trigger_while(driver, lambda tx: register(tx, driver.tenant, "another", version="2"))
+        trigger_while(driver, lambda tx: remove_task(tx, driver.tenant, "noop"))
     assert len(driver.rows("SELECT 1 FROM runs WHERE tenant_id = :id", id=driver.tenant)) == 1
 
 
 def test_no_trigger_is_refused_because_of_an_outdated_snapshot(driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
-        register(tx, driver.tenant, "another", version="2")
+        remove_task(tx, driver.tenant, "noop")
     with pytest.raises(Conflict):
         driver.trigger()
     with driver.database.transaction() as tx:
-        register(tx, driver.tenant, "noop", version="3")
+        register(tx, driver.tenant, "noop")
     driver.trigger()
 
 

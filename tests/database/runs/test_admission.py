@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
-from support.factories import a_task, register
+from support.factories import register, remove_task
 from support.run_driver import PERMANENT, RunDriver, claim, finish_step, header
 from support.stored_values import VALUES
 
@@ -346,7 +346,7 @@ def test_a_task_that_was_removed_meanwhile_counts_when_its_turn_comes(
     limit(driver, 1)
     first, second = driver.trigger("one"), driver.trigger("both")
     with driver.database.transaction() as tx:
-        register(tx, driver.tenant, a_task("staying"), id="second", version="2.0.0")
+        remove_task(tx, driver.tenant, "going")
     assert statuses(driver, [second]) == ["pending"]
     driver.finish(first, "a")
     assert statuses(driver, [second]) == [expected]

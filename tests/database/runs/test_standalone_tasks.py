@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.concurrency import call_concurrently
-from support.factories import register
+from support.factories import register, remove_task
 from support.run_driver import PERMANENT, RunDriver, header
 from support.stored_values import VALUES
 
@@ -98,7 +98,7 @@ def test_a_batch_beyond_the_cap_is_refused(driver: RunDriver) -> None:
 
 def test_a_task_that_is_gone_is_not_queued(driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
-        register(tx, driver.tenant, "another", version="2.0.0")
+        remove_task(tx, driver.tenant, "noop")
     with pytest.raises(Conflict, match="is not registered"):
         enqueue(driver, QueueRequest("noop"))
     assert count_runs(driver) == 0

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 from support.concurrency import BackgroundCall, call_concurrently, wait_for_lock
-from support.factories import register
+from support.factories import remove_task
 from support.run_driver import RunDriver, claim, header, settle
 from support.stored_values import VALUES
 
@@ -142,7 +142,7 @@ def test_a_pipeline_of_another_tenant_is_not_there(driver: RunDriver) -> None:
 def test_a_pipeline_whose_task_is_gone_is_not_triggered(driver: RunDriver) -> None:
     driver.store(CHAIN)
     with driver.database.transaction() as tx:
-        register(tx, driver.tenant, "another", version="2.0.0")
+        remove_task(tx, driver.tenant, "noop")
     with pytest.raises(Conflict, match="task 'noop' is not registered"):
         create(driver, Trigger("driven"))
     assert count_runs(driver) == 0

@@ -87,7 +87,7 @@ VERBS: dict[str, tuple[int, set[TaskStatus], TaskStatus, Verb]] = {
         {T.PENDING},
         T.RUNNING,
         lambda tx, run_id: releasing.release(
-            tx, run_id, [2], continued=[2], worker="w", queue=read(tx, run_id, 2).queue
+            tx, run_id, [2], continued=[2], worker="w", queues=[read(tx, run_id, 2).queue]
         ),
     ),
     "dispatch": (

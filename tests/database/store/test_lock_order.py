@@ -14,7 +14,7 @@ from support.lock_watch import LockWatch, tables_locked
 from support.run_driver import TASKS, RunDriver
 
 from pipeweave.errors import Deadlocked, PipeWeaveError
-from pipeweave.orchestrator.runs import admission, service_registration
+from pipeweave.orchestrator.runs import admission, service_registration, task_removal
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.lock_order import BOTH_WAYS, may_wait
 
@@ -69,7 +69,7 @@ def test_transactions_that_meet_wait_only_in_the_order(
     assert _has_seen_enough(watch), watch.waits
 
 
-def test_orphaned_tasks_of_several_runs_free_their_slots_behind_all_runs(
+def test_a_removed_task_of_several_runs_frees_its_slots_behind_all_runs(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = RunDriver(database)
@@ -77,7 +77,7 @@ def test_orphaned_tasks_of_several_runs_free_their_slots_behind_all_runs(
     runs = [driver.trigger() for _ in range(2)]
     watch = LockWatch(monkeypatch)
     with database.transaction() as tx:
-        service_registration.register(tx, driver.tenant, a_service("noop", version="2.0.0"))
+        assert task_removal.remove(tx, driver.tenant, "limited").cancelled == 2
     assert [driver.run(run_id).status for run_id in runs] == ["failed", "failed"]
     assert watch.sequence[watch.sequence.index("tasks") :].count("runs") == 0
 
@@ -109,13 +109,17 @@ def _meddle(driver: RunDriver, histories: list[RandomHistory], seed: int, watch:
 
 
 def _register(driver: RunDriver, chance: random.Random) -> None:
-    """A new version of the service drops a task, or takes it up again."""
+    """A new version of the service comes, and a task is removed that this or a later one has again."""
     tasks = [each for each in TASKS if chance.random() < 0.7] or list(TASKS)
     named = [a_task(each) if isinstance(each, str) else each for each in tasks]
     with driver.database.transaction() as tx:
         service_registration.register(
             tx, driver.tenant, a_service(*named, version=f"1.0.{chance.randint(0, 99)}")
         )
+    if chance.random() < 0.5:
+        removed = chance.choice(TASKS)
+        name = removed if isinstance(removed, str) else removed.id
+        driver.database.run(lambda tx: task_removal.remove(tx, driver.tenant, name))
 
 
 def _limit(driver: RunDriver, chance: random.Random) -> None:

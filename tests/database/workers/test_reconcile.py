@@ -129,7 +129,7 @@ def child(database_url: str, tmp_path: Path) -> Iterator[Child]:
     slot = Slots(1).take(0, os.getpid())
     assert slot is not None
     post = ChildProcess(
-        f"w#{os.getpid()}", f"pipeweave.{driver.tenant}.python", slot, lambda: made.is_stopping
+        f"w#{os.getpid()}", (f"pipeweave.{driver.tenant}.python",), slot, lambda: made.is_stopping
     )
     runners.append(Runner(deployment, Calls(database, values, tasks), post))
     yield made

@@ -1,0 +1,76 @@
+"""The names of queues.
+
+A service has a queue, `pipeweave.<tenant>.<service>`, and one more for each name that its tasks are given
+(`@task(queue="gpu")`): `pipeweave.<tenant>.<service>/gpu`. Two kinds of queues are never a task's own:
+
+  own      `…#<code set>`: consumed by the worker processes of a service that have loaded the same code. A
+           task run that reached a worker without its task goes on in the own queue of a worker that has it.
+  parking  `…#waiting#<task>`: consumed by nobody, and no message is ever sent to it. A task run whose task
+           no worker has loaded waits there as a row (queueing/placement.py).
+
+No tenant, service, task or name of a queue contains `/` or `#`, so that no two queues have one name.
+"""
+
+from __future__ import annotations
+
+DEFAULT = "default"
+"""How users name the service's own queue."""
+
+# What the names of own and parking queues contain, and no other name.
+APART = "#"
+_PARKING = "#waiting#"
+
+
+def service_queue(tenant: str, service_id: str) -> str:
+    """The queue of a service's tasks."""
+    # Tenant `a` with service `b.c` and tenant `a.b` with service `c` must not share a queue.
+    return f"pipeweave.{tenant.replace('.', '/')}.{service_id}"
+
+
+def named_queue(queue: str, name: str | None) -> str:
+    """The queue of this name of a service.
+
+    Args:
+        queue: the service's queue.
+        name: as users write it; None or DEFAULT for the service's queue itself.
+    """
+    return queue if name in (None, DEFAULT) else f"{queue}/{name}"
+
+
+def own_queue(queue: str, code_set: str) -> str:
+    """The queue of the worker processes of a service that have loaded the same code.
+
+    Args:
+        queue: the service's queue.
+        code_set: a hash of the tasks and their code, and of the queues that are served.
+    """
+    return f"{queue}{APART}{code_set}"
+
+
+def plain(queue: str) -> str:
+    """The queue that a task run had before it was placed apart."""
+    return queue.partition(APART)[0]
+
+
+def is_parking(queue: str) -> bool:
+    """Whether task runs wait here for a worker that has their task. No message is sent to such a queue."""
+    return _PARKING in queue
+
+
+def parking_sql(queue: str, task: str) -> str:
+    """SQL: the parking queue of a task.
+
+    Args:
+        queue, task: SQL of the present queue, and of the task's id.
+    """
+    return f"split_part({queue}, '{APART}', 1) || '{_PARKING}' || {task}"
+
+
+def is_apart_sql(queue: str) -> str:
+    """SQL: whether this is an own queue or a parking queue."""
+    return f"position('{APART}' in {queue}) > 0"
+
+
+def is_parking_sql(queue: str) -> str:
+    """SQL: as `is_parking`."""
+    return f"position('{_PARKING}' in {queue}) > 0"

@@ -1,0 +1,129 @@
+"""Places task runs apart that reached a worker which cannot call them: it has not loaded their task, or has
+it in other code than their run is pinned to.
+
+Such a task run goes on in the own queue of a live worker that can call it. If there is none, it waits in the
+parking queue of its task: a queued row without a message, which costs nothing while it waits. The tick places
+it again as soon as a worker can call it, and so it does with what is left in the own queue of workers that
+are gone. Nothing of this uses up an attempt, and no message goes in circles: an own queue is consumed only by
+workers that have the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.orchestrator.domain import queue_names
+from pipeweave.orchestrator.domain.outbox import Released
+from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.registry import loaded_tasks
+from pipeweave.orchestrator.state.rows import COLUMNS, read
+from pipeweave.orchestrator.state.task_transitions import status_is
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.isolation import Isolation
+
+# One tick looks at most at this many queues, and places at most this many task runs of each.
+QUEUES_PER_TICK = 20
+BATCH = 1_000
+
+# SQL: the only code that may be called for the task run `t`; NULL if any may.
+PINNED_TO = """(SELECT t.code_hash FROM runs AS r JOIN pipeline_versions AS v
+    ON v.tenant_id = r.tenant_id AND v.pipeline_id = r.pipeline_id AND v.version = r.pipeline_version
+    WHERE r.id = t.run_id AND v.spec ->> 'code' = 'pinned')"""
+
+_TAKER = loaded_tasks.taker_sql("t.tenant_id", "t.task_id", PINNED_TO, "w.own_queue")
+_PARKING = queue_names.parking_sql("t.queue", f"t.task_id || coalesce('#' || left({PINNED_TO}, 12), '')")
+# SQL: where the task run `t` goes on.
+_PLACE = f"coalesce({_TAKER}, {_PARKING})"
+
+_PLACE_NAMED = f"""
+WITH placed AS MATERIALIZED (
+    SELECT t.run_id, t.id, {_PLACE} AS queue FROM task_runs AS t
+    WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND {status_is(TaskStatus.QUEUED)}
+    ORDER BY t.id FOR UPDATE OF t
+)
+UPDATE task_runs AS t SET queue = p.queue, queued_at = :now FROM placed AS p
+WHERE t.run_id = :run_id AND t.id = p.id RETURNING {COLUMNS}
+"""
+
+
+def place(tx: Transaction, run_id: UUID, task_runs: Sequence[UUID]) -> list[TaskRun]:
+    """Place queued task runs of one run that this worker cannot call.
+
+    Returns:
+        The task runs with their queues. One whose queue is a parking queue needs no message.
+    """
+    if not task_runs:
+        return []
+    parameters = {"run_id": run_id, "ids": list(task_runs), "now": tx.now}
+    return read(tx.execute(_PLACE_NAMED, parameters))
+
+
+# --- the tick ---------------------------------------------------------------------------------------------
+
+# The queues that hold queued task runs: one index look-up for each queue, however long it is.
+WITH_WORK = """
+queues AS (
+    (SELECT t.queue FROM task_runs AS t WHERE t.status = 'queued' ORDER BY t.queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT t.queue FROM task_runs AS t WHERE t.status = 'queued' AND t.queue > q.queue
+            ORDER BY t.queue LIMIT 1) FROM queues AS q WHERE q.queue IS NOT NULL
+)"""
+
+# All task runs of a parking queue wait for the same, so one of them tells whether they can go on.
+_TO_PLACE = f"""
+WITH RECURSIVE {WITH_WORK}
+SELECT q.queue FROM queues AS q CROSS JOIN LATERAL (
+    SELECT t.run_id, t.tenant_id, t.task_id, t.code_hash FROM task_runs AS t
+    WHERE t.status = 'queued' AND t.queue = q.queue LIMIT 1) AS t
+WHERE {queue_names.is_apart_sql("q.queue")}
+  AND CASE WHEN {queue_names.is_parking_sql("q.queue")} THEN {_TAKER} IS NOT NULL
+      ELSE NOT EXISTS (SELECT 1 FROM workers AS w
+          WHERE w.stopped_at IS NULL AND w.stopping_at IS NULL AND w.own_queue = q.queue) END
+LIMIT :most
+"""
+
+_PLACE_AGAIN = f"""
+WITH placed AS MATERIALIZED (
+    SELECT t.run_id, t.id, {_PLACE} AS queue FROM task_runs AS t
+    WHERE t.status = 'queued' AND t.queue = :queue
+    ORDER BY t.priority, t.queued_at LIMIT :batch FOR UPDATE OF t SKIP LOCKED
+)
+UPDATE task_runs AS t SET queue = p.queue, queued_at = :now FROM placed AS p
+WHERE t.run_id = p.run_id AND t.id = p.id AND t.queue <> p.queue
+RETURNING t.run_id, t.id, t.attempt, t.task_id, t.priority, t.queue
+"""
+
+
+def place_again(database: Database) -> int:
+    """Place task runs that can go on now, and those in the own queues of workers that are gone.
+
+    Returns:
+        How many were placed.
+
+    Raises:
+        PartlyFailed: those of some queues could not be placed; those of the other queues were.
+        Unavailable: PostgreSQL cannot be reached.
+    """
+    with database.statements() as tx:
+        found: list[str] = list(tx.execute(_TO_PLACE, {"most": QUEUES_PER_TICK}).scalars())
+    isolation = Isolation(database)
+    placed = sum(
+        isolation.run(
+            lambda queue=queue: database.run(lambda tx: _place_again(tx, queue)),  # type: ignore[misc]
+            queue=queue,
+        )
+        for queue in found
+    )
+    return isolation.finish(placed)
+
+
+def _place_again(tx: Transaction, queue: str) -> int:
+    rows: list[Any] = list(tx.execute(_PLACE_AGAIN, {"queue": queue, "batch": BATCH, "now": tx.now}))
+    for row in sorted(rows, key=lambda row: (row.priority, row.id)):
+        ordinal = ids.ordinal_of(row.id)
+        tx.send(Released(row.run_id, ordinal, row.attempt, row.task_id, row.queue, row.priority))
+    return len(rows)

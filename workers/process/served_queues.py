@@ -1,0 +1,72 @@
+"""Which queues a worker process serves, and what it tells of the tasks that it has loaded."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipeweave.authoring import QUEUE_EXPECTED, is_queue
+from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator.domain import queue_names
+from pipeweave.orchestrator.registry import LoadedTask
+from pipeweave.workers.process.task_loading import Loaded
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedQueues:
+    """The queues of one worker process, by their full names.
+
+    Args:
+        tasks: the queues of tasks, the service's own queue first if it is served.
+        own: the queue of the processes with the same code that serve the same queues.
+        loaded: every loaded task, and whether its queue is served.
+    """
+
+    tasks: tuple[str, ...]
+    own: str
+    loaded: tuple[LoadedTask, ...]
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (*self.tasks, self.own)
+
+    @classmethod
+    def of(cls, tenant: str, service: str, loaded: Loaded, names: Sequence[str] = ()) -> ServedQueues:
+        """The queues of a worker.
+
+        Args:
+            names: of the queues to serve, as users write them; none: `default` and those of all loaded tasks.
+
+        Raises:
+            InvalidInput: a name is not valid.
+        """
+        _check(names)
+        base = queue_names.service_queue(tenant, service)
+        of_tasks = {each.spec.id: each.spec.queue or queue_names.DEFAULT for each in loaded.tasks.values()}
+        chosen = set(names) or {queue_names.DEFAULT, *of_tasks.values()}
+        if idle := chosen - {queue_names.DEFAULT, *of_tasks.values()}:
+            log.warning("queue.no_task", extra={"queues": sorted(idle)})
+        ordered = sorted(chosen, key=lambda name: (name != queue_names.DEFAULT, name))
+        code_set = hashlib.sha256("\n".join([loaded.version, *ordered]).encode()).hexdigest()[:12]
+        return cls(
+            tuple(queue_names.named_queue(base, name) for name in ordered),
+            queue_names.own_queue(base, code_set),
+            tuple(
+                LoadedTask(id, loaded.tasks[id].spec.code_hash, is_served=name in chosen)
+                for id, name in sorted(of_tasks.items())
+            ),
+        )
+
+
+def _check(names: Sequence[str]) -> None:
+    wrong = [each for each in names if not is_queue(each)]
+    if wrong:
+        raise InvalidInput(
+            f"{wrong[0]!r} is not the name of a queue",
+            errors=[FieldError("queues", f"{each!r}: use {QUEUE_EXPECTED}", "invalid") for each in wrong],
+            hint=f"a name has {QUEUE_EXPECTED}",
+        )
