@@ -17,9 +17,10 @@ from pipeweave.settings import Settings
 # Redis forgets a chord's counter after this long (s); the tick then finds the joins that are ready.
 CHORD_LIFE_S = 7 * 24 * 3600
 
-# A publisher waits at most 2 s for a broker that hangs; the tick sends what did not leave. A worker waits
-# longer for the messages it takes.
-PUBLISHER_TIMEOUT_S = 2
+# A publisher waits at most 2 s for a broker that hangs: this long for its answer, then for that of a new
+# connection (redis_pipeline.py). The tick sends what did not leave. A worker waits longer for the messages it
+# takes.
+PUBLISHER_TIMEOUT_S = 1.5
 WORKER_TIMEOUT_S = 5
 
 # How often (s) a worker looks whether its connections answer. The server answers a waiting worker each
@@ -92,7 +93,7 @@ _WORKER: dict[str, Any] = {
 }
 
 
-def _transport(timeout: int) -> dict[str, Any]:
+def _transport(timeout: float) -> dict[str, Any]:
     """The settings of the broker connections: timeouts (s), tries, and no acknowledgements."""
     few_tries = {"interval_start": 0, "interval_step": 0.1, "interval_max": 0.2}
     return {

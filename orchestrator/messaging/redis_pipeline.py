@@ -15,6 +15,7 @@ from typing import Any
 from celery import Celery
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ReadOnlyError, RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.messaging.circuit_breaker import CircuitBreaker
@@ -23,6 +24,9 @@ from pipeweave.orchestrator.messaging.sockets import socket_options
 Command = tuple[str | bytes | int, ...]
 
 _HINT = "check BROKER_URL and the server"
+
+# How long (s) a new connection may take to answer, after an open one did not.
+_PROBE_TIMEOUT_S = 0.5
 
 # A failure within this time (s) is one that nobody waited for.
 _AT_ONCE_S = 0.2
@@ -73,13 +77,35 @@ class RedisPipeline:
         return backend.client.connection_pool
 
     def _exchange(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands over an open connection; over a new one at once if the server closed it, or is no
-        primary any more.
+        """Send commands over an open connection; again over a new one if the server closed it, is no primary
+        any more, or does not answer over the open one alone.
         """
         try:
             return self._try(commands)
         except (RedisConnectionError, ReadOnlyError):
             return self._try(commands)
+        except RedisTimeoutError as error:
+            if not self._answers():
+                raise error
+            return self._try(commands)
+
+    def _answers(self) -> bool:
+        """Whether the server answers over a new connection."""
+        pool = self._pool
+        timeouts = {
+            name: _PROBE_TIMEOUT_S
+            for name in ("socket_timeout", "socket_connect_timeout")
+            if name in pool.connection_kwargs
+        }
+        probe = pool.connection_class(**{**pool.connection_kwargs, **timeouts})
+        try:
+            probe.connect()
+            probe.send_command("PING")
+            return bool(probe.read_response())
+        except (RedisError, OSError):
+            return False
+        finally:
+            probe.disconnect()
 
     def _try(self, commands: Sequence[Command]) -> list[Any]:
         connection = self._pool.get_connection()

@@ -23,6 +23,7 @@ from redis import exceptions as redis_errors
 from support.redis_inspection import QUEUE, messages, redis, released, run
 from support.servers import running_valkey, wait_until
 
+from chaos.proxy import proxy_to
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.domain.outbox import Chord, Part
 from pipeweave.orchestrator.messaging import redis_pipeline
@@ -193,6 +194,36 @@ def test_a_broker_that_died_costs_nothing_and_is_found_again(
             again.wait(60)
         except subprocess.TimeoutExpired:
             again.kill()
+
+
+def test_a_silent_connection_is_replaced_and_nothing_is_lost(
+    publisher: Publisher, server: Valkey, failures: list[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    with proxy_to(server.port) as proxy:
+        url = server.url.replace(f":{server.port}", f":{proxy.port}")
+        behind = Publisher(make_celery(Settings(broker_url=url)), clock=publisher._clock)
+        try:
+            assert behind.depth(QUEUE) == 0
+            for number in range(1, 4):
+                assert proxy.silence() >= 1
+                behind.publish(released(run(), 1))
+                assert publisher.depth(QUEUE) == number
+            assert failures == []
+            assert said(caplog) == []
+        finally:
+            behind.close()
+
+
+def test_the_tick_can_tell_a_broker_that_stores_nothing(publisher: Publisher, clock: Clock) -> None:
+    client = redis(publisher)
+    publisher.check_writable(QUEUE)
+    assert client.keys("*") == []
+    client.config_set("maxmemory", "1")
+    with pytest.raises(Unavailable):
+        publisher.check_writable(QUEUE)
+    client.config_set("maxmemory", "0")
+    clock.end_pause()
+    publisher.check_writable(QUEUE)
 
 
 def test_a_full_broker_is_away_too(
