@@ -32,10 +32,11 @@ class JsonLines(logging.Formatter):
 
 
 def configure(log_level: str) -> None:
-    """Send every logger's lines to stderr as JSON."""
+    """Send every logger's lines, and Python's warnings, to stderr as JSON."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=_LEVELS.get(log_level, logging.INFO), handlers=[handler], force=True)
+    logging.captureWarnings(True)
     # Celery logs each message it received and finished at INFO; our own events say more. botocore's DEBUG
     # lines hold session tokens.
     for noisy in ("celery.worker.strategy", "celery.app.trace", "kombu", "amqp", "botocore"):

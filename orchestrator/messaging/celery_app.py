@@ -7,10 +7,12 @@ from __future__ import annotations
 from typing import Any
 
 from celery import Celery
-from kombu import Queue
+from kombu import Exchange, Queue
 
 from pipeweave.errors import InvalidSetting
+from pipeweave.orchestrator.messaging.envelope import KEY_PREFIX
 from pipeweave.orchestrator.messaging.inbox import GuardedAMQP
+from pipeweave.orchestrator.messaging.own_app import OwnApp
 from pipeweave.orchestrator.messaging.sockets import socket_options
 from pipeweave.settings import Settings
 
@@ -46,24 +48,30 @@ def make_celery(settings: Settings, *, queues: tuple[str, ...] = (), is_worker: 
         raise InvalidSetting(
             "BROKER_URL is not set", hint="set it to redis://host:port/0, or use `pipeweave up`"
         )
-    app = Celery(
-        "pipeweave",
-        broker=settings.broker_url,
-        backend=settings.broker_url,
-        set_as_current=False,
-        amqp=GuardedAMQP if is_worker else None,
-    )
+    app = OwnApp(settings.broker_url, amqp=GuardedAMQP if is_worker else None)
     timeout = WORKER_TIMEOUT_S if is_worker else PUBLISHER_TIMEOUT_S
     app.conf.update(
         **_MESSAGES,
         **_WORKER,
+        **_NAMES,
         **_transport(timeout),
         broker_pool_limit=settings.db_pool_max + 2,
-        task_queues=[Queue(name) for name in queues] or None,
+        task_queues=[_queue(each) for each in queues] or None,
         worker_enable_remote_control=is_worker,
         worker_max_tasks_per_child=settings.max_tasks_per_child,
     )
     return app
+
+
+def _queue(key: str) -> Queue:
+    """The queue whose messages lie in the Redis list `key`, by the name to which kombu adds its prefix.
+
+    It has an exchange of its own: Celery would bind it to the one on which its other apps route tasks.
+    """
+    if not key.startswith(KEY_PREFIX):
+        raise ValueError(f"the name of queue {key!r} does not begin with {KEY_PREFIX!r}")
+    name = key.removeprefix(KEY_PREFIX)
+    return Queue(name, Exchange(name, type="direct"), routing_key=name)
 
 
 # PostgreSQL keeps results and retries; Celery carries messages and counts the parts of chords.
@@ -92,6 +100,13 @@ _WORKER: dict[str, Any] = {
     "broker_channel_error_retry": True,
 }
 
+# Of remote control and events: Celery's own names are those of every other app on the same broker.
+_NAMES: dict[str, Any] = {
+    "control_exchange": "pipeweave",
+    "event_exchange": "pipeweave.events",
+    "event_queue_prefix": "pipeweave.events",
+}
+
 
 def _transport(timeout: float) -> dict[str, Any]:
     """The settings of the broker connections: timeouts (s), tries, and no acknowledgements."""
@@ -101,6 +116,7 @@ def _transport(timeout: float) -> dict[str, Any]:
             # PostgreSQL decides what still has to run. Emulated acknowledgements would halve a worker's
             # speed.
             "ack_emulation": False,
+            "global_keyprefix": KEY_PREFIX,
             "socket_timeout": timeout,
             "socket_connect_timeout": 1,
             "socket_keepalive": True,
@@ -114,6 +130,7 @@ def _transport(timeout: float) -> dict[str, Any]:
         "result_chord_expires": CHORD_LIFE_S,
         "result_backend_transport_options": {
             "result_chord_ordered": False,
+            "global_keyprefix": KEY_PREFIX,
             "retry_policy": {"max_retries": 3, **few_tries},
         },
         # redis_pipeline.py publishes over these connections, in workers too.

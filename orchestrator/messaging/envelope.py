@@ -36,6 +36,10 @@ _encode = json.JSONEncoder().encode
 
 _NOTHING_FOLLOWS = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
 
+# Every key and channel of ours in Redis begins with this, also those that kombu and Celery name: a database
+# may be shared with other Celery apps.
+KEY_PREFIX = "pipeweave."
+
 
 def list_key(queue: str, level: int) -> str:
     """The Redis list in which a queue's messages of one level wait."""
@@ -114,7 +118,7 @@ def encode(
     properties = {
         "correlation_id": id_,
         "delivery_mode": 2,
-        "delivery_info": {"exchange": "", "routing_key": queue},
+        "delivery_info": {"exchange": "", "routing_key": queue.removeprefix(KEY_PREFIX)},
         "priority": level,
         "body_encoding": "base64",
         "delivery_tag": str(uuid4()),

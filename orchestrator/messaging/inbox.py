@@ -24,6 +24,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 from pipeweave.orchestrator.messaging.envelope import (
+    KEY_PREFIX,
     Envelope,
     Unreadable,
     decode,
@@ -85,7 +86,7 @@ class GuardedChannel(_Channel):  # type: ignore[misc]
             self._queue_cycle.rotate(queue)
             found = decode(raw)
             if isinstance(found, Unreadable):
-                self._drops.dropped(queue, found.reason)
+                self._drops.dropped(KEY_PREFIX + queue, found.reason)
             else:
                 self.connection._deliver(_for_celery(found, queue, level, next(self._tags)), queue)
             return True
@@ -113,7 +114,7 @@ class GuardedChannel(_Channel):  # type: ignore[misc]
             return  # a remote control message
         found, queue, level = read
         if found.put_back >= MOST_PUT_BACK:
-            self._drops.dropped(queue, f"it was put back {found.put_back} times")
+            self._drops.dropped(KEY_PREFIX + queue, f"it was put back {found.put_back} times")
             return
         again = encode(
             found.task,

@@ -59,7 +59,7 @@ def test_a_worker_says_what_it_dropped(stack: LiveStack) -> None:
 def test_junk_for_remote_control_is_dropped_too(stack: LiveStack) -> None:
     app: Any = stack.deployment.publisher.app
     database = stack.redis.connection_pool.connection_kwargs["db"]
-    channel = f"/{database}.{app.control.mailbox.exchange.name}"
+    channel = f"pipeweave./{database}.{app.control.mailbox.exchange.name}"
     # Each of them may end a worker: the message after it must find one.
     assert [stack.redis.publish(channel, junk) for junk in JUNK.values()] == [1] * len(JUNK)
     assert lives(stack), stack.logs()

@@ -69,12 +69,14 @@ class LiveStack:
         deployment: the stack as this process sees it.
         folder: where logs, data and the file of calls lie.
         processes: what was started and has not ended yet.
+        variables: further variables of the environment of what is started.
     """
 
     settings: Settings
     deployment: Deployment
     folder: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
 
     # --- processes ----------------------------------------------------------------------------------------
 
@@ -139,6 +141,7 @@ class LiveStack:
             "MAX_TASKS_PER_CHILD": str(self.settings.max_tasks_per_child),
             "STORAGE_BACKENDS": json.dumps(self.settings.storage_backends),
             "PIPEWEAVE_TEST_CALLS": str(self.folder / "calls.jsonl"),
+            **self.variables,
         }
         with (self.folder / f"{name}.log").open("ab") as output:
             process = subprocess.Popen(

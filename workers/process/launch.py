@@ -25,7 +25,7 @@ from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slot, Slots
 from pipeweave.workers.consumer.runner import ChildProcess, Runner
-from pipeweave.workers.process import retention_thread
+from pipeweave.workers.process import remote_control, retention_thread, users_apps
 from pipeweave.workers.process.liveness import WorkerLiveness
 from pipeweave.workers.process.served_queues import ServedQueues
 from pipeweave.workers.process.sigterm import DeferredSigterm
@@ -94,7 +94,8 @@ def run_worker(
     worker_id = register(deployment, service, loaded, start)
     app = make_celery(settings, queues=served.all, is_worker=True)
     app.conf.update(worker_pool=POOL, worker_proc_alive_timeout=READY_WITHIN_S)
-    app.set_current()
+    users_apps.keep()
+    remote_control.restrict_to_questions()
     slots = Slots(concurrency)
     _make_runners(app, settings, loaded, slots, worker_id, served.all)
     alive = WorkerLiveness(
@@ -113,18 +114,19 @@ def run_worker(
     billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = TRIES_TO_BE_COUNTED
     process_memory.freeze_loaded_objects()
     with alive:
-        app.worker_main(
-            [
-                "--quiet",
-                "worker",
-                f"--hostname={node}",
-                f"--concurrency={concurrency}",
-                "--pool=prefork",
-                "--without-gossip",
-                "--without-mingle",
-                f"--loglevel={json_logs.celery_level(settings.log_level)}",
-            ]
+        # Not `worker_main`: Celery's command line exports BROKER_URL to every app as CELERY_BROKER_URL.
+        worker = app.Worker(
+            hostname=node,
+            concurrency=concurrency,
+            pool="prefork",
+            without_gossip=True,
+            without_mingle=True,
+            loglevel=json_logs.celery_level(settings.log_level),
+            quiet=True,
         )
+        worker.start()
+    if worker.exitcode:
+        raise SystemExit(worker.exitcode)
 
 
 def _make_runners(

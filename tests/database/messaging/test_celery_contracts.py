@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from celery import _state
 from celery.app.task import Context
 from celery.contrib.testing.worker import start_worker
 from celery.signals import setup_logging
@@ -21,7 +22,7 @@ from support.redis_inspection import QUEUE, messages, redis, released, run
 
 from pipeweave.orchestrator.domain.outbox import Chord, Part, Released
 from pipeweave.orchestrator.messaging.celery_app import CHORD_LIFE_S, make_celery
-from pipeweave.orchestrator.messaging.envelope import JOIN_TASK, RUN_TASK
+from pipeweave.orchestrator.messaging.envelope import JOIN_TASK, KEY_PREFIX, RUN_TASK
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.settings import Settings
 
@@ -63,7 +64,7 @@ def chord_keys(publisher: Publisher) -> dict[bytes, tuple[Any, bool]]:
     """What there is of chords: each key's content, and whether it expires."""
     client = redis(publisher)
     found = {}
-    for name in client.keys("celery-taskset-meta-*"):
+    for name in client.keys("pipeweave.celery-taskset-meta-*"):
         kind = client.type(name)
         reads = {
             b"string": client.get,
@@ -88,7 +89,7 @@ def test_the_size_of_a_chord_is_stored_as_celery_stores_it(publisher: Publisher)
 def counted_by_celery(publisher: Publisher, part: Part) -> None:
     """Count a part as a Celery worker does at the end of a task."""
     group = f"{part.run_id.hex}.{part.join}"
-    options = {"queue": part.queue, "priority": 0, "task_id": f"{group}.join"}
+    options = {"queue": part.queue.removeprefix(KEY_PREFIX), "priority": 0, "task_id": f"{group}.join"}
     body = publisher.app.signature(
         JOIN_TASK, args=(part.run_id.hex, part.join), immutable=True, options=options
     )
@@ -120,7 +121,7 @@ def test_parts_counted_by_celery_and_by_us_are_parts_of_one_chord(
         part = Part(run_id, 7, QUEUE, ordinal=number)
         publisher.count(part) if number in ours else counted_by_celery(publisher, part)
         assert len(messages(publisher)) == (
-            1 if redis(publisher).get(f"celery-taskset-meta-{run_id.hex}.7.c") else 0
+            1 if redis(publisher).get(f"pipeweave.celery-taskset-meta-{run_id.hex}.7.c") else 0
         )
     assert messages(publisher) == [(JOIN_TASK, [run_id.hex, 7])]
 
@@ -138,7 +139,9 @@ def _logging_is_left_alone() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_logging_is_left_alone")
-def test_a_celery_worker_takes_what_is_published(publisher: Publisher) -> None:
+def test_a_celery_worker_takes_what_is_published(
+    publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken: queue.Queue[list[Any]] = queue.Queue()
     app = make_celery(Settings(broker_url=publisher.app.conf.broker_url), queues=(QUEUE,), is_worker=True)
 
@@ -146,6 +149,8 @@ def test_a_celery_worker_takes_what_is_published(publisher: Publisher) -> None:
     def _run(*arguments: Any) -> None:
         taken.put(list(arguments))
 
+    # This kind of worker, one in a thread for tests, takes its tasks from the default app.
+    monkeypatch.setattr(_state, "default_app", app)
     run_id = run()
     publisher.publish(released(run_id, 2))
     with start_worker(app, perform_ping_check=False, shutdown_timeout=120):
