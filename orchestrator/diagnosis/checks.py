@@ -5,7 +5,12 @@ from __future__ import annotations
 import functools
 
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.diagnosis import check_broker, check_database, check_processes
+from pipeweave.orchestrator.diagnosis import (
+    check_broker,
+    check_broker_sharing,
+    check_database,
+    check_processes,
+)
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
 from pipeweave.settings import Settings, explain
 
@@ -17,7 +22,13 @@ def checks(problem: PipeWeaveError | None = None) -> tuple[Check, ...]:
         problem: why the settings could not be read, if so.
     """
     readable = Check("settings", functools.partial(settings_readable, problem))
-    return (readable, *check_database.CHECKS, *check_broker.CHECKS, *check_processes.CHECKS)
+    return (
+        readable,
+        *check_database.CHECKS,
+        *check_broker.CHECKS,
+        check_broker_sharing.CHECK,
+        *check_processes.CHECKS,
+    )
 
 
 def settings_readable(problem: PipeWeaveError | None, _: Settings) -> Verdict:

@@ -4,7 +4,7 @@ This is the only place that reads the environment; every later room and layer ma
 base modules. A setting may be given under its own name (`MAX_CONCURRENCY`) or with the prefix
 (`PIPEWEAVE_PORT`). A variable must never be ignored silently: an unknown `PIPEWEAVE_…` name, a misspelt
 name, two spellings with different values, and a name that never had an effect are errors, with the nearest
-right name.
+right name. DATABASE_URL, BROKER_URL and DB_… may belong to another program: with the prefix, they win.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _read(environ: Mapping[str, str] | None) -> dict[str, _Given]:
     errors = list(_without_effect(env))
     given: dict[str, _Given] = {}
     for setting in TABLE:
-        name = _pick(env, setting.names, errors)
+        name = _pick_shared(env, setting.names) if setting.is_shared else _pick(env, setting.names, errors)
         if name is not None:
             try:
                 given[setting.field] = _Given(setting.read(env[name]), name)
@@ -151,10 +151,14 @@ def _pick(env: Mapping[str, str], names: tuple[str, ...], errors: list[FieldErro
     return found[0] if found else None
 
 
+def _pick_shared(env: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    """Return the first of these names that is set, those with the prefix before the others."""
+    by_prefix = sorted(names, key=lambda name: not name.startswith(PREFIX))
+    return next((name for name in by_prefix if name in env), None)
+
+
 def _add_database_parts(env: Mapping[str, str], given: dict[str, _Given], errors: list[FieldError]) -> None:
-    picked = {
-        part: name for part, names in DATABASE_PARTS.items() if (name := _pick(env, _prefixed(names), errors))
-    }
+    picked = _pick_database_parts(env, given, errors)
     parts = {}
     for part, name in picked.items():
         try:
@@ -173,6 +177,23 @@ def _add_database_parts(env: Mapping[str, str], given: dict[str, _Given], errors
         )
         if not missing and len(parts) == len(picked):
             given["database_url"] = _Given(url_of(parts), ", ".join(picked.values()))
+
+
+def _pick_database_parts(
+    env: Mapping[str, str], given: Mapping[str, _Given], errors: list[FieldError]
+) -> dict[str, str]:
+    """Find the variable of each part. If the URL or a part has the prefix, the plain names are another's."""
+    prefixed = {
+        part: tuple(PREFIX + name for name in names if PREFIX + name in env)
+        for part, names in DATABASE_PARTS.items()
+    }
+    is_url_prefixed = "database_url" in given and given["database_url"].source.startswith(PREFIX)
+    is_ours_alone = is_url_prefixed or any(prefixed.values())
+    return {
+        part: name
+        for part, names in DATABASE_PARTS.items()
+        if (name := _pick(env, prefixed[part] if is_ours_alone else names, errors))
+    }
 
 
 def _prefixed(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ class Setting:
         also: further names of the variable.
         mask: hides secrets when the value is shown; None to show the value as it is.
         is_used: false if nothing uses the setting yet.
+        is_shared: true if other programs read the plain name, too: next to the prefixed name, it is theirs.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Setting:
     also: tuple[str, ...] = ()
     mask: Callable[[Any], str] | None = None
     is_used: bool = True
+    is_shared: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -51,7 +53,14 @@ def _secret(_: Any) -> str:
 _DATABASE_ABOUT = "PostgreSQL: postgresql://user:password@host:port/database"
 
 TABLE: tuple[Setting, ...] = (
-    Setting("DATABASE_URL", "database_url", values.database_url, _DATABASE_ABOUT, mask=values.masked_url),
+    Setting(
+        "DATABASE_URL",
+        "database_url",
+        values.database_url,
+        _DATABASE_ABOUT,
+        mask=values.masked_url,
+        is_shared=True,
+    ),
     Setting("DB_POOL_MAX", "db_pool_max", values.whole(1, 1000), "database connections per process"),
     Setting(
         "BROKER_URL",
@@ -59,6 +68,7 @@ TABLE: tuple[Setting, ...] = (
         values.broker_url,
         "Redis or Valkey: redis://:password@host:port/0",
         mask=values.masked_url,
+        is_shared=True,
     ),
     Setting(
         "PIPEWEAVE_SECRET_KEY",

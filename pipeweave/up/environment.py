@@ -34,10 +34,16 @@ def for_program(own: Mapping[str, str]) -> dict[str, str]:
 
 
 def for_worker(own: Mapping[str, str]) -> dict[str, str]:
-    """For a worker: all of the user's variables, because tasks may read them, and `own`."""
-    decided = _decided()
+    """For a worker: all of the user's variables, because tasks may read them, and `own`.
+
+    PipeWeave's servers have their prefixed names, so that DATABASE_URL, BROKER_URL and DB_… are the user's.
+    """
+    servers = _names_of(_SERVERS) | _database_parts()
+    theirs = {name for name in servers if not name.startswith(PREFIX)}
+    decided = _decided() - theirs
     passed = {name: value for name, value in environment().items() if name not in decided}
-    return {**passed, "PYTHONUNBUFFERED": "1", **own}
+    ours = {PREFIX + name if name in theirs else name: value for name, value in own.items()}
+    return {**passed, "PYTHONUNBUFFERED": "1", **ours}
 
 
 def without_effect() -> list[str]:

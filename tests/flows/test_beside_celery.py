@@ -10,7 +10,10 @@ import pytest
 import redis
 from support.celery_worker import celery_worker
 from support.live_stack import APPS, LiveStack, StackMaker
-from support.servers import BrokerDatabases
+from support.pages import ROOT
+from support.servers import BrokerDatabases, wait_until
+
+EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture
@@ -77,3 +80,16 @@ def test_a_step_waits_for_a_result_of_the_users_own_worker(beside: LiveStack, le
         run = beside.ran(only("waits_for_results"))
     assert run.status == "completed", beside.logs()
     assert beside.steps(run.id)["only"].output == [3, "mail to ann from legacy"]
+
+
+def test_the_example_on_the_page_publishes_to_the_shop_and_waits_for_it(
+    beside: LiveStack, legacy_url: str
+) -> None:
+    beside.variables["SHOP_BROKER_URL"] = legacy_url
+    beside.start_worker(str(EXAMPLES / "beside_celery.py"), concurrency=1)
+    log = beside.folder / "shop.log"
+    with celery_worker("beside_celery", EXAMPLES, log, beside.variables):
+        run = beside.finished(beside.trigger("sell", {"article": "apples"}))
+        assert run.status == "completed", beside.logs()
+        assert beside.steps(run.id)["tell_shop"].output == "apples for 60"
+        wait_until(lambda: "remember_sale" in log.read_text() and log.read_text().count("succeeded") == 2)

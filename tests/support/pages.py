@@ -14,6 +14,11 @@ def text_of(name: str) -> str:
     return (ROOT / name).read_text()
 
 
+def blocks(page: Path, language: str) -> list[str]:
+    """The code blocks of a page in this language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
 def section(page: str, heading: str) -> str:
     """The text under a heading up to the next one."""
     found = re.search(rf"^#+ {heading}\n(.*?)(?=^#|\Z)", text_of(page), re.MULTILINE | re.DOTALL)

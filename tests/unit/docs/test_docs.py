@@ -10,13 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.pages import PAGES, ROOT, text_of
+from support.pages import PAGES, ROOT, blocks, text_of
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def anchors(page: Path) -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from support.pages import ROOT
+from support.pages import ROOT, blocks
 
 from pipeweave.authoring import load_documents
 from pipeweave.authoring.task import collect
@@ -28,6 +28,16 @@ def test_the_program_in_the_readme_is_the_example() -> None:
     program = re.search(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     assert program
     assert program[1] == (ROOT / "examples/lines.py").read_text()
+
+
+@pytest.mark.parametrize("name", ["beside_celery", "instead_of_a_chord"])
+def test_a_program_on_the_page_about_celery_is_the_example(name: str) -> None:
+    assert (ROOT / f"examples/{name}.py").read_text() in blocks(ROOT / "docs/beside-your-celery.md", "python")
+
+
+def test_what_a_chord_becomes_gives_the_body_all_results_in_order() -> None:
+    result = run_pipeline(example("instead_of_a_chord").make_album, input={"names": ["a", "b", "c"]})
+    assert (result.status, result.output) == ("completed", "small-a, small-b, small-c")
 
 
 def test_the_program_in_the_readme_counts_lines(tmp_path: Path) -> None:

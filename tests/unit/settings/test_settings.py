@@ -55,6 +55,20 @@ def test_two_spellings_may_agree_but_not_disagree() -> None:
     assert "PORT" in errors["PIPEWEAVE_PORT"].message
 
 
+def test_servers_with_the_prefix_leave_the_plain_names_to_other_programs() -> None:
+    ours = {"PIPEWEAVE_BROKER_URL": "redis://ours", "PIPEWEAVE_DATABASE_URL": "postgresql://ours:x@h/d"}
+    theirs = {"BROKER_URL": "amqp://theirs", "DATABASE_URL": "mysql://theirs", "DB_HOST": "theirs"}
+    found = load({**ours, **theirs})
+    assert (found.broker_url, found.database_url) == tuple(ours.values())
+    assert shown({**ours, **theirs})["BROKER_URL"][1] == "PIPEWEAVE_BROKER_URL"
+
+
+def test_database_parts_with_the_prefix_leave_the_plain_names_to_other_programs() -> None:
+    ours = {"PIPEWEAVE_DB_HOST": "db", "PIPEWEAVE_DB_NAME": "pw", "PIPEWEAVE_DB_USER": "me"}
+    theirs = {"DB_HOST": "theirs", "DB_NAME": "shop", "DB_PASSWORD": "secret"}
+    assert load({**ours, **theirs}).database_url == "postgresql://me@db:5432/pw"
+
+
 def test_an_older_spelling_of_the_poll_interval_is_read_in_milliseconds() -> None:
     assert load({"POLL_INTERVAL": "5000"}).poll_interval_ms == 5000
 

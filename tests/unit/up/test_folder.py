@@ -96,6 +96,17 @@ def test_a_worker_gets_what_the_users_tasks_may_read(monkeypatch: pytest.MonkeyP
     assert load(given).database_url == "postgresql://ours:x@127.0.0.1/x"
 
 
+def test_a_worker_leaves_the_names_of_servers_to_the_users_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = {"DATABASE_URL": "mysql://theirs", "BROKER_URL": "amqp://theirs", "DB_HOST": "theirs"}
+    for name, value in theirs.items():
+        monkeypatch.setenv(name, value)
+    ours = {"DATABASE_URL": "postgresql://ours:x@127.0.0.1/x", "BROKER_URL": "redis://ours:1/0"}
+    given = environment.for_worker(ours)
+    assert theirs.items() <= given.items()
+    found = load(given)
+    assert (found.database_url, found.broker_url) == (ours["DATABASE_URL"], ours["BROKER_URL"])
+
+
 def test_variables_that_name_other_servers_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKER_URL", "redis://elsewhere")
     monkeypatch.setenv("PIPEWEAVE_DB_HOST", "elsewhere")
