@@ -118,7 +118,6 @@ def run_worker(
         worker = app.Worker(
             hostname=node,
             concurrency=concurrency,
-            pool="prefork",
             without_gossip=True,
             without_mingle=True,
             loglevel=json_logs.celery_level(settings.log_level),
