@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeweave.errors import FieldError, InputValidationFailed
+from pipeweave.field_errors import MOST_ERRORS
 from pipeweave.orchestrator.registry import TaskRow
 from pipeweave.schema import validate_input
 from pipeweave.spec import PipelineSpec
-
-# Errors shown per task. A list of 100,000 wrong entries has 100,000 errors, which nobody reads.
-MAX_SHOWN = 100
 
 Faults = dict[str, list[FieldError]]
 
@@ -29,7 +27,7 @@ def entry_faults(spec: PipelineSpec, tasks: Mapping[str, TaskRow], value: Any) -
     for task_id in sorted(entries & tasks.keys()):
         found = validate_input(tasks[task_id].input_schema, given)
         if found:
-            faults[task_id] = found[:MAX_SHOWN]
+            faults[task_id] = found
     return faults
 
 
@@ -65,7 +63,7 @@ def refuse_runs(faults: Sequence[Faults]) -> None:
         wrong = [index for index, found in enumerate(faults) if found]
         raise InputValidationFailed(
             f"{len(wrong)} of {len(faults)} inputs do not fit their schema, first that of runs[{wrong[0]}]",
-            errors=errors[:MAX_SHOWN],
+            errors=errors[:MOST_ERRORS],
         )
 
 
@@ -74,4 +72,4 @@ def _field_errors(faults: Faults, prefix: str) -> list[FieldError]:
         FieldError(f"{prefix}.{fault.field}" if fault.field else prefix, fault.message, fault.code)
         for found in faults.values()
         for fault in found
-    ][:MAX_SHOWN]
+    ][:MOST_ERRORS]

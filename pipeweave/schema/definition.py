@@ -9,7 +9,7 @@ from typing import Any
 from pipeweave.errors import FieldError
 from pipeweave.field_errors import FieldErrors
 from pipeweave.json_values import json_faults
-from pipeweave.schema.formats import pattern_fault
+from pipeweave.schema.patterns import pattern_fault
 from pipeweave.suggestions import did_you_mean
 
 TYPES = (

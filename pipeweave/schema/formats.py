@@ -1,11 +1,10 @@
-"""Check the formats that input schemas know: e-mail addresses, URLs, dates and patterns."""
+"""Check the formats that input schemas know: e-mail addresses, URLs and dates."""
 
 from __future__ import annotations
 
 import email.utils
 import re
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -86,27 +85,3 @@ def _is_mail_date(text: str) -> bool:
 def utf16_length(text: str) -> int:
     """The length of a text as JavaScript counts it: in 16-bit units, not in characters."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
-
-
-def search(pattern: str, text: str) -> bool:
-    """True if the pattern matches anywhere in the text.
-
-    A pattern that Python cannot compile always matches.
-    """
-    compiled = _compiled(pattern)
-    return isinstance(compiled, str) or compiled.search(text) is not None
-
-
-def pattern_fault(pattern: str) -> str | None:
-    """Why Python cannot compile the pattern; None if it can."""
-    compiled = _compiled(pattern)
-    return compiled if isinstance(compiled, str) else None
-
-
-@lru_cache(maxsize=512)
-def _compiled(pattern: str) -> re.Pattern[str] | str:
-    try:
-        # JavaScript writes named groups without the P.
-        return re.compile(re.sub(r"\(\?<(?![=!])", "(?P<", pattern))
-    except (re.error, RecursionError, OverflowError) as error:
-        return str(error)

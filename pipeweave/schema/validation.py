@@ -3,27 +3,42 @@
 A schema is `{"fields": [{"name", "type", "label", …}], "strict": false}`. The error codes are those of the
 worker protocol (`invalid_type`, `too_small`, …). Paths are dotted and include list indexes (`tags.0`).
 `showIf` affects forms only: a hidden required field is still required.
+
+The input may be hostile: the check stops at MOST_ERRORS errors, and patterns get PATTERNS_S seconds in all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Any
 
 from pipeweave.errors import FieldError
+from pipeweave.field_errors import MOST_ERRORS
 from pipeweave.schema.definition import validate_schema
-from pipeweave.schema.formats import is_date, is_email, is_url, search, utf16_length
+from pipeweave.schema.formats import is_date, is_email, is_url, utf16_length
+from pipeweave.schema.patterns import matches
 
 __all__ = ["apply_defaults", "validate_input", "validate_schema"]
 
-Check = Callable[[Mapping[str, Any], Any, str], list[FieldError]]
+MAX_PATTERN_TEXT = 10_000
+"""The longest text (characters) that is checked against a pattern."""
+
+PATTERNS_S = 1.0
+"""The longest time (s) that one input's patterns may take together."""
+
+_SHOWN = 20
+_SHOWN_CHARS = 80
+
+Field = Mapping[str, Any]
 
 
 def validate_input(schema: Mapping[str, Any] | None, value: Any) -> list[FieldError]:
-    """List the mistakes of an input; empty if the schema accepts it, or if there is no schema.
+    """List the mistakes of an input, at most MOST_ERRORS; empty if the schema accepts it or there is none.
 
     An invalid schema gives one error with the field `_schema` and the code `invalid_schema`. A pattern that
-    Python cannot compile is ignored, because other languages have patterns that Python does not know.
+    is not known here is ignored, because other languages have patterns that this one does not know.
     """
     if schema is None:
         return []
@@ -32,14 +47,17 @@ def validate_input(schema: Mapping[str, Any] | None, value: Any) -> list[FieldEr
         return [FieldError("_schema", f"{wrong[0].field} {wrong[0].message}", "invalid_schema")]
     if not isinstance(value, Mapping):
         return [_wrong_type("", "object", value)]
-    errors = _members(schema["fields"], value, "")
-    if schema.get("strict"):
-        known = {each["name"] for each in schema["fields"]}
-        unknown = [str(key) for key in value if key not in known]
-        if unknown:
-            shown = ", ".join(repr(key) for key in unknown[:20])
-            errors.append(FieldError("", f"Unrecognized key(s) in object: {shown}", "unrecognized_keys"))
-    return errors
+    errors = _InputCheck().members(schema["fields"], value, "")
+    unknown = _unknown_members(schema["fields"], value) if schema.get("strict") else ()
+    return list(islice(chain(errors, unknown), MOST_ERRORS))
+
+
+def _unknown_members(fields: Iterable[Field], value: Mapping[str, Any]) -> Iterator[FieldError]:
+    known = {each["name"] for each in fields}
+    unknown = [str(key) for key in value if key not in known]
+    if unknown:
+        shown = ", ".join(_cut(key) for key in unknown[:_SHOWN])
+        yield FieldError("", f"Unrecognized key(s) in object: {shown}", "unrecognized_keys")
 
 
 def apply_defaults(schema: Mapping[str, Any] | None, value: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,105 +69,145 @@ def apply_defaults(schema: Mapping[str, Any] | None, value: Mapping[str, Any]) -
     return filled
 
 
-def _members(fields: list[Mapping[str, Any]], value: Mapping[str, Any], path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    for field in fields:
-        place = f"{path}.{field['name']}" if path else str(field["name"])
-        if field["name"] in value:
-            errors += _check(field, value[field["name"]], place)
-        elif field.get("required") and field["type"] in ("date", "datetime"):
-            errors.append(FieldError(place, "Invalid date", "invalid_date"))
-        elif field.get("required") and field["type"] != "json":
-            errors.append(FieldError(place, "Required", "invalid_type", _EXPECTED.get(field["type"])))
-    return errors
+class _InputCheck:
+    """Walks one input and yields its mistakes one by one, so that the walk can stop at any of them."""
+
+    def __init__(self) -> None:
+        self._patterns_s = PATTERNS_S
+        self._options: dict[int, _Options] = {}
+
+    def members(self, fields: Iterable[Field], value: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+        for field in fields:
+            place = f"{path}.{field['name']}" if path else str(field["name"])
+            if field["name"] in value:
+                yield from self.check(field, value[field["name"]], place)
+            elif field.get("required") and field["type"] in ("date", "datetime"):
+                yield FieldError(place, "Invalid date", "invalid_date")
+            elif field.get("required") and field["type"] != "json":
+                yield FieldError(place, "Required", "invalid_type", _EXPECTED.get(field["type"]))
+
+    def check(self, field: Field, value: Any, path: str) -> Iterator[FieldError]:
+        return _CHECKS[field["type"]](self, field, value, path)
+
+    def text(self, field: Field, value: Any, path: str) -> Iterator[FieldError]:
+        if not isinstance(value, str):
+            yield _wrong_type(path, "string", value)
+            return
+        if field["type"] == "email" and not is_email(value):
+            yield FieldError(path, "Invalid email address", "invalid_string", "email")
+        if field["type"] == "url" and not is_url(value):
+            yield FieldError(path, "Invalid URL", "invalid_string", "url")
+        length = utf16_length(value)
+        shortest, longest = field.get("minLength"), field.get("maxLength")
+        if shortest is not None and length < shortest:
+            yield FieldError(path, f"Minimum length is {shortest}", "too_small")
+        if longest is not None and length > longest:
+            yield FieldError(path, f"Maximum length is {longest}", "too_big")
+        if field.get("pattern") is not None:
+            yield from self._pattern(field["pattern"], value, path)
+
+    def _pattern(self, pattern: str, value: str, path: str) -> Iterator[FieldError]:
+        if len(value) > MAX_PATTERN_TEXT:
+            limit = f"A text with a pattern may have at most {MAX_PATTERN_TEXT:,} characters"
+            yield FieldError(path, limit, "too_big")
+            return
+        if self._patterns_s <= 0:
+            yield FieldError(path, "The patterns of this input take too long to check", "too_slow", pattern)
+            return
+        began = time.monotonic()
+        fits = matches(pattern, value)
+        self._patterns_s -= time.monotonic() - began
+        if not fits:
+            yield FieldError(path, "Invalid format", "invalid_string", pattern)
+
+    def file(self, field: Field, value: Any, path: str) -> Iterator[FieldError]:
+        if not isinstance(value, str):
+            yield _wrong_type(path, "string", value)
+
+    def number(self, field: Field, value: Any, path: str) -> Iterator[FieldError]:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            yield _wrong_type(path, "number", value)
+            return
+        if field["type"] == "integer" and isinstance(value, float) and not value.is_integer():
+            yield FieldError(path, "Must be an integer", "invalid_type", "integer")
+        if field.get("min") is not None and value < field["min"]:
+            yield FieldError(path, f"Minimum value is {field['min']}", "too_small")
+        if field.get("max") is not None and value > field["max"]:
+            yield FieldError(path, f"Maximum value is {field['max']}", "too_big")
+
+    def boolean(self, field: Field, value: Any, path: str) -> Iterator[FieldError]:
+        if not isinstance(value, bool):
+            yield _wrong_type(path, "boolean", value)
+
+    def date(self, field: Field, value: Any, path: str) -> Iterator[FieldError]:
+        if not is_date(value):
+            yield FieldError(path, "Invalid date", "invalid_date", "date")
+
+    def select(self, field: Field, value: Any, path: str) -> Iterator[FieldError]:
+        options = self._options.get(id(field))
+        if options is None:
+            options = self._options[id(field)] = _Options(field)
+        if not options.has(value):
+            yield options.refusal(value, path)
+
+    def multiselect(self, field: Field, value: Any, path: str) -> Iterator[FieldError]:
+        yield from self._each(field, value, path, self.select)
+
+    def array(self, field: Field, value: Any, path: str) -> Iterator[FieldError]:
+        items = field.get("items")
+        yield from self._each(items, value, path, None if items is None else self.check)
+
+    def _each(
+        self, field: Any, value: Any, path: str, check: Callable[..., Iterator[FieldError]] | None
+    ) -> Iterator[FieldError]:
+        if not isinstance(value, list):
+            yield _wrong_type(path, "array", value)
+        elif check is not None:
+            for place, each in enumerate(value):
+                yield from check(field, each, f"{path}.{place}")
+
+    def object(self, field: Field, value: Any, path: str) -> Iterator[FieldError]:
+        if not isinstance(value, Mapping):
+            yield _wrong_type(path, "object", value)
+            return
+        yield from self.members(field.get("properties") or [], value, path)
+
+    def anything(self, field: Field, value: Any, path: str) -> Iterator[FieldError]:
+        yield from ()
 
 
-def _check(field: Mapping[str, Any], value: Any, path: str) -> list[FieldError]:
-    return _CHECKS[field["type"]](field, value, path)
+class _Options:
+    """The options of a select field, made once for all values that are compared with them."""
+
+    def __init__(self, field: Field) -> None:
+        values = [each["value"] for each in field.get("options") or ()]
+        self._known = {_comparable(each) for each in values}
+        self._count = len(values)
+        self._are_texts = all(isinstance(each, str) for each in values)
+        self._shown = " | ".join(_cut(each) for each in values[:_SHOWN])
+
+    def has(self, value: Any) -> bool:
+        """True if the value is an option, or if there are no options."""
+        return not self._known or (not isinstance(value, (dict, list)) and _comparable(value) in self._known)
+
+    def refusal(self, value: Any, path: str) -> FieldError:
+        """The error of a value that is no option."""
+        if not self._are_texts:
+            code = "invalid_literal" if self._count == 1 else "invalid_union"
+            return FieldError(path, f"Invalid input, expected {self._shown}", code, self._shown)
+        if not isinstance(value, str):
+            return _wrong_type(path, self._shown, value)
+        message = f"Invalid enum value. Expected {self._shown}"
+        return FieldError(path, message, "invalid_enum_value", self._shown)
 
 
-def _text(field: Mapping[str, Any], value: Any, path: str) -> list[FieldError]:
-    if not isinstance(value, str):
-        return [_wrong_type(path, "string", value)]
-    errors: list[FieldError] = []
-    if field["type"] == "email" and not is_email(value):
-        errors.append(FieldError(path, "Invalid email address", "invalid_string", "email"))
-    if field["type"] == "url" and not is_url(value):
-        errors.append(FieldError(path, "Invalid URL", "invalid_string", "url"))
-    length = utf16_length(value)
-    shortest, longest = field.get("minLength"), field.get("maxLength")
-    if shortest is not None and length < shortest:
-        errors.append(FieldError(path, f"Minimum length is {shortest}", "too_small"))
-    if longest is not None and length > longest:
-        errors.append(FieldError(path, f"Maximum length is {longest}", "too_big"))
-    pattern = field.get("pattern")
-    if pattern is not None and not search(pattern, value):
-        errors.append(FieldError(path, "Invalid format", "invalid_string", pattern))
-    return errors
-
-
-def _number(field: Mapping[str, Any], value: Any, path: str) -> list[FieldError]:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return [_wrong_type(path, "number", value)]
-    errors: list[FieldError] = []
-    if field["type"] == "integer" and isinstance(value, float) and not value.is_integer():
-        errors.append(FieldError(path, "Must be an integer", "invalid_type", "integer"))
-    if field.get("min") is not None and value < field["min"]:
-        errors.append(FieldError(path, f"Minimum value is {field['min']}", "too_small"))
-    if field.get("max") is not None and value > field["max"]:
-        errors.append(FieldError(path, f"Maximum value is {field['max']}", "too_big"))
-    return errors
-
-
-def _boolean(field: Mapping[str, Any], value: Any, path: str) -> list[FieldError]:
-    return [] if isinstance(value, bool) else [_wrong_type(path, "boolean", value)]
-
-
-def _date(field: Mapping[str, Any], value: Any, path: str) -> list[FieldError]:
-    return [] if is_date(value) else [FieldError(path, "Invalid date", "invalid_date", "date")]
-
-
-def _select(field: Mapping[str, Any], value: Any, path: str) -> list[FieldError]:
-    options = [each["value"] for each in field.get("options") or ()]
-    if not options or any(_same(value, each) for each in options):
-        return []
-    shown = " | ".join(repr(each) for each in options[:20])
-    if not all(isinstance(each, str) for each in options):
-        code = "invalid_literal" if len(options) == 1 else "invalid_union"
-        return [FieldError(path, f"Invalid input, expected {shown}", code, shown)]
-    if not isinstance(value, str):
-        return [_wrong_type(path, shown, value)]
-    return [FieldError(path, f"Invalid enum value. Expected {shown}", "invalid_enum_value", shown)]
-
-
-def _multiselect(field: Mapping[str, Any], value: Any, path: str) -> list[FieldError]:
-    if not isinstance(value, list):
-        return [_wrong_type(path, "array", value)]
-    return [error for place, each in enumerate(value) for error in _select(field, each, f"{path}.{place}")]
-
-
-def _array(field: Mapping[str, Any], value: Any, path: str) -> list[FieldError]:
-    if not isinstance(value, list):
-        return [_wrong_type(path, "array", value)]
-    items = field.get("items")
-    if items is None:
-        return []
-    return [error for place, each in enumerate(value) for error in _check(items, each, f"{path}.{place}")]
-
-
-def _object(field: Mapping[str, Any], value: Any, path: str) -> list[FieldError]:
-    if not isinstance(value, Mapping):
-        return [_wrong_type(path, "object", value)]
-    return _members(field.get("properties") or [], value, path)
-
-
-def _anything(field: Mapping[str, Any], value: Any, path: str) -> list[FieldError]:
-    return []
-
-
-def _same(value: Any, option: Any) -> bool:
+def _comparable(value: Any) -> tuple[bool, Any]:
     """Compare as the worker protocol does: 1 and 1.0 are the same number, true is not a number."""
-    return isinstance(value, bool) == isinstance(option, bool) and value == option
+    return isinstance(value, bool), value
+
+
+def _cut(value: Any) -> str:
+    return repr(value[:_SHOWN_CHARS] if isinstance(value, str) else value)
 
 
 def _wrong_type(path: str, expected: str, value: Any) -> FieldError:
@@ -168,22 +226,17 @@ def _type_of(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-_CHECKS: dict[str, Check] = {
-    "string": _text,
-    "textarea": _text,
-    "email": _text,
-    "url": _text,
-    "file": lambda field, value, path: [] if isinstance(value, str) else [_wrong_type(path, "string", value)],
-    "number": _number,
-    "integer": _number,
-    "boolean": _boolean,
-    "date": _date,
-    "datetime": _date,
-    "select": _select,
-    "multiselect": _multiselect,
-    "json": _anything,
-    "array": _array,
-    "object": _object,
+_CHECKS: dict[str, Callable[[_InputCheck, Field, Any, str], Iterator[FieldError]]] = {
+    **dict.fromkeys(("string", "textarea", "email", "url"), _InputCheck.text),
+    **dict.fromkeys(("number", "integer"), _InputCheck.number),
+    **dict.fromkeys(("date", "datetime"), _InputCheck.date),
+    "file": _InputCheck.file,
+    "boolean": _InputCheck.boolean,
+    "select": _InputCheck.select,
+    "multiselect": _InputCheck.multiselect,
+    "json": _InputCheck.anything,
+    "array": _InputCheck.array,
+    "object": _InputCheck.object,
 }
 
 _EXPECTED = {

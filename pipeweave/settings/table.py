@@ -124,6 +124,7 @@ TABLE: tuple[Setting, ...] = (
         values.http_url,
         "URL of the API, for the CLI and the Client",
         also=("PIPEWEAVE_BASE_URL",),
+        mask=values.masked_url,
     ),
     Setting(
         "PIPEWEAVE_API_TOKEN",

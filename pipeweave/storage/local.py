@@ -12,7 +12,10 @@ from pipeweave.storage.base import checked_path
 
 
 class LocalStorage:
-    """Files below `root`. A write creates a new file and renames it, so readers never see a partial file."""
+    """Files below `root`. A write creates a new file and renames it, so readers never see a partial file.
+
+    Values may be secrets: only the account of the process may read the files and folders that it creates.
+    """
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).resolve()
@@ -21,8 +24,8 @@ class LocalStorage:
         target = self._file(path)
         fresh = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with fresh.open("wb") as file:
+            _make_private(target.parent)
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -62,6 +65,13 @@ def _unusable(verb: str, path: str, error: OSError) -> Unavailable:
     return Unavailable(
         f"storage cannot {verb} {path!r}: {error.strerror}", hint="check the disk of the storage folder"
     )
+
+
+def _make_private(directory: Path) -> None:
+    """Create a directory and its parents, each for this account alone (`mkdir(parents=True)` is not so)."""
+    if not directory.is_dir():
+        _make_private(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_chain_stops_between_two_steps_and_goes_on(stack: LiveStack, gate: Pat
 def test_a_rate_holds_over_the_children_of_a_worker(stack: LiveStack) -> None:
     stack.store({"id": "rated", "steps": [{"id": "only", "task": "rated"}]})
     runs = [stack.trigger("rated") for _ in range(14)]
-    stack.until(lambda: called(stack, runs) == 4, "the burst did not start")
+    stack.until(lambda: called(stack, runs) >= 4, "the burst did not start")
 
     def over() -> bool:
         limits.fill_waiting(stack.deployment.database)  # what beat does each second

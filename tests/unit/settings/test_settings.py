@@ -316,3 +316,10 @@ def test_the_config_command_ends_with_one_line_for_a_setting_that_is_wrong(
     assert answer.exit_code == 1
     assert answer.stderr.count("\n") == 1
     assert "did you mean PIPEWEAVE_PORT?" in answer.stderr
+
+
+def test_the_password_in_the_url_of_the_api_is_masked() -> None:
+    rows = {
+        row.name: row.value for row in explain({"PIPEWEAVE_ORCHESTRATOR_URL": "http://me:hunter5@host:3000"})
+    }
+    assert rows["PIPEWEAVE_ORCHESTRATOR_URL"] == "http://me:***@host:3000"

@@ -1,4 +1,4 @@
-"""A disk that cannot be written to: said as what it is, and nothing is left behind."""
+"""Values in a folder: who may read them, and what happens when the disk cannot be written to."""
 
 from __future__ import annotations
 
@@ -30,3 +30,16 @@ def test_a_file_in_the_way_is_unavailable(tmp_path: Path) -> None:
     for use in (lambda: store.put("a/b", b""), lambda: store.get("a/b"), lambda: store.delete("a/b")):
         with pytest.raises(Unavailable):
             use()
+
+
+def test_nobody_else_may_read_a_stored_value(tmp_path: Path) -> None:
+    root = tmp_path / "data" / "storage"
+    usual = os.umask(0)
+    try:
+        LocalStorage(root).put("runs/ab/input", b"secret")
+    finally:
+        os.umask(usual)
+    created = [tmp_path / "data", *(tmp_path / "data").rglob("*")]
+    assert {(each.is_dir(), oct(each.stat().st_mode & 0o777)) for each in created} == {
+        *((True, "0o700"), (False, "0o600"))
+    }

@@ -24,6 +24,7 @@ COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 ONCE = ("migrate", "bucket")
 OURS = (*ONCE, "api", "worker", "beat", "flower")
+WITH_DATABASE = tuple(name for name in OURS if name != "flower")
 PROCFILE = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())
 
 every_service = pytest.mark.parametrize("name", SERVICES)
@@ -78,12 +79,37 @@ def test_no_secret_has_a_default() -> None:
     assert all(rest.startswith(":?") for _, rest in secret.findall(text))
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", WITH_DATABASE)
 def test_the_settings_of_our_services_are_valid(name: str) -> None:
     assert settings_of(name).database_url
 
 
-@pytest.mark.parametrize("name", OURS)
+def test_flower_gets_the_broker_and_no_other_secret() -> None:
+    assert settings_of("flower").broker_url
+    assert set(re.findall(r"\$\{(\w+)", str(SERVICES["flower"]["environment"]))) == {
+        *("VALKEY_PASSWORD", "FLOWER_PASSWORD")
+    }
+
+
+@every_service
+def test_every_container_has_few_rights_and_a_memory_limit(name: str) -> None:
+    service = SERVICES[name]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert re.fullmatch(r"\$\{\w+_MEMORY:-\dg\}", service["mem_limit"])
+
+
+def test_our_services_are_no_superuser_of_postgres() -> None:
+    """The image makes POSTGRES_USER a superuser, and with it everyone who has POSTGRES_PASSWORD."""
+    environment = SERVICES["postgres"]["environment"]
+    assert "POSTGRES_USER" not in environment
+    assert "POSTGRES_ADMIN_PASSWORD" in environment["POSTGRES_PASSWORD"]
+    assert not any("POSTGRES_ADMIN_PASSWORD" in str(SERVICES[name]) for name in OURS)
+    (script,) = [each.split(":") for each in SERVICES["postgres"]["volumes"] if "initdb.d" in each]
+    assert (ROOT / script[0]).is_file()
+
+
+@pytest.mark.parametrize("name", WITH_DATABASE)
 def test_our_services_keep_large_values_in_the_store_of_the_compose_file(name: str) -> None:
     storage = open_storage(settings_of(name))
     assert isinstance(storage, S3Storage)
