@@ -2,8 +2,8 @@
 
 A request passes `http` (authentication, body, headers, errors), a handler in `routes` calls one verb or query
 of the orchestrator, and the answer has a shape from `contract`. Imports go one way: `contract`, `http`,
-`routes`, this file, `serve`. `create_app` is for WSGI servers, `serve` for the command line. This package
-must never contain SQL or import `pipeweave.workers`.
+`server`, `routes`, this file, `serve`. `create_app` is for WSGI servers, `serve` for the command line. This
+package must never contain SQL or import `pipeweave.workers`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,20 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
 from flask import Flask
 from werkzeug.routing import BaseConverter, Map
 
-from pipeweave.api.http import Authenticator, Endpoint, RequestPipeline, docs_page, errors, headers, openapi
+from pipeweave.api.http import (
+    Authenticator,
+    Endpoint,
+    RequestPipeline,
+    addresses,
+    docs_page,
+    errors,
+    headers,
+    openapi,
+)
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.settings import Settings
@@ -30,7 +40,7 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
         settings: where PostgreSQL and the broker are, CORS origins.
         deployment: an open deployment to use; when None, one is opened from the settings.
     """
-    deployment = deployment or Deployment.open(settings)
+    deployment = deployment or Deployment.open(settings, has_deadlines=True)
     app = Flask("pipeweave.api", template_folder="templates", static_folder="static")
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     # `/api/runs/` and `/api//runs` answer 404: a path has one spelling.
@@ -38,8 +48,12 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     app.url_map.merge_slashes = False
     app.extensions["pipeweave"] = deployment
     app.extensions["pipeweave.openapi"] = functools.cache(lambda: openapi.build(ENDPOINTS))
+    app.extensions["pipeweave.openapi_json"] = functools.cache(
+        lambda: orjson.dumps(app.extensions["pipeweave.openapi"]())
+    )
     app.url_map.converters["other_than"] = OtherThan
     errors.register(app)
+    addresses.register(app)
     headers.register(app, settings.cors_origins)
     requests = RequestPipeline(deployment, Authenticator(deployment.database))
     _add_endpoints(app, requests, ENDPOINTS)

@@ -1,39 +1,27 @@
-"""Runs the API as a gunicorn server with threads.
-
-Threads, because psycopg2 blocks the calling thread and an open stream occupies one.
-"""
+"""Runs the API as a gunicorn server with threads, because psycopg2 blocks the calling thread."""
 
 from __future__ import annotations
 
 import logging
 import re
-import socket
 from collections.abc import Mapping
 from dataclasses import replace
-from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
-import orjson
 from gunicorn.app.base import BaseApplication
 from gunicorn.config import Config
 from gunicorn.glogging import Logger
-from gunicorn.http.errors import LimitRequestHeaders, LimitRequestLine, ParseException
-from gunicorn.workers.gthread import ThreadWorker
 
 from pipeweave.api import create_app
-from pipeweave.api.http.errors import PROBLEM_TYPE
-from pipeweave.errors import InternalError, InvalidInput, PipeWeaveError
+from pipeweave.api.server import Worker
+from pipeweave.api.server.deadlines import KEEP_ALIVE_S, MAX_CONNECTIONS, MAX_REQUEST_LINE
 from pipeweave.orchestrator.deployment import Deployment, json_logs, process_memory
 from pipeweave.settings import Settings
 
 THREADS = 8
 # Seconds that running requests may take after TERM; open streams are closed then, too.
 GRACEFUL_TIMEOUT_S = 5
-# Seconds for which an idle connection is kept open for the client's next request.
-KEEP_ALIVE_S = 30
-# Bytes of method, path and query.
-MAX_REQUEST_LINE = 8_190
 # Seconds without a heartbeat of a server process after which gunicorn replaces it.
 WORKER_TIMEOUT_S = 60
 # The access log has the path without the query, and no headers, because both may hold secrets.
@@ -68,11 +56,14 @@ def options(settings: Settings, host: str | None, port: int | None, processes: i
     return {
         "bind": f"{_bracketed(host or settings.host)}:{settings.port if port is None else port}",
         "workers": processes,
-        "worker_class": f"{__name__}.{Worker.__name__}",
+        "worker_class": f"{Worker.__module__}.{Worker.__name__}",
         "threads": THREADS,
         "timeout": WORKER_TIMEOUT_S,
         "graceful_timeout": GRACEFUL_TIMEOUT_S,
         "keepalive": KEEP_ALIVE_S,
+        "worker_connections": MAX_CONNECTIONS,
+        # It would make a thread wait for the client.
+        "sendfile": False,
         "preload_app": False,
         "limit_request_line": MAX_REQUEST_LINE,
         "control_socket_disable": True,
@@ -115,43 +106,6 @@ def redacted(path: str) -> str:
     return _TOKEN_PATH.sub(
         r"\1***", quote(path, safe="/~:@!$&'()*+,;=", encoding="latin-1", errors="replace")
     )
-
-
-class Worker(ThreadWorker):
-    """Answers requests that gunicorn itself refuses (not HTTP, line too long) with a problem document."""
-
-    def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: Exception) -> None:
-        if isinstance(exc, ParseException):
-            self.log.info("unreadable request: %s", type(exc).__name__)
-        else:
-            self.log.error("the request could not be served", exc_info=exc)
-        try:
-            client.sendall(unreadable(exc))
-        except OSError:
-            self.log.debug("the client closed the connection")
-
-
-def unreadable(error: Exception) -> bytes:
-    """The complete HTTP answer to a request that could not be parsed."""
-    status, problem = _refusal(error)
-    content = orjson.dumps({**problem.to_problem(), "status": status.value})
-    head = (
-        f"HTTP/1.1 {status.value} {status.phrase}\r\nConnection: close\r\n"
-        f"Content-Type: {PROBLEM_TYPE}\r\nContent-Length: {len(content)}\r\n\r\n"
-    )
-    return head.encode("ascii") + content
-
-
-def _refusal(error: Exception) -> tuple[HTTPStatus, PipeWeaveError]:
-    match error:
-        case LimitRequestLine():
-            return HTTPStatus.REQUEST_URI_TOO_LONG, InvalidInput("the path and its query are too long")
-        case LimitRequestHeaders():
-            return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, InvalidInput("the headers are too large")
-        case ParseException():
-            return HTTPStatus.BAD_REQUEST, InvalidInput("the request is not valid HTTP")
-        case _:
-            return HTTPStatus.INTERNAL_SERVER_ERROR, InternalError()
 
 
 class _Server(BaseApplication):

@@ -127,6 +127,13 @@ class PayloadTooLarge(InvalidInput):
     status = 413
 
 
+class RequestTimeout(InvalidInput):
+    """The request did not arrive in time."""
+
+    code = "REQUEST_TIMEOUT"
+    status = 408
+
+
 class UnsupportedMediaType(InvalidInput):
     """The body must be JSON."""
 
@@ -223,6 +230,12 @@ class StartFailed(PipeWeaveError):
     """A process did not start."""
 
     code = "START_FAILED"
+
+
+class Busy(Unavailable):
+    """PostgreSQL did not do it in time."""
+
+    code = "BUSY"
 
 
 class Deadlocked(Unavailable):

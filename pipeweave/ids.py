@@ -26,7 +26,10 @@ _CHANCE_BITS = 50
 _newest = 0
 
 MAX_NAME_LENGTH = 200
-_NAME = re.compile(r"[A-Za-z0-9._~:@-]{1,200}\Z")
+# For JSON schemas, next to the length: some engines know no look-ahead.
+NAME_PATTERN = r"^\.*[A-Za-z0-9_~:@-][A-Za-z0-9._~:@-]*$"
+# A name of dots alone is refused: in a path, clients and proxies take `.` and `..` for steps.
+_NAME = re.compile(r"(?!\.+\Z)[A-Za-z0-9._~:@-]{1,200}\Z")
 
 # Crockford's base 32, lower case, as TypeID uses it: 26 characters for 128 bits.
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -108,11 +111,12 @@ def check_name(text: str, kind: str) -> str:
         kind: the kind of id, for the error message.
 
     Raises:
-        InvalidId: the text is empty, longer than 200 characters, or has a character that ids may not have.
+        InvalidId: the text is empty, longer than 200 characters, has a character that ids may not have, or
+            has dots only.
     """
     if not isinstance(text, str) or not _NAME.match(text):
         raise InvalidId(
             f"{kind} {str(text)[:80]!r} is not a valid id",
-            hint="use 1 to 200 of the characters A-Z a-z 0-9 . _ ~ : @ -",
+            hint="use 1 to 200 of the characters A-Z a-z 0-9 . _ ~ : @ -, not only dots",
         )
     return text

@@ -43,6 +43,14 @@ INLINE_BYTES = 32 * 1024
 MAX_OUTPUT_BYTES = 100_000_000
 """The output of one task run, as JSON (100 MB): worker, storage and readers hold it in memory."""
 
+MAX_METADATA_BYTES = 32 * 1024
+"""The `metadata` of one run or standalone task, as JSON (32 KiB); it is stored in the row."""
+
+MAX_LOADED_BYTES = 120_000_000
+"""The values, as JSON, that one request fetches with `load=true`, all of them together (120 MB): the largest
+input and the largest output of a task run fit.
+"""
+
 MAX_KEY_CHARS = 500
 """Characters of an idempotency key."""
 
@@ -51,3 +59,6 @@ MAX_BODY_BYTES = 10_000_000
 
 MAX_BATCH = 1_000
 """Tasks queued, or runs started, by one batch request."""
+
+MAX_BATCH_TASK_RUNS = 100_000
+"""Task runs written by one batch request: its runs times the steps of their pipeline."""

@@ -138,6 +138,21 @@ class TickAnswer(AnswerModel):
     timestamp: AwareDatetime
 
 
+class HealthMaintenance(MaintenanceMode):
+    """The maintenance mode as everyone may see it; more with a token that may read every tenant."""
+
+    reason: str | None = Field(description="null without such a token.")
+    can_enter_maintenance: bool | None = Field(None, description="Absent without such a token.")
+    pending_tasks: int | None = Field(
+        None,
+        description="Task runs of all tenants that wait for a worker, a limit, their next attempt or "
+        "something external. Absent without such a token.",
+    )
+    running_tasks: int | None = Field(
+        None, description="Task runs of all tenants that a worker has claimed. Absent without such a token."
+    )
+
+
 class Health(AnswerModel):
     """The health of the deployment, while PostgreSQL answers."""
 
@@ -150,9 +165,12 @@ class Health(AnswerModel):
     failing_chores: list[str] = Field(
         description="Chores of the tick that failed at several ticks in a row; `pipeweave doctor` says more."
     )
-    maintenance: MaintenanceMode
+    maintenance: HealthMaintenance
     can_accept_tasks: bool
     maintenance_mode: str
+    running_tasks: int | None = Field(
+        None, description="As in `maintenance`. Absent without a token that may read every tenant."
+    )
     timestamp: AwareDatetime
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave.durations import DURATION_PATTERN, MAX_MS
+from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
 from pipeweave.schema import TYPES
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_STEPS
 from pipeweave.spec import CODES, FAILURE_MODES
 
-_NAME = {"type": "string", "pattern": "^[A-Za-z0-9._~:@-]{1,200}$"}
+_NAME = {"type": "string", "pattern": NAME_PATTERN, "maxLength": MAX_NAME_LENGTH}
 _TEXT = {"type": "string", "minLength": 1}
 _OVER = {
     "anyOf": [{"type": "array"}, {"type": "string", "pattern": r"\$\{"}],

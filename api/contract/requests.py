@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
+import orjson
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -17,6 +18,7 @@ from pydantic import (
     WithJsonSchema,
 )
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
 
 from pipeweave.api.contract import pipeline_schema
 from pipeweave.authoring import (
@@ -28,12 +30,12 @@ from pipeweave.authoring import (
     QUEUE_PATTERN,
     Backoff,
 )
+from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
 from pipeweave.orchestrator.registry import MAX_TASKS, MAX_VERSION
 from pipeweave.orchestrator.runs import MAX_PRIORITY, MIN_PRIORITY, admission
 from pipeweave.rates import RATE_EXPECTED, RATE_PATTERN, is_rate
-from pipeweave.size_limits import MAX_BATCH, MAX_DESCRIPTION, MAX_KEY_CHARS
+from pipeweave.size_limits import MAX_BATCH, MAX_DESCRIPTION, MAX_KEY_CHARS, MAX_METADATA_BYTES
 
-NAME_PATTERN = "^[A-Za-z0-9._~:@-]{1,200}$"
 # No user:password, no query, no fragment, because task paths are appended to it.
 BASE_URL_PATTERN = (
     r"^https?://([A-Za-z0-9._~-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?"
@@ -64,11 +66,29 @@ def _reachable(url: str) -> str:
     return url
 
 
-Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=MAX_NAME_LENGTH)]
 # Stands after the bounds, because pydantic leaves bounds that follow it out of the JSON schema.
 WHOLE = BeforeValidator(_whole)
 Priority = Annotated[int, Field(ge=MIN_PRIORITY, le=MAX_PRIORITY, description="Lower runs first."), WHOLE]
-Metadata = Annotated[dict[str, Any], Field(description="Kept as it is, for people and filters.")]
+
+
+def _storable_metadata(value: dict[str, Any]) -> dict[str, Any]:
+    """Check the size. What cannot be written as JSON at all is refused later, with its place."""
+    try:
+        size = len(orjson.dumps(value))
+    except TypeError:
+        return value
+    if size > MAX_METADATA_BYTES:
+        message = f"takes {size:,} bytes of JSON, at most {MAX_METADATA_BYTES:,} are stored"
+        raise PydanticCustomError("too_long", "{message}", {"message": message})
+    return value
+
+
+Metadata = Annotated[
+    dict[str, Any],
+    AfterValidator(_storable_metadata),
+    Field(description=f"Kept as it is, for people; at most {MAX_METADATA_BYTES:,} bytes of JSON."),
+]
 FailureMode = Literal["fail-fast", "continue", "partial-merge"]
 
 

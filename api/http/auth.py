@@ -9,16 +9,19 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from werkzeug.datastructures import Headers
 
-from pipeweave.errors import Forbidden, NotFound, TenantRequired, Unauthenticated
+from pipeweave.errors import Forbidden, NotFound, PipeWeaveError, TenantRequired, Unauthenticated
 from pipeweave.ids import check_name
-from pipeweave.orchestrator.security import EVERY_TENANT, Access, access_tokens
-from pipeweave.orchestrator.store import Database
+from pipeweave.orchestrator.security import EVERY_TENANT, READ, Access, access_tokens
+from pipeweave.orchestrator.store import Database, Transaction
 
 TOKEN_CACHE_S = 2.0
 MAX_CACHED_TOKENS = 10_000
+
+Begin = Callable[[], AbstractContextManager[Transaction]]
 
 
 class Authenticator:
@@ -49,7 +52,7 @@ class Authenticator:
                 exists.
             Forbidden: the token has none of the scopes, or must be valid for every tenant and is not.
         """
-        caller = self._caller(headers.get("Authorization", ""))
+        caller = self._caller(headers.get("Authorization", ""), self._database.transaction)
         tenant = headers.get("X-Tenant", "").strip()
         if not tenant:
             raise TenantRequired(hint="send the tenant's id in the X-Tenant header, e.g. X-Tenant: default")
@@ -67,7 +70,18 @@ class Authenticator:
             )
         return tenant
 
-    def _caller(self, header: str) -> Access:
+    def may_read_all(self, headers: Headers) -> bool:
+        """Whether the request has a token that may read, and is valid for every tenant.
+
+        Raises nothing, and waits for no connection that verbs or lists use.
+        """
+        try:
+            caller = self._caller(headers.get("Authorization", ""), self._database.reserved)
+        except PipeWeaveError:
+            return False
+        return caller.may_enter(EVERY_TENANT) and caller.allows(READ)
+
+    def _caller(self, header: str, begin: Begin) -> Access:
         scheme, _, token = header.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
@@ -78,11 +92,11 @@ class Authenticator:
         known = self._known.get(key)
         if known is not None and self._clock() < known[0]:
             return known[1]
-        return self._verified(key, token)
+        return self._verified(key, token, begin)
 
-    def _verified(self, key: bytes, token: str) -> Access:
+    def _verified(self, key: bytes, token: str, begin: Begin) -> Access:
         asked_at = self._clock()
-        with self._database.transaction() as tx:
+        with begin() as tx:
             caller = access_tokens.verify(tx, token)
         if caller is None:
             self._known.pop(key, None)

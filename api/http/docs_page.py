@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -18,6 +19,8 @@ METHODS = ("get", "put", "post", "patch", "delete")
 
 def register(app: Flask) -> None:
     """Add the pages `/` and `/docs` to the app."""
+    # Anyone may ask for it, so it is made once.
+    app.extensions["pipeweave.docs_html"] = functools.cache(_html)
     app.add_url_rule("/", "pages.home", home, methods=["GET"])
     app.add_url_rule("/docs", "pages.docs", docs, methods=["GET"])
     app.jinja_env.filters["prose"] = prose
@@ -32,15 +35,19 @@ def home() -> AnyResponse:
 
 def docs() -> Response:
     """The page: every operation by tag, then every schema."""
+    html: bytes = current_app.extensions["pipeweave.docs_html"]()
+    headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY, "Referrer-Policy": "no-referrer"}
+    return Response(html, headers=headers, content_type="text/html; charset=utf-8")
+
+
+def _html() -> bytes:
     document = current_app.extensions["pipeweave.openapi"]()
-    html = render_template(
+    return render_template(
         "docs.html",
         document=document,
         operations=operations(document),
         schemas=document["components"]["schemas"],
-    )
-    headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY, "Referrer-Policy": "no-referrer"}
-    return Response(html, headers=headers, content_type="text/html; charset=utf-8")
+    ).encode()
 
 
 def operations(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

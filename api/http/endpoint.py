@@ -46,11 +46,13 @@ class Call:
         deployment: the database, the broker and the settings.
         tenant: the tenant of the request; empty for endpoints that need no token.
         key: the Idempotency-Key of the request, if the endpoint takes one.
+        sees_all: whether a token that may read every tenant came to an open endpoint with `tells_more`.
     """
 
     deployment: Deployment
     tenant: str
     key: str | None = None
+    sees_all: bool = False
 
     def change(self, verb: Callable[[Transaction], Result], *, is_one: bool = True) -> Result:
         """Run a verb in a transaction; run it again if PostgreSQL aborted it to resolve a deadlock.
@@ -79,6 +81,7 @@ class Endpoint:
         is_for_all: the endpoint concerns every tenant, so the token must be valid for all tenants.
         is_body_optional: an absent body counts as `{}`.
         longest_key: the longest Idempotency-Key in characters; 0: the endpoint takes none.
+        tells_more: the endpoint is open, and answers more to a token that may read every tenant.
         links: operation id -> JSON pointer to the id in the answer that the operation takes, e.g.
             `/pipelineRunId`.
     """
@@ -98,6 +101,7 @@ class Endpoint:
     ids: Mapping[str, PathId] = field(default_factory=dict)
     errors: tuple[type[PipeWeaveError], ...] = ()
     example: Any = None
+    tells_more: bool = False
     links: Mapping[str, str] = field(default_factory=dict)
 
     @property

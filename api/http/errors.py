@@ -16,6 +16,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as WrongMethod
 
 from pipeweave.errors import (
+    Busy,
     InternalError,
     InvalidInput,
     MethodNotAllowed,
@@ -53,6 +54,9 @@ def register(app: Flask) -> None:
 
 
 def _known(error: PipeWeaveError) -> Response:
+    if isinstance(error, Busy):
+        log.warning("api.busy", extra={"method": request.method, "path": request.path})
+        return problem(error)
     if isinstance(error, Unavailable) and error.__cause__ is not None:
         # The reason names hosts and ports. It goes into the log only, because the caller may have no token.
         log.error("api.unavailable", extra={"reason": error.detail})

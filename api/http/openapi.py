@@ -21,16 +21,16 @@ from pipeweave.errors import (
     NotFound,
     PayloadTooLarge,
     PipeWeaveError,
+    RequestTimeout,
     TenantRequired,
     Unauthenticated,
     Unavailable,
     UnsupportedMediaType,
 )
+from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
 from pipeweave.size_limits import MAX_BODY_BYTES
 
 OPENAPI = "3.1.0"
-NAME_PATTERN = "^[A-Za-z0-9._~:@-]{1,200}$"
-TENANT_PATTERN = NAME_PATTERN
 REF = "#/components/schemas/{model}"
 
 TAGS: Mapping[str, str] = {
@@ -80,12 +80,13 @@ def build(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     }
 
 
+_NAME = {"type": "string", "pattern": NAME_PATTERN, "maxLength": MAX_NAME_LENGTH}
 _TENANT = {
     "name": "X-Tenant",
     "in": "header",
     "required": True,
     "description": "The tenant of the request.",
-    "schema": {"type": "string", "pattern": TENANT_PATTERN},
+    "schema": _NAME,
 }
 _REQUEST_ID_HEADER = {
     "description": "The X-Request-Id of the request if it had one, else a new id.",
@@ -96,6 +97,8 @@ _REQUEST_ID_HEADER = {
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     scopes = " or ".join(f"`{scope}`" for scope in endpoint.scopes)
     needs = f"Needs the scope {scopes}." if scopes else "Needs no token."
+    if endpoint.tells_more:
+        needs += " With one that may read every tenant, the answer has more."
     operation: dict[str, Any] = {
         "operationId": endpoint.operation_id,
         "tags": [endpoint.tag],
@@ -103,7 +106,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "description": f"{endpoint.description}\n\n{needs}".strip(),
         "parameters": _parameters(endpoint),
         "responses": _responses(endpoint),
-        "security": [] if endpoint.is_open else [{"token": []}],
+        "security": _security(endpoint),
     }
     if endpoint.body is not None:
         media: dict[str, Any] = {"schema": _reference(endpoint.body)}
@@ -114,6 +117,12 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
             "content": {"application/json": media},
         }
     return operation
+
+
+def _security(endpoint: Endpoint) -> list[dict[str, Any]]:
+    if not endpoint.is_open:
+        return [{"token": []}]
+    return [{}, {"token": []}] if endpoint.tells_more else []
 
 
 def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
@@ -158,13 +167,13 @@ def _without_null(part: dict[str, Any], known: Mapping[str, Any]) -> dict[str, A
 
 
 def _path_parameter(name: str, kind: PathId) -> dict[str, Any]:
-    pattern = NAME_PATTERN if kind.prefix is None else type_id_pattern(kind.prefix)
+    schema = _NAME if kind.prefix is None else {"type": "string", "pattern": type_id_pattern(kind.prefix)}
     return {
         "name": name,
         "in": "path",
         "required": True,
         "description": kind.description,
-        "schema": {"type": "string", "pattern": pattern},
+        "schema": schema,
     }
 
 
@@ -176,6 +185,7 @@ _REFUSALS: dict[int, str] = {
     403: "The token lacks the scope, or is not valid for every tenant.",
     404: "The resource does not exist, or belongs to another tenant.",
     409: "The current state does not allow the request.",
+    408: "The request did not arrive in time.",
     413: "The body is too large.",
     414: "The path and its query are too long.",
     415: "The body must be JSON.",
@@ -220,7 +230,7 @@ def _refused(endpoint: Endpoint) -> set[int]:
     if not endpoint.is_open:
         kinds |= {Unauthenticated, TenantRequired, NotFound, Forbidden, Unavailable}
     if endpoint.body is not None:
-        kinds |= {PayloadTooLarge, UnsupportedMediaType}
+        kinds |= {PayloadTooLarge, RequestTimeout, UnsupportedMediaType}
     return {kind.status for kind in kinds} | {HTTPStatus.REQUEST_URI_TOO_LONG}
 
 

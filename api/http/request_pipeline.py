@@ -39,7 +39,8 @@ class RequestPipeline:
         tenant = "" if endpoint.is_open else self._authenticated(endpoint)
         arguments = _arguments(endpoint, path_ids)
         key = idempotency_header.read(request.headers, endpoint.longest_key) if endpoint.longest_key else None
-        result = endpoint.handler(Call(self._deployment, tenant, key), **arguments)
+        sees_all = endpoint.tells_more and self._authenticator.may_read_all(request.headers)
+        result = endpoint.handler(Call(self._deployment, tenant, key, sees_all), **arguments)
         return _rendered(result)
 
     def _authenticated(self, endpoint: Endpoint) -> str:

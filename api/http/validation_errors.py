@@ -14,8 +14,8 @@ from pipeweave.errors import FieldError
 
 MAX_FIELD_ERRORS = 100
 
-# Pydantic puts the tag of a discriminated union into the path. Our tags begin with this and are removed.
-TAG_PREFIX = "<"
+# Pydantic puts the tag of a discriminated union into the path, after the index in its list. They are removed.
+_TAGS = ("<flat>", "<nested>")
 
 # "Input should be a valid integer", "List should have at least 1 item".
 _RULE = re.compile(r"\w+ should (be|have|match) (.+)", re.DOTALL)
@@ -46,8 +46,9 @@ def field_errors(error: ValidationError, model: type[BaseModel]) -> list[FieldEr
 
 
 def _field_error(detail: ErrorDetails, model: type[BaseModel]) -> FieldError:
-    path = [part for part in detail["loc"] if not str(part).startswith(TAG_PREFIX)]
-    field, kind = dotted(path), detail["type"]
+    kind = detail["type"]
+    path = _without_tags(detail["loc"], is_name_last=kind == "extra_forbidden")
+    field = dotted(path)
     if kind == "extra_forbidden":
         return unknown_field(field, str(path[-1]), sorted(_names_at(model, path[:-1])))
     code = _CODES.get(kind) or ("invalid_type" if kind.endswith(("_type", "_parsing")) else "invalid")
@@ -57,6 +58,16 @@ def _field_error(detail: ErrorDetails, model: type[BaseModel]) -> FieldError:
     if rule := _RULE.match(said):
         return FieldError(field, f"must {rule[1]} {rule[2]}", code, rule[2])
     return FieldError(field, said, code)
+
+
+def _without_tags(path: Sequence[int | str], *, is_name_last: bool) -> list[int | str]:
+    """The path without tags. A last part that is a name made up by the caller is kept, whatever it is."""
+    last = len(path) - 1
+    return [
+        part
+        for at, part in enumerate(path)
+        if not (part in _TAGS and at and isinstance(path[at - 1], int)) or (is_name_last and at == last)
+    ]
 
 
 def unknown_field(field: str, name: str, known: list[str]) -> FieldError:

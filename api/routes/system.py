@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from typing import Any
 
-import orjson
 from flask import current_app
 from pydantic.alias_generators import to_camel
 
@@ -17,6 +16,7 @@ from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.diagnosis import health as health_check
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.queueing import MAINTENANCE, RUNNING, mode
+from pipeweave.orchestrator.reading import maintenance
 from pipeweave.orchestrator.recovery import tick, tick_status
 from pipeweave.orchestrator.security import TICK
 
@@ -31,12 +31,15 @@ _started = time.monotonic()
     "Show the health",
     scopes=(),
     answers={200: (Health, "PostgreSQL answers."), 503: (Unhealthy, "PostgreSQL does not answer.")},
+    tells_more=True,
 )
 def health(call: Call) -> dict[str, Any] | Answer:
     """Whether PostgreSQL answers and new work is accepted. The cost does not grow with the open work.
 
     `degraded` means that the tick is missed or its chores fail: runs go on, but losses are not repaired.
-    `GET /api/maintenance` has the numbers of pending and running task runs.
+
+    With a token that may read every tenant, the answer also has the reason of maintenance and the numbers of
+    pending and running task runs, which are counted. With another token, it is the answer without a token.
     """
     try:
         found = health_check.health(call.deployment.database)
@@ -45,6 +48,7 @@ def health(call: Call) -> dict[str, Any] | Answer:
         return Answer({"status": "error", "error": error.title, "timestamp": _now()}, 503)
     here_for = timedelta(seconds=time.monotonic() - _started)
     degraded = tick_status.complaint(found.last_tick, call.deployment.settings, watched_for=here_for)
+    counts = _counts(call) if call.sees_all else {}
     return {
         "status": "degraded" if degraded else "ok",
         "degraded": degraded,
@@ -54,13 +58,28 @@ def health(call: Call) -> dict[str, Any] | Answer:
         "maintenance": {
             "mode": found.mode,
             "modeChangedAt": iso(found.mode_changed_at),
-            "reason": found.reason,
+            "reason": found.reason if call.sees_all else None,
             "message": found.message,
+            **counts,
         },
         "canAcceptTasks": found.mode == RUNNING,
         "maintenanceMode": found.mode,
+        **({"runningTasks": counts["runningTasks"]} if counts else {}),
         "timestamp": _now(),
     }
+
+
+_COUNTS = ("canEnterMaintenance", "pendingTasks", "runningTasks")
+
+
+def _counts(call: Call) -> dict[str, Any]:
+    """What is counted over all tenants; empty when that takes too long."""
+    try:
+        with call.reading() as tx:
+            found = maintenance.state(tx)
+    except PipeWeaveError:
+        return {}
+    return {name: found[name] for name in _COUNTS}
 
 
 @routes.add("POST", "/api/tick", "Run one tick", scopes=(TICK,), answer=TickAnswer)
@@ -115,7 +134,8 @@ def info(call: Call) -> dict[str, Any]:
 @routes.add("GET", "/api/openapi.json", "Show this document", scopes=())
 def document(call: Call) -> bytes:
     """The OpenAPI 3.1 document of this API."""
-    return orjson.dumps(current_app.extensions["pipeweave.openapi"]())
+    content: bytes = current_app.extensions["pipeweave.openapi_json"]()
+    return content
 
 
 def _now() -> str:

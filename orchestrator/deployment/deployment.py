@@ -27,7 +27,12 @@ class Deployment:
 
     @classmethod
     def open(
-        cls, settings: Settings, *, pool_size: int | None = None, app: Celery | None = None
+        cls,
+        settings: Settings,
+        *,
+        pool_size: int | None = None,
+        app: Celery | None = None,
+        has_deadlines: bool = False,
     ) -> Deployment:
         """Set up this process's connections; each is opened when it is first used.
 
@@ -35,6 +40,7 @@ class Deployment:
             settings: `database_url` and `broker_url` are needed.
             pool_size: database connections; `DB_POOL_MAX` by default, 0 for a process that forks.
             app: a worker passes its own Celery app; by default one is made from the settings.
+            has_deadlines: give up statements that wait for locks or take long (see `Database`): for the API.
 
         Raises:
             InvalidSetting: a URL is missing.
@@ -47,7 +53,9 @@ class Deployment:
         app = app or make_celery(settings)
         values = Values(open_storage(settings))
         size = settings.db_pool_max if pool_size is None else pool_size
-        database = Database(settings.database_url, pool_size=size, react=reactions_to)
+        database = Database(
+            settings.database_url, pool_size=size, react=reactions_to, has_deadlines=has_deadlines
+        )
         publisher = Publisher(app, clock=lambda: database.now().timestamp())
         database.sender = publisher.publish
         return cls(settings, database, values, publisher)

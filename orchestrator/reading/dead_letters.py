@@ -11,7 +11,7 @@ from pipeweave.errors import FieldError, InvalidInput, NotFound
 from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
-from pipeweave.orchestrator.reading.stored_values import value_of
+from pipeweave.orchestrator.reading.stored_values import Loading
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
@@ -147,7 +147,7 @@ def dead_letter(tx: Transaction, tenant: str, letter_id: UUID, *, load: bool = F
         raise NotFound(f"there is no dead letter {shown}", dlqId=shown)
     return {
         **_letter(row),
-        "input": value_of(row.input, row.input_path, load=load),
+        "input": Loading(load).value_of(row.input, row.input_path, None),
         "item": row.item,
         "previousAttempts": [_attempt(each, row) for each in row.history],
         "currentCodeVersion": row.current_version,

@@ -7,14 +7,16 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.json_shapes import reference
-from pipeweave.orchestrator.reading.stored_values import value_of
+from pipeweave.orchestrator.reading.stored_values import Loading
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
-# A map's output is the list of its items' outputs. With more items or bytes it is shown by reference.
+# A map's output is the list of its items' outputs. With more items or bytes it is shown by reference, and so
+# it is when the maps before it in the answer have too many.
 MAP_ITEMS_SHOWN = 1_000
 MAP_BYTES_SHOWN = 1_000_000
+ALL_MAPS_BYTES_SHOWN = 10_000_000
 
 _ENDS = """
 SELECT t.id, t.step_id, t.kind, t.output, t.output_path, t.output_size, t.output_hash, t.map_first,
@@ -34,14 +36,17 @@ WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last ORDER BY t.id
 """
 
 
-def of_run(tx: Transaction, tenant: str, run: Any, *, load: bool) -> Document:
+def of_run(tx: Transaction, tenant: str, run: Any, loading: Loading) -> Document:
     """{output, outputRefs} of a run: the outputs of its completed end steps; null while none has completed.
 
     A large output is left out of `output`; `outputRefs` says where it is, or how many items a map has.
 
     Args:
         run: the run's row.
-        load: put a StoredValue in the place of each large output, and leave nothing out.
+        loading: when wanted, put a StoredValue in the place of each large output, and leave nothing out.
+
+    Raises:
+        LimitExceeded: the outputs are too large to be loaded.
     """
     plan = pipelines.get(tx, tenant, run.pipeline_id, run.pipeline_version).plan
     wanted = [ids.task_run_id(run.id, ordinal) for ordinal in plan.ends]
@@ -49,7 +54,7 @@ def of_run(tx: Transaction, tenant: str, run: Any, *, load: bool) -> Document:
     output: Document = {}
     references: Document = {}
     for row in rows:
-        value, where = of_task_run(tx, run.id, row, load=load)
+        value, where = of_task_run(tx, run.id, row, loading)
         if where is None:
             output[row.step_id] = value
         else:
@@ -57,23 +62,27 @@ def of_run(tx: Transaction, tenant: str, run: Any, *, load: bool) -> Document:
     return {"output": output if rows else None, "outputRefs": references}
 
 
-def of_task_run(tx: Transaction, run_id: UUID, row: Any, *, load: bool) -> tuple[Any, Document | None]:
+def of_task_run(tx: Transaction, run_id: UUID, row: Any, loading: Loading) -> tuple[Any, Document | None]:
     """The output of a completed task run, and a reference when the output is too large to show."""
     if row.kind == "map":
-        return _of_map(tx, run_id, row, load=load)
-    if load:
-        return value_of(row.output, row.output_path, load=True), None
-    return row.output, reference(row.output_path, row.output_size, row.output_hash)
+        return _of_map(tx, run_id, row, loading)
+    output = loading.value_of(row.output, row.output_path, row.output_size)
+    if loading.is_wanted:
+        return output, None
+    return output, reference(row.output_path, row.output_size, row.output_hash)
 
 
-def _of_map(tx: Transaction, run_id: UUID, row: Any, *, load: bool) -> tuple[Any, Document | None]:
+def _of_map(tx: Transaction, run_id: UUID, row: Any, loading: Loading) -> tuple[Any, Document | None]:
     if not row.map_count or row.map_first is None:
         return [], None
     first, last = row.map_first, row.map_first + row.map_count - 1
     span = {"run_id": run_id, "first": ids.task_run_id(run_id, first), "last": ids.task_run_id(run_id, last)}
-    if not load:
-        total = tx.execute(_ITEMS_SIZE, span).one()
-        if total.stored or total.size > MAP_BYTES_SHOWN or row.map_count > MAP_ITEMS_SHOWN:
-            return None, {"items": row.map_count, "size": int(total.size)}
+    total = tx.execute(_ITEMS_SIZE, span).one()
+    is_large = total.stored or total.size > MAP_BYTES_SHOWN or row.map_count > MAP_ITEMS_SHOWN
+    is_large = is_large or loading.bytes + total.size > ALL_MAPS_BYTES_SHOWN
+    if is_large and not loading.is_wanted:
+        return None, {"items": row.map_count, "size": int(total.size)}
+    # Before the items are read: small ones are in their rows, and may be many.
+    loading.add(int(total.size))
     items = tx.execute(_ITEMS, span).all()
-    return [value_of(each.output, each.output_path, load=load) for each in items], None
+    return [loading.value_of(each.output, each.output_path, None) for each in items], None

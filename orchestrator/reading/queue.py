@@ -15,7 +15,7 @@ from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, 
 from pipeweave.orchestrator.domain.states import ENDED_TASK, sql_in
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, Int32, Page
 
 # `completed` and `failed` count this far back, in at most this many of the newest runs and task runs: a total
 # over all time would read all of history.
@@ -123,7 +123,7 @@ def queue_items(
     if status is not None and status not in OPEN:
         message = f"must be one of {', '.join(OPEN)}"
         raise InvalidInput(f"status {message}", errors=[FieldError("status", message, "invalid_value")])
-    after = page.after("queue", int, UUID)
+    after = page.after("queue", Int32, UUID)
     where = [_MINE]
     parameters: dict[str, Any] = {"tenant": tenant, "task_id": task_id, "limit": page.limit + 1}
     if task_id is not None:

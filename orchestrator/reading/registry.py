@@ -9,7 +9,7 @@ from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.state.pause_sql import from_pauses
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, Int32, Page
 from pipeweave.rates import Rate
 
 # --- services ---------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def task_history(tx: Transaction, tenant: str, task_id: str, page: Page) -> Docu
     Raises:
         NotFound: the tenant has no such task.
     """
-    after = page.after("history", int)
+    after = page.after("history", Int32)
     parameters = {"tenant": tenant, "id": task_id, "before": after[0] if after else pipelines.NO_VERSION}
     rows = tx.execute(_HISTORY, {**parameters, "limit": page.limit + 1}).all()
     if not rows:

@@ -16,7 +16,7 @@ from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.reading import outputs, task_runs
-from pipeweave.orchestrator.reading.stored_values import value_of
+from pipeweave.orchestrator.reading.stored_values import Loading
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 
@@ -114,22 +114,23 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> Docume
 
     Raises:
         NotFound: the tenant has no such run.
+        LimitExceeded: the values are too large to be loaded.
     """
     row = tx.execute(_RUN, {"id": id, "tenant": tenant}).one_or_none()
     if row is None:
         raise no_run(id)
-    shown = task_runs.of_run(tx, id, Page(TASK_RUNS_SHOWN))
+    shown, loading = task_runs.of_run(tx, id, Page(TASK_RUNS_SHOWN)), Loading(load)
     is_stored = row.input_path is not None and not load
     return {
         **run_row(row),
         "phase": phase(row.status, row.latest_event),
-        "input": value_of(row.input, row.input_path, load=load),
+        "input": loading.value_of(row.input, row.input_path, row.input_size),
         "inputRef": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
         "inputsHash": row.inputs_hash,
         "counts": _counts(tx, id, shown),
         "taskRuns": shown["items"],
         "taskRunsCursor": shown["nextCursor"],
-        **outputs.of_run(tx, tenant, row, load=load),
+        **outputs.of_run(tx, tenant, row, loading),
     }
 
 

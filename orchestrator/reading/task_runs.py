@@ -9,7 +9,7 @@ from pipeweave import ids
 from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id, task_run_id
 from pipeweave.orchestrator.reading import outputs
-from pipeweave.orchestrator.reading.stored_values import value_of
+from pipeweave.orchestrator.reading.stored_values import Loading
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
@@ -94,20 +94,21 @@ def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> D
 
     Raises:
         NotFound: the tenant has no such task run.
+        LimitExceeded: the values are too large to be loaded.
     """
     row = tx.execute(_ONE, {"run_id": ids.run_id_of(id), "id": id, "tenant": tenant}).one_or_none()
     if row is None:
         raise NotFound(f"there is no task run {task_run_id(id)}", taskRunId=task_run_id(id))
-    output, where = None, None
+    output, where, loading = None, None, Loading(load)
     if row.status == "completed":
-        output, where = outputs.of_task_run(tx, row.run_id, row, load=load)
+        output, where = outputs.of_task_run(tx, row.run_id, row, loading)
     return {
         **task_run_row(row),
         # The API shows no run for a standalone task, only its task run.
         "runId": None if row.pipeline_id is None else run_id(row.run_id),
         "pipelineId": row.pipeline_id,
         "pipelineVersion": row.pipeline_version,
-        **_input(tx, tenant, row, load=load),
+        **_input(tx, tenant, row, loading),
         "output": output,
         "outputRef": where,
         "selectedNext": row.selected_next,
@@ -124,16 +125,16 @@ def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> D
     }
 
 
-def _input(tx: Transaction, tenant: str, row: Any, *, load: bool) -> Document:
+def _input(tx: Transaction, tenant: str, row: Any, loading: Loading) -> Document:
     """The run's input, the step's own `params` with their references, and the item of a map."""
     params = None
     if row.pipeline_id is not None:
         spec = pipelines.get(tx, tenant, row.pipeline_id, row.pipeline_version).spec
         params = spec.by_id[row.step_id].params
-    is_stored = row.input_path is not None and not load
+    is_stored = row.input_path is not None and not loading.is_wanted
     return {
         "inputSource": "run" if params is None else "params",
-        "input": value_of(row.input, row.input_path, load=load),
+        "input": loading.value_of(row.input, row.input_path, row.input_size),
         "inputRef": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
         "params": None if params is None else dict(params),
         "item": row.item,

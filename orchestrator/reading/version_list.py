@@ -8,7 +8,7 @@ from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.registry.pipelines import LATEST_VERSION, NO_VERSION
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.store.keyset import Document, Int32, Page
 
 _VERSIONS = """
 SELECT version, spec_hash, source, created_at FROM pipeline_versions
@@ -22,7 +22,7 @@ def pipeline_versions(tx: Transaction, tenant: str, pipeline_id: str, page: Page
     Raises:
         NotFound: the tenant has no such pipeline.
     """
-    after = page.after("versions", int)
+    after = page.after("versions", Int32)
     parameters = {"tenant": tenant, "id": pipeline_id, "before": after[0] if after else NO_VERSION}
     rows = tx.execute(_VERSIONS, {**parameters, "limit": page.limit + 1}).all()
     if not rows and tx.execute(LATEST_VERSION, parameters).first() is None:

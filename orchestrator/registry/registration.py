@@ -142,7 +142,7 @@ def _are_names(value: Any) -> bool:
     )
 
 
-_NAME = "1 to 200 of the characters A-Z a-z 0-9 . _ ~ : @ -"
+_NAME = "1 to 200 of the characters A-Z a-z 0-9 . _ ~ : @ -, not only dots"
 _MS = f"a whole number of milliseconds from 0 to {_TEN_YEARS_S}000"
 
 RULES: dict[str, _Rule] = {

@@ -8,7 +8,15 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, PipeWeaveError, Unavailable
+from pipeweave.errors import (
+    Conflict,
+    FieldError,
+    InvalidInput,
+    LimitExceeded,
+    NotFound,
+    PipeWeaveError,
+    Unavailable,
+)
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.queueing import limits
@@ -21,6 +29,7 @@ from pipeweave.orchestrator.runs.creation import NewRun
 from pipeweave.orchestrator.state import cancelling, run_transitions
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Values
+from pipeweave.size_limits import MAX_BATCH_TASK_RUNS
 from pipeweave.spec import FAILURE_MODES, PipelineSpec
 
 # The range of a run's priority; a lower number runs first.
@@ -69,6 +78,7 @@ def trigger(
 
     Raises:
         NotFound: the tenant has no such pipeline.
+        LimitExceeded: a batch would write more than MAX_BATCH_TASK_RUNS task runs.
         InvalidInput: the failure mode or the priority is not valid, or the input is not JSON that can be
             stored.
         Conflict: a task of the pipeline is no longer registered, or belongs to an HTTP service.
@@ -144,9 +154,21 @@ def _prepare(
     """Check the requests and store large inputs. Writes no row."""
     stored = catalog.pipeline
     tasks = runnable(catalog.tasks, {each.step.task for each in stored.plan.steps})
+    _check_size(len(requests), len(stored.plan.steps))
     if check is not None:
         check(stored.spec, tasks)
     return _Prepared(catalog, [_new_run(tx, values, tenant, stored, tasks, each) for each in requests])
+
+
+def _check_size(runs: int, steps: int) -> None:
+    """Raise LimitExceeded if a batch would write too much at once. A single run may have all its steps."""
+    if runs > 1 and runs * steps > MAX_BATCH_TASK_RUNS:
+        raise LimitExceeded(
+            f"{runs:,} runs of {steps:,} steps are {runs * steps:,} task runs;"
+            f" one request writes at most {MAX_BATCH_TASK_RUNS:,}",
+            errors=[FieldError("runs", "would write too many task runs", "too_big")],
+            hint=f"start at most {MAX_BATCH_TASK_RUNS // steps:,} runs of this pipeline with one request",
+        )
 
 
 def _write(tx: Transaction, prepared: _Prepared) -> list[CreatedRun]:

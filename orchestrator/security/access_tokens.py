@@ -31,7 +31,8 @@ IMPLIED: dict[str, frozenset[str]] = {
 }
 """Scope -> the scopes it includes. No other scope includes a service's: an administrator is not a worker.
 
-A token with the scope TICK alone, for a cloud's scheduler that calls the tick, can do nothing else."""
+A token with the scope TICK alone, for a cloud's scheduler that calls the tick, can do nothing else. The tick
+acts for all tenants: an administrator may call it with a token that is valid for all tenants."""
 
 
 EVERY_TENANT = "*"
@@ -54,6 +55,8 @@ class Access:
 
     def allows(self, scope: str) -> bool:
         """Whether one of the token's scopes is this scope or includes it."""
+        if scope == TICK and scope not in self.scopes and not self.may_enter(EVERY_TENANT):
+            return False
         return any(scope in IMPLIED.get(own, ()) for own in self.scopes)
 
     def may_enter(self, tenant: str) -> bool:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import NullPool, PoolProxiedConnection
 
-from pipeweave.errors import Deadlocked, PipeWeaveError, ReadOnly, Unavailable
+from pipeweave.errors import Busy, Deadlocked, PipeWeaveError, ReadOnly, Unavailable
 from pipeweave.orchestrator.store.server_clock import ServerClock
 from pipeweave.orchestrator.store.session_settings import connect_arguments
 from pipeweave.orchestrator.store.silence import WATCH, Cursor, Session
@@ -25,7 +25,11 @@ from pipeweave.orchestrator.store.silence import WATCH, Cursor, Session
 _START_OVER = ("40P01", "40001")
 # SQLSTATEs of a session that the server ended because its transaction took too long.
 _ENDED = ("25P03", "25P04")
+# SQLSTATEs of a statement that waited too long for a lock, or took too long.
+_TOO_SLOW = ("55P03", "57014")
 
+# How long a request waits for a connection that others use.
+POOL_TIMEOUT_S = 10
 # A pooled connection that was unused for longer (s) is tested before it is lent.
 IDLE_S = 1.0
 # The key of the time of the last use (s, monotonic clock) in a connection's `info`.
@@ -49,7 +53,7 @@ class Connections:
         driver_url = url.replace("postgresql://", "postgresql+psycopg2://", 1).replace(
             "postgres://", "postgresql+psycopg2://", 1
         )
-        pool: dict[str, Any] = {"pool_size": size, "max_overflow": 0, "pool_timeout": 10}
+        pool: dict[str, Any] = {"pool_size": size, "max_overflow": 0, "pool_timeout": POOL_TIMEOUT_S}
         self.engine = create_engine(
             driver_url,
             connect_args={
@@ -76,6 +80,7 @@ class Connections:
 
         Raises:
             Unavailable: no connection is free in time, or PostgreSQL cannot be reached or went away.
+            Busy: a statement waited too long for a lock, or took longer than its session allows.
             ReadOnly: PostgreSQL takes no writes.
             Deadlocked: PostgreSQL rolled the block back; it can be repeated.
             psycopg2.Error: PostgreSQL refused a statement; `pgcode` says why.
@@ -157,6 +162,8 @@ class Connections:
         cause = error.orig if isinstance(error, DBAPIError) else error
         if getattr(cause, "pgcode", None) in _START_OVER:
             return Deadlocked("two transactions waited for each other")
+        if getattr(cause, "pgcode", None) in _TOO_SLOW:
+            return Busy("a lock was held for too long, or a statement took too long", hint="try again")
         if isinstance(cause, psycopg2.errors.ReadOnlySqlTransaction) and not self._is_read_only:
             return ReadOnly(
                 "PostgreSQL takes no writes", hint="check whether DATABASE_URL leads to the primary"

@@ -27,7 +27,7 @@ from pipeweave.orchestrator.store.cache import Cache, Caches, CacheSpec, K, V
 from pipeweave.orchestrator.store.connections import Connections
 from pipeweave.orchestrator.store.rows import Result
 from pipeweave.orchestrator.store.server_clock import ServerClock
-from pipeweave.orchestrator.store.session_settings import READS, VERBS
+from pipeweave.orchestrator.store.session_settings import DEADLINES, READS, VERBS
 from pipeweave.orchestrator.store.statements import statement as sql
 
 log = logging.getLogger(__name__)
@@ -169,8 +169,11 @@ class Database:
         sender: takes the outbox of each committed transaction; without it, messages are left to the tick.
         react: gives the verbs that follow from a fact; without it, the verbs are left to the tick.
         now: a clock for tests; PostgreSQL's own by default.
+        has_deadlines: for a process whose callers wait: a statement that takes too long, or waits too long
+            for a lock, is given up (DEADLINES).
 
     Raises:
+        Busy: with deadlines, and from `reading()`: a statement took too long.
         Unavailable: from `transaction()` and `reading()`, when PostgreSQL cannot be reached.
     """
 
@@ -182,13 +185,15 @@ class Database:
         sender: Callable[[list[Outgoing]], None] | None = None,
         react: Callable[[Fact], Iterable[Verb]] | None = None,
         now: Callable[[], datetime] | None = None,
+        has_deadlines: bool = False,
     ) -> None:
         self.url = url
         self.sender = sender
         self.react = react or (lambda fact: ())
         self._clock = ServerClock()
         self.now = now or self._server_now
-        self.connections = Connections(url, pool_size, VERBS, self._clock)
+        verbs = {**VERBS, **DEADLINES} if has_deadlines else VERBS
+        self.connections = Connections(url, pool_size, verbs, self._clock)
         self._reader = Connections(url, max(1, pool_size // 2), READS, self._clock)
         self._reserved = Connections(url, min(RESERVED, pool_size), READS, self._clock)
         self.caches = Caches()

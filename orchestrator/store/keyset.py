@@ -19,6 +19,13 @@ MAX_LIMIT = 1_000
 Document = dict[str, Any]
 
 
+class Int32(int):
+    """The kind of a key's part that is compared with a column of 32 bits; `int` goes with 64 bits."""
+
+
+Kind = type[str] | type[int] | type[UUID]
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """A requested page of a list: how many rows, and after which key.
@@ -37,7 +44,7 @@ class Page:
             message = f"must be a whole number from 1 to {MAX_LIMIT}"
             raise InvalidInput(f"limit {message}", errors=[FieldError("limit", message, "out_of_range")])
 
-    def after(self, name: str, *kinds: type[str] | type[int] | type[UUID]) -> tuple[Any, ...] | None:
+    def after(self, name: str, *kinds: Kind) -> tuple[Any, ...] | None:
         """The key after which the page begins; None for the first page.
 
         Args:
@@ -84,13 +91,19 @@ def cursor_of(name: str, *key: Any) -> str:
     return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
 
 
-def _read(part: Any, kind: type[str] | type[int] | type[UUID]) -> Any:
+def _read(part: Any, kind: Kind) -> Any:
     if kind is UUID and isinstance(part, str):
         return UUID(part)
-    if not isinstance(part, kind) or isinstance(part, bool):
+    if issubclass(kind, int):
+        return _whole(part, 32 if kind is Int32 else 64)
+    if not isinstance(part, kind):
         raise ValueError(part)
     if isinstance(part, str) and "\0" in part:
         raise ValueError(part)
-    if isinstance(part, int) and not -(2**63) <= part < 2**63:
+    return part
+
+
+def _whole(part: Any, bits: int) -> int:
+    if not isinstance(part, int) or isinstance(part, bool) or not -(1 << bits - 1) <= part < 1 << bits - 1:
         raise ValueError(part)
     return part

@@ -55,6 +55,8 @@ VERBS: Mapping[str, object] = {
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
 }
+# For verbs of a process whose callers wait (ms). To cancel a run of a million task runs is one statement.
+DEADLINES: Mapping[str, object] = {"lock_timeout": 3_000, "statement_timeout": 120_000}
 READS: Mapping[str, object] = {
     "statement_timeout": READ_TIMEOUT_MS,
     "default_transaction_read_only": "on",
@@ -65,7 +67,7 @@ def connect_arguments(settings: Mapping[str, object]) -> dict[str, Any]:
     """The keyword arguments of the driver's `connect`.
 
     Args:
-        settings: of the server for these sessions: VERBS or READS.
+        settings: of the server for these sessions: VERBS, with or without DEADLINES, or READS.
     """
     options = " ".join(f"-c {name}={value}" for name, value in {**SERVER, **settings}.items())
     return {**CLIENT, "options": options}

@@ -154,6 +154,40 @@ def test_a_wrong_field_in_a_list_has_its_index(api: Api) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["<", "<flat>", "<nested>", "<b>", ""])
+def test_an_unknown_field_is_named_whatever_its_name_is(api: Api, name: str) -> None:
+    for path in (QUEUE, "/api/services", "/api/pipelines/files/trigger"):
+        answer = api.post(path, {name: 1})
+        problem(answer, 400, "INVALID_INPUT")
+        assert name in fields(answer)
+    for path, body, field in (
+        ("/api/queue/batch", {"tasks": [{"taskId": "count", name: 1}]}, f"tasks[0].{name}"),
+        ("/api/services", {"serviceId": "s", "tasks": [{"id": "t", name: 1}]}, f"tasks[0].{name}"),
+        ("/api/services", {"serviceId": "s", "tasks": [{"taskId": "t", name: 1}]}, f"tasks[0].{name}"),
+        (
+            "/api/services",
+            {"serviceId": "s", "tasks": [{"taskId": "t", "config": {name: 1}}]},
+            f"tasks[0].config.{name}",
+        ),
+    ):
+        answer = api.post(path, body)
+        problem(answer, 400, "INVALID_INPUT")
+        assert field in fields(answer)
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (b'{"taskId": "count", "taskId": "report"}', "taskId"),
+        (b'{"taskId": "count", "input": {"to": 1, "x": [{"a": 1, "\\u0061": 2}]}}', "a"),
+    ],
+)
+def test_a_key_that_is_given_twice_is_refused(api: Api, content: bytes, name: str) -> None:
+    answer = api.raw("POST", QUEUE, content)
+    assert repr(name) in problem(answer, 400, "MALFORMED_JSON")["detail"]
+    assert list(fields(answer)) == [name]
+
+
 def test_a_batch_that_is_too_large_or_empty_is_refused(api: Api) -> None:
     for tasks in ([], [{"taskId": "count"}] * (MAX_BATCH + 1)):
         problem(api.post("/api/queue/batch", {"tasks": tasks}), 400, "INVALID_INPUT")
@@ -207,6 +241,24 @@ def test_a_wrong_query_parameter_is_named(api: Api, query: str, field: str) -> N
 def test_a_cursor_with_a_key_of_another_type_is_refused(api: Api, content: bytes) -> None:
     cursor = base64.urlsafe_b64encode(content).decode().rstrip("=")
     answer = api.get(f"/api/runs?cursor={cursor}")
+    problem(answer, 400, "INVALID_INPUT")
+    assert list(fields(answer)) == ["cursor"]
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("/api/queue/items", b'["queue",2147483648,"00000000-0000-0000-0000-000000000000"]'),
+        ("/api/queue/items", b'["queue",-2147483649,"00000000-0000-0000-0000-000000000000"]'),
+        ("/api/pipelines/files/versions", b'["versions",2147483648]'),
+        ("/api/tasks/count/history", b'["history",2147483648]'),
+    ],
+)
+def test_a_cursor_beyond_the_numbers_of_its_column_is_refused(
+    api: Api, pipeline: str, path: str, content: bytes
+) -> None:
+    cursor = base64.urlsafe_b64encode(content).decode().rstrip("=")
+    answer = api.get(f"{path}?cursor={cursor}")
     problem(answer, 400, "INVALID_INPUT")
     assert list(fields(answer)) == ["cursor"]
 

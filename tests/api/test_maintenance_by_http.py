@@ -26,6 +26,8 @@ from pipeweave.orchestrator.store.database import Database
 if TYPE_CHECKING:
     from conftest import Api, Tokens
 
+COUNTED = ("canEnterMaintenance", "pendingTasks", "runningTasks")
+
 
 @pytest.fixture
 def quiet(deployment: Deployment) -> Iterator[None]:
@@ -87,14 +89,38 @@ def test_runs_of_other_tenants_are_shown_to_an_administrator(admin: Api, neighbo
     assert shown["id"] == task_run_id
 
 
-def test_health_says_the_same_without_counts(admin: Api, app: Flask) -> None:
+def health_with(app: Flask, token: str | None) -> dict[str, Any]:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    answer = app.test_client().get("/health", headers=headers)
+    assert answer.status_code == 200
+    shown: dict[str, Any] = answer.json
+    return shown
+
+
+def test_health_says_the_mode_to_everyone_and_neither_counts_nor_reasons(
+    admin: Api, app: Flask, tokens: Tokens
+) -> None:
     verb(admin, "request", reason="new disks")
-    health = app.test_client().get("/health").json
     shown = admin.get("/api/maintenance").json
-    members = ("mode", "modeChangedAt", "reason")
+    for token in (None, "pw_unknown", tokens.make(ADMIN), tokens.make(TICK, tenants=(EVERY_TENANT,))):
+        health = health_with(app, token)
+        members = ("mode", "modeChangedAt")
+        assert [health["maintenance"][name] for name in members] == [shown[name] for name in members]
+        assert health["maintenance"]["reason"] is None
+        assert not {*COUNTED} & {*health, *health["maintenance"]}
+        assert (health["maintenanceMode"], health["canAcceptTasks"]) == (shown["mode"], False)
+
+
+def test_health_counts_for_who_may_read_every_tenant(
+    admin: Api, app: Flask, tokens: Tokens, run_id: str
+) -> None:
+    verb(admin, "request", reason="new disks")
+    shown = admin.get("/api/maintenance").json
+    health = health_with(app, tokens.make(READ, tenants=(EVERY_TENANT,)))
+    members = ("reason", *COUNTED)
     assert [health["maintenance"][name] for name in members] == [shown[name] for name in members]
-    assert not {"runningTasks", "pendingTasks"} & {*health, *health["maintenance"]}
-    assert (health["maintenanceMode"], health["canAcceptTasks"]) == (shown["mode"], False)
+    assert health["maintenance"]["pendingTasks"] > 0
+    assert health["runningTasks"] == shown["runningTasks"]
 
 
 def test_a_refused_caller_is_told_the_reason_of_the_maintenance(admin: Api, pipeline: str) -> None:
@@ -205,8 +231,13 @@ def test_the_tick_needs_its_scope_which_lets_one_do_nothing_else(
     clock: Api, api: Api, tokens: Tokens
 ) -> None:
     assert api.post("/api/tick").status_code == 403
-    assert replace(api, token=tokens.make(ADMIN)).post("/api/tick").status_code == 200
     assert clock.get("/api/runs").status_code == 403
+
+
+def test_an_administrator_of_one_tenant_does_not_run_the_tick_of_all(api: Api, tokens: Tokens) -> None:
+    for tenants, status in (((TENANT,), 403), ((EVERY_TENANT,), 200)):
+        token = tokens.make(ADMIN, tenants=tenants)
+        assert replace(api, token=token).post("/api/tick").status_code == status
 
 
 def test_health_misses_the_tick(clock: Api, deployment: Deployment) -> None:

@@ -18,7 +18,8 @@ from support.api_samples import TENANT
 from support.api_server import Server, running_api
 from support.servers import wait_until
 
-from pipeweave.api.serve import GRACEFUL_TIMEOUT_S, options, redacted, serve, unreadable
+from pipeweave.api.serve import GRACEFUL_TIMEOUT_S, options, redacted, serve
+from pipeweave.api.server import unreadable
 from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.security.access_tokens import WRITE

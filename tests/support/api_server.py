@@ -28,6 +28,11 @@ class Server:
     process: subprocess.Popen[bytes]
     log: Path
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        return "127.0.0.1", int(self.url.rpartition(":")[2])
+
 
 @contextmanager
 def running_api(settings: Settings, folder: Path, *options: str) -> Iterator[Server]:

@@ -41,7 +41,7 @@ PIPEWEAVE_ROOMS = (
     *("up", "cli.support", "cli"),
 )
 # The rooms of the API, in the same order; `app` is its package itself, where `create_app` is.
-API_ROOMS = ("contract", "http", "routes", "app", "serve")
+API_ROOMS = ("contract", "http", "server", "routes", "app", "serve")
 
 
 def test_every_module_of_the_orchestrator_lies_in_a_room() -> None:

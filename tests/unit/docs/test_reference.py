@@ -52,6 +52,9 @@ def test_the_limits_in_the_documents_are_the_limits() -> None:
         size_limits.MAX_OUTPUT_BYTES,
         size_limits.MAX_BODY_BYTES,
         size_limits.MAX_BATCH,
+        size_limits.MAX_BATCH_TASK_RUNS,
+        size_limits.MAX_METADATA_BYTES,
+        size_limits.MAX_LOADED_BYTES,
         size_limits.MAX_KEY_CHARS,
     ]
 

@@ -1,0 +1,6 @@
+class Unreader:
+    def take_buffered(self) -> bytes: ...
+    def unread(self, data: bytes) -> None: ...
+
+class Parser:
+    unreader: Unreader

@@ -1,0 +1,35 @@
+"""Refuses addresses that can be read in two ways, so that rules of a proxy for paths hold here, too."""
+
+from __future__ import annotations
+
+import re
+
+from flask import Flask, request
+
+from pipeweave.errors import InvalidInput, NotFound
+
+# Letters, digits, dots and slashes in percent-encoding: a proxy may take them for other characters.
+_ENCODED = re.compile(r"%(2[ef]|3[0-9]|[46][1-9a-f]|[57][0-9a])", re.IGNORECASE)
+
+
+def register(app: Flask) -> None:
+    """Make the app check the address of every request."""
+    app.before_request(_check)
+
+
+def _check() -> None:
+    """Check the address of the current request.
+
+    Raises:
+        NotFound: its path has two slashes in a row, or encodes what need not be encoded.
+        InvalidInput: it is HTTP/1.1 and has no Host.
+    """
+    environ = request.environ
+    path = str(environ.get("RAW_URI", "")).partition("?")[0]
+    if "//" in environ.get("PATH_INFO", "") or _ENCODED.search(path):
+        raise NotFound(
+            f"there is nothing at {path[:200]}",
+            hint="a path has one spelling: single slashes; letters, digits, dots and slashes are not encoded",
+        )
+    if environ.get("SERVER_PROTOCOL") == "HTTP/1.1" and not environ.get("HTTP_HOST"):
+        raise InvalidInput("the request has no Host header", hint="HTTP/1.1 requires a Host header")

@@ -1,0 +1,139 @@
+"""The socket of one client: threads wait for the client only up to a deadline, and leave to the loop what it
+does not take of an answer.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+import time
+from typing import Any
+
+from pipeweave.api.server.deadlines import ANSWER_S, MAX_BACKLOG, SMALL_ANSWER, STALL_S
+
+
+class ClientSocket(socket.socket):
+    """A socket that is always in non-blocking mode.
+
+    Attributes:
+        deadline: until when a thread waits for what this client sends, on `time.monotonic()`.
+        unsent: parts of the answer that the client has not taken yet. A thread adds to them while it answers,
+            afterwards the loop sends them.
+    """
+
+    deadline: float
+    unsent: list[memoryview]
+
+    @classmethod
+    def of(cls, accepted: socket.socket) -> ClientSocket:
+        """Take over an accepted socket."""
+        family, kind, protocol = accepted.family, accepted.type, accepted.proto
+        made = cls(family, kind, protocol, fileno=accepted.detach())
+        super(ClientSocket, made).setblocking(False)
+        made.deadline = time.monotonic()
+        made.unsent = []
+        return made
+
+    def setblocking(self, flag: bool, /) -> None:
+        """Do nothing: gunicorn would make the socket wait for ever."""
+
+    def settimeout(self, value: float | None, /) -> None:
+        """Do nothing: `deadline` says how long a thread waits."""
+
+    def take(self, size: int) -> bytes | None:
+        """What the client has sent: None for nothing yet, empty when it has closed.
+
+        Raises:
+            OSError: the connection is broken.
+        """
+        try:
+            return super().recv(size)
+        except BlockingIOError:
+            return None
+
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        """What the client has sent, or sends until the deadline.
+
+        Raises:
+            TimeoutError: it sent nothing.
+            OSError: the connection is broken.
+        """
+        while (data := self.take(size)) is None:
+            self._wait(select.POLLIN, self.deadline)
+        return data
+
+    def send(self, data: Any, flags: int = 0, /) -> int:
+        """As `sendall`."""
+        self.sendall(data)
+        return len(data)
+
+    def sendall(self, data: Any, flags: int = 0, /) -> None:
+        """Send what the client takes now, and leave the rest to the loop.
+
+        If the rest is large, and much waits for other clients already, wait until this client has taken it.
+
+        Raises:
+            TimeoutError: the client took nothing for STALL_S, or not all of it in ANSWER_S.
+            OSError: the connection is broken.
+        """
+        if len(data):
+            self.unsent.append(memoryview(data))
+            _backlog.add(len(data))
+            self.flush()
+        latest = time.monotonic() + ANSWER_S
+        while self.left > SMALL_ANSWER and _backlog.size > MAX_BACKLOG:
+            self._wait(select.POLLOUT, min(latest, time.monotonic() + STALL_S))
+            self.flush()
+
+    @property
+    def left(self) -> int:
+        """How many bytes the client has not taken yet."""
+        return sum(map(len, self.unsent))
+
+    def flush(self) -> int:
+        """Send what the client takes now, and return how many bytes that were.
+
+        Raises:
+            OSError: the connection is broken.
+        """
+        count = 0
+        while self.unsent:
+            try:
+                sent = super().send(self.unsent[0])
+            except BlockingIOError:
+                break
+            count += sent
+            self.unsent[0] = self.unsent[0][sent:]
+            if not self.unsent[0]:
+                del self.unsent[0]
+        _backlog.add(-count)
+        return count
+
+    def close(self) -> None:
+        """Close the connection, whatever is unsent."""
+        _backlog.add(-self.left)
+        self.unsent.clear()
+        super().close()
+
+    def _wait(self, event: int, until: float) -> None:
+        poll = select.poll()
+        poll.register(self, event)
+        left = until - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
+            raise TimeoutError("the client took too long")
+
+
+class _Backlog:
+    """How many bytes wait for the clients of this process."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._lock = threading.Lock()
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            self.size += count
+
+
+_backlog = _Backlog()

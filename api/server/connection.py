@@ -1,0 +1,102 @@
+"""One client's connection, with what it has sent of its next request."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from typing import Any
+
+from gunicorn.config import Config
+from gunicorn.http.errors import LimitRequestHeaders, LimitRequestLine
+from gunicorn.workers.gthread import TConn
+
+from pipeweave.api.server.client_socket import ClientSocket
+from pipeweave.api.server.deadlines import MAX_HEAD, MAX_REQUEST_LINE, SMALL_BODY
+
+_END = b"\r\n\r\n"
+_BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})[ \t]*\r\n", re.IGNORECASE)
+_EXPECT = re.compile(rb"\r\nexpect:", re.IGNORECASE)
+_HEALTH = re.compile(rb"(\r\n)?(GET|HEAD) /health[? ]")
+
+
+class Connection(TConn):
+    """A connection and what the loop knows of it.
+
+    Attributes:
+        arrived: what has arrived of the next request and was not given to a thread yet.
+        stage: `head` (a request arrives), `answer` (the client takes its answer), `idle`, or `end` (the
+            client closes); what it was last, while a thread answers.
+        since: when the stage began, on `time.monotonic()`.
+        until: when the loop gives up waiting.
+        is_kept: whether the client may send a further request after this one.
+        drained: bytes that were dropped in the stage `end`.
+    """
+
+    sock: ClientSocket
+
+    def __init__(self, config: Config, accepted: socket.socket, client: Any, server: Any) -> None:
+        super().__init__(config, ClientSocket.of(accepted), client, server)
+        self.arrived = bytearray()
+        self.stage = ""
+        self.since = self.until = 0.0
+        self.is_kept = False
+        self.drained = 0
+        self._wanted = 0
+
+    def begin(self, stage: str, seconds: float) -> None:
+        """Begin a stage in which the loop waits for the client for so many seconds."""
+        self.stage, self.since = stage, time.monotonic()
+        self.until = self.since + seconds
+
+    def add(self, data: bytes) -> None:
+        """Keep what the client has sent of its next request."""
+        start = max(0, len(self.arrived) - len(_END) + 1)
+        self.arrived += data
+        if not self._wanted:
+            self._wanted = self._bytes_wanted(start)
+
+    @property
+    def is_request(self) -> bool:
+        """Whether a thread can begin with what has arrived."""
+        return 0 < self._wanted <= len(self.arrived)
+
+    def excess(self) -> LimitRequestLine | LimitRequestHeaders | None:
+        """The error of a head that is too long without being at its end."""
+        if self._wanted:
+            return None
+        if len(self.arrived) > MAX_REQUEST_LINE and self.arrived.find(b"\r\n", 2) < 0:
+            return LimitRequestLine(len(self.arrived), MAX_REQUEST_LINE)
+        return LimitRequestHeaders("the head is too large") if len(self.arrived) > MAX_HEAD else None
+
+    @property
+    def asks_for_health(self) -> bool:
+        """Whether the request is for `/health`."""
+        return _HEALTH.match(self.arrived) is not None
+
+    def hand_over(self) -> None:
+        """Give what has arrived to gunicorn's parser."""
+        self.init()
+        self.parser.unreader.unread(bytes(self.arrived))
+        self.arrived.clear()
+        self._wanted = 0
+
+    def take_back(self) -> bytes:
+        """What gunicorn's parser has read of a further request."""
+        return self.parser.unreader.take_buffered()
+
+    def _bytes_wanted(self, start: int) -> int:
+        """How many bytes a thread should have to begin with; 0 while the head is not at its end.
+
+        This only decides when a thread begins. What the head says is gunicorn's to parse.
+        """
+        end = self.arrived.find(_END, start)
+        if end < 0:
+            # gunicorn refuses a head with a bare line feed as it is.
+            return 1 if _BARE_LINE_FEED.search(self.arrived, start) else 0
+        head = bytes(self.arrived[: end + len(_END)])
+        length = _LENGTH.search(head)
+        if length is None or int(length[1]) > SMALL_BODY or _EXPECT.search(head):
+            return len(head)
+        return len(head) + int(length[1])

@@ -1,0 +1,39 @@
+"""How long, and for how much, a server process waits for one client. None of them is a setting."""
+
+from __future__ import annotations
+
+HEAD_S = 10.0
+"""Seconds in which the head of a request, and a body of at most SMALL_BODY bytes, must arrive."""
+
+BODY_S = 30.0
+"""Seconds in which the rest of a larger body must arrive. A thread waits for it."""
+
+STALL_S = 10.0
+"""Seconds in which a client must take the next part of its answer."""
+
+ANSWER_S = 120.0
+"""Seconds in which a client must have taken all of its answer."""
+
+LINGER_S = 2.0
+"""Seconds for which a connection is read after its last answer, so that the client can read it."""
+
+KEEP_ALIVE_S = 30
+"""Seconds for which an idle connection is kept open for the client's next request."""
+
+MAX_CONNECTIONS = 500
+"""Open connections of one server process. Beyond it, the connection that has waited longest is closed."""
+
+MAX_REQUEST_LINE = 8_190
+"""Bytes of method, path and query."""
+
+MAX_HEAD = 65_536
+"""Bytes of the head of a request: its first line and its headers."""
+
+SMALL_BODY = 65_536
+"""Bytes of a body that is taken in before a thread is occupied."""
+
+SMALL_ANSWER = 1_000_000
+"""Bytes of an answer that a thread always leaves to the loop. All answers without a token are smaller."""
+
+MAX_BACKLOG = 128_000_000
+"""Bytes of untaken answers of one process beyond which a thread waits for the client of a larger answer."""

@@ -1,0 +1,36 @@
+"""Answers of the server itself: to what is no HTTP, and to clients that are too slow."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import orjson
+from gunicorn.http.errors import LimitRequestHeaders, LimitRequestLine, ParseException
+
+from pipeweave.api.http.errors import PROBLEM_TYPE
+from pipeweave.errors import InternalError, InvalidInput, PipeWeaveError, RequestTimeout
+
+
+def unreadable(error: Exception) -> bytes:
+    """The complete HTTP answer to a request that could not be read."""
+    status, problem = _refusal(error)
+    content = orjson.dumps({**problem.to_problem(), "status": status.value})
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nConnection: close\r\n"
+        f"Content-Type: {PROBLEM_TYPE}\r\nContent-Length: {len(content)}\r\n\r\n"
+    )
+    return head.encode("ascii") + content
+
+
+def _refusal(error: Exception) -> tuple[HTTPStatus, PipeWeaveError]:
+    match error:
+        case LimitRequestLine():
+            return HTTPStatus.REQUEST_URI_TOO_LONG, InvalidInput("the path and its query are too long")
+        case LimitRequestHeaders():
+            return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, InvalidInput("the headers are too large")
+        case ParseException():
+            return HTTPStatus.BAD_REQUEST, InvalidInput("the request is not valid HTTP")
+        case RequestTimeout():
+            return HTTPStatus.REQUEST_TIMEOUT, error
+        case _:
+            return HTTPStatus.INTERNAL_SERVER_ERROR, InternalError()

@@ -1,0 +1,255 @@
+"""The loop of one server process, built on gunicorn's worker with threads.
+
+A connection goes round: the loop takes a request in (stage `head`), a thread answers it, the loop hands out
+what the client has not taken (`answer`), and then the connection waits for the next request, or is read until
+the client closes it (`end`). gunicorn parses requests, closes idle connections and stops the process. Left to
+itself, it would occupy a thread, and at the end the loop, for as long as the client likes.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from gunicorn.http.errors import ParseException
+from gunicorn.workers.gthread import ThreadWorker
+
+from pipeweave.api.server.connection import Connection
+from pipeweave.api.server.deadlines import ANSWER_S, BODY_S, HEAD_S, LINGER_S, STALL_S
+from pipeweave.api.server.refusals import unreadable
+from pipeweave.api.server.request_body import with_request_body
+from pipeweave.errors import RequestTimeout
+from pipeweave.size_limits import MAX_BODY_BYTES
+
+# Threads that answer nothing but /health, so that it does not wait for the others.
+HEALTH_THREADS = 2
+# Seconds between two looks for connections that have waited too long.
+SWEEP_S = 0.5
+_READ_BYTES = 65_536
+
+
+class Worker(ThreadWorker):
+    """A server process whose threads do not wait for clients, but for bodies whose sender has a token."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._waiting: set[Connection] = set()
+        self._next_sweep = 0.0
+
+    def get_thread_pool(self) -> ThreadPoolExecutor:
+        """The threads. Called after the fork."""
+        self._health_threads = ThreadPoolExecutor(HEALTH_THREADS, "health")
+        return super().get_thread_pool()
+
+    def load_wsgi(self) -> None:
+        """Load the application."""
+        super().load_wsgi()
+        self.wsgi = with_request_body(self.wsgi)
+
+    # --- called by gunicorn's loop ------------------------------------------------------------------------
+
+    def accept(self, listener: socket.socket) -> None:
+        """Accept a connection; when there are too many, close the one that has waited longest."""
+        try:
+            accepted, address = listener.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            # The client has left already, or this process has too many open files.
+            self.log.info("a connection could not be accepted: %s", error)
+            self._close_longest_waiting()
+            return
+        self.nr_conns += 1
+        if self.nr_conns >= self.worker_connections:
+            self._close_longest_waiting()
+        conn = Connection(self.cfg, accepted, address, listener.getsockname())
+        self._guarded(self._begin_request, conn)
+
+    def on_client_socket_readable(self, conn: Connection, client: socket.socket) -> None:
+        """Take the next request of an idle connection."""
+        # An earlier event of the same turn may have closed it.
+        if conn in self.keepalived_conns:
+            self._forget_idle(conn)
+            self._guarded(self._begin_request, conn)
+
+    def finish_request(self, conn: Connection, done: Future[Any]) -> None:
+        """Go on with a connection whose request a thread has answered."""
+        conn.is_kept = not done.cancelled() and done.exception() is None and bool(done.result())
+        self._guarded(self._begin_answer, conn)
+
+    def murder_pending(self) -> None:
+        """Give up connections that have waited too long. Called at each turn of the loop."""
+        now = time.monotonic()
+        if now < self._next_sweep:
+            return
+        self._next_sweep = now + SWEEP_S
+        for conn in [each for each in self._waiting if self._is_late(each, now)]:
+            self._forget(conn)
+            self._guarded(self._give_up, conn)
+
+    def enqueue_req(self, conn: Connection) -> None:
+        """Let a thread answer the request of a connection."""
+        threads = self._health_threads if conn.asks_for_health else self.tpool
+        conn.hand_over()
+        answered = threads.submit(self.handle, conn)
+        answered.add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
+
+    # --- the stages of a connection, in the loop ----------------------------------------------------------
+
+    def _begin_request(self, conn: Connection) -> None:
+        conn.begin("head", HEAD_S)
+        self._take_in(conn)
+
+    def _take_in(self, conn: Connection) -> None:
+        while not conn.is_request and conn.excess() is None:
+            data = conn.sock.take(_READ_BYTES)
+            if data is None:
+                self._wait(conn, selectors.EVENT_READ, self._take_in)
+                return
+            if not data:
+                self._close(conn)
+                return
+            conn.add(data)
+        if error := conn.excess():
+            self._refuse(conn, error)
+        else:
+            self.enqueue_req(conn)
+
+    def _refuse(self, conn: Connection, error: Exception) -> None:
+        self.log.info("unreadable request: %s", type(error).__name__)
+        conn.is_kept = False
+        conn.sock.sendall(unreadable(error))
+        self._begin_answer(conn)
+
+    def _begin_answer(self, conn: Connection) -> None:
+        conn.begin("answer", STALL_S)
+        self._hand_out(conn)
+
+    def _hand_out(self, conn: Connection) -> None:
+        if conn.sock.flush():
+            conn.until = min(time.monotonic() + STALL_S, conn.since + ANSWER_S)
+        if conn.sock.unsent:
+            self._wait(conn, selectors.EVENT_WRITE, self._hand_out)
+        elif conn.is_kept:
+            self._keep(conn)
+        else:
+            self._begin_end(conn)
+
+    def _keep(self, conn: Connection) -> None:
+        conn.add(conn.take_back())
+        if conn.arrived:
+            self._begin_request(conn)
+        else:
+            self._keep_idle(conn)
+
+    def _keep_idle(self, conn: Connection) -> None:
+        conn.begin("idle", LINGER_S)
+        conn.set_timeout()
+        if not self.alive:
+            conn.timeout = min(conn.timeout, conn.until)
+        self.keepalived_conns.append(conn)
+        ready = partial(self.on_client_socket_readable, conn)
+        self.poller.register(conn.sock, selectors.EVENT_READ, ready)
+
+    def _begin_end(self, conn: Connection) -> None:
+        # To close at once would destroy the answer if the client has sent what nobody has read.
+        with suppress(OSError):
+            conn.sock.shutdown(socket.SHUT_WR)
+        conn.begin("end", LINGER_S)
+        self._drain(conn)
+
+    def _drain(self, conn: Connection) -> None:
+        data = conn.sock.take(_READ_BYTES)
+        conn.drained += len(data or b"")
+        if data == b"" or conn.drained > MAX_BODY_BYTES:
+            self._close(conn)
+        else:
+            self._wait(conn, selectors.EVENT_READ, self._drain)
+
+    # --- waiting, in the loop -----------------------------------------------------------------------------
+
+    def _wait(self, conn: Connection, event: int, then: Callable[[Connection], None]) -> None:
+        self._waiting.add(conn)
+        self.poller.register(conn.sock, event, partial(self._wake, conn, then))
+
+    def _wake(self, conn: Connection, then: Callable[[Connection], None], _: object) -> None:
+        # An earlier event of the same turn may have closed it.
+        if conn in self._waiting:
+            self._forget(conn)
+            self._guarded(then, conn)
+
+    def _is_late(self, conn: Connection, now: float) -> bool:
+        # A process that stops waits no longer for requests than for idle connections to close.
+        until = conn.until if self.alive or conn.stage != "head" else conn.since + LINGER_S
+        return until <= now
+
+    def _give_up(self, conn: Connection) -> None:
+        if conn.stage == "head" and conn.arrived:
+            self._refuse(conn, RequestTimeout(f"the request did not arrive within {HEAD_S:.0f} seconds"))
+        else:
+            self._close(conn)
+
+    def _close_longest_waiting(self) -> None:
+        # Of the idle connections, the first has waited longest.
+        idle = list(self.keepalived_conns)[:1]
+        conn = min([*self._waiting, *idle], key=lambda each: each.since, default=None)
+        if conn is None:
+            return
+        if conn in self._waiting:
+            self._forget(conn)
+        else:
+            self._forget_idle(conn)
+        self._close(conn)
+
+    def _guarded(self, step: Callable[[Connection], None], conn: Connection) -> None:
+        """Do a step of a connection; one that fails closes that connection, and nothing else."""
+        try:
+            step(conn)
+        except OSError as error:
+            self.log.debug("the connection is broken: %s", error)
+            self._close(conn)
+        except Exception as error:
+            self.log.error("a connection failed", exc_info=error)
+            self._close(conn)
+
+    def _forget(self, conn: Connection) -> None:
+        self._waiting.remove(conn)
+        self.poller.unregister(conn.sock)
+
+    def _forget_idle(self, conn: Connection) -> None:
+        self.keepalived_conns.remove(conn)
+        self.poller.unregister(conn.sock)
+
+    def _close(self, conn: Connection) -> None:
+        self.nr_conns -= 1
+        conn.close()
+
+    # --- in a thread --------------------------------------------------------------------------------------
+
+    def handle(self, conn: Connection) -> Any:
+        """Answer a request. True: the client may send another one."""
+        conn.sock.deadline = time.monotonic() + BODY_S
+        return super().handle(conn)
+
+    def _keepalive_after(self, conn: Connection, keepalive: Any) -> bool:
+        # Nothing waits for what the application did not read of the body.
+        conn.sock.deadline = 0.0
+        try:
+            return super()._keepalive_after(conn, keepalive)
+        except ParseException:
+            return False
+
+    def handle_error(self, req: Any, client: socket.socket, addr: Any, exc: Exception) -> None:
+        """Answer a request that gunicorn refuses (not HTTP, line too long) with a problem document."""
+        if isinstance(exc, ParseException):
+            self.log.info("unreadable request: %s", type(exc).__name__)
+        else:
+            self.log.error("the request could not be served", exc_info=exc)
+        with suppress(OSError):
+            client.sendall(unreadable(exc))

@@ -1,0 +1,162 @@
+"""Clients that are slow, silent or too many do not keep the API from answering others."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import orjson
+import pytest
+import urllib3
+from support.api_samples import TENANT
+from support.api_server import Server, running_api
+from support.raw_clients import ANSWER_DEADLINE_S, connect, crowd, exchange, read_all, status_of
+
+from pipeweave.api.serve import THREADS
+from pipeweave.api.server.deadlines import HEAD_S, MAX_CONNECTIONS
+from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.security.access_tokens import READ, WRITE
+from pipeweave.size_limits import MAX_BODY_BYTES
+
+if TYPE_CHECKING:
+    from conftest import Api, Tokens
+
+# Less than any deadline of the server: within it, the slow clients are still there.
+AT_ONCE_S = HEAD_S / 2
+CROWD = 3 * THREADS
+
+
+@pytest.fixture(scope="module")
+def server(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running_api(deployment.settings, tmp_path_factory.mktemp("served")) as server:
+        yield server
+
+
+def answers_others(server: Server) -> bool:
+    """Whether the server answers at once what takes a thread, and its health."""
+    for path in ("/health", "/api/openapi.json"):
+        answer = urllib3.request("GET", server.url + path, retries=False, timeout=AT_ONCE_S)
+        if answer.status != 200:
+            return False
+    return True
+
+
+def get(path: str, *headers: str) -> bytes:
+    """The head of a GET request."""
+    lines = [f"GET {path} HTTP/1.1", "Host: localhost", f"X-Tenant: {TENANT}", *headers]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def post(path: str, *headers: str) -> bytes:
+    """The head of a POST request."""
+    return get(path, "Content-Type: application/json", *headers).replace(b"GET", b"POST", 1)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET /hea",
+        b"GET /health HTTP/1.1\r\nHost: loc",
+        post("/api/queue/task", "Content-Length: 100") + b"{",
+        post("/api/queue/task", "Content-Length: 9000000") + b"{",
+        post("/api/queue/task", "Transfer-Encoding: chunked") + b"ff\r\n{",
+    ],
+    ids=["nothing", "a line", "a header", "a small body", "a large body", "a chunk"],
+)
+def test_who_sends_only_a_part_of_a_request_keeps_nobody_waiting(server: Server, sent: bytes) -> None:
+    with crowd(server.url, CROWD, sent):
+        assert answers_others(server)
+
+
+def test_who_does_not_read_keeps_nobody_waiting(server: Server, api: Api, pipeline: str) -> None:
+    """Each of these answers is larger than what the sockets between server and client hold."""
+    given = {"input": {"text": "x" * 8_000_000}}
+    run_id = api.post(f"/api/pipelines/{pipeline}/trigger", given).json["pipelineRunId"]
+    asked = get(f"/api/runs/{run_id}?load=true", f"Authorization: Bearer {api.token}")
+    with crowd(server.url, THREADS + 2, asked, receive_buffer=4096) as clients:
+        for client in clients:
+            client.recv(1)
+        assert answers_others(server)
+
+
+def test_an_answer_arrives_in_full_however_slowly_it_is_taken(
+    server: Server, api: Api, pipeline: str
+) -> None:
+    text = "x" * 5_000_000
+    run_id = api.post(f"/api/pipelines/{pipeline}/trigger", {"input": text}).json["pipelineRunId"]
+    head = get(f"/api/runs/{run_id}?load=true", f"Authorization: Bearer {api.token}", "Connection: close")
+    with connect(server.url, receive_buffer=4096) as client:
+        client.sendall(head)
+        answer = client.recv(10)
+        assert answers_others(server)
+        answer += read_all(client)
+    assert orjson.loads(answer.partition(b"\r\n\r\n")[2])["input"] == text
+
+
+def test_who_does_not_close_keeps_nobody_waiting(server: Server) -> None:
+    with crowd(server.url, CROWD, get("/health", "Connection: close")) as clients:
+        for client in clients:
+            client.recv(1)
+        assert answers_others(server)
+
+
+def test_more_connections_than_the_server_keeps_do_not_shut_others_out(server: Server) -> None:
+    with crowd(server.url, MAX_CONNECTIONS + 20, b"GET /hea"):
+        assert answers_others(server)
+
+
+def test_requests_that_do_not_arrive_in_time_are_refused_or_closed(server: Server) -> None:
+    begun = time.monotonic()
+    parts = {
+        b"": 0,
+        b"GET /hea": 408,
+        post("/api/queue/task", "Content-Length: 100") + b"{": 408,
+    }
+    clients = []
+    for sent in parts:
+        client = socket.create_connection(server.address, timeout=ANSWER_DEADLINE_S)
+        client.sendall(sent)
+        clients.append(client)
+    answers = [read_all(client) for client in clients]
+    assert [status_of(answer) for answer in answers] == list(parts.values())
+    assert time.monotonic() - begun >= HEAD_S - 1
+    for client in clients:
+        client.close()
+
+
+def test_a_small_body_that_comes_later_is_waited_for(server: Server, tokens: Tokens) -> None:
+    content = b'{"taskId": "nobody"}'
+    bearer = f"Authorization: Bearer {tokens.make(WRITE)}"
+    head = post("/api/queue/task", bearer, f"Content-Length: {len(content)}", "Connection: close")
+    assert status_of(exchange(server.url, head, content)) == 404
+
+
+def test_requests_sent_in_one_go_are_answered_in_their_order(server: Server, tokens: Tokens) -> None:
+    bearer = f"Authorization: Bearer {tokens.make(READ)}"
+    paths = ("/api/tasks/count", "/api/tasks/nobody")
+    heads = [get(path, bearer) for path in paths] + [get("/health", "Connection: close")]
+    answer = exchange(server.url, b"".join(heads))
+    assert re.findall(rb"HTTP/1.1 ([0-9]+)", answer) == [b"200", b"404", b"200"]
+
+
+def test_who_sends_a_large_body_without_a_token_gets_to_read_why_it_was_refused(server: Server) -> None:
+    body = b" " * MAX_BODY_BYTES
+    answer = exchange(server.url, post("/api/queue/task", f"Content-Length: {len(body)}"), body)
+    assert status_of(answer) == 401
+
+
+@pytest.mark.parametrize(
+    "chunk", [b"-2\r\n{}", b"0x2\r\n{}\r\n", b"0_2\r\n{}\r\n", b"2\n{}\n", b"2;=\r\n{}\r\n"]
+)
+def test_wrong_chunks_are_the_clients_fault(server: Server, tokens: Tokens, chunk: bytes) -> None:
+    bearer = f"Authorization: Bearer {tokens.make(WRITE)}"
+    answer = exchange(
+        server.url, post("/api/queue/task", bearer, "Transfer-Encoding: chunked"), chunk + b"0\r\n\r\n"
+    )
+    assert status_of(answer) == 400
+    assert b"INVALID_INPUT" in answer
+    assert b"Traceback" not in server.log.read_bytes()
