@@ -5,6 +5,7 @@ verb or know Flask.
 """
 
 from pipeweave.api.contract.answers import (
+    DeployList,
     Health,
     HistoryAnswer,
     Info,
@@ -13,6 +14,7 @@ from pipeweave.api.contract.answers import (
     PauseState,
     Problem,
     RegisteredAnswer,
+    RemovedTaskAnswer,
     ServiceAnswer,
     ServiceList,
     TaskAnswer,
@@ -70,6 +72,7 @@ from pipeweave.api.contract.requests import (
     QueueBatchRequest,
     QueueTaskRequest,
     RegisterRequest,
+    RemoveTaskRequest,
     ResumeRequest,
     RunRequest,
     TaskOptions,
@@ -99,6 +102,7 @@ __all__ = [
     "DeadLetterGroups",
     "DeadLetterList",
     "DeadLettersQuery",
+    "DeployList",
     "DiscardMatchingRequest",
     "DiscardRequest",
     "DiscardedAnswer",
@@ -137,6 +141,8 @@ __all__ = [
     "RedriveList",
     "RegisterRequest",
     "RegisteredAnswer",
+    "RemoveTaskRequest",
+    "RemovedTaskAnswer",
     "ResumeRequest",
     "RetriedAnswer",
     "RetryAllRequest",

@@ -257,9 +257,41 @@ class Task(AnswerModel):
     has_input_schema: bool
     registered_at: AwareDatetime
     updated_at: AwareDatetime
-    orphaned_at: AwareDatetime | None = Field(
-        description="When its service registered without it; null: it did not."
+    queue: str = Field(description="The name of its queue; `default`: that of its service.")
+    worker_count: int = Field(description="How many live worker processes have it.")
+    last_seen: AwareDatetime | None = Field(
+        description="When the last worker with it was alive, as far as is known; null: nobody knows."
     )
+    orphaned_at: AwareDatetime | None = Field(description="When it was removed; null: it was not.")
+
+
+class RemovedTaskAnswer(AnswerModel):
+    """A task that was removed."""
+
+    task_id: str
+    removed_at: AwareDatetime
+    cancelled: int = Field(description="How many task runs were cancelled that had not started.")
+
+
+class Deploy(AnswerModel):
+    """A task in one code, as live worker processes have it."""
+
+    task_id: str
+    service_id: str
+    code_version: int | None = Field(description="The newest version with this hash.")
+    code_hash: CodeHash
+    is_newest: bool = Field(description="Whether this is the code that was registered last.")
+    worker_count: int = Field(description="How many live worker processes have it.")
+    stopping: int = Field(description="How many of them were asked to stop, and take nothing more.")
+    idle: int = Field(description="How many of them do not serve the task's queue.")
+    since: AwareDatetime = Field(description="When the first of them started.")
+    workers: list[str] = Field(description="The oldest 20 of them.")
+
+
+class DeployList(Paged):
+    """Tasks in the codes that live workers have, by task."""
+
+    deploys: list[Deploy]
 
 
 class PauseState(AnswerModel):

@@ -156,6 +156,14 @@ class PauseRequest(Request):
     )
 
 
+class RemoveTaskRequest(Request):
+    """Remove a task that no live worker has: its task runs that have not started are cancelled."""
+
+    reason: Annotated[str, Field(max_length=MAX_REASON)] | None = Field(
+        None, description="Stands in the error of the cancelled task runs."
+    )
+
+
 class ResumeRequest(Request):
     """Resume a paused task or tenant."""
 

@@ -79,8 +79,9 @@ def list_service_tasks(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
 def register(call: Call, body: RegisterRequest) -> dict[str, Any]:
     """Store a service and its tasks in their present form.
 
-    A changed code hash raises the task's code version. If the version of the service changed, its tasks that
-    are missing in the request are orphaned, and their task runs that have not started are cancelled.
+    A changed code hash raises the task's code version. If the version of an HTTP service changed, its tasks
+    that are missing in the request are removed, and their task runs that have not started are cancelled. A
+    Python service whose Celery workers are alive is registered by them alone: then the answer is 409.
     """
     registration = Registration(
         service_id=body.service_id,

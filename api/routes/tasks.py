@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave.api.contract import (
+    DeployList,
     HistoryAnswer,
     InputSchemaAnswer,
     PageQuery,
     PauseRequest,
     PauseState,
+    RemovedTaskAnswer,
+    RemoveTaskRequest,
     ResumeRequest,
     TaskAnswer,
     TaskList,
@@ -22,6 +25,7 @@ from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.registry import TaskRow, task_rows
+from pipeweave.orchestrator.runs import task_removal
 from pipeweave.orchestrator.security import READ, WRITE
 from pipeweave.schema import validate_input as faults_of
 
@@ -77,6 +81,37 @@ def resume(call: Call, id: str, body: ResumeRequest) -> dict[str, Any]:
     """Let the task's waiting task runs start, by priority, then age, as far as limits have room."""
     call.change(lambda tx: pauses.resume(tx, call.tenant, id))
     return {"taskId": id, "pausedAt": None, "reason": None}
+
+
+@routes.add(
+    "POST",
+    "/api/tasks/{id}/remove",
+    "Remove a task",
+    scopes=(WRITE,),
+    ids=TASK,
+    body=RemoveTaskRequest,
+    is_body_optional=True,
+    answer=RemovedTaskAnswer,
+    errors=(NotFound, Conflict),
+    example={"reason": "we print no more"},
+)
+def remove(call: Call, id: str, body: RemoveTaskRequest) -> dict[str, Any]:
+    """Remove a task that no live worker has. Its task runs that have not started are cancelled with
+    `TASK_REMOVED`, and their runs follow their failure modes. A worker that loads it later registers it anew.
+    """
+    removed = call.change(lambda tx: task_removal.remove(tx, call.tenant, id, reason=body.reason))
+    return {
+        "taskId": removed.task_id,
+        "removedAt": iso(removed.removed_at),
+        "cancelled": removed.cancelled,
+    }
+
+
+@routes.add("GET", "/api/deploys", "List the deployed code", query=PageQuery, answer=DeployList)
+def list_deploys(call: Call, query: PageQuery) -> dict[str, Any]:
+    """Which live worker processes have which tasks in which code versions, in the order of the tasks' ids."""
+    with call.reading() as tx:
+        return query.named("deploys", reading.deploys(tx, call.tenant, query.page()))
 
 
 @routes.add(

@@ -9,6 +9,8 @@ from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import stalled
 from pipeweave.orchestrator.diagnosis.check_database import read_transaction
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
+from pipeweave.orchestrator.domain import queue_names
+from pipeweave.orchestrator.queueing import placement
 from pipeweave.orchestrator.recovery import tick_status
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.state import deployment_mode
@@ -112,18 +114,15 @@ def mode(settings: Settings) -> Verdict:
     return warning(f"the mode is {found}: new work is refused", "`pipeweave maintenance exit` ends it")
 
 
-# The queues that have queued task runs: one index look-up for each queue, however long it is.
-_QUEUES = """
-WITH RECURSIVE queues AS (
-    (SELECT t.queue FROM task_runs AS t WHERE t.status = 'queued' ORDER BY t.queue LIMIT 1)
-    UNION ALL
-    SELECT (SELECT t.queue FROM task_runs AS t WHERE t.status = 'queued' AND t.queue > q.queue
-            ORDER BY t.queue LIMIT 1) FROM queues AS q WHERE q.queue IS NOT NULL
-)
+# What waits in a parking queue is the matter of check_tasks.py. What is left in the own queue of a worker
+# that is gone, the next tick places again.
+_QUEUES = f"""
+WITH RECURSIVE {placement.WITH_WORK}
 SELECT q.queue FROM queues AS q
-WHERE q.queue IS NOT NULL AND NOT EXISTS (
+WHERE q.queue IS NOT NULL AND NOT {queue_names.is_apart_sql("q.queue")} AND NOT EXISTS (
     SELECT 1 FROM services AS s JOIN workers AS w ON w.tenant_id = s.tenant_id AND w.service_id = s.id
-    WHERE s.queue = q.queue AND w.stopped_at IS NULL AND w.heartbeat_at >= now() - CAST(:after AS interval))
+    WHERE {worker_processes.serves_sql("q.queue")}
+      AND w.stopped_at IS NULL AND w.heartbeat_at >= now() - CAST(:after AS interval))
 ORDER BY q.queue COLLATE "C"
 """
 
@@ -134,7 +133,10 @@ def queues(settings: Settings) -> Verdict:
         found = tx.execute(_QUEUES, {"after": worker_processes.LOST_AFTER}).scalars()
     if found:
         names = ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if found[SHOWN:] else "")
-        return error(f"task runs wait in queues without a worker: {names}", "start a worker of that service")
+        return error(
+            f"task runs wait in queues without a worker: {names}",
+            "start a worker that serves them: see --queues",
+        )
     return fine("every queue in which task runs wait has workers")
 
 

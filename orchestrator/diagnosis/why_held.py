@@ -8,10 +8,10 @@ from typing import Any
 
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.diagnosis.why_reasons import MOST_COUNTED, Reason, nth, reason, seconds, up_to
-from pipeweave.orchestrator.domain import gcra
+from pipeweave.orchestrator.domain import gcra, queue_names
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.messaging.publisher import level
-from pipeweave.orchestrator.queueing import limits, pauses
+from pipeweave.orchestrator.queueing import limits, pauses, placement
 from pipeweave.orchestrator.queueing.limits import TaskLimits
 from pipeweave.orchestrator.recovery import lost_messages
 from pipeweave.orchestrator.recovery.lost_messages import LATE
@@ -73,17 +73,34 @@ SELECT count(*) FROM (
 
 
 def queue_reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
-    """What a queued task run waits for: task runs ahead of it, a worker, or a message that was lost."""
+    """What a queued task run waits for: a worker, task runs ahead of it, or a message that was lost."""
+    taker = placement.taker_of(tx, row.run_id, row.id)
+    if queue_names.is_parking(row.queue):
+        yield _not_loaded(row, taker)
+        return
     alive, places = worker_processes.alive_of_queue(tx, row.queue)
     if not alive:
         text = f"no worker is alive that serves {row.queue}"
         yield reason("no_worker", text, queue=row.queue, workers=0)
+    elif not taker.lives and not worker_processes.has_silent(tx, row.queue):
+        yield _not_loaded(row, taker)
     place = {"queue": row.queue, "priority": row.priority, "queued_at": row.queued_at}
     ahead = int(tx.execute(_AHEAD, place | {"most": MOST_COUNTED}).scalar_one())
     text = f"it is queued, {up_to(ahead)} before it; workers alive: {alive:,}, with room for {places:,}"
     numbers = {"ahead": ahead, "priority": row.priority, "queue": row.queue}
     yield reason("queued", text, **numbers, workers=alive, places=places)
     yield from _lost_message(row, oldest)
+
+
+def _not_loaded(row: Any, taker: placement.Taker) -> Reason:
+    code = "" if taker.version is None else f" in code version {taker.version}, to which its run is pinned"
+    since = "" if taker.last_seen is None else f" since {iso(taker.last_seen)}"
+    text = (
+        f"no live worker has task {row.task_id}{code}{since}: it waits for one; "
+        "`pipeweave deploys` shows who has what, `pipeweave tasks remove` cancels it"
+    )
+    numbers = {"taskId": row.task_id, "codeVersion": taker.version, "lastSeen": iso(taker.last_seen)}
+    return reason("task_not_loaded", text, **numbers)
 
 
 def _lost_message(row: Any, oldest: Oldest) -> Iterator[Reason]:

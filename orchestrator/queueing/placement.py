@@ -11,6 +11,8 @@ workers that have the task.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -127,3 +129,63 @@ def _place_again(tx: Transaction, queue: str) -> int:
         ordinal = ids.ordinal_of(row.id)
         tx.send(Released(row.run_id, ordinal, row.attempt, row.task_id, row.queue, row.priority))
     return len(rows)
+
+
+# --- looking ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """Task runs that wait for a worker with their task: how many, at most MOST_COUNTED."""
+
+    tenant: str
+    task_id: str
+    number: int
+
+
+# Counts end here.
+MOST_COUNTED = 10_000
+
+_PARKED = f"""
+WITH RECURSIVE {WITH_WORK}
+SELECT t.tenant_id, t.task_id, n.number FROM queues AS q
+CROSS JOIN LATERAL (SELECT t.tenant_id, t.task_id FROM task_runs AS t
+    WHERE t.status = 'queued' AND t.queue = q.queue LIMIT 1) AS t
+CROSS JOIN LATERAL (SELECT count(*) AS number FROM (SELECT 1 FROM task_runs AS t
+    WHERE t.status = 'queued' AND t.queue = q.queue LIMIT :most) AS c) AS n
+WHERE {queue_names.is_parking_sql("q.queue")}
+"""
+
+
+def parked(tx: Transaction) -> list[Parked]:
+    """What waits for a worker with its task, of all tenants. A task may be found for several codes."""
+    rows: list[Any] = list(tx.execute(_PARKED, {"most": MOST_COUNTED}))
+    return [Parked(row.tenant_id, row.task_id, row.number) for row in rows]
+
+
+_TAKER_OF = f"""
+SELECT {_TAKER} IS NOT NULL AS lives, {PINNED_TO} IS NOT NULL AS is_pinned, t.code_version,
+    {loaded_tasks.last_seen_sql("t.tenant_id", "t.task_id")} AS last_seen
+FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = :id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Taker:
+    """Whether a live worker can call a task run.
+
+    Args:
+        lives: whether there is one, of those that say what they have loaded.
+        version: the only code version that may be called; None if any may.
+        last_seen: when the last worker with the task was alive, as far as is known.
+    """
+
+    lives: bool
+    version: int | None
+    last_seen: datetime | None
+
+
+def taker_of(tx: Transaction, run_id: UUID, id: UUID) -> Taker:
+    """Whether a live worker can call a task run."""
+    row: Any = tx.execute(_TAKER_OF, {"run_id": run_id, "id": id}).one()
+    return Taker(row.lives, row.code_version if row.is_pinned else None, row.last_seen)

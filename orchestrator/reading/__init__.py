@@ -2,6 +2,7 @@
 
 Called by `api`; retention uses the same shapes for archives. This room must never write to PostgreSQL."""
 
+from pipeweave.orchestrator.reading.deploys import deploys
 from pipeweave.orchestrator.reading.queue import queue_items, queue_status
 from pipeweave.orchestrator.reading.registry import (
     input_schema,
@@ -25,6 +26,7 @@ from pipeweave.orchestrator.store.keyset import Page as Page
 __all__ = [
     "Document",
     "Page",
+    "deploys",
     "input_schema",
     "load_values",
     "pipeline",

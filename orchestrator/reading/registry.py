@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from pipeweave.errors import NotFound
+from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.registry.loaded_tasks import last_seen_sql
 from pipeweave.orchestrator.state.pause_sql import from_pauses
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Int32, Page
@@ -71,7 +73,10 @@ SELECT t.id, t.service_id, t.code_hash, t.code_version, t.allowed_next, t.timeou
        t.retry_backoff, t.retry_delay_ms, t.max_retry_delay_ms, t.retry_multiplier, t.retry_jitter,
        t.retry_on, t.heartbeat_interval_ms, t.concurrency, t.rate_limit, t.rate_seconds, t.priority,
        t.idempotency_ttl_seconds, t.description, t.input_schema IS NOT NULL AS has_input_schema,
-       t.orphaned_at, t.registered_at, t.updated_at, p.paused_at, p.reason AS pause_reason
+       t.orphaned_at, t.registered_at, t.updated_at, p.paused_at, p.reason AS pause_reason, t.queue,
+       (SELECT count(*) FROM workers AS w JOIN worker_tasks AS h ON h.worker_id = w.id
+        WHERE w.stopped_at IS NULL AND h.tenant_id = t.tenant_id AND h.task_id = t.id) AS worker_count,
+       {last_seen_sql("t.tenant_id", "t.id")} AS last_seen
 FROM tasks AS t LEFT JOIN LATERAL (
     SELECT p.paused_at, p.reason {from_pauses("t.tenant_id", "t.id")}
     ORDER BY p.task_id LIMIT 1) AS p ON true
@@ -147,6 +152,9 @@ def _task(row: Any) -> Document:
         "idempotencyTTL": row.idempotency_ttl_seconds,
         "description": row.description,
         "hasInputSchema": row.has_input_schema,
+        "queue": row.queue or queue_names.DEFAULT,
+        "workerCount": row.worker_count,
+        "lastSeen": iso(row.last_seen),
         "registeredAt": iso(row.registered_at),
         "updatedAt": iso(row.updated_at),
         "orphanedAt": iso(row.orphaned_at),

@@ -25,6 +25,7 @@ from pipeweave.orchestrator.recovery import (
     lost_messages,
     stuck_joins,
     task_moves,
+    task_removals,
     tick_status,
 )
 from pipeweave.orchestrator.recovery.tick_status import ChoreResult
@@ -53,6 +54,7 @@ class Ticked:
     followers_brought: int = 0
     limits_filled: int = 0
     held_back: int = 0
+    tasks_removed: int = 0
     placed: int = 0
     workers_lost: int = 0
     attempts_ended: int = 0
@@ -106,6 +108,7 @@ CHORES = (
     Chore("deadlines", _deadlines, "runs_timed_out"),
     Chore("admission", lambda each: admission.admit_waiting(each.database), "runs_admitted"),
     Chore("task_moves", task_moves.run_once, "followers_brought"),
+    Chore("task_removals", task_removals.run_once, "tasks_removed"),
     Chore("placement", lambda each: placement.place_again(each.database), "placed"),
     Chore("limits", lambda each: limits.fill_waiting(each.database), "limits_filled"),
     Chore("redrives", lambda each: redrives.run_once(each.database, each.values), "redriven"),

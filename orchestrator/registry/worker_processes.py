@@ -228,6 +228,21 @@ def alive_of_queue(tx: Transaction, queue: str) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
+_SILENT_OF_QUEUE = f"""
+SELECT EXISTS (SELECT 1 FROM workers AS w
+    JOIN services AS s ON s.tenant_id = w.tenant_id AND s.id = w.service_id
+    WHERE w.queues = '{{}}' AND s.queue = :queue AND {_IS_ALIVE})
+"""
+
+
+def has_silent(tx: Transaction, queue: str) -> bool:
+    """Whether a live worker consumes a service's queue that does not say what it has loaded (an older
+    version).
+    """
+    parameters = {"queue": queue, "now": None, "after": LOST_AFTER}
+    return tx.execute(_SILENT_OF_QUEUE, parameters).scalar_one() is True
+
+
 def count_alive_at(database_url: str) -> int:
     """How many worker processes of this database are alive; opens its own connection."""
     database = Database(database_url, pool_size=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -13,8 +13,6 @@ from pipeweave.orchestrator.store.database import Database, Transaction
 BATCH = 1_000
 # Seconds between two purges that found nothing left.
 EVERY_S = 3_600
-# How long a stopped worker's row is kept, so that an operator can still see what the worker was.
-WORKERS_KEPT = timedelta(days=7)
 
 _next_run = 0.0
 
@@ -63,7 +61,7 @@ def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]
     return [
         ("dead_letters", "failed_at", tx.now - policy.dead_letters),
         ("idempotency_claims", "expires_at", tx.now),
-        ("workers", "stopped_at", tx.now - WORKERS_KEPT),
+        ("workers", "stopped_at", tx.now - policy.workers),
         ("redrives", "finished_at", tx.now - policy.dead_letters),
     ]
 

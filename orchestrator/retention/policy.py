@@ -8,6 +8,9 @@ from datetime import datetime, timedelta
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.settings import Settings
 
+# The row of a stopped worker is kept at least this long.
+WORKERS_KEPT = timedelta(days=7)
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -17,11 +20,14 @@ class Policy:
         runs: how long a month's history is kept after the month ended; None: for ever.
         is_archived: whether a month is written to storage before it is dropped.
         dead_letters: how long a dead letter is kept after its failure, open, retried or discarded.
+        workers: how long the row of a stopped worker is kept: an operator can see what it was, and the tick
+            when the last worker with a task was alive.
     """
 
     runs: timedelta | None = None
     is_archived: bool = True
     dead_letters: timedelta = timedelta(days=30)
+    workers: timedelta = WORKERS_KEPT
 
     @classmethod
     def of(cls, settings: Settings) -> Policy:
@@ -31,6 +37,7 @@ class Policy:
             None if days is None else timedelta(days=days),
             settings.archive_runs,
             timedelta(days=settings.dlq_retention_days),
+            max(WORKERS_KEPT, timedelta(seconds=settings.task_removed_after_seconds or 0, days=1)),
         )
 
     def due_at(self, month: Month) -> datetime | None:

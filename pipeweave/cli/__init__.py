@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "token": "pipeweave.cli.token:token",
     "services": "pipeweave.cli.registry:services",
     "tasks": "pipeweave.cli.registry:tasks",
+    "deploys": "pipeweave.cli.registry:deploys",
     "pipelines": "pipeweave.cli.registry:pipelines",
     "trigger": "pipeweave.cli.runs:trigger",
     "dry-run": "pipeweave.cli.runs:dry_run",

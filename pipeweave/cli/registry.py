@@ -1,4 +1,4 @@
-"""`pipeweave services | tasks | pipelines`: list registered services and tasks; list and store pipelines."""
+"""`pipeweave services | tasks | deploys | pipelines`: list what is registered and loaded; store pipelines."""
 
 from __future__ import annotations
 
@@ -33,18 +33,34 @@ def services(client: Client, as_json: bool) -> None:
     show_list("services", client.services(), cells, as_json=as_json, none=none)
 
 
-@click.command()
+class Listing(click.Group):
+    """A group that runs its `list` command if called without a command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=Listing)
+def tasks() -> None:
+    """List the tasks, or remove one. Without a command, it lists."""
+
+
+@tasks.command("list")
 @click.option("--service", help="Only this service's tasks.")
 @json_option
 @connected
-def tasks(client: Client, service: str | None, as_json: bool) -> None:
-    """List the registered tasks with their code versions and limits."""
+def list_tasks(client: Client, service: str | None, as_json: bool) -> None:
+    """List the registered tasks with their code versions, workers and limits."""
     from pipeweave.cli.support.rendering import field, show_list, when
 
     cells = {
         "task": field("id"),
         "service": field("serviceId"),
         "code": lambda each: f"v{each['codeVersion']}",
+        "workers": _workers,
+        "queue": field("queue"),
         "hash": _short("codeHash"),
         "attempts": field("maxAttempts"),
         "timeout": lambda each: f"{each['timeout']:g} s",
@@ -58,13 +74,63 @@ def tasks(client: Client, service: str | None, as_json: bool) -> None:
     show_list("tasks", client.tasks(service), cells, as_json=as_json, none=none)
 
 
-class Listing(click.Group):
-    """A group that runs its `list` command if called without a command."""
+@tasks.command()
+@click.argument("task")
+@click.option("--reason", help="Why; it stands in the error of the cancelled task runs.")
+@json_option
+@connected
+def remove(client: Client, task: str, reason: str | None, as_json: bool) -> None:
+    """Remove TASK, which no live worker has, and cancel its task runs that have not started."""
+    from pipeweave.cli.support.rendering import show_json, text
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
+    found = client.remove_task(task, reason)
+    if as_json:
+        show_json(found)
+    else:
+        click.echo(text(f"task {found['taskId']} is removed, {found['cancelled']:,} task runs are cancelled"))
+
+
+@click.command()
+@click.argument("task", required=False)
+@json_option
+@connected
+def deploys(client: Client, task: str | None, as_json: bool) -> None:
+    """Show how many live workers have which tasks in which code versions; for TASK, name the workers."""
+    from pipeweave.cli.support.rendering import field, show_list, when
+
+    cells: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+        "task": field("taskId"),
+        "service": field("serviceId"),
+        "code": _code,
+        "workers": field("workerCount"),
+        "since (UTC)": lambda each: when(each["since"]),
+    }
+    found = [each for each in client.deploys() if task in (None, each["taskId"])]
+    if task is not None and not as_json:
+        found = [{**each, "worker": worker} for each in found for worker in each["workers"]]
+        cells = {"code": _code, "worker": lambda each: _process(each["worker"])}
+    none = "No live worker has it: `pipeweave worker --app YOUR_MODULE` starts one."
+    show_list("deploys", found, cells, as_json=as_json, none=none)
+
+
+def _workers(task: Mapping[str, Any]) -> str:
+    from pipeweave.cli.support.rendering import when
+
+    if task["orphanedAt"] is not None:
+        return "removed"
+    if task["workerCount"] or task["lastSeen"] is None:
+        return str(task["workerCount"])
+    return f"none since {when(task['lastSeen'])}"
+
+
+def _code(deploy: Mapping[str, Any]) -> str:
+    version = "v?" if deploy["codeVersion"] is None else f"v{deploy['codeVersion']}"
+    return version if deploy["isNewest"] else f"{version} (old)"
+
+
+def _process(worker: str) -> str:
+    """A worker id without the random end that makes it unique."""
+    return worker.rpartition(":")[0] or worker
 
 
 @click.group(cls=Listing)

@@ -357,6 +357,19 @@ class Client:
         path = "/api/tasks" if service_id is None else f"/api/services/{checked_id(service_id)}/tasks"
         return list(self._all(path, "tasks", {}))
 
+    def remove_task(self, task_id: str, reason: str | None = None) -> Document:
+        """Remove a task that no live worker has; its task runs that have not started are cancelled.
+
+        Raises:
+            NotFound: there is no such task. Conflict: a live worker has it.
+        """
+        body = without_none(reason=reason)
+        return document_of(self._http.send("POST", f"/api/tasks/{checked_id(task_id)}/remove", body))
+
+    def deploys(self) -> list[Document]:
+        """List which live worker processes have which tasks in which code versions."""
+        return list(self._all("/api/deploys", "deploys", {}))
+
     def health(self) -> Document:
         """Read `GET /health`.
 

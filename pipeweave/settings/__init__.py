@@ -55,6 +55,8 @@ class Settings:
     idempotency_ttl_seconds: int = 86_400
     max_retry_delay_ms: int = 86_400_000
     max_execution_timeout: int = 600_000
+    task_gone_after_seconds: int = 600
+    task_removed_after_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

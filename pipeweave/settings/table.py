@@ -184,6 +184,19 @@ TABLE: tuple[Setting, ...] = (
         values.whole(1000, 366 * _DAY_MS),
         "ms that a run may take, unless its pipeline sets a timeout; not for standalone tasks",
     ),
+    Setting(
+        "TASK_GONE_AFTER_SECONDS",
+        "task_gone_after_seconds",
+        values.whole(1, 10 * 366 * 86_400),
+        "seconds without a worker that has a task until `pipeweave doctor` calls the task gone",
+    ),
+    Setting(
+        "TASK_REMOVED_AFTER_SECONDS",
+        "task_removed_after_seconds",
+        values.whole(60, 10 * 366 * 86_400),
+        "seconds without a worker that has a task until the task is removed and its waiting task runs are "
+        "cancelled; unset: only `pipeweave tasks remove` does that",
+    ),
 )
 
 # Names from older documents that never had an effect -> the setting to use instead.

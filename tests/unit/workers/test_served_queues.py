@@ -1,0 +1,64 @@
+"""Which queues a worker serves, and what it tells of its tasks."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from pipeweave import task
+from pipeweave.errors import InvalidInput, InvalidTask
+from pipeweave.workers.process.served_queues import ServedQueues
+from pipeweave.workers.process.task_loading import Loaded
+
+
+def loaded(**queues: str | None) -> Loaded:
+    """Tasks with these queues."""
+
+    def function() -> None:
+        """Does nothing."""
+
+    return Loaded({name: task(id=name, queue=queue)(function) for name, queue in queues.items()}, [])
+
+
+def test_by_default_a_worker_serves_the_default_queue_and_those_of_its_tasks() -> None:
+    served = ServedQueues.of("t", "python", loaded(count=None, render="gpu", draw="gpu"))
+    assert served.tasks == ("pipeweave.t.python", "pipeweave.t.python/gpu")
+    assert all(each.is_served for each in served.loaded)
+    assert served.all[-1] == served.own
+
+
+def test_a_worker_of_chosen_queues_serves_only_the_tasks_in_them() -> None:
+    served = ServedQueues.of("t", "python", loaded(count=None, render="gpu"), ["gpu"])
+    assert served.tasks == ("pipeweave.t.python/gpu",)
+    assert {each.id: each.is_served for each in served.loaded} == {"count": False, "render": True}
+
+
+def test_default_names_the_queue_of_tasks_without_one() -> None:
+    served = ServedQueues.of("t", "python", loaded(count=None, plain="default"), ["default"])
+    assert served.tasks == ("pipeweave.t.python",)
+    assert all(each.is_served for each in served.loaded)
+
+
+def test_workers_share_their_own_queue_if_they_have_the_same_code_and_queues() -> None:
+    one, same = (ServedQueues.of("t", "python", loaded(count=None, render="gpu")) for _ in range(2))
+    fewer = ServedQueues.of("t", "python", loaded(count=None))
+    chosen = ServedQueues.of("t", "python", loaded(count=None, render="gpu"), ["gpu"])
+    assert one.own == same.own
+    assert len({one.own, fewer.own, chosen.own}) == 3
+    assert one.own.startswith("pipeweave.t.python#")
+
+
+def test_a_queue_that_no_task_has_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        served = ServedQueues.of("t", "python", loaded(count=None), ["default", "gpus"])
+    assert served.tasks == ("pipeweave.t.python", "pipeweave.t.python/gpus")
+    assert "queue.no_task" in caplog.messages
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "a#b", "ä", "x" * 101])
+def test_a_name_that_no_queue_can_have_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="is not the name of a queue"):
+        ServedQueues.of("t", "python", loaded(count=None), [name])
+    with pytest.raises(InvalidTask, match="queue"):
+        loaded(count=name)
