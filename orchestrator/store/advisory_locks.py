@@ -1,7 +1,8 @@
 """Takes advisory locks of PostgreSQL, for a block or until the commit, and lists their numbers.
 
-A lock for a long chore is held by a session, on a reserved connection: the chore keeps its own connection,
-and the lock ends with the process. A lock for one transaction ends with the commit.
+A lock for a long chore is held by a transaction that does nothing else, on a reserved connection: the chore
+keeps its own connection, and the lock ends with the process. No lock is held by a session, because a pooler
+may give the session to others.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ MIGRATION = 0x70697065_77656176
 # The class of a lock per tenant: services of a tenant register one after the other.
 REGISTRATION = 0x72656769
 
-_TRY = "SELECT pg_try_advisory_lock(:lock)"
-_UNLOCK = "SELECT pg_advisory_unlock(:lock)"
+_TRY = "SELECT pg_try_advisory_xact_lock(:lock)"
+# The transaction that holds a lock is idle for as long as the block takes.
+_KEEP = "SET LOCAL idle_in_transaction_session_timeout = 0"
 _UNTIL_COMMIT = "SELECT pg_advisory_xact_lock(:lock)"
 _TENANT_UNTIL_COMMIT = "SELECT pg_advisory_xact_lock(:class, hashtext(:tenant))"
 
@@ -37,13 +39,10 @@ def alone(database: Database, lock: int) -> Iterator[bool]:
         Unavailable: PostgreSQL cannot be reached.
     """
     with database.reserved() as tx:
-        if not tx.execute(_TRY, {"lock": lock}).scalar_one():
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            tx.execute(_UNLOCK, {"lock": lock})
+        tx.hold()
+        tx.execute(_KEEP)
+        # `reserved` ends the transaction, and the lock with it.
+        yield bool(tx.execute(_TRY, {"lock": lock}).scalar_one())
 
 
 def hold_until_commit(tx: Transaction, lock: int) -> None:

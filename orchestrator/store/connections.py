@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import NullPool, PoolProxiedConnection
 
 from pipeweave.errors import Busy, Deadlocked, PipeWeaveError, ReadOnly, Unavailable
+from pipeweave.orchestrator.store.idle_pools import IDLE_POOLS
+from pipeweave.orchestrator.store.pooler import Pooler
 from pipeweave.orchestrator.store.server_clock import ServerClock
 from pipeweave.orchestrator.store.session_settings import connect_arguments
 from pipeweave.orchestrator.store.silence import WATCH, Cursor, Session
@@ -37,14 +40,15 @@ _USED = "used"
 
 
 class Connections:
-    """A pool of connections to one database, each used by one thread at a time.
+    """A pool of connections to one database, each used by one thread at a time. A pool that is idle for long
+    is emptied.
 
     The `info` of a connection lives as long as its session on the server. A statement is part of a
     transaction only after a BEGIN.
 
     Args:
         url: `postgresql://user:password@host:port/name`.
-        size: connections kept open; 0 opens one for every use (for processes that fork).
+        size: connections at most; 0 opens one for every use (for processes that fork).
         settings: of the server for these sessions.
         clock: read over a connection that is lent, when it is stale.
     """
@@ -69,10 +73,16 @@ class Connections:
             pool_reset_on_return=None,
             **(pool if size else {"poolclass": NullPool}),
         )
+        Pooler(self.engine, settings)
         self._is_read_only = "default_transaction_read_only" in settings
         self._broke_at = 0.0
         self._outdated_at = 0.0
         self._clock = clock
+        # Guards the three below: who is counted as a user has a connection, or is about to take one.
+        self._lock = threading.Lock()
+        self._users = 0
+        self._idle_since = 0.0
+        self._is_watched = size == 0
 
     @contextmanager
     def lend(self) -> Iterator[PoolProxiedConnection]:
@@ -85,6 +95,8 @@ class Connections:
             Deadlocked: PostgreSQL rolled the block back; it can be repeated.
             psycopg2.Error: PostgreSQL refused a statement; `pgcode` says why.
         """
+        with self._lock:
+            self._users += 1
         try:
             lent_at = time.monotonic()
             connection = self._take()
@@ -103,6 +115,25 @@ class Connections:
             if problem is None:
                 raise
             raise problem from error
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            self._idle_since = time.monotonic()
+            is_watched, self._is_watched = self._is_watched, True
+        if not is_watched:
+            IDLE_POOLS.watch(self)
+
+    def close_if_idle(self, seconds: float) -> bool:
+        """Close every connection if none was used for so long (s); say whether they are closed."""
+        with self._lock:
+            if self._users or time.monotonic() - self._idle_since < seconds:
+                return False
+            self.engine.dispose()
+            self._is_watched = False
+            return True
 
     def close(self) -> None:
         """Close every connection that is not in use."""

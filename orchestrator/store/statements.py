@@ -14,8 +14,10 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from psycopg2.extensions import TRANSACTION_STATUS_IDLE
 from sqlalchemy.pool import PoolProxiedConnection
 
+from pipeweave.orchestrator.store.pooler import LOCAL
 from pipeweave.orchestrator.store.rows import Result
 
 # A statement that this process has sent more often is prepared; that costs a round trip.
@@ -52,7 +54,7 @@ class Statement:
         opening: str = "",
         before: Statement | None = None,
     ) -> Result:
-        """Execute the statement, prepared if it was sent often enough.
+        """Execute the statement, prepared if it was sent often enough and the session is this process's own.
 
         Args:
             opening: SQL text that is sent in front.
@@ -60,7 +62,10 @@ class Statement:
         """
         self.sent += 1
         cursor: Any = connection.cursor()
-        if self.sent <= PREPARE_AFTER or not self.is_preparable:
+        local = connection.info.get(LOCAL)
+        if local is not None and (opening or _begins_a_transaction(connection)):
+            opening += local
+        if local is not None or self.sent <= PREPARE_AFTER or not self.is_preparable:
             first = f"{before._plain}; " if before else ""
             cursor.execute(opening + first + self._plain, parameters)
             return Result(cursor)
@@ -81,6 +86,12 @@ class Statement:
         """The PREPARE command; where the text leaves a parameter's type open, the value decides."""
         types = ", ".join(_TYPES.get(type(value), "unknown") for value in values)
         return f"PREPARE {self._name}{f' ({types})' if types else ''} AS {self._body}"
+
+
+def _begins_a_transaction(connection: PoolProxiedConnection) -> bool:
+    """Whether the next statement begins a transaction, or is one."""
+    raw: Any = connection.dbapi_connection
+    return bool(raw.get_transaction_status() == TRANSACTION_STATUS_IDLE)
 
 
 # Larger than the number of texts: an evicted text would be prepared anew under another name.

@@ -118,6 +118,6 @@ def test_a_child_that_is_killed_while_idle_holds_nobody_up(stack: LiveStack) -> 
         [child] = children(worker)
         os.kill(child, signal.SIGKILL)
         stack.until(lambda gone=child: gone not in children(worker), "the child is still there")
-    # Without care, half of them wait up to five seconds for another child.
+    # A death that nobody notices costs up to five seconds.
     assert len(stalled(times)) <= 1
     assert_nothing_was_lost(stack)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import subprocess
 import time
 from collections import deque
@@ -48,7 +49,7 @@ def running_postgres(folder: Path) -> Iterator[Postgres]:
     passwords = secrets.token_hex(16), secrets.token_hex(16)
     server = Postgres(folder / "postgres", free_port(), *passwords, is_durable=False)
     server.prepare()
-    with _running(server.launch(), folder / "postgres.log", server.is_ready, postgres.STOP_SIGNAL):
+    with running(server.launch(), folder / "postgres.log", server.is_ready, postgres.STOP_SIGNAL):
         yield server
 
 
@@ -57,7 +58,7 @@ def running_valkey(folder: Path) -> Iterator[Valkey]:
     """A Valkey that keeps nothing on disk."""
     server = Valkey(folder / "valkey", free_port(), secrets.token_hex(16), is_durable=False)
     server.prepare()
-    with _running(server.launch(), folder / "valkey.log", server.is_ready, valkey.STOP_SIGNAL):
+    with running(server.launch(), folder / "valkey.log", server.is_ready, valkey.STOP_SIGNAL):
         yield server
 
 
@@ -87,7 +88,10 @@ class BrokerDatabases:
 
 
 @contextmanager
-def _running(launch: Launch, log: Path, is_ready: Callable[[], bool], stop_signal: int) -> Iterator[None]:
+def running(
+    launch: Launch, log: Path, is_ready: Callable[[], bool], stop_signal: int = signal.SIGTERM
+) -> Iterator[None]:
+    """Run a server for the block; the block begins when it is ready."""
     with log.open("wb") as output:
         process = spawn(launch, output)
     try:

@@ -33,9 +33,8 @@ from pipeweave.workers.process.task_loading import Loaded, load
 
 log = logging.getLogger(__name__)
 
-# A child runs one call at a time; the second connection serves what the call itself asks for (progress,
-# upstream).
-CHILD_CONNECTIONS = 2
+# A child runs one call at a time. Its threads take turns: nobody holds a connection while a function runs.
+CHILD_CONNECTIONS = 1
 
 # Tenths of a second for which a stopping child waits until its parent has counted its results. The parent
 # does not count a message that it gave up; the child would wait half a minute, and nothing needs results.
