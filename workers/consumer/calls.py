@@ -18,6 +18,7 @@ from pipeweave.orchestrator.store import Database, Transaction, Values
 from pipeweave.spec import references, rules
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.inputs import Inputs, Upstream
+from pipeweave.workers.consumer.spoiling import Belongings
 from pipeweave.workers.consumer.time_limit import TimeLimit
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,11 @@ _UNKNOWN = (300.0, 60_000)
 
 
 class Calls:
-    """The tasks of one worker process, by id."""
+    """The tasks of one worker process, by id.
+
+    Attributes:
+        spoilt: what a task has changed in this process so that it should call no more; None for nothing.
+    """
 
     def __init__(self, database: Database, values: Values, tasks: Mapping[str, Task[..., Any]]) -> None:
         self.database = database
@@ -38,6 +43,8 @@ class Calls:
         self.tasks = tasks
         self.inputs = Inputs(database, values)
         self.limit = TimeLimit()
+        self.spoilt: str | None = None
+        self._belongings = Belongings()
 
     @property
     def shortest_heartbeat_ms(self) -> int:
@@ -86,8 +93,11 @@ class Calls:
             if other is not None:
                 return other
             seconds = max(seconds - (time.monotonic() - began), 0.001)
-        with self.limit.of(seconds, task_run):
-            returned = task.fn(**arguments)
+        try:
+            with self.limit.of(seconds, task_run):
+                returned = task.fn(**arguments)
+        finally:
+            self._look_round(run, task_run)
         result = outcome_of(returned)
         chosen = rules.select_next(result.run_next, successors)
         try:
@@ -97,6 +107,12 @@ class Calls:
         except InvalidInput as error:
             raise InvalidResult(error.detail) from error
         return Completion(task_run, kept, chosen, key)
+
+    def _look_round(self, run: RunHeader, task_run: TaskRun) -> None:
+        """After a call: put right what it has spoilt, before anything is stored."""
+        if (spoilt := self._belongings.put_right()) is not None:
+            self.spoilt = spoilt
+            log.warning("child.spoilt", extra=_names(run, task_run) | {"reason": spoilt})
 
     def _key(self, task: Task[..., Any], task_run: TaskRun, context: Context, seconds: float) -> str | None:
         make = task.spec.idempotency_key

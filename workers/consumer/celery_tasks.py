@@ -54,7 +54,7 @@ def _give_back_on_error(runner: Runner) -> Iterator[Runner]:
         with suppress(Unavailable):
             runner.give_back_claims()
     except Exception:
-        # The rest of the message may fail in the same way again: the tick sends it, after a pause.
+        log.exception("message.failed")
         with suppress(Unavailable):
-            runner.give_back_claims(sends_again=False)
+            runner.give_up()
         raise

@@ -60,6 +60,8 @@ class ChildProcess:
         is_stopping: whether the worker was asked to stop.
         is_mixed: whether task runs of different priorities are queued.
         between: called between two messages, by the watchdog's thread.
+        leave: ends the process in the middle of a message, when nothing of it is left to do: its parent
+            hands it no other message before.
     """
 
     worker: str
@@ -68,6 +70,7 @@ class ChildProcess:
     is_stopping: Callable[[], bool] = lambda: False
     is_mixed: Callable[[], bool] = lambda: False
     between: Callable[[], None] = lambda: None
+    leave: Callable[[], None] = lambda: None
 
 
 class Runner:
@@ -83,6 +86,7 @@ class Runner:
         self.slot = process.slot
         self.durations = CallDurations()
         self.handed_on = HandedOnLog()
+        self._had_surprise = False
         self.watchdog = Watchdog(
             deployment.database,
             self.durations,
@@ -225,6 +229,14 @@ class Runner:
         reason = f"tenant {self.tenant} has no such run"
         log.warning("message.dropped", extra={"run_id": str(run_id), "reason": reason})
 
+    def give_up(self) -> None:
+        """After an unexpected error, maybe a task's doing: let go of everything and end the process."""
+        try:
+            # The rest of the message may fail in the same way again: the tick sends it, after a pause.
+            self.give_back_claims(sends_again=False)
+        finally:
+            self.process.leave()
+
     def give_back_claims(self, *, sends_again: bool = True) -> None:
         """Give back all claims that this process has in PostgreSQL: see reconcile.py."""
         self.watchdog.settle()
@@ -241,6 +253,13 @@ class Runner:
         # Until all outcomes are stored, the slot tells the parent which calls were begun.
         self.watchdog.settle()
         self.slot.end()
+        if self._is_spoilt:
+            self.process.leave()
+
+    @property
+    def _is_spoilt(self) -> bool:
+        """Whether a task may have left this process in a state in which the next calls fail."""
+        return self._had_surprise or self.calls.spoilt is not None
 
     def _work_off(self, work: Work, claimed: list[TaskRun]) -> None:
         work.claimed.extend(claimed)
@@ -259,7 +278,8 @@ class Runner:
                 self.give_back_claims()
 
     def _must_stop(self, work: Work, outcomes: Sequence[CallOutcome]) -> bool:
-        return work.is_long or self.process.is_stopping() or self._is_outranked(work, outcomes)
+        must_leave = self.process.is_stopping() or self._is_spoilt
+        return work.is_long or must_leave or self._is_outranked(work, outcomes)
 
     def _is_outranked(self, work: Work, outcomes: Sequence[CallOutcome]) -> bool:
         """Whether a task run is queued with a better priority than all that this message would go on with."""
@@ -296,7 +316,7 @@ class Runner:
             work.note(outcome)
             ended = time.monotonic()
             self.durations.note(work.run.tenant, each.task_id, ended - started)
-            if ended > until or self.process.is_stopping():
+            if ended > until or self.process.is_stopping() or self._is_spoilt:
                 break
 
     def _store_beside_a_call(self, work: Work, outcomes: Sequence[CallOutcome], unstarted: Unstarted) -> None:
@@ -307,6 +327,7 @@ class Runner:
             raise  # it can be tried again
         except Exception:
             log.exception("turn.unstorable")
+            self._had_surprise = True
             self._lose(work, outcomes, unstarted)
 
     def _lose(self, work: Work, outcomes: Sequence[CallOutcome], unstarted: Unstarted) -> None:

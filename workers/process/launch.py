@@ -146,6 +146,7 @@ def _make_runners(
             lambda: slots.is_stopping,
             lambda: slots.is_mixed,
             sigterm.obey,
+            leave=lambda: os._exit(1),
         )
         runner = Runner(child, Calls(child.database, child.values, loaded.tasks), process)
         made[:] = [(runner, sigterm)]

@@ -12,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+import orjson
 import pytest
 from celery import Celery
 from support.factories import register
@@ -87,12 +88,18 @@ class Child:
     # What a function does beside noting its call.
     on_call: Callable[[], object] = bool
     is_stopping: bool = False
+    # How often its process would have ended.
+    leaves: int = 0
     # What left beside the messages of transactions.
     published: list[Outgoing] = field(default_factory=list)
 
     def stop(self) -> None:
         """The worker is told to stop."""
         self.is_stopping = True
+
+    def leave(self) -> None:
+        """Its process would end."""
+        self.leaves += 1
 
     def take(self, message: Released) -> None:
         """Work off a message."""
@@ -129,7 +136,11 @@ def child(database_url: str, tmp_path: Path) -> Iterator[Child]:
     slot = Slots(1).take(0, os.getpid())
     assert slot is not None
     post = ChildProcess(
-        f"w#{os.getpid()}", (f"pipeweave.{driver.tenant}.python",), slot, lambda: made.is_stopping
+        f"w#{os.getpid()}",
+        (f"pipeweave.{driver.tenant}.python",),
+        slot,
+        lambda: made.is_stopping,
+        leave=made.leave,
     )
     runners.append(Runner(deployment, Calls(database, values, tasks), post))
     yield made
@@ -155,6 +166,23 @@ def test_whichever_answers_are_lost_every_step_is_called_once(
     assert child.calls == ["a", "b", "c"]
     with verify.snapshot(child.database) as tx:
         assert verify.run(tx, run_id) == []
+
+
+def test_a_child_that_a_task_has_spoilt_stores_the_result_hands_over_the_rest_and_leaves(
+    child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = child.driver.begin(CHAIN)
+
+    def spoil() -> None:
+        monkeypatch.setattr(orjson, "dumps", lambda *_, **__: b"null")
+        child.on_call = bool
+
+    child.on_call = spoil
+    child.take_first()
+    assert child.driver.statuses(run_id) == {"a": "completed", "b": "queued", "c": "pending"}
+    assert (child.calls, child.leaves) == (["a"], 1)
+    assert {each.ordinal for each in child.driver.sent if isinstance(each, Released)} == {2}
+    assert attempts(child, run_id) == []
 
 
 def test_a_claim_whose_answer_was_lost_is_given_back_and_sent_again(child: Child) -> None:
@@ -184,6 +212,7 @@ def test_a_call_whose_result_cannot_be_stored_is_lost_at_once_and_another_attemp
     with pytest.raises(ValueError, match="cannot be stored"):
         child.take_first()
     assert attempts(child, run_id) == [("a", 1, "lost")]
+    assert child.leaves == 1
     child.take_all()
     assert child.driver.run(run_id).status == "completed"
     assert child.calls == ["a", "a", "b", "c"]
@@ -196,7 +225,7 @@ def test_a_message_that_cannot_be_begun_is_left_to_the_tick(child: Child) -> Non
         child.take_first()
     # Sent at once, it would come back without end.
     assert (child.driver.statuses(run_id)["a"], child.driver.sent, child.calls) == ("queued", [], [])
-    assert attempts(child, run_id) == []
+    assert (attempts(child, run_id), child.leaves) == ([], 1)
 
 
 def test_a_call_that_cannot_be_stored_is_lost_and_the_rest_of_its_message_is_handed_over(

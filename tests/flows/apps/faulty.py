@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
+import orjson
 from notes import began, noted
 
 from pipeweave import Context, TaskError, task
 from pipeweave.errors import AttemptTimedOut
+from pipeweave.orchestrator.engine import Turn
 
 
 @task
@@ -123,6 +126,36 @@ def held_item(number: int, held: int, gate: str, ctx: Context) -> int:
         while not Path(gate).exists():
             time.sleep(0.01)
     return number
+
+
+@task(retries=1, retry_delay_ms=20)
+def spoiling(how: str, ctx: Context) -> int:
+    """Leave the process in a state in which nothing else should run in it."""
+    began(ctx)
+    if ctx.attempt == 1:
+        _SPOIL[how]()
+    return os.getpid()
+
+
+def _replace_json() -> None:
+    orjson.dumps = lambda *_, **__: b"null"
+
+
+def _break_turns() -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("somebody broke it")
+
+    Turn.apply = fail  # type: ignore[method-assign, assignment]
+
+
+def _leak() -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 1000), most))
+    while os.dup(0) < 600:
+        pass
+
+
+_SPOIL = {"json": _replace_json, "turns": _break_turns, "descriptors": _leak}
 
 
 @task(retries=0)
