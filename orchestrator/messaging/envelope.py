@@ -52,6 +52,11 @@ def place_of(key: str) -> tuple[str, int]:
     return queue, int(level or 0)
 
 
+def queue_of(routing_key: str) -> str:
+    """The queue that a message was in, by the routing key with which Celery delivers it."""
+    return KEY_PREFIX + routing_key.removeprefix(KEY_PREFIX)
+
+
 @dataclass(frozen=True, slots=True)
 class Envelope:
     """A message that was read.

@@ -11,7 +11,7 @@ from uuid import UUID
 from celery import Celery
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator.messaging import JOIN_TASK, RUN_TASK
+from pipeweave.orchestrator.messaging import JOIN_TASK, RUN_TASK, envelope
 from pipeweave.workers.consumer.runner import Runner
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,8 @@ def define(app: Celery, runner: Callable[[], Runner]) -> None:
     def run(
         self: Any, run_id: str, ordinals: Sequence[int], attempt: int, part: int, joins: Sequence[int]
     ) -> None:
-        queue = (self.request.delivery_info or {}).get("routing_key")
+        key = (self.request.delivery_info or {}).get("routing_key")
+        queue = None if key is None else envelope.queue_of(key)
         with _give_back_on_error(runner()) as mine:
             mine.run(UUID(hex=run_id), ordinals, attempt, part, joins, queue=queue)
 

@@ -18,6 +18,7 @@ from pipeweave.orchestrator.messaging.envelope import (
     encode,
     list_key,
     place_of,
+    queue_of,
     sent_at,
 )
 
@@ -79,3 +80,8 @@ def test_anything_can_be_taken_from_a_queue(message: bytes | str) -> None:
 @pytest.mark.parametrize("queue", ["pipeweave.t.python", "pipeweave.tenant-ü.a b"])
 def test_a_list_names_its_queue_and_level(queue: str, level: int) -> None:
     assert place_of(list_key(queue, level)) == (queue, level)
+
+
+def test_the_queue_of_a_message_is_told_from_its_routing_key() -> None:
+    assert queue_of("default.python/gpu") == queue_of("pipeweave.default.python/gpu")
+    assert queue_of("default.python/gpu") == "pipeweave.default.python/gpu"
