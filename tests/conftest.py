@@ -16,7 +16,13 @@ from pipeweave.up.valkey import Valkey
 # Under importlib's import mode pytest leaves sys.path alone; tests import `support` from here.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from support.servers import BrokerDatabases, new_database, running_postgres, running_valkey
+from support.servers import (
+    BrokerDatabases,
+    new_database,
+    oldest_postgres,
+    running_postgres,
+    running_valkey,
+)
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -56,10 +62,26 @@ def _rank(path: Path) -> tuple[int, int, str]:
     return place, _FOLDERS.index(folder), str(path)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests with the mark `every_postgres` run on the newest and on the oldest PostgreSQL that is here."""
+    if (
+        metafunc.definition.get_closest_marker("every_postgres")
+        and "postgres_server" in metafunc.fixturenames
+    ):
+        metafunc.parametrize("postgres_server", ["newest", "oldest"], indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+def postgres_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Postgres]:
     """A PostgreSQL of this test process."""
-    with running_postgres(tmp_path_factory.mktemp("postgres-server")) as server:
+    programs = None
+    if getattr(request, "param", "newest") == "oldest":
+        programs = oldest_postgres()
+        if programs is None:
+            pytest.skip("the system's packages have no PostgreSQL (on Debian: apt install postgresql)")
+    with running_postgres(tmp_path_factory.mktemp("postgres-server"), programs) as server:
         yield server
 
 

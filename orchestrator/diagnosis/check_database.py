@@ -15,7 +15,7 @@ from pipeweave.orchestrator.retention import default_partition, partitions
 from pipeweave.orchestrator.store.database import RESERVED, Database, Transaction
 from pipeweave.settings import Settings
 
-MIN_MAJOR = 14
+MIN_MAJOR = 15
 # Rows carry the clocks of the hosts that wrote them. With larger differences, fresh rows look late.
 CLOCK_WARNING = timedelta(seconds=1)
 CLOCK_ERROR = timedelta(seconds=5)

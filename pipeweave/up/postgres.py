@@ -47,6 +47,7 @@ class Postgres:
         password: the password of the role that owns the database `pipeweave`.
         admin_password: the password of the superuser `postgres`.
         is_durable: False turns durability off for speed, in tests.
+        programs: the PostgreSQL to run; None finds one.
     """
 
     folder: Path
@@ -54,6 +55,7 @@ class Postgres:
     password: str
     admin_password: str
     is_durable: bool = True
+    programs: PostgresPrograms | None = None
 
     @property
     def url(self) -> str:
@@ -78,7 +80,7 @@ class Postgres:
                 return
             fresh = self.folder.with_name(self.folder.name + ".new")
             account = server_account(fresh)
-            programs = postgres_programs(account)
+            programs = self.programs or postgres_programs(account)
             shutil.rmtree(fresh, ignore_errors=True)
             fresh.mkdir(mode=0o700, parents=True)
             if account:
@@ -93,12 +95,20 @@ class Postgres:
     def launch(self) -> Launch:
         """The Launch that starts the server."""
         account = server_account(self.folder)
-        programs = postgres_programs(account, self._major())
+        programs = self.installed(account)
         settings = _SETTINGS if self.is_durable else {**_SETTINGS, **_NOT_DURABLE}
         arguments = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         program = str(programs.folder / "postgres")
         server = (program, "-D", FOLDER, "-h", LOOPBACK, "-p", str(self.port), *arguments)
         return Launch(server, _ENVIRONMENT, account=account, folder=self.folder)
+
+    def installed(self, account: Account | None) -> PostgresPrograms:
+        """The programs that fit the data.
+
+        Raises:
+            Unavailable: no PostgreSQL of the data's version is installed.
+        """
+        return self.programs or postgres_programs(account, self._major())
 
     def is_ready(self) -> bool:
         """True if the server answers a client's startup message with a request for the password."""

@@ -12,6 +12,7 @@ from typing import Any
 from pipeweave.errors import PortInUse
 from pipeweave.up import database, environment, leftovers
 from pipeweave.up.folder import Connection, DataFolder, Kept
+from pipeweave.up.launch import server_account
 from pipeweave.up.options import HOW_TO_ADD_TASKS, UpOptions
 from pipeweave.up.output import Console
 from pipeweave.up.ports import free_port, is_free
@@ -113,6 +114,10 @@ def _notes(
         # Started last, because tasks do not need it.
         supervisor.start(flower)
         yield f"Flower: {programs.flower_url} (user {FLOWER_USER}, password in {folder.kept_file})"
+    server = programs.postgres_server
+    installed = server.installed(server_account(server.folder))
+    if not installed.is_shipped:
+        yield f"PostgreSQL {installed.major} of this machine runs, not that of pipeweave[up]: {installed.folder}"
     if not options.workers:
         yield f"No worker runs, because there are no tasks to load: {HOW_TO_ADD_TASKS}"
     if options.mode == "serverless":

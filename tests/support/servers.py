@@ -15,6 +15,7 @@ import psycopg2
 import redis
 
 from pipeweave.up import postgres, valkey
+from pipeweave.up.binaries import OLDEST_MAJOR, PostgresPrograms
 from pipeweave.up.launch import Launch, spawn
 from pipeweave.up.ports import free_port
 from pipeweave.up.postgres import Postgres
@@ -44,13 +45,24 @@ def wait_until(is_so: Callable[[], bool], deadline_s: float = WAIT_DEADLINE_S, w
 
 
 @contextmanager
-def running_postgres(folder: Path) -> Iterator[Postgres]:
-    """A PostgreSQL that forgets everything in a crash."""
+def running_postgres(folder: Path, programs: PostgresPrograms | None = None) -> Iterator[Postgres]:
+    """A PostgreSQL that forgets everything in a crash; None for the one that `pipeweave up` takes."""
     passwords = secrets.token_hex(16), secrets.token_hex(16)
-    server = Postgres(folder / "postgres", free_port(), *passwords, is_durable=False)
+    server = Postgres(folder / "postgres", free_port(), *passwords, is_durable=False, programs=programs)
     server.prepare()
     with running(server.launch(), folder / "postgres.log", server.is_ready, postgres.STOP_SIGNAL):
         yield server
+
+
+def oldest_postgres() -> PostgresPrograms | None:
+    """The oldest supported PostgreSQL of the system's packages; None if there is none."""
+    found = (
+        PostgresPrograms(path, int(path.parent.name))
+        for path in Path("/usr/lib/postgresql").glob("*/bin")
+        if (path / "initdb").exists() and path.parent.name.isdigit()
+    )
+    supported = [each for each in found if each.major >= OLDEST_MAJOR]
+    return min(supported, key=lambda each: each.major, default=None)
 
 
 @contextmanager

@@ -33,6 +33,8 @@ from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Page, cursor_of
 from pipeweave.up.postgres import Postgres
 
+pytestmark = pytest.mark.every_postgres
+
 # Rows of a past month that planning one call's statements may peek at.
 PEEKS = 2
 # Rows of this month that one verb may fetch, its own and those of the few runs of the same test included.

@@ -22,6 +22,8 @@ from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page, cursor_of
 from pipeweave.up.postgres import Postgres
 
+pytestmark = pytest.mark.every_postgres
+
 TENANT, QUIET = "plans", "plans-quiet"
 RUNS = 20_000
 OPEN_RUNS = 10

@@ -22,6 +22,8 @@ from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.state import claiming, heartbeats
 from pipeweave.orchestrator.store.database import Database, Transaction
 
+pytestmark = pytest.mark.every_postgres
+
 
 @pytest.fixture
 def driver(database: Database) -> RunDriver:

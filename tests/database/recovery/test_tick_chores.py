@@ -30,6 +30,8 @@ from pipeweave.orchestrator.store.database import Database, to_json
 from pipeweave.settings import Settings
 from pipeweave.up.postgres import Postgres
 
+pytestmark = pytest.mark.every_postgres
+
 LATER = timedelta(seconds=6)
 
 

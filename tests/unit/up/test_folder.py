@@ -173,8 +173,19 @@ def test_programs_that_only_root_can_reach_are_copied(
     assert str(hidden) in str(found.folder)
 
     monkeypatch.setattr(binaries, "_major_of", lambda *_: None)
+    monkeypatch.setattr(binaries, "_system_folders", lambda: iter((Path("/never/asked"),)))
     copied = postgres_programs(Account(65534, 65534)).folder
     assert str(opened) in str(copied)
     assert postgres_programs(Account(65534, 65534)).folder == copied
     assert "PostgreSQL" in run(Launch((str(copied / "postgres"), "--version")))
     assert mode(copied / "postgres") == 0o755
+
+
+def test_the_postgres_of_the_package_is_preferred_to_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = postgres_programs(None)
+    assert (shipped.is_shipped, shipped.major) == (True, 18)
+    other = Path("/usr/lib/postgresql/16/bin")
+    monkeypatch.setattr(binaries, "_package_folder", lambda _: None)
+    monkeypatch.setattr(binaries, "_system_folders", lambda: iter((other,)))
+    monkeypatch.setattr(binaries, "_major_of", lambda *_: 16)
+    assert postgres_programs(None) == binaries.PostgresPrograms(other, 16, is_shipped=False)
