@@ -140,7 +140,11 @@ class GuardedChannel(_Channel):  # type: ignore[misc]
 
 
 def _for_celery(found: Envelope, queue: str, level: int, tag: int) -> dict[str, Any]:
-    """A message as kombu delivers it, with nothing in it that `decode` has not seen."""
+    """A message as kombu delivers it, with nothing in it that `decode` has not seen.
+
+    Args:
+        queue: by its name in Celery; the message names it as rows do.
+    """
     return {
         "body": orjson.dumps((found.arguments, {}, _NOTHING_FOLLOWS)),
         "content-encoding": "utf-8",
@@ -161,7 +165,7 @@ def _for_celery(found: Envelope, queue: str, level: int, tag: int) -> dict[str, 
         "properties": {
             "correlation_id": found.id,
             "delivery_mode": 2,
-            "delivery_info": {"exchange": "", "routing_key": queue},
+            "delivery_info": {"exchange": "", "routing_key": KEY_PREFIX + queue},
             "priority": level,
             "delivery_tag": str(tag),
         },
