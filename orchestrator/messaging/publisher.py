@@ -112,6 +112,41 @@ class Publisher:
             for each, message in zip(LEVELS, found, strict=True)
         }
 
+    def begin_look(self, queue: str, seconds: float) -> bool:
+        """Whether this process may look at the front of a queue; nobody else may until `end_look`, or for
+        twice as long as the look takes (s).
+
+        Raises:
+            Unavailable: the broker cannot be used, or could not a moment ago.
+        """
+        taken = ("SET", f"{queue}.look", "1", "NX", "PX", int(2000 * seconds))
+        return self._redis.execute([taken]) != [None]
+
+    def end_look(self, queue: str) -> None:
+        """Let others look at a queue.
+
+        Raises:
+            Unavailable: the broker cannot be used, or could not a moment ago.
+        """
+        self._redis.execute([("DEL", f"{queue}.look")])
+
+    def peek(self, queue: str, level: int, most: int) -> list[bytes]:
+        """The messages of one level that workers would take next, the first one first.
+
+        Raises:
+            Unavailable: the broker cannot be used, or could not a moment ago.
+        """
+        [found] = self._redis.execute([("LRANGE", list_key(queue, level), -most, -1)])
+        return list(reversed(found))
+
+    def remove(self, queue: str, level: int, messages: Sequence[bytes]) -> None:
+        """Remove messages from one level of a queue; those that a worker has taken meanwhile are gone.
+
+        Raises:
+            Unavailable: the broker cannot be used, or could not a moment ago.
+        """
+        self._redis.execute([("LREM", list_key(queue, level), -1, each) for each in messages])
+
     def check_writable(self, queue: str) -> None:
         """Push a value and delete it, next to the lists of a queue.
 

@@ -38,6 +38,7 @@ from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.child_slots import Slot
 from pipeweave.workers.consumer.handed_on_log import HandedOnLog
 from pipeweave.workers.consumer.message import Work
+from pipeweave.workers.consumer.stale_messages import EMPTY_JOIN, StaleMessages
 from pipeweave.workers.consumer.time_limit import HARD_AFTER_S
 from pipeweave.workers.consumer.watchdog import Watchdog
 
@@ -85,6 +86,7 @@ class Runner:
         self.tenant = deployment.settings.tenant
         self.slot = process.slot
         self.durations = CallDurations()
+        self.stale = StaleMessages(deployment.database, deployment.publisher, self.tenant)
         self.handed_on = HandedOnLog()
         self._had_surprise = False
         self.watchdog = Watchdog(
@@ -154,6 +156,8 @@ class Runner:
             self._work_off(work, mine)
             self._count(work, bool(mine))
         self._end_message()
+        if not is_stopping:
+            self.stale.found(queue, bool(claimed))
 
     def _keep(self, work: Work, claimed: list[TaskRun]) -> list[TaskRun]:
         """Those of the claimed task runs that this process can call. The others, and what the message names
@@ -224,6 +228,7 @@ class Runner:
             work = Work(checked.run)
             self._work_off(work, self._keep(work, checked.claimed))
         self._end_message()
+        self.stale.found(self.queue, bool(checked.claimed), EMPTY_JOIN)
 
     def _drop(self, run_id: UUID) -> None:
         reason = f"tenant {self.tenant} has no such run"

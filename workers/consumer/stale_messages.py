@@ -1,0 +1,135 @@
+"""Drops messages that find nothing to do, many at once.
+
+Messages are doubled when their publisher is in doubt, and sent again when an old state of the broker is
+restored. Each of them would cost a claim that finds no row, and new runs would wait behind them. So a child
+that meets several of them in a row looks at the front of its queue: it reads some hundred messages, asks
+PostgreSQL in two statements which of them still find something to do, and removes the others. A message
+leaves the queue only then, so that nothing is lost when this process dies.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from pipeweave.errors import Unavailable
+from pipeweave.orchestrator.domain import InvalidChord, JoinCheck
+from pipeweave.orchestrator.messaging import LEVELS, RUN_TASK, Envelope, Publisher, decode
+from pipeweave.orchestrator.state import message_checks
+from pipeweave.orchestrator.store import Database
+
+log = logging.getLogger(__name__)
+
+# A message for task runs that finds none to claim, and a join message that releases nothing here, count so
+# much; at this sum, with no message in between that found something, the queue is looked at. A join message
+# often has nothing to release here in good times, too.
+EMPTY_RUN = 4
+EMPTY_JOIN = 1
+SUSPICIOUS = 20
+# So many messages are looked at together, and one look goes on for so long (s) while it finds stale messages.
+AT_ONCE = 500
+LOOK_S = 1.0
+
+
+@dataclass(slots=True)
+class _Looked:
+    """The messages at the front of a list.
+
+    Args:
+        stale: as they are in Redis.
+        asks: joins for which one of them would have counted.
+    """
+
+    stale: list[bytes] = field(default_factory=list)
+    asks: set[tuple[UUID, int]] = field(default_factory=set)
+
+
+class StaleMessages:
+    """Finds out when a queue has messages that find nothing to do, and removes them.
+
+    Args:
+        tenant: whose runs messages may name.
+    """
+
+    def __init__(self, database: Database, publisher: Publisher, tenant: str) -> None:
+        self._database = database
+        self._publisher = publisher
+        self._tenant = tenant
+        self._suspicion = 0
+
+    def found(self, queue: str, is_something: bool, weight: int = EMPTY_RUN) -> None:
+        """Note whether a message of a queue found something to do; when too many did not, look at it."""
+        if is_something:
+            self._suspicion = 0
+            return
+        self._suspicion += weight
+        if self._suspicion < SUSPICIOUS:
+            return
+        self._suspicion = 0
+        try:
+            dropped = self.drop(queue)
+        except Unavailable as error:
+            log.info("stale_messages.kept", extra={"reason": error.detail})
+            return
+        if dropped:
+            # There may be more: the next message that finds nothing leads to the next look.
+            self._suspicion = SUSPICIOUS - EMPTY_JOIN
+
+    def drop(self, queue: str) -> int:
+        """Remove stale messages from the front of a queue; how many they were.
+
+        Raises:
+            Unavailable: PostgreSQL or the broker cannot be used; nothing is lost.
+        """
+        # One process looks at a time: the others would see the same messages.
+        if not self._publisher.begin_look(queue, LOOK_S):
+            return 0
+        until = time.monotonic() + LOOK_S
+        dropped = sum(self._drop(queue, level, until) for level in LEVELS)
+        self._publisher.end_look(queue)
+        if dropped:
+            log.warning("stale_messages.dropped", extra={"queue": queue, "count": dropped})
+        return dropped
+
+    def _drop(self, queue: str, level: int, until: float) -> int:
+        dropped = 0
+        while time.monotonic() < until:
+            messages = self._publisher.peek(queue, level, AT_ONCE)
+            looked = self._look(queue, messages)
+            asks = [(InvalidChord(*each), JoinCheck(*each, queue)) for each in sorted(looked.asks)]
+            # Asked first: a process that dies in between asks once too often.
+            self._publisher.publish([each for pair in asks for each in pair])
+            self._publisher.remove(queue, level, looked.stale)
+            dropped += len(looked.stale)
+            if 2 * len(looked.stale) < AT_ONCE:
+                break
+        return dropped
+
+    def _look(self, queue: str, messages: Sequence[bytes]) -> _Looked:
+        looked = _Looked()
+        runs: list[tuple[bytes, tuple[UUID, Sequence[int], int], Envelope]] = []
+        checks: list[tuple[bytes, tuple[UUID, int]]] = []
+        seen: set[str] = set()
+        for raw in messages:
+            found = decode(raw)
+            if not isinstance(found, Envelope) or (name := f"{found.task}{found.arguments}") in seen:
+                looked.stale.append(raw)
+                continue
+            seen.add(name)
+            run_id = UUID(hex=found.arguments[0])
+            if found.task == RUN_TASK:
+                runs.append((raw, (run_id, found.arguments[1], found.arguments[2]), found))
+            else:
+                checks.append((raw, (run_id, found.arguments[1])))
+        with self._database.statements() as tx:
+            alive = message_checks.claimable(tx, [named for _, named, _ in runs], queue)
+            empty = [each for number, each in enumerate(runs) if number not in alive]
+            counted = {(run_id, join) for _, (run_id, _, _), found in empty for join in found.arguments[4]}
+            is_open = message_checks.open_joins(tx, counted.union(join for _, join in checks), self._tenant)
+        looked.stale += [raw for raw, _, _ in empty]
+        looked.stale += [raw for raw, join in checks if join not in is_open]
+        looked.asks = counted & is_open
+        return looked
