@@ -117,7 +117,8 @@ def _notes(
     server = programs.postgres_server
     installed = server.installed(server_account(server.folder))
     if not installed.is_shipped:
-        yield f"PostgreSQL {installed.major} of this machine runs, not that of pipeweave[up]: {installed.folder}"
+        which = f"PostgreSQL {installed.major} of this machine"
+        yield f"{which} runs, not that of pipeweave[up]: {installed.folder}"
     if not options.workers:
         yield f"No worker runs, because there are no tasks to load: {HOW_TO_ADD_TASKS}"
     if options.mode == "serverless":
