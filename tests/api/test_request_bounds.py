@@ -65,8 +65,10 @@ def test_writes_that_wait_for_a_lock_are_given_up_and_do_not_keep_health_waiting
 
     with ThreadPoolExecutor(THREADS + 1) as clients, locked(deployment, "runs"):
         watched = clients.submit(look_after_health)
-        answers = [each.result() for each in [clients.submit(trigger) for _ in range(THREADS)]]
-        ended.set()
+        try:
+            answers = [each.result() for each in [clients.submit(trigger) for _ in range(THREADS)]]
+        finally:
+            ended.set()
         assert {(each.status, each.json()["code"]) for each in answers} == {(503, "BUSY")}
         assert all(each.headers["Retry-After"] for each in answers)
         # Each of the writes waited for seconds; health was answered many times meanwhile.
