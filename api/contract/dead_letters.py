@@ -225,13 +225,18 @@ class RedriveList(Paged):
     redrives: list[Redrive]
 
 
+_MORE: Any = Field(description="Whether more may be left: send the request again.")
+
+
 class DiscardedAnswer(AnswerModel):
     """How many dead letters were discarded."""
 
     discarded: int
+    more: bool = _MORE
 
 
 class PurgedAnswer(AnswerModel):
     """How many dead letters were deleted."""
 
     purged: int
+    more: bool = _MORE

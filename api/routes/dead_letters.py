@@ -35,6 +35,8 @@ from pipeweave.orchestrator.security import WRITE
 from pipeweave.orchestrator.store import Transaction
 
 routes = Routes("dead letters")
+# A request that changes many dead letters changes this many batches of them.
+MOST_BATCHES = 20
 LETTER = {"id": PathId(ids.DEAD_LETTER, "The dead letter's id.")}
 REDRIVE = {"id": PathId(ids.REDRIVE, "The redrive's id.")}
 
@@ -187,7 +189,9 @@ def cancel_redrive(call: Call, id: str) -> dict[str, Any]:
     example={"fingerprint": "0" * 64, "reason": "known, and fixed since"},
 )
 def discard_matching(call: Call, body: DiscardMatchingRequest) -> dict[str, Any]:
-    """Discard every open dead letter that matches all given filters. At least one filter is required."""
+    """Discard the open dead letters that match all given filters, up to 100,000 with one request. At least
+    one filter is required.
+    """
     chosen = body.filter()
     if chosen.is_empty:
         message = "needs a filter: every open dead letter would be discarded"
@@ -198,7 +202,8 @@ def discard_matching(call: Call, body: DiscardMatchingRequest) -> dict[str, Any]
     def discard_some(tx: Transaction) -> int:
         return dead_letters.discard_matching(tx, call.tenant, chosen, body.reason)
 
-    return {"discarded": _in_batches(call, discard_some)}
+    discarded, more = _in_batches(call, discard_some)
+    return {"discarded": discarded, "more": more}
 
 
 @routes.add(
@@ -211,14 +216,24 @@ def discard_matching(call: Call, body: DiscardMatchingRequest) -> dict[str, Any]
     example={"olderThan": "30d"},
 )
 def purge(call: Call, body: PurgeRequest) -> dict[str, Any]:
-    """Delete old dead letters, whether open, retried or discarded. This cannot be undone."""
+    """Delete old dead letters, whether open, retried or discarded, up to 100,000 with one request. This
+    cannot be undone.
+    """
     age = timedelta(milliseconds=milliseconds(body.older_than) or 0)
-    return {"purged": _in_batches(call, lambda tx: dead_letters.purge(tx, call.tenant, tx.now - age))}
+    purged, more = _in_batches(call, lambda tx: dead_letters.purge(tx, call.tenant, tx.now - age))
+    return {"purged": purged, "more": more}
 
 
-def _in_batches(call: Call, verb: Callable[[Transaction], int]) -> int:
-    """Run a verb again and again, each time in its own transaction, until it handles less than a batch."""
+def _in_batches(call: Call, verb: Callable[[Transaction], int]) -> tuple[int, bool]:
+    """Run a verb again and again, each time in its own transaction, until it handles less than a batch.
+
+    Returns:
+        How many dead letters were handled, and whether there may be more: a request handles MOST_BATCHES.
+    """
     count = 0
-    while (found := call.change(verb)) == dead_letters.BATCH:
+    for _ in range(MOST_BATCHES):
+        found = call.change(verb)
         count += found
-    return count + found
+        if found < dead_letters.BATCH:
+            return count, False
+    return count, True

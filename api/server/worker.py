@@ -62,7 +62,7 @@ class Worker(ThreadWorker):
             return
         except OSError as error:
             # The client has left already, or this process has too many open files.
-            self.log.info("a connection could not be accepted: %s", error)
+            self.log.debug("a connection could not be accepted: %s", error)
             self._close_longest_waiting()
             return
         self.nr_conns += 1
@@ -227,6 +227,7 @@ class Worker(ThreadWorker):
         self.poller.unregister(conn.sock)
 
     def _close(self, conn: Connection) -> None:
+        self._waiting.discard(conn)
         self.nr_conns -= 1
         conn.close()
 

@@ -153,14 +153,23 @@ class DeadLetters:
             InvalidInput: no filter is given.
         """
         body = without_none(reason=reason, **_named(filters))
-        return int(self._http.send("POST", "/api/dlq/discard", body)["discarded"])
+        return self._until_no_more("/api/dlq/discard", body, "discarded")
 
     def purge(self, older_than: str) -> int:
         """Delete the dead letters that failed longer ago than e.g.
 
         `30d`, whether open or not; return their number.
         """
-        return int(self._http.send("POST", "/api/dlq/purge", {"olderThan": older_than})["purged"])
+        return self._until_no_more("/api/dlq/purge", {"olderThan": older_than}, "purged")
+
+    def _until_no_more(self, path: str, body: Document, counted: str) -> int:
+        """Send the request until nothing is left; one request handles a part of very many."""
+        count = 0
+        while True:
+            answer = self._http.send("POST", path, body)
+            count += int(answer[counted])
+            if not answer.get("more"):
+                return count
 
 
 _NAMES = {

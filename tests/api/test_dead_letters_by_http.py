@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pipeweave import ids
-from pipeweave.orchestrator.deadletters import redrives
+from pipeweave.orchestrator.deadletters import dead_letters, redrives
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.engine.turn import Turn
@@ -167,14 +168,14 @@ def test_a_redrive_is_cancelled(api: Api, letter: dict[str, Any]) -> None:
 
 def test_many_are_discarded_by_a_filter_and_never_all(api: Api, letter: dict[str, Any]) -> None:
     answer = api.post("/api/dlq/discard", {"since": letter["failedAt"], "reason": "known"})
-    assert answer.json == {"discarded": 1}
+    assert answer.json == {"discarded": 1, "more": False}
     assert api.get(f"/api/dlq/{letter['id']}").json["discardReason"] == "known"
     refused = api.post("/api/dlq/discard", {"reason": "all of it"})
     assert (refused.status_code, refused.json["code"]) == (400, "INVALID_INPUT")
 
 
 def test_old_ones_are_purged(api: Api, letter: dict[str, Any]) -> None:
-    assert api.post("/api/dlq/purge", {"olderThan": "1h"}).json == {"purged": 0}
+    assert api.post("/api/dlq/purge", {"olderThan": "1h"}).json == {"purged": 0, "more": False}
     assert api.post("/api/dlq/purge", {"olderThan": "1ms"}).json["purged"] >= 1
     assert api.get(f"/api/dlq/{letter['id']}").status_code == 404
     wrong = api.post("/api/dlq/purge", {"olderThan": "a month"})
@@ -182,11 +183,22 @@ def test_old_ones_are_purged(api: Api, letter: dict[str, Any]) -> None:
     assert "30s, 5m, 2h" in wrong.json["errors"][0]["message"]
 
 
+def test_very_many_are_purged_by_several_requests(
+    api: Api, letter: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["pipeweave.api.routes.dead_letters"], "MOST_BATCHES", 1)
+    monkeypatch.setattr(dead_letters, "BATCH", 1)
+    assert api.post("/api/dlq/discard", {"taskId": letter["taskId"]}).json == {"discarded": 1, "more": True}
+    while (answer := api.post("/api/dlq/purge", {"olderThan": "1ms"}).json)["more"]:
+        assert answer["purged"] == 1
+    assert answer["purged"] == 0
+
+
 def test_dead_letters_of_other_tenants_are_not_found(neighbour: Api, letter: dict[str, Any]) -> None:
     assert neighbour.get("/api/dlq").json["items"] == []
     assert neighbour.get(f"/api/dlq/{letter['id']}").status_code == 404
     assert neighbour.post(f"/api/dlq/{letter['id']}/retry").status_code == 404
-    assert neighbour.post("/api/dlq/purge", {"olderThan": "1ms"}).json == {"purged": 0}
+    assert neighbour.post("/api/dlq/purge", {"olderThan": "1ms"}).json == {"purged": 0, "more": False}
 
 
 def test_a_reader_changes_nothing(reader: Api, letter: dict[str, Any]) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import signal
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
@@ -15,8 +18,8 @@ from support.api_samples import TENANT
 from support.api_server import Server, running_api
 from support.raw_clients import ANSWER_DEADLINE_S, connect, crowd, exchange, read_all, status_of
 
-from pipeweave.api.serve import THREADS
-from pipeweave.api.server.deadlines import HEAD_S, MAX_CONNECTIONS
+from pipeweave.api.serve import GRACEFUL_TIMEOUT_S, THREADS
+from pipeweave.api.server.deadlines import HEAD_S, MAX_CONNECTIONS, SMALL_ANSWER
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.security.access_tokens import READ, WRITE
 from pipeweave.size_limits import MAX_BODY_BYTES
@@ -126,6 +129,22 @@ def test_requests_that_do_not_arrive_in_time_are_refused_or_closed(server: Serve
     assert time.monotonic() - begun >= HEAD_S - 1
     for client in clients:
         client.close()
+
+
+def test_who_has_no_token_gets_small_answers_only(server: Server) -> None:
+    for path in ("/health", "/docs", "/api/openapi.json", "/static/docs.css", "/api/runs"):
+        answer = exchange(server.url, get(path, "Connection: close"))
+        assert 0 < len(answer) < SMALL_ANSWER
+
+
+def test_slow_clients_do_not_keep_the_process_from_stopping(deployment: Deployment, tmp_path: Path) -> None:
+    closes = get("/health", "Connection: close")
+    with running_api(deployment.settings, tmp_path) as server, ExitStack() as stack:
+        for sent in (b"", b"GET /hea", closes):
+            stack.enter_context(crowd(server.url, CROWD, sent))
+        assert answers_others(server)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(GRACEFUL_TIMEOUT_S + 10) == 0
 
 
 def test_a_small_body_that_comes_later_is_waited_for(server: Server, tokens: Tokens) -> None:

@@ -202,8 +202,9 @@ def test_discarding_takes_names_or_filters(served: Served, call: Call) -> None:
 
 
 def test_purging_needs_an_age(served: Served, call: Call) -> None:
-    served.put("POST /api/dlq/purge", (200, {"purged": 3}))
-    assert call("purge", "--older-than", "30d").stdout == "3 deleted\n"
+    answers = [(200, {"purged": number, "more": more}) for number, more in ((100_000, True), (3, False))]
+    served.put("POST /api/dlq/purge", *answers)
+    assert call("purge", "--older-than", "30d").stdout == "100,003 deleted\n"
     assert served.asked[-1][2] == {"olderThan": "30d"}
     assert call("purge").exit_code == 2
 

@@ -8,8 +8,10 @@ from support.pages import section
 
 from pipeweave import size_limits
 from pipeweave.api.http.body import MAX_DEPTH
+from pipeweave.api.routes.dead_letters import MOST_BATCHES
 from pipeweave.api.serve import THREADS
 from pipeweave.api.server import deadlines, worker
+from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.store import connections, keyset, session_settings
 
 _UNITS = {"": 1, "s": 1, "bytes": 1, "KiB": 1024, "MiB": 1024**2, "MB": 10**6}
@@ -58,6 +60,7 @@ def test_the_bounds_of_a_request_in_the_documents_are_those_of_the_code() -> Non
         "runs or tasks of a batch": [size_limits.MAX_BATCH],
         "task runs written by a batch of runs (runs times steps)": [size_limits.MAX_BATCH_TASK_RUNS],
         "task runs written by one run when it starts (its steps)": [size_limits.MAX_STEPS],
+        "dead letters discarded or deleted by one request": [MOST_BATCHES * dead_letters.BATCH],
     }
     shown = bounds()
     assert {name: shown.get(name) for name in expected} == expected
