@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,8 +10,6 @@ from pathlib import Path
 
 from benchmarks import history
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
-from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database
@@ -20,6 +17,7 @@ from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
 from pipeweave.up.postgres import Postgres
+from support.empty_broker import NOWHERE, EmptyBroker
 from support.run_driver import Clock, RunDriver
 from support.servers import new_database
 
@@ -30,13 +28,6 @@ SMALL = 500
 # Often enough that every statement is sent as a prepared one, too.
 TIMES = 6
 DIAMOND = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
-
-
-class EmptyQueues(Publisher):
-    """A broker that lost every message."""
-
-    def oldest(self, queue: str) -> dict[int, float | None]:
-        return dict.fromkeys(LEVELS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +102,8 @@ def database_with_history(postgres: Postgres, template: str, folder: Path) -> It
         driver.store({"a": [], "m": ["a"]}, id="mapped", maps={"m": "${steps.a}"})
         # The newest run is one with the steps of its pipeline, in whatever order the tests come.
         driver.trigger("diamond")
-        settings = Settings(database_url=url, broker_url="redis://127.0.0.1:1/0")
-        deployment = Deployment(
-            settings, database, values, EmptyQueues(make_celery(settings), clock=time.time)
-        )
+        settings = Settings(database_url=url, broker_url=NOWHERE)
+        deployment = Deployment(settings, database, values, EmptyBroker(settings))
         tick.run_once(deployment)  # what is done once an hour is not what is measured here
         tail = f"{datetime.now(UTC) - history.NEWEST_AGE:%Y_%m}"
         yield HistoryDatabase(driver, deployment, clock, tail)

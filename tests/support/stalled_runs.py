@@ -5,28 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import repeated_ticks
 from pipeweave.orchestrator.diagnosis.stalled import LATE, StalledItem
-from pipeweave.orchestrator.messaging.celery_app import LEVELS
-from pipeweave.orchestrator.messaging.publisher import Publisher
 from support.run_driver import Clock, RunDriver
 
 WIDE = {"a": [], **{f"b{n}": ["a"] for n in range(8)}, "c": [f"b{n}" for n in range(8)]}
-BROKER = "redis://127.0.0.1:1/0"
-
-
-class Queues(Publisher):
-    """A broker that lost every message, or still has what is younger than `oldest_sent`."""
-
-    is_away = False
-    oldest_sent: float | None = None
-
-    def oldest(self, queue: str) -> dict[int, float | None]:
-        if self.is_away:
-            raise Unavailable("the broker cannot be used")
-        return dict.fromkeys(LEVELS, self.oldest_sent)
 
 
 def later(clock: Clock, by: timedelta = LATE) -> None:

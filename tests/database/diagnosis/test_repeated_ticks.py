@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 from uuid import UUID
 
 import pytest
 from click.testing import CliRunner
+from support.empty_broker import NOWHERE, EmptyBroker
 from support.run_driver import Clock, RunDriver
-from support.stalled_runs import BROKER, WIDE, Queues, found, later, past
+from support.stalled_runs import WIDE, found, later, past
 
 from pipeweave import ids
 from pipeweave.cli import main
@@ -18,14 +18,13 @@ from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import repeated_ticks
 from pipeweave.orchestrator.diagnosis.stalled import Kind
 from pipeweave.orchestrator.domain.outbox import JoinCheck
-from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.recovery import tick
 from pipeweave.settings import Settings
 
 
 @pytest.fixture
-def queues() -> Queues:
-    return Queues(make_celery(Settings(broker_url=BROKER)), clock=time.time)
+def queues() -> EmptyBroker:
+    return EmptyBroker()
 
 
 @pytest.fixture
@@ -34,8 +33,8 @@ def driver(isolated_driver: RunDriver) -> RunDriver:
 
 
 @pytest.fixture
-def deployment(driver: RunDriver, queues: Queues) -> Deployment:
-    settings = Settings(database_url=driver.database.url, broker_url=BROKER)
+def deployment(driver: RunDriver, queues: EmptyBroker) -> Deployment:
+    settings = Settings(database_url=driver.database.url, broker_url=NOWHERE)
     found = Deployment(settings, driver.database, driver.values, queues)
     tick.run_once(found)
     return found
@@ -114,7 +113,7 @@ def test_trying_ends_when_a_worker_answers(deployment: Deployment, driver: RunDr
 
 
 def call(url: str, *arguments: str) -> Any:
-    variables = {"BROKER_URL": BROKER}
+    variables = {"BROKER_URL": NOWHERE}
     return CliRunner().invoke(main, ["recover", *arguments, "--database-url", url], env=variables)
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from support.empty_broker import NOWHERE, EmptyBroker
 from support.run_driver import TRANSIENT, Clock, RunDriver, claim, settle
-from support.stalled_runs import BROKER, WIDE, Queues, found, later, past
+from support.stalled_runs import WIDE, found, later, past
 
 from pipeweave import ids
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import stalled
 from pipeweave.orchestrator.diagnosis.stalled import Kind, StalledItem
-from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
@@ -22,8 +21,8 @@ from pipeweave.settings import Settings
 
 
 @pytest.fixture
-def queues() -> Queues:
-    return Queues(make_celery(Settings(broker_url=BROKER)), clock=time.time)
+def queues() -> EmptyBroker:
+    return EmptyBroker()
 
 
 @pytest.fixture
@@ -32,8 +31,8 @@ def driver(isolated_driver: RunDriver) -> RunDriver:
 
 
 @pytest.fixture
-def deployment(driver: RunDriver, queues: Queues) -> Deployment:
-    settings = Settings(database_url=driver.database.url, broker_url=BROKER)
+def deployment(driver: RunDriver, queues: EmptyBroker) -> Deployment:
+    settings = Settings(database_url=driver.database.url, broker_url=NOWHERE)
     found = Deployment(settings, driver.database, driver.values, queues)
     tick.run_once(found)
     return found
@@ -126,7 +125,7 @@ def test_an_attempt_without_heartbeats_is_stale(deployment: Deployment, driver: 
 
 
 def test_a_message_is_lost_when_its_queue_has_only_younger_ones(
-    deployment: Deployment, driver: RunDriver, clock: Clock, queues: Queues
+    deployment: Deployment, driver: RunDriver, clock: Clock, queues: EmptyBroker
 ) -> None:
     run_id = driver.begin({"a": [], "b": []})
     later(clock)
@@ -139,7 +138,7 @@ def test_a_message_is_lost_when_its_queue_has_only_younger_ones(
 
 
 def test_a_broker_that_is_away_is_said_once(
-    deployment: Deployment, driver: RunDriver, clock: Clock, queues: Queues
+    deployment: Deployment, driver: RunDriver, clock: Clock, queues: EmptyBroker
 ) -> None:
     driver.begin({"a": [], "b": []})
     later(clock)

@@ -188,5 +188,6 @@ def test_publishing_waits_two_seconds_at_most_in_workers_too() -> None:
     for is_worker in (False, True):
         app = make_celery(Settings(broker_url="redis://broker"), is_worker=is_worker)
         options = Publisher(app, clock=time.time)._redis._pool.connection_kwargs
-        assert (options["socket_timeout"], options["socket_connect_timeout"]) == (2, 1)
+        assert options["socket_timeout"] <= 2
+        assert options["socket_connect_timeout"] <= 1
         app.close()

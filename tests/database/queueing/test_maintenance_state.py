@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from support.empty_broker import NOWHERE, EmptyBroker
 from support.factories import register
 from support.maintenance import do, mode, put, state
 from support.run_driver import RunDriver, claim, settle
@@ -14,8 +14,6 @@ from support.stored_values import VALUES
 
 from pipeweave import ids
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.messaging.celery_app import LEVELS, make_celery
-from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import maintenance
 from pipeweave.orchestrator.recovery import tick, tick_status
@@ -35,21 +33,10 @@ def driver(fresh_database: Database) -> RunDriver:
     return RunDriver(fresh_database)
 
 
-class EmptyQueues(Publisher):
-    """A broker that lost every message."""
-
-    def depth(self, queue: str) -> int:
-        return 0
-
-    def oldest(self, queue: str) -> dict[int, float | None]:
-        return dict.fromkeys(LEVELS)
-
-
 @pytest.fixture
 def deployment(driver: RunDriver) -> Iterator[Deployment]:
-    settings = Settings(database_url=driver.database.url, broker_url="redis://127.0.0.1:1/0")
-    publisher = EmptyQueues(make_celery(settings), clock=time.time)
-    yield Deployment(settings, driver.database, driver.values, publisher)
+    settings = Settings(database_url=driver.database.url, broker_url=NOWHERE)
+    yield Deployment(settings, driver.database, driver.values, EmptyBroker(settings))
 
 
 # --- what blocks ------------------------------------------------------------------------------------------

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
 from support.concurrency import BackgroundCall
+from support.empty_broker import NOWHERE, EmptyBroker
 from support.run_driver import Clock, RunDriver, claim, settle
 
-from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Released
 from pipeweave.orchestrator.domain.plan import END
-from pipeweave.orchestrator.messaging.celery_app import make_celery
-from pipeweave.orchestrator.messaging.publisher import Publisher, level
 from pipeweave.orchestrator.recovery import lost_messages, tick
 from pipeweave.orchestrator.recovery.lost_messages import LATE
 from pipeweave.orchestrator.recovery.tick import Ticked
@@ -30,18 +27,6 @@ WIDE = {"a": [], **{f"b{n}": ["a"] for n in range(8)}, "c": [f"b{n}" for n in ra
 NOTHING = Ticked()
 
 
-class Queues(Publisher):
-    """A broker whose queues are as long as the test says."""
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(make_celery(settings), clock=time.time)
-        self.length = 0
-
-    def oldest(self, queue: str) -> dict[int, float | None]:
-        sent = 0.0 if self.length else None
-        return dict.fromkeys(map(level, (0, 50, 100, 150)), sent)
-
-
 @pytest.fixture
 def driver(isolated_driver: RunDriver) -> RunDriver:
     return isolated_driver
@@ -49,13 +34,13 @@ def driver(isolated_driver: RunDriver) -> RunDriver:
 
 @pytest.fixture
 def deployment(driver: RunDriver) -> Deployment:
-    settings = Settings(database_url=driver.database.url, broker_url="redis://127.0.0.1:1/0")
-    return Deployment(settings, driver.database, driver.values, Queues(settings))
+    settings = Settings(database_url=driver.database.url, broker_url=NOWHERE)
+    return Deployment(settings, driver.database, driver.values, EmptyBroker(settings))
 
 
 def long_queue(deployment: Deployment, length: int) -> None:
-    assert isinstance(deployment.publisher, Queues)
-    deployment.publisher.length = length
+    assert isinstance(deployment.publisher, EmptyBroker)
+    deployment.publisher.oldest_sent = 0.0 if length else None
 
 
 def a_worker(tx: Transaction, tenant: str) -> str:
@@ -224,13 +209,11 @@ def test_a_broker_that_cannot_be_reached_leaves_the_rows_as_they_were(
 ) -> None:
     """Nothing listens at the deployment's broker: the tick that could not look sends nothing."""
 
-    class Gone(Queues):
-        def oldest(self, queue: str) -> dict[int, float | None]:
-            raise Unavailable("the broker cannot be reached")
-
     run_id = driver.begin({"a": []})
     before = driver.task_runs(run_id)
-    broken = Deployment(deployment.settings, driver.database, driver.values, Gone(deployment.settings))
+    gone = EmptyBroker()
+    gone.is_away = True
+    broken = Deployment(deployment.settings, driver.database, driver.values, gone)
     driver.sent.clear()
     assert tick_later(broken, clock) == NOTHING
     assert driver.task_runs(run_id) == before

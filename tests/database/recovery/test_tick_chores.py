@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from support.empty_broker import EmptyBroker
 from support.factories import a_task, register
 from support.run_driver import Clock, RunDriver, claim
 from support.servers import away
@@ -110,14 +111,8 @@ def test_a_chore_that_fails_does_not_keep_the_others_from_their_work(
     driver.begin({"a": []})
     clock.ahead += LATER
 
-    class Queues(Publisher):
-        def oldest(self, queue: str) -> dict[int, float | None]:
-            return dict.fromkeys(range(10), None)
-
     settings = deployment.settings
-    healthy = Deployment(
-        settings, driver.database, deployment.values, Queues(make_celery(settings), clock=time.time)
-    )
+    healthy = Deployment(settings, driver.database, deployment.values, EmptyBroker(settings))
     ticked = tick.run_once(healthy, (failing(error), *CHORES))
     assert (ticked.failed_chores, ticked.republished) == (("broken",), 1)
 
