@@ -233,7 +233,7 @@ CALLS: Calls = [
     ("", lambda tx, _: default_partition.lock_tables(tx, ["runs"])),
     ("", lambda tx, _: default_partition.move_rows(tx, "runs", MONTH, partitions.bounds_of(MONTH), "")),
     ("", lambda _, database: drop_months._detach_from(database, "task_runs", MONTH)),
-    ("", lambda _, database: drop_months._drop(database, MONTH)),
+    ("", lambda tx, _: drop_months._drop_tables(tx, MONTH)),
     ("", lambda _, database: expiry.count_expired(database, Policy())),
     ("dead letters", lambda tx, _: expiry._delete(tx, "dead_letters", "failed_at", NOW, 1)),
     ("idempotency claims", lambda tx, _: expiry._delete(tx, "idempotency_claims", "expires_at", NOW, 1)),

@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.errors import Conflict, NotFound, Unavailable
+from pipeweave.errors import Busy, Conflict, NotFound, Unavailable
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.deadletters.dead_letters import LETTER_COLUMNS, DeadLetter, Inputs, letter_of
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
@@ -139,6 +139,8 @@ def _work_off_or_note(
     try:
         redrive = _Redrive(row.id, row.tenant_id, LetterFilter.of_json(row.filter), row.last_id)
         return _work_off_batch(database, values, redrive)
+    except Busy as error:
+        isolation.note(error, tenant=row.tenant_id, redrive=row.id)
     except Unavailable as error:
         # Maintenance is on, or storage is away: the next tick repeats this batch.
         check_database(database, error)

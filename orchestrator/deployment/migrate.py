@@ -14,6 +14,9 @@ from pipeweave.orchestrator.retention import partitions
 from pipeweave.orchestrator.store import advisory_locks
 from pipeweave.orchestrator.store.database import Database, Transaction
 
+# How long a migration may take between two of its statements.
+_LONGEST_PAUSE = "SET LOCAL idle_in_transaction_session_timeout = '1min'"
+
 
 @dataclass(frozen=True, slots=True)
 class SchemaStatus:
@@ -38,6 +41,7 @@ def upgrade(database_url: str) -> SchemaStatus:
     """
     database = Database(database_url, pool_size=0)
     with database.transaction() as tx:
+        tx.execute(_LONGEST_PAUSE)
         advisory_locks.hold_until_commit(tx, advisory_locks.MIGRATION)
         command.upgrade(_config(tx), "head")
         partitions.ensure(tx, tx.now)

@@ -12,11 +12,12 @@ from pipeweave.orchestrator.deployment import migrate
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.retention import default_partition, partitions
-from pipeweave.orchestrator.store.database import RESERVED, Database, Transaction
+from pipeweave.orchestrator.store.database import RESERVED, TICKING, Database, Transaction
 from pipeweave.settings import Settings
 
 MIN_MAJOR = 15
-# Rows carry the clocks of the hosts that wrote them. With larger differences, fresh rows look late.
+# PostgreSQL's clock alone decides. But with larger differences logs cannot be compared, and object storage
+# refuses requests.
 CLOCK_WARNING = timedelta(seconds=1)
 CLOCK_ERROR = timedelta(seconds=5)
 # Database connections (docs/operations.md) of a worker, of each of its children, and of beat.
@@ -134,7 +135,7 @@ def connections(settings: Settings) -> Verdict:
     with read_transaction(settings) as tx:
         row = tx.execute(_CONNECTIONS).one()
         alive = tx.execute(_WORKERS, {"after": worker_processes.LOST_AFTER}).one()
-    api = settings.db_pool_max + max(1, settings.db_pool_max // 2) + RESERVED
+    api = settings.db_pool_max + max(1, settings.db_pool_max // 2) + RESERVED + TICKING
     needed = api + BEAT + PER_WORKER * alive.number + PER_CHILD * int(alive.children)
     shown = (
         f"{row.used} of {row.most} in use; an API process, beat and {alive.number} workers may use {needed}"

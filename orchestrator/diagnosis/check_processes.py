@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis import stalled
@@ -93,6 +93,15 @@ def chores(settings: Settings) -> Verdict:
     if slow:
         shown = ", ".join(f"{chore.name} {chore.took.total_seconds():.0f} s" for chore in slow[:SHOWN])
         return warning(f"chores of the tick take long: {shown}", "until they end, nothing else is healed")
+    skipping = [
+        chore
+        for chore in found
+        if chore.skipped_since is not None and now - chore.skipped_since >= tick_status.SKIPPED_LONG
+    ]
+    if skipping:
+        shown = ", ".join(_skipping(chore, now) for chore in skipping[:SHOWN])
+        hint = "another transaction holds them: pg_blocking_pids and pg_stat_activity say which"
+        return warning(f"chores of the tick skip locked rows: {shown}", hint)
     recent = [chore for chore in found if chore.failed_at and now - chore.failed_at < RECENTLY]
     if recent:
         shown = ", ".join(f"{chore.name} ({chore.error_code})" for chore in recent[:SHOWN])
@@ -103,6 +112,11 @@ def chores(settings: Settings) -> Verdict:
 def _failing(chore: tick_status.ChoreStatus) -> str:
     ticks = f"at the last {chore.failures:,} ticks" if chore.failures > 1 else "at the last tick"
     return f"the tick's chore {chore.name} failed {ticks} ({chore.error_code}): {chore.error}"
+
+
+def _skipping(chore: tick_status.ChoreStatus, now: datetime) -> str:
+    since = now - (chore.skipped_since or now)
+    return f"{chore.name} {chore.skipped:,} for {since.total_seconds():.0f} s"
 
 
 def mode(settings: Settings) -> Verdict:

@@ -66,10 +66,16 @@ def _claim(row: Any) -> tuple[UUID, str, Any]:
 
 _SILENT_SINCE = "t.heartbeat_at < now() - k.heartbeat_interval_ms * interval '2 milliseconds'"
 
+# A locked row is left to the next tick.
 _SUSPECT = f"""
-UPDATE task_runs AS t SET suspected_at = now() FROM tasks AS k
-WHERE t.status = 'running' AND k.tenant_id = t.tenant_id AND k.id = t.task_id AND {_SILENT_SINCE}
-  AND (t.suspected_at IS NULL OR t.suspected_at < t.heartbeat_at)
+WITH silent AS MATERIALIZED (
+    SELECT t.run_id, t.id
+    FROM task_runs AS t JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
+    WHERE t.status = 'running' AND {_SILENT_SINCE}
+      AND (t.suspected_at IS NULL OR t.suspected_at < t.heartbeat_at)
+    FOR NO KEY UPDATE OF t SKIP LOCKED
+)
+UPDATE task_runs AS t SET suspected_at = now() FROM silent AS s WHERE t.run_id = s.run_id AND t.id = s.id
 """
 
 _SILENT = f"""

@@ -2,16 +2,20 @@
 
 It is the safety net, not the engine: in a healthy deployment it finds nothing to do. It consists of chores,
 each of which does one thing in transactions of its own. A chore that fails is logged, counted and tried again
-by the next tick; the other chores go on. Several processes may tick; an advisory lock lets one of them act at
-a time, and every statement is guarded, so that two at once would be harmless.
+by the next tick; the other chores go on. A row that another transaction holds is skipped, and found again by
+a later tick: the transaction may be that of a host that vanished.
+
+Several processes may tick; a lease lets one of them act at a time. It is renewed between chores. A process
+that lost it, because it was frozen or a chore took long, leaves the other chores to the new holder and stores
+no result. Two chores at once do no harm: each is idempotent, and each of its statements is guarded.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -34,10 +38,15 @@ from pipeweave.orchestrator.retention import expiry, partitions
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import admission, deadlines
 from pipeweave.orchestrator.state import deployment_mode
-from pipeweave.orchestrator.store import advisory_locks
+from pipeweave.orchestrator.store import leases
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.isolation import check_database
+from pipeweave.orchestrator.store.leases import Lease
 
 log = logging.getLogger(__name__)
+
+# Another process ticks when the one that ticked was not heard of for so long.
+LEASE = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,25 +136,39 @@ def run_once(deployment: Deployment, chores: Iterable[Chore] = CHORES) -> Ticked
     Raises:
         Unavailable: PostgreSQL cannot be reached.
     """
+    lease = leases.take(deployment.database, leases.TICK, LEASE, leases.this_thread())
+    if lease is None:
+        return Ticked(is_elsewhere=True)
+    try:
+        return _tick(deployment, chores, lease)
+    finally:
+        leases.end(deployment.database, lease)
+
+
+def _tick(deployment: Deployment, chores: Iterable[Chore], lease: Lease) -> Ticked:
     database = deployment.database
-    with advisory_locks.alone(database, advisory_locks.TICK) as is_alone:
-        if not is_alone:
-            return Ticked(is_elsewhere=True)
-        with database.statements() as tx:
-            is_quiet = deployment_mode.mode(tx) == deployment_mode.MAINTENANCE
-        results = [
-            (chore, _result_of(chore, deployment))
-            for chore in chores
-            if chore.runs_in_maintenance or not is_quiet
-        ]
-        with database.statements() as tx:
-            if tick_status.note(tx, [result for _, result in results]) == deployment_mode.WAITING:
-                tx.afterwards(maintenance_mode.enter_if_drained)
+    impatient = replace(deployment, database=database.impatient())
+    with database.statements() as tx:
+        is_quiet = deployment_mode.mode(tx) == deployment_mode.MAINTENANCE
+    due = [each for each in chores if each.runs_in_maintenance or not is_quiet]
+    results = [(chore, _result_of(chore, impatient)) for chore in _while_held(database, lease, due)]
+    with database.statements() as tx:
+        if tick_status.note(tx, [result for _, result in results], lease) == deployment_mode.WAITING:
+            tx.afterwards(maintenance_mode.enter_if_drained)
     failed = tuple(result.chore for _, result in results if result.error_code is not None)
     done: dict[str, Any] = {
         chore.counts: result.done for chore, result in results if chore.counts is not None
     }
     return Ticked(failed_chores=failed) if is_quiet else Ticked(failed_chores=failed, **done)
+
+
+def _while_held(database: Database, lease: Lease, chores: Iterable[Chore]) -> Iterator[Chore]:
+    """Yield the chores one by one, for as long as the lease is this process's."""
+    for chore in chores:
+        if not lease.is_fresh and not leases.renew(database, lease):
+            log.warning("tick.lease_lost", extra={"before": chore.name})
+            return
+        yield chore
 
 
 def _result_of(chore: Chore, deployment: Deployment) -> ChoreResult:
@@ -165,7 +188,7 @@ def _result_of(chore: Chore, deployment: Deployment) -> ChoreResult:
         check_database(deployment.database, error)
         failure = error
     result = ChoreResult.of(chore.name, done, timedelta(seconds=time.monotonic() - began), failure)
-    if failure is not None:
+    if result.error_code is not None:
         reason = failure.detail if isinstance(failure, PipeWeaveError) else None
         extra = {"chore": chore.name, "error_code": result.error_code, "reason": reason}
         log.error("chore.failed", extra=extra, exc_info=failure if reason is None else None)

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipeweave.errors import PartlyFailed, PipeWeaveError
+from pipeweave.errors import Busy, PartlyFailed, PipeWeaveError
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.leases import TICK, Lease
 from pipeweave.settings import Settings
 
 # The tick is missed when it is this late, or this many intervals.
@@ -21,6 +22,8 @@ LATE_INTERVALS = 5
 REPEATED = 3
 # A chore takes milliseconds; after this long the chores behind it wait noticeably.
 SLOW = timedelta(seconds=5)
+# PostgreSQL ends a transaction that does nothing long before: after this long, one that works holds the rows.
+SKIPPED_LONG = timedelta(seconds=15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class ChoreResult:
         took: how long it ran.
         error_code: None when nothing failed; the code of a PipeWeave error, else the name of the exception.
         error: a sentence that names no host and repeats no user's data.
+        skipped: how many items it left out, because another transaction held their rows.
     """
 
     chore: str
@@ -40,16 +44,20 @@ class ChoreResult:
     took: timedelta
     error_code: str | None = None
     error: str | None = None
+    skipped: int = 0
 
     @classmethod
     def of(cls, chore: str, done: int, took: timedelta, failure: Exception | None) -> ChoreResult:
         """The result of a chore that ended, with the failure or without."""
-        if failure is None:
-            return cls(chore, done, took)
-        if not isinstance(failure, PartlyFailed):
-            return cls(chore, done, took, *_described(failure))
-        code, sentence = _described(failure.failures[0])
-        return cls(chore, done, took, code, f"{len(failure.failures)} of its items failed, first: {sentence}")
+        raised = failure.failures if isinstance(failure, PartlyFailed) else [failure] if failure else []
+        failures = [each for each in raised if not isinstance(each, Busy)]
+        skipped = len(raised) - len(failures)
+        if not failures:
+            return cls(chore, done, took, skipped=skipped)
+        code, sentence = _described(failures[0])
+        if isinstance(failure, PartlyFailed):
+            sentence = f"{len(failures)} of its items failed, first: {sentence}"
+        return cls(chore, done, took, code, sentence, skipped)
 
 
 def _described(failure: Exception) -> tuple[str, str]:
@@ -59,31 +67,54 @@ def _described(failure: Exception) -> tuple[str, str]:
     return type(failure).__name__, f"{type(failure).__name__} was raised."
 
 
+# A process that lost its lease writes nothing. Neither does one wait for the row of the mode: a transaction
+# that changes the mode may be that of a host that vanished.
 _NOTE = """
-WITH noted AS (
-    INSERT INTO tick_chores AS c (name, ran_at, took_ms, failures, errors, failed_at, error_code, error)
+WITH mine AS MATERIALIZED (
+    SELECT 1 WHERE CAST(:number AS bigint) IS NULL
+        OR EXISTS (SELECT 1 FROM leases AS l WHERE l.name = :lease AND l.number = :number)
+), noted AS (
+    INSERT INTO tick_chores AS c (name, ran_at, took_ms, failures, errors, failed_at, error_code, error,
+        skipped, skipped_since)
     SELECT r.name, now(), r.took_ms, (r.error_code IS NOT NULL)::int, (r.error_code IS NOT NULL)::int,
-           CASE WHEN r.error_code IS NOT NULL THEN now() END, r.error_code, r.error
-    FROM unnest(CAST(:names AS text[]), CAST(:took_ms AS bigint[]), CAST(:codes AS text[]),
-                CAST(:errors AS text[])) AS r(name, took_ms, error_code, error)
+           CASE WHEN r.error_code IS NOT NULL THEN now() END, r.error_code, r.error, r.skipped,
+           CASE WHEN r.skipped > 0 THEN now() END
+    FROM mine, unnest(CAST(:names AS text[]), CAST(:took_ms AS bigint[]), CAST(:codes AS text[]),
+                CAST(:errors AS text[]), CAST(:skipped AS bigint[]))
+            AS r(name, took_ms, error_code, error, skipped)
     ON CONFLICT (name) DO UPDATE SET ran_at = EXCLUDED.ran_at, took_ms = EXCLUDED.took_ms,
         failures = CASE WHEN EXCLUDED.failures = 0 THEN 0 ELSE c.failures + 1 END,
         errors = c.errors + EXCLUDED.errors, failed_at = coalesce(EXCLUDED.failed_at, c.failed_at),
-        error_code = coalesce(EXCLUDED.error_code, c.error_code), error = coalesce(EXCLUDED.error, c.error)
+        error_code = coalesce(EXCLUDED.error_code, c.error_code), error = coalesce(EXCLUDED.error, c.error),
+        skipped = EXCLUDED.skipped,
+        skipped_since = CASE WHEN EXCLUDED.skipped > 0 THEN coalesce(c.skipped_since, now()) END
+), free AS MATERIALIZED (
+    SELECT o.ctid FROM mine, orchestrator_state AS o FOR NO KEY UPDATE OF o SKIP LOCKED
 )
-UPDATE orchestrator_state SET last_tick_at = now() RETURNING mode
+UPDATE orchestrator_state AS o SET last_tick_at = now() FROM free AS f WHERE o.ctid = f.ctid RETURNING o.mode
 """
 
 
-def note(tx: Transaction, results: Sequence[ChoreResult] = ()) -> str:
-    """Store that a tick ended now, and what its chores did. Returns the maintenance mode."""
+def note(tx: Transaction, results: Sequence[ChoreResult] = (), lease: Lease | None = None) -> str | None:
+    """Store that a tick ended now, and what its chores did.
+
+    Args:
+        lease: of the tick; nothing is stored when it is lost.
+
+    Returns:
+        The maintenance mode; None when it is being changed, or when the lease is lost.
+    """
     parameters = {
         "names": [result.chore for result in results],
         "took_ms": [result.took // timedelta(milliseconds=1) for result in results],
         "codes": [result.error_code for result in results],
         "errors": [result.error for result in results],
+        "skipped": [result.skipped for result in results],
+        "lease": TICK,
+        "number": None if lease is None else lease.number,
     }
-    return str(tx.execute(_NOTE, parameters).scalar_one())
+    mode: str | None = tx.execute(_NOTE, parameters).scalar_one_or_none()
+    return mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +156,8 @@ class ChoreStatus:
         failed_at: when it last failed; None for never.
         error_code: of the last failure.
         error: a sentence about the last failure.
+        skipped: how many items it last left out, because another transaction held their rows.
+        skipped_since: the first of the ticks in a row, up to the last one, that left some out.
     """
 
     name: str
@@ -135,10 +168,13 @@ class ChoreStatus:
     failed_at: datetime | None
     error_code: str | None
     error: str | None
+    skipped: int = 0
+    skipped_since: datetime | None = None
 
 
 _CHORES = """
-SELECT name, ran_at, took_ms, failures, errors, failed_at, error_code, error FROM tick_chores ORDER BY name
+SELECT name, ran_at, took_ms, failures, errors, failed_at, error_code, error, skipped, skipped_since
+FROM tick_chores ORDER BY name
 """
 
 
@@ -154,6 +190,8 @@ def chores(tx: Transaction) -> list[ChoreStatus]:
             row.failed_at,
             row.error_code,
             row.error,
+            row.skipped,
+            row.skipped_since,
         )
         for row in tx.execute(_CHORES)
     ]

@@ -156,16 +156,20 @@ _NOW = "coalesce(CAST(:now AS timestamptz), now())"
 
 _SUSPECT = f"""
 UPDATE workers SET suspected_at = {_NOW}
-WHERE stopped_at IS NULL AND heartbeat_at < {_NOW} - CAST(:suspect AS interval)
-  AND (suspected_at IS NULL OR suspected_at < heartbeat_at)
+WHERE id IN (SELECT id FROM workers WHERE stopped_at IS NULL
+             AND heartbeat_at < {_NOW} - CAST(:suspect AS interval)
+             AND (suspected_at IS NULL OR suspected_at < heartbeat_at) FOR UPDATE SKIP LOCKED)
 """
 
+# The end of its last worker changes a service. A worker whose row or service is locked is left to the next
+# tick, and delays no other one.
 _MARK_LOST = f"""
 UPDATE workers SET stopped_at = {_NOW}
-WHERE id IN (SELECT id FROM workers WHERE stopped_at IS NULL
-             AND heartbeat_at < {_NOW} - CAST(:after AS interval)
-             AND suspected_at > heartbeat_at AND suspected_at <= {_NOW} - CAST(:confirm AS interval)
-             FOR UPDATE SKIP LOCKED)
+WHERE id IN (SELECT w.id FROM workers AS w
+                 JOIN services AS s ON s.tenant_id = w.tenant_id AND s.id = w.service_id
+             WHERE w.stopped_at IS NULL AND w.heartbeat_at < {_NOW} - CAST(:after AS interval)
+             AND w.suspected_at > w.heartbeat_at AND w.suspected_at <= {_NOW} - CAST(:confirm AS interval)
+             FOR UPDATE OF w SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED)
 RETURNING id, tenant_id, service_id
 """
 

@@ -119,7 +119,8 @@ def archive_month(database: Database, storage: Storage, month: Month) -> Manifes
     Raises:
         Unavailable: PostgreSQL or storage cannot be reached.
     """
-    with database.transaction() as tx:
+    # Not in a transaction: storage may take longer than a session may be silent in one.
+    with database.statements() as tx:
         counts, now = count_rows(tx, month), tx.now
         folder, known = _choose_folder(tx, storage, month)
     if known is None or known.counts != counts:

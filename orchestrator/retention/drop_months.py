@@ -30,8 +30,9 @@ from pipeweave.orchestrator.retention.archive import Counts
 from pipeweave.orchestrator.retention.month_status import MonthOnDisk, active_runs, months_on_disk
 from pipeweave.orchestrator.retention.partitions import PARTITIONED
 from pipeweave.orchestrator.retention.policy import Policy
-from pipeweave.orchestrator.store import advisory_locks
+from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.leases import Lease
 from pipeweave.orchestrator.store.lock_timeout import LockNotAvailable, at_once
 from pipeweave.storage import Storage
 
@@ -47,6 +48,8 @@ def _host_clock() -> datetime:
 # Tries to lock a table that is in use, and seconds between two tries.
 TRIES = 10
 PAUSE_S = 1.0
+# Another process goes on when one was not heard of for so long.
+LEASE = timedelta(seconds=60)
 # Nothing is dropped when the clocks of this host and of PostgreSQL differ by more: either may be wrong.
 CLOCKS_MAY_DIFFER = timedelta(hours=1)
 
@@ -104,8 +107,8 @@ def run_once(
         _report_misplaced_rows(tx, policy)
     if not due:
         return []
-    with alone(database):
-        return [_drop_month(database, storage, policy, each, tries) for each in due]
+    with alone(database) as lease:
+        return [_drop_month(database, storage, policy, each, tries, lease) for each in due]
 
 
 def is_due(on_disk: MonthOnDisk, policy: Policy, now: datetime) -> bool:
@@ -114,16 +117,19 @@ def is_due(on_disk: MonthOnDisk, policy: Policy, now: datetime) -> bool:
 
 
 @contextmanager
-def alone(database: Database) -> Iterator[None]:
-    """Hold the advisory lock for archiving and dropping. PostgreSQL frees it when its connection ends.
+def alone(database: Database) -> Iterator[Lease]:
+    """Hold the lease for archiving and dropping.
+
+    Args:
+        database: with two connections: the lease is renewed beside the work.
 
     Raises:
-        Conflict: another process holds the lock.
+        Conflict: another process holds the lease.
     """
-    with advisory_locks.alone(database, advisory_locks.RETENTION) as is_alone:
-        if not is_alone:
+    with leases.held(database, leases.RETENTION, LEASE) as lease:
+        if lease is None:
             raise Conflict("another process is archiving or dropping history", hint="try again later")
-        yield
+        yield lease
 
 
 def check_clock(database: Database, host_clock: Callable[[], datetime] = _host_clock) -> None:
@@ -151,7 +157,7 @@ def _rehearse(tx: Transaction, month: Month) -> MonthResult:
 
 
 def _drop_month(
-    database: Database, storage: Storage, policy: Policy, month: Month, tries: int
+    database: Database, storage: Storage, policy: Policy, month: Month, tries: int, lease: Lease
 ) -> MonthResult:
     with database.transaction() as tx:
         found = active_runs(tx, month)
@@ -167,7 +173,7 @@ def _drop_month(
         with database.transaction() as tx:
             counts = archive.count_rows(tx, month)
         manifest = archive.archive_month(database, storage, month) if policy.is_archived else None
-        _retry_while_in_use(tries, partial(_drop, database, month))
+        _retry_while_in_use(tries, partial(_drop, database, month, lease))
     except LockNotAvailable:
         return _not_dropped(month, MonthOutcome.IN_USE)
     path = None if manifest is None else manifest.path
@@ -207,10 +213,15 @@ def _detach_from(database: Database, parent: str, month: Month) -> list[UUID]:
 _DROP_TOKENS = "DELETE FROM run_tokens WHERE run_id >= :low AND run_id < :high"
 
 
-def _drop(database: Database, month: Month) -> None:
+def _drop(database: Database, month: Month, lease: Lease) -> None:
     with at_once(database) as tx:
-        tx.execute(_DROP_TOKENS, {"low": month.first_id, "high": month.next.first_id})
-        tx.execute(f"DROP TABLE IF EXISTS {', '.join(month.table(each) for each in PARTITIONED)}")
+        leases.check(tx, lease)
+        _drop_tables(tx, month)
+
+
+def _drop_tables(tx: Transaction, month: Month) -> None:
+    tx.execute(_DROP_TOKENS, {"low": month.first_id, "high": month.next.first_id})
+    tx.execute(f"DROP TABLE IF EXISTS {', '.join(month.table(each) for each in PARTITIONED)}")
 
 
 def _retry_while_in_use(tries: int, work: Callable[[], R]) -> R:

@@ -38,10 +38,11 @@ PER_TICK = 200
 BATCHES = 20
 MAX_LIMIT = 1_000_000
 
+# A run whose row is locked is passed over: it is perhaps being cancelled, and must not delay the other runs.
 _NEXT_PENDING = """
 SELECT r.id FROM runs AS r
 WHERE r.tenant_id = :tenant AND r.status = 'pending' AND r.id <> ALL(CAST(:without AS uuid[]))
-ORDER BY r.id LIMIT :free FOR UPDATE
+ORDER BY r.id LIMIT :free FOR UPDATE SKIP LOCKED
 """
 
 

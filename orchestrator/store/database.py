@@ -6,6 +6,7 @@ Python values. Messages are sent after the commit, never before it.
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,7 +28,7 @@ from pipeweave.orchestrator.store.cache import Cache, Caches, CacheSpec, K, V
 from pipeweave.orchestrator.store.connections import Connections
 from pipeweave.orchestrator.store.rows import Result
 from pipeweave.orchestrator.store.server_clock import ServerClock
-from pipeweave.orchestrator.store.session_settings import DEADLINES, READS, VERBS
+from pipeweave.orchestrator.store.session_settings import DEADLINES, IMPATIENT, READS, VERBS
 from pipeweave.orchestrator.store.statements import statement as sql
 
 log = logging.getLogger(__name__)
@@ -36,8 +37,8 @@ R = TypeVar("R")
 
 DEADLOCK_TRIES = 5
 
-# Connections beside the two pools: one holds the tick's lock while another answers a health check.
-RESERVED = 2
+# Connections beside the two pools: for the health check, and for the chores of a tick.
+RESERVED = TICKING = 1
 
 
 class Transaction:
@@ -194,6 +195,7 @@ class Database:
         self.now = now or self._server_now
         verbs = {**VERBS, **DEADLINES} if has_deadlines else VERBS
         self.connections = Connections(url, pool_size, verbs, self._clock)
+        self._impatient = Connections(url, min(TICKING, pool_size), IMPATIENT, self._clock)
         self._reader = Connections(url, max(1, pool_size // 2), READS, self._clock)
         self._reserved = Connections(url, min(RESERVED, pool_size), READS, self._clock)
         self.caches = Caches()
@@ -230,6 +232,14 @@ class Database:
         if tx.outbox and self.sender is not None:
             _attempt(functools.partial(self.sender, tx.outbox))
         tx.run_after_commit()
+
+    def impatient(self) -> Database:
+        """This database over a connection whose statements wait for a lock LOCK_TIMEOUT_MS at most, and then
+        raise Busy. For the tick: a row that nobody lets go must not keep other rows waiting.
+        """
+        other = copy.copy(self)
+        other.connections = self._impatient
+        return other
 
     def run(self, work: Callable[[Transaction], R], *, is_one: bool = True) -> R:
         """Do `work` in a transaction; repeat it when PostgreSQL rolled it back to end a deadlock.
@@ -277,6 +287,7 @@ class Database:
         self.connections.close()
         self._reader.close()
         self._reserved.close()
+        self._impatient.close()
 
 
 def _attempt(action: Callable[[], object]) -> None:

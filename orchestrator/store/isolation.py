@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from pipeweave.errors import Deadlocked, PartlyFailed, ReadOnly, Unavailable
+from pipeweave.errors import Busy, Deadlocked, PartlyFailed, ReadOnly, Unavailable
 from pipeweave.orchestrator.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -17,7 +17,8 @@ T = TypeVar("T")
 class Isolation:
     """One pass over many items.
 
-    Each failure is logged with the item's ids and kept; `finish` raises it once every item had its turn.
+    Each failure is logged with the item's ids and kept; `finish` raises it once every item had its turn. An
+    item whose rows another transaction holds is skipped: that is a failure, too, but no error.
 
     Args:
         database: where the work is done. Without it no item can succeed, so the pass ends when it is away.
@@ -68,9 +69,11 @@ class Isolation:
         """
         check_database(self._database, error)
         self.failures.append(error)
-        log.warning(
-            "chore.item_failed", exc_info=error, extra={name: str(each) for name, each in ids.items()}
-        )
+        extra = {name: str(each) for name, each in ids.items()}
+        if isinstance(error, Busy):
+            log.info("chore.item_skipped", extra=extra)
+        else:
+            log.warning("chore.item_failed", exc_info=error, extra=extra)
 
     def finish(self, done: int) -> int:
         """End the pass and return how much was done.
@@ -92,6 +95,6 @@ def check_database(database: Database, error: Exception) -> None:
     """
     if isinstance(error, ReadOnly):
         raise error
-    if isinstance(error, Unavailable) and not isinstance(error, Deadlocked):
+    if isinstance(error, Unavailable) and not isinstance(error, Deadlocked | Busy):
         with database.reserved() as tx:
             tx.execute("SELECT 1")

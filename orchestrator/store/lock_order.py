@@ -3,7 +3,7 @@
 Two transactions that wait for each other's rows are a deadlock: PostgreSQL ends one of them, after a second
 in which both stood still. So a transaction that waits for a row of one table holds no row of a later table:
 
-    advisory locks        registrations of a tenant, the tick, retention: first of all
+    advisory locks        registrations of a tenant, migrations: first of all
     services              a registration, for its service
     run_tokens            a trigger with a token, in the order of the tokens
     tenants               verbs that give run slots

@@ -25,8 +25,11 @@ CLIENT_CHECK_S = 2
 
 # Lists and pages must not slow running work: a read that takes longer (ms) is cancelled.
 READ_TIMEOUT_MS = 5_000
-# A process that died in the middle of a transaction must not hold its locks for long.
-IDLE_IN_TRANSACTION_MS = 60_000
+# A process that froze or vanished in the middle of a transaction must not hold its locks for long: the server
+# ends a session that is silent in one for so long (ms). No transaction waits for anything but the server.
+IDLE_IN_TRANSACTION_MS = 5_000
+# The chores of a tick wait for a lock at most this long (ms).
+LOCK_TIMEOUT_MS = 100
 
 CLIENT = {
     "connect_timeout": CONNECT_TIMEOUT_S,
@@ -57,6 +60,8 @@ VERBS: Mapping[str, object] = {
 }
 # For verbs of a process whose callers wait (ms). To cancel a run of a million task runs is one statement.
 DEADLINES: Mapping[str, object] = {"lock_timeout": 3_000, "statement_timeout": 120_000}
+# For the chores of a tick.
+IMPATIENT: Mapping[str, object] = {**VERBS, "lock_timeout": LOCK_TIMEOUT_MS}
 READS: Mapping[str, object] = {
     "statement_timeout": READ_TIMEOUT_MS,
     "default_transaction_read_only": "on",

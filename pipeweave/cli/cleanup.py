@@ -52,7 +52,7 @@ def cleanup(
     from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import drop_months, expiry
 
-    with opened(place.database_url, pool_size=1) as database:
+    with opened(place.database_url, pool_size=2) as database:
         given = database.now() - older_than if isinstance(older_than, datetime) else older_than
         policy = _policy(place.settings, given, dlq_retention_days, is_archived=not no_archive)
         drop_months.check_clock(database)

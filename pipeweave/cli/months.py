@@ -170,7 +170,7 @@ def _archive(place: Place, month: Month) -> archives.Manifest:
     from pipeweave.orchestrator.retention import archive as archives
     from pipeweave.orchestrator.retention import drop_months
 
-    with opened(place.database_url, pool_size=1) as database:
+    with opened(place.database_url, pool_size=2) as database:
         _check(database, month)
         with drop_months.alone(database):
             return archives.archive_month(database, place.storage, month)

@@ -197,7 +197,7 @@ def register(deployment: Deployment, service: str, loaded: Loaded, start: Worker
 
 
 def run_beat(settings: Settings) -> None:
-    """Drive the tick until told to stop. Several may run: an advisory lock lets one act at a time.
+    """Drive the tick until told to stop. Several may run: a lease lets one act at a time.
 
     Raises:
         InvalidSetting: with MODE=serverless, requests drive the tick.

@@ -35,7 +35,7 @@ def start(settings: Settings) -> threading.Thread | None:
     policy = Policy.of(settings)
     if policy.runs is None or settings.database_url is None:
         return None
-    database = Database(settings.database_url, pool_size=1)
+    database = Database(settings.database_url, pool_size=2)
     storage = open_storage(settings)
     thread = threading.Thread(
         target=_keep_on, args=(database, storage, policy), name="retention", daemon=True

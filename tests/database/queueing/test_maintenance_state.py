@@ -22,7 +22,7 @@ from pipeweave.orchestrator.registry import tenants
 from pipeweave.orchestrator.runs import standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state.deployment_mode import MAINTENANCE, RUNNING, WAITING
-from pipeweave.orchestrator.store import advisory_locks
+from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 
@@ -167,8 +167,7 @@ def test_every_tick_that_acts_leaves_its_time(deployment: Deployment, driver: Ru
     assert first.at is not None
     assert first.age is not None
     assert first.age < timedelta(seconds=30)
-    with driver.database.transaction() as tx:
-        advisory_locks.hold_until_commit(tx, advisory_locks.TICK)
+    with leases.held(driver.database, leases.TICK, timedelta(minutes=1)):
         assert tick.run_once(deployment).is_elsewhere
     with driver.database.reading() as tx:
         assert tick_status.find(tx).at == first.at

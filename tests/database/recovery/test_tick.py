@@ -19,7 +19,7 @@ from pipeweave.orchestrator.recovery.tick import Ticked
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.store import advisory_locks
+from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.settings import Settings
 
@@ -196,11 +196,8 @@ def test_of_two_ticks_at_once_one_does_nothing(
 ) -> None:
     driver.begin({"a": []})
     clock.ahead = timedelta(seconds=6)
-    with driver.database.transaction() as tx:
-        advisory_locks.hold_until_commit(tx, advisory_locks.TICK)
-        with BackgroundCall(lambda: tick.run_once(deployment)) as beside:
-            beside.wait()
-        assert beside.result == Ticked(is_elsewhere=True)
+    with leases.held(driver.database, leases.TICK, timedelta(minutes=1)):
+        assert tick.run_once(deployment) == Ticked(is_elsewhere=True)
     assert tick.run_once(deployment).republished == 1
 
 

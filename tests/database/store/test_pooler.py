@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg2
@@ -12,7 +13,7 @@ import pytest
 from support.pgbouncer import SESSIONS, pooled
 
 from pipeweave.errors import Unavailable
-from pipeweave.orchestrator.store import advisory_locks
+from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.pooler import local_settings
 from pipeweave.orchestrator.store.statements import PREPARE_AFTER
@@ -80,21 +81,25 @@ def test_a_statement_has_the_settings_of_its_pool_inside_and_outside_of_a_transa
             tx.execute("CREATE TABLE not_here (n integer)")
 
 
-def test_a_lock_of_a_chore_is_held_for_the_block_whoever_else_uses_its_session(
+def test_a_lease_is_held_for_the_block_whoever_else_uses_its_session(
     database: Database, pooled_url: str
 ) -> None:
-    with closing(psycopg2.connect(pooled_url)), advisory_locks.alone(database, 4711) as is_alone:
-        assert is_alone
+    lasts = timedelta(minutes=1)
+    with closing(psycopg2.connect(pooled_url)), leases.held(database, "pooled", lasts) as lease:
+        assert lease is not None
         other = Database(pooled_url, pool_size=2)
-        with advisory_locks.alone(other, 4711) as is_alone_too:
-            assert not is_alone_too
+        assert leases.take(other, "pooled", lasts) is None
         with database.transaction() as tx:
-            tx.execute("SELECT 1")
-        with advisory_locks.alone(other, 4711) as is_alone_too:
-            assert not is_alone_too
-    with advisory_locks.alone(other, 4711) as is_free:
-        assert is_free
+            leases.check(tx, lease)
+        assert leases.take(other, "pooled", lasts) is None
+    with leases.held(other, "pooled", lasts) as another:
+        assert another is not None
     other.dispose()
+
+
+def test_a_tick_behind_a_pooler_does_not_wait_for_locks(database: Database) -> None:
+    with database.impatient().statements() as tx:
+        assert tx.execute("SHOW lock_timeout").scalar_one() == "100ms"
 
 
 def test_many_clients_share_few_sessions(pooled_url: str) -> None:
