@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,3 +32,8 @@ class Benchmark:
 
     name: str
     measure: Callable[[Environment], Figures]
+
+
+def percentile(samples: Sequence[float], percent: float) -> float:
+    """The smallest sample that so many percent of the samples do not exceed."""
+    return sorted(samples)[max(0, math.ceil(len(samples) * percent / 100) - 1)]

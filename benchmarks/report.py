@@ -111,7 +111,14 @@ def _lines(figures: Figures) -> dict[str, Line]:
     lines: dict[str, Line] = {figures.unit: (figures.values, more.get("goal", ""))}
     if "p95" in more:
         lines["ms to completion, p95"] = (more["p95"], more.get("goal_p95", ""))
+        lines["ms to completion, p99.9"] = (more["p999"], "")
+        lines[f"ms to completion, the slowest of {more['runs']:,}"] = (
+            more["slowest"],
+            more.get("goal_slowest", ""),
+        )
         lines["ms to the answer, p50"] = (more["answered_p50"], "")
+    if "slowest_ms" in more:
+        lines["ms, the slowest"] = (more["slowest_ms"], "")
     if "largest_process_pss_mb" in more:
         lines["MB PSS, largest process"] = (more["largest_process_pss_mb"], more.get("goal_pss", ""))
     return lines

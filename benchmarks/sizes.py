@@ -16,7 +16,8 @@ class Sizes:
         mapped_written: items of the chord as users write it, measured once: 10,000 take it two minutes, and
             more per item than fewer do.
         diamonds: runs of four steps, sent by `clients` threads.
-        singles: runs of one step, one after the other.
+        singles: runs of one step, one after the other, in each round; 4,000 in all show the tail, and the
+            replacement of children.
         triggered: runs of one step, sent by `clients` threads; their completion does not count.
         batch: runs of one step, sent with one request; their completion does not count.
         worked: steps of 10 ms in a chain.
@@ -31,7 +32,7 @@ class Sizes:
     mapped_written: int = 4_000
     diamonds: int = 200
     clients: int = 8
-    singles: int = 30
+    singles: int = 800
     triggered: int = 400
     batch: int = 1_000
     worked: int = 40
@@ -41,7 +42,7 @@ class Sizes:
 
 
 FULL = Sizes()
-QUICK = Sizes(mapped_written=1_000, idle_s=5, rounds=2)
+QUICK = Sizes(mapped_written=1_000, singles=30, idle_s=5, rounds=2)
 SMOKE = Sizes(
     chain=3,
     fan=8,

@@ -43,6 +43,14 @@ def test_every_benchmark_has_a_figure_of_ours_and_of_both_baselines(
         assert {"unit", "ratio", "ratio_tuned", *SYSTEMS} <= figures[name].keys(), name
 
 
+def test_runs_one_after_the_other_have_a_tail_and_the_others_a_slowest_round(
+    figures: dict[str, dict[str, dict[str, float]]],
+) -> None:
+    assert figures["single_run"]["p999"].keys() == figures["single_run"]["slowest"].keys() == SYSTEMS
+    for name in ("chain_3", "fan_8", "diamonds_4"):
+        assert figures[name]["slowest_ms"].keys() == SYSTEMS, name
+
+
 def test_each_benchmark_of_pipeweave_alone_has_a_figure_and_a_goal(
     figures: dict[str, dict[str, object]],
 ) -> None:
