@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +14,13 @@ from urllib.parse import urlsplit
 
 import pytest
 import redis
+import urllib3
 from support.celery_worker import celery, celery_worker
 from support.live_stack import APPS, LiveStack, StackMaker
-from support.servers import wait_until
+from support.servers import STOP_DEADLINE_S, wait_until
 
 from pipeweave.orchestrator.messaging.celery_app import make_celery
+from pipeweave.up.ports import free_port
 
 OURS, THEIRS = "pipeweave.workers.app", "beside.legacy"
 
@@ -119,6 +124,36 @@ def test_flowers_request_for_events_changes_nothing(shared: LiveStack) -> None:
     [answer] = broadcast(shared, "enable_events")
     assert set(answer) == {"ok"}
     assert '"command": "enable_events"' not in shared.logs()
+
+
+def test_flower_shows_our_workers_and_our_queues_alone(shared: LiveStack) -> None:
+    pytest.importorskip("flower")
+    port = free_port()
+    variables = {
+        "PATH": os.environ["PATH"],
+        "BROKER_URL": shared.settings.broker_url or "",
+        "FLOWER_UNAUTHENTICATED_API": "true",
+    }
+    argv = [sys.executable, "-m", "celery", "-A", OURS, "flower", f"--port={port}", "--address=127.0.0.1"]
+    with (shared.folder / "flower.txt").open("wb") as output:
+        process = subprocess.Popen(argv, env=variables, cwd=APPS, stdout=output, stderr=subprocess.STDOUT)
+    pool = urllib3.PoolManager(retries=False, timeout=10)
+
+    def answer(path: str) -> Any:
+        try:
+            return json.loads(pool.request("GET", f"http://127.0.0.1:{port}{path}").data)
+        except (urllib3.exceptions.HTTPError, ValueError):
+            return None
+
+    [ours] = names(shared)
+    try:
+        wait_until(lambda: ours in (answer("/api/workers?refresh=1") or {}), what="Flower sees no worker")
+        assert list(answer("/api/workers")) == [ours]
+        queues = {each["name"] for each in answer("/api/queues/length")["active_queues"]}
+        assert shared.queue().removeprefix("pipeweave.") in queues
+    finally:
+        process.terminate()
+        process.wait(STOP_DEADLINE_S)
 
 
 def test_every_line_of_a_workers_log_is_json(shared: LiveStack) -> None:
