@@ -33,6 +33,7 @@ class Deployment:
         pool_size: int | None = None,
         app: Celery | None = None,
         has_deadlines: bool = False,
+        session_name: str | None = None,
     ) -> Deployment:
         """Set up this process's connections; each is opened when it is first used.
 
@@ -41,6 +42,7 @@ class Deployment:
             pool_size: database connections; `DB_POOL_MAX` by default, 0 for a process that forks.
             app: a worker passes its own Celery app; by default one is made from the settings.
             has_deadlines: give up statements that wait for locks or take long (see `Database`): for the API.
+            session_name: of the database connections (see `Database`).
 
         Raises:
             InvalidSetting: a URL is missing.
@@ -54,7 +56,11 @@ class Deployment:
         values = Values(open_storage(settings))
         size = settings.db_pool_max if pool_size is None else pool_size
         database = Database(
-            settings.database_url, pool_size=size, react=reactions_to, has_deadlines=has_deadlines
+            settings.database_url,
+            pool_size=size,
+            react=reactions_to,
+            has_deadlines=has_deadlines,
+            session_name=session_name,
         )
         publisher = Publisher(app, clock=lambda: database.now().timestamp())
         database.sender = publisher.publish

@@ -18,8 +18,10 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
 from pipeweave.orchestrator.engine.turn import Turn
+from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.state.rows import COLUMNS, of_row
+from pipeweave.orchestrator.store import sessions
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
 
@@ -95,9 +97,16 @@ def of_child(
     """End the attempts that a child had begun, give back the task runs that it had claimed and not begun, and
     send messages for the rest of its message. Returns how many attempts ended.
 
+    Its sessions are ended first: a claim of theirs that waited for a lock would become durable later, and the
+    task run would be `running` without running anywhere.
+
     Args:
         max_retry_delay_ms: as for `end`.
+
+    Raises:
+        Unavailable: PostgreSQL cannot be reached, or a session has not ended yet. It can be repeated.
     """
+    sessions.end(database, worker_processes.sessions_of(activity.worker))
     with database.transaction() as tx:
         claimed = [of_row(row) for row in tx.execute(_OF_CHILD, {"worker": activity.worker})]
     begun = [(each, ending) for each in claimed if each.id in activity.called]

@@ -81,6 +81,16 @@ def child_of(worker_id: str, pid: int) -> str:
     return f"{worker_id}#{pid}"
 
 
+def sessions_of(child: str) -> str:
+    """The name of the database sessions of a child process, which no other process ever has.
+
+    Args:
+        child: the name under which it claims.
+    """
+    # What comes before it is for people, and may be too long: the last part is unique.
+    return f"pipeweave {child.rpartition(':')[2]}"
+
+
 # SQL: the worker id of a task run that a child claimed (see `child_of`). A worker id ends in hexadecimal
 # digits, so only the child's suffix matches.
 WORKER_OF = "regexp_replace(t.worker, '#[0-9]+$', '')"

@@ -21,7 +21,7 @@ from pipeweave.errors import Busy, Deadlocked, PipeWeaveError, ReadOnly, Unavail
 from pipeweave.orchestrator.store.idle_pools import IDLE_POOLS
 from pipeweave.orchestrator.store.pooler import Pooler
 from pipeweave.orchestrator.store.server_clock import ServerClock
-from pipeweave.orchestrator.store.session_settings import connect_arguments
+from pipeweave.orchestrator.store.session_settings import APPLICATION_NAME, connect_arguments
 from pipeweave.orchestrator.store.silence import WATCH, Cursor, Session
 
 # SQLSTATEs after which the same transaction is simply repeated: a deadlock, a serialization failure.
@@ -51,9 +51,17 @@ class Connections:
         size: connections at most; 0 opens one for every use (for processes that fork).
         settings: of the server for these sessions.
         clock: read over a connection that is lent, when it is stale.
+        name: of the sessions.
     """
 
-    def __init__(self, url: str, size: int, settings: Mapping[str, object], clock: ServerClock) -> None:
+    def __init__(
+        self,
+        url: str,
+        size: int,
+        settings: Mapping[str, object],
+        clock: ServerClock,
+        name: str = APPLICATION_NAME,
+    ) -> None:
         driver_url = url.replace("postgresql://", "postgresql+psycopg2://", 1).replace(
             "postgres://", "postgresql+psycopg2://", 1
         )
@@ -61,7 +69,7 @@ class Connections:
         self.engine = create_engine(
             driver_url,
             connect_args={
-                **connect_arguments(settings),
+                **connect_arguments(settings, name),
                 "connection_factory": Session,
                 "cursor_factory": Cursor,
             },

@@ -28,7 +28,13 @@ from pipeweave.orchestrator.store.cache import Cache, Caches, CacheSpec, K, V
 from pipeweave.orchestrator.store.connections import Connections
 from pipeweave.orchestrator.store.rows import Result
 from pipeweave.orchestrator.store.server_clock import ServerClock
-from pipeweave.orchestrator.store.session_settings import DEADLINES, IMPATIENT, READS, VERBS
+from pipeweave.orchestrator.store.session_settings import (
+    APPLICATION_NAME,
+    DEADLINES,
+    IMPATIENT,
+    READS,
+    VERBS,
+)
 from pipeweave.orchestrator.store.statements import statement as sql
 
 log = logging.getLogger(__name__)
@@ -172,6 +178,8 @@ class Database:
         now: a clock for tests; PostgreSQL's own by default.
         has_deadlines: for a process whose callers wait: a statement that takes too long, or waits too long
             for a lock, is given up (DEADLINES).
+        session_name: of the sessions for verbs, in `pg_stat_activity`: a process whose sessions others may
+            have to end has one of its own.
 
     Raises:
         Busy: with deadlines, and from `reading()`: a statement took too long.
@@ -187,15 +195,17 @@ class Database:
         react: Callable[[Fact], Iterable[Verb]] | None = None,
         now: Callable[[], datetime] | None = None,
         has_deadlines: bool = False,
+        session_name: str | None = None,
     ) -> None:
         self.url = url
+        self.session_name = session_name or APPLICATION_NAME
         self.sender = sender
         self.react = react or (lambda fact: ())
         self._clock = ServerClock()
         self.now = now or self._server_now
         verbs = {**VERBS, **DEADLINES} if has_deadlines else VERBS
-        self.connections = Connections(url, pool_size, verbs, self._clock)
-        self._impatient = Connections(url, min(TICKING, pool_size), IMPATIENT, self._clock)
+        self.connections = Connections(url, pool_size, verbs, self._clock, self.session_name)
+        self._impatient = Connections(url, min(TICKING, pool_size), IMPATIENT, self._clock, self.session_name)
         self._reader = Connections(url, max(1, pool_size // 2), READS, self._clock)
         self._reserved = Connections(url, min(RESERVED, pool_size), READS, self._clock)
         self.caches = Caches()

@@ -33,7 +33,6 @@ LOCK_TIMEOUT_MS = 100
 
 CLIENT = {
     "connect_timeout": CONNECT_TIMEOUT_S,
-    "application_name": APPLICATION_NAME,
     "keepalives": 1,
     "keepalives_idle": PROBE_AFTER_S,
     "keepalives_interval": PROBE_EVERY_S,
@@ -68,11 +67,12 @@ READS: Mapping[str, object] = {
 }
 
 
-def connect_arguments(settings: Mapping[str, object]) -> dict[str, Any]:
+def connect_arguments(settings: Mapping[str, object], name: str = APPLICATION_NAME) -> dict[str, Any]:
     """The keyword arguments of the driver's `connect`.
 
     Args:
         settings: of the server for these sessions: VERBS, with or without DEADLINES, or READS.
+        name: of these sessions in `pg_stat_activity`; at most 63 ASCII characters.
     """
     options = " ".join(f"-c {name}={value}" for name, value in {**SERVER, **settings}.items())
-    return {**CLIENT, "options": options}
+    return {**CLIENT, "application_name": name, "options": options}

@@ -136,11 +136,17 @@ def _make_runners(
     def make_runner(**_: object) -> None:
         # Only who takes over from another child is expected to have work at once.
         is_successor = slots.are_taken
-        child = Deployment.open(settings, pool_size=CHILD_CONNECTIONS, app=app)
+        name = worker_processes.child_of(worker_id, os.getpid())
+        child = Deployment.open(
+            settings,
+            pool_size=CHILD_CONNECTIONS,
+            app=app,
+            session_name=worker_processes.sessions_of(name),
+        )
         slot = take_slot(slots)
         sigterm = DeferredSigterm(lambda: slot.is_busy)
         process = ChildProcess(
-            worker_processes.child_of(worker_id, os.getpid()),
+            name,
             queues,
             slot,
             lambda: slots.is_stopping,
