@@ -157,6 +157,20 @@ class Injector:
         hit.pids = self._family("valkey")
         _freeze(hit.pids, fault.seconds)
 
+    def make_broker_read_only(self, fault: Fault, hit: Hit) -> None:
+        """Make the broker a replica, as a failover does with the old primary, and then a primary again."""
+        redis = self.up.redis()
+        redis.replicaof("127.0.0.1", "1")
+        time.sleep(fault.seconds)
+        redis.replicaof("NO", "ONE")
+
+    def fill_broker(self, fault: Fault, hit: Hit) -> None:
+        """Let the broker store nothing more: it answers OOM."""
+        redis = self.up.redis()
+        redis.config_set("maxmemory", "1")
+        time.sleep(fault.seconds)
+        redis.config_set("maxmemory", "0")
+
     def kill_postgres(self, fault: Fault, hit: Hit) -> None:
         """Kill the server with all its sessions."""
         hit.pids = self._family("postgres")[:1]
@@ -184,6 +198,12 @@ class Injector:
     def lose_messages(self, fault: Fault, hit: Hit) -> None:
         hit.more = messages.lose(self.up, fault.seconds)
 
+    def replay_messages(self, fault: Fault, hit: Hit) -> None:
+        hit.more = messages.replay(self.up, fault.seconds)
+
+    def add_junk(self, fault: Fault, hit: Hit) -> None:
+        hit.more = messages.add_junk(self.up, fault.options["count"])
+
     def forget_chords(self, fault: Fault, hit: Hit) -> None:
         hit.more = messages.forget_chords(self.up, fault.seconds)
 
@@ -202,12 +222,16 @@ _WAYS: dict[str, Callable[[Injector, Fault, Hit], None]] = {
     "api-killed": Injector.kill_api,
     "broker-wiped": Injector.wipe_broker,
     "broker-hangs": Injector.hang_broker,
+    "broker-read-only": Injector.make_broker_read_only,
+    "broker-full": Injector.fill_broker,
     "postgres-killed": Injector.kill_postgres,
     "postgres-restarted": Injector.restart_postgres,
     "postgres-away": Injector.take_postgres_away,
     "messages-doubled": Injector.double_messages,
     "messages-delayed": Injector.delay_messages,
     "messages-lost": Injector.lose_messages,
+    "messages-replayed": Injector.replay_messages,
+    "messages-of-junk": Injector.add_junk,
     "chords-forgotten": Injector.forget_chords,
 }
 

@@ -1,4 +1,6 @@
-"""Inject faults into the broker: double, delay or lose messages, and delete the counters of chords."""
+"""Inject faults into the broker: double, delay, lose or replay messages, add junk, and delete the counters of
+chords.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,17 @@ from chaos.stack import QUEUE, Stack
 LISTS = [QUEUE, *(f"{QUEUE}\x06\x16{level}" for level in (3, 6, 9))]
 _WAIT_S = 0.1
 _RUN, _JOIN = "pipeweave.run", "pipeweave.join"
+# How many messages are replayed at most, how often each, and how much older it says it is (ms).
+_MOST_REPLAYED, _TIMES, _OLDER_MS = 500, 10, 3_600_000
+# No messages: not JSON, not UTF-8, deep, without content, for an unknown task, for a task that is a list.
+_JUNK = (
+    b"junk",
+    b"\xff\xfe",
+    b"[" * 20_000,
+    b"{}",
+    b'{"body": "W10=", "headers": {"task": "unknown", "id": "x"}, "properties": {"delivery_tag": "x"}}',
+    b'{"body": "W10=", "headers": {"task": [], "id": "x"}, "properties": {"delivery_tag": "x"}}',
+)
 
 
 def double(up: Stack, seconds: float) -> Counter[str]:
@@ -62,6 +75,32 @@ def lose(up: Stack, seconds: float) -> Counter[str]:
     return Counter(_kind(message) for _, message in _passing(up.redis(), seconds))
 
 
+def replay(up: Stack, seconds: float) -> Counter[str]:
+    """Put the messages that arrive during this time back, and some of them ten times more, in reverse order
+    and an hour old; count these by kind.
+    """
+    redis = up.redis()
+    taken: dict[bytes, bytes] = {}
+    for name, message in _passing(redis, seconds):
+        redis.lpush(name, message)
+        if message in taken:
+            time.sleep(0.01)  # it is our own: let a worker have it
+        taken[message] = name
+    replayed = list(taken.items())[:_MOST_REPLAYED]
+    for message, name in replayed * _TIMES:
+        redis.rpush(name, _older(message))
+    return Counter(_kind(message) for message, _ in replayed)
+
+
+def add_junk(up: Stack, count: int) -> Counter[str]:
+    """Put so many things into each list that are no messages, in front of those that wait."""
+    redis = up.redis()
+    junk = [_JUNK[number % len(_JUNK)] for number in range(count)]
+    for name in LISTS:
+        redis.rpush(name, *junk)
+    return Counter(junk=count * len(LISTS))
+
+
 def forget_chords(up: Stack, seconds: float) -> Counter[str]:
     """Delete the counters of chords repeatedly during this time; return the number of keys."""
     found: Counter[str] = Counter()
@@ -94,6 +133,19 @@ def _bytes(given: bytes | str) -> bytes:
     return given.encode() if isinstance(given, str) else given
 
 
+def _older(message: bytes) -> bytes:
+    """The same message, sent earlier; junk as it is."""
+    try:
+        content = json.loads(message)
+        content["headers"]["sent"] -= _OLDER_MS
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return message
+    return json.dumps(content).encode()
+
+
 def _kind(message: bytes) -> str:
-    task = json.loads(message)["headers"]["task"]
-    return {_RUN: "run", _JOIN: "join"}.get(task, "other")
+    try:
+        task = json.loads(message)["headers"]["task"]
+        return {_RUN: "run", _JOIN: "join"}.get(task, "other")
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return "junk"

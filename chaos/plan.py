@@ -46,12 +46,16 @@ KINDS: dict[str, Kind] = {
     "api-killed": Kind(options={"whole": (False, True)}),
     "broker-wiped": Kind((0.0, 3.0)),
     "broker-hangs": Kind((3.0, 6.0)),
+    "broker-read-only": Kind((1.0, 5.0)),
+    "broker-full": Kind((1.0, 5.0)),
     "postgres-killed": Kind(),
     "postgres-restarted": Kind(),
     "postgres-away": Kind((3.0, 7.0)),
     "messages-doubled": Kind((0.5, 2.0), weight=2),
     "messages-delayed": Kind((0.5, 2.0), options={"by": (1.0, 3.0, 6.0)}),
     "messages-lost": Kind((0.3, 1.5)),
+    "messages-replayed": Kind((0.5, 1.5)),
+    "messages-of-junk": Kind(options={"count": (10, 200)}),
     "chords-forgotten": Kind((0.5, 1.5)),
 }
 
