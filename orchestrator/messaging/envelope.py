@@ -52,6 +52,12 @@ def place_of(key: str) -> tuple[str, int]:
     return queue, int(level or 0)
 
 
+def binding_keys(queue: str) -> tuple[str, ...]:
+    """The Redis keys in which kombu keeps that a queue is bound to the exchange of its name."""
+    name = queue.removeprefix(KEY_PREFIX)
+    return tuple(f"{KEY_PREFIX}_kombu.{kind}.{name}" for kind in ("binding", "binding_permanent"))
+
+
 def queue_of(routing_key: str) -> str:
     """The queue that a message was in, by the routing key with which Celery delivers it."""
     return KEY_PREFIX + routing_key.removeprefix(KEY_PREFIX)

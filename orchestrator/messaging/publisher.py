@@ -25,7 +25,14 @@ from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.domain.outbox import JoinCheck, Outgoing, Part, PutBack
 from pipeweave.orchestrator.messaging.batching import MessageBatch, RunMessage, group_into_messages
 from pipeweave.orchestrator.messaging.celery_app import CHORD_LIFE_S, LEVELS
-from pipeweave.orchestrator.messaging.envelope import JOIN_TASK, RUN_TASK, encode, list_key, sent_at
+from pipeweave.orchestrator.messaging.envelope import (
+    JOIN_TASK,
+    RUN_TASK,
+    binding_keys,
+    encode,
+    list_key,
+    sent_at,
+)
 from pipeweave.orchestrator.messaging.redis_pipeline import Command, RedisPipeline
 
 # Level 0 is read first. A check may release further work, so it does not wait behind ordinary steps.
@@ -156,6 +163,14 @@ class Publisher:
         """
         probe = f"{queue}.probe"
         self._redis.execute([("LPUSH", probe, ""), ("DEL", probe)])
+
+    def forget(self, queue: str) -> None:
+        """Delete a queue that nobody consumes any more, with its messages and its binding.
+
+        Raises:
+            Unavailable: the broker cannot be used, or could not a moment ago.
+        """
+        self._redis.execute([("DEL", *(list_key(queue, each) for each in LEVELS), *binding_keys(queue))])
 
     def close(self) -> None:
         """Close every connection to the broker."""

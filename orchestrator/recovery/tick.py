@@ -27,6 +27,7 @@ from pipeweave.orchestrator.recovery import (
     due_attempts,
     lost_attempts,
     lost_messages,
+    old_queues,
     stuck_joins,
     task_moves,
     task_removals,
@@ -122,6 +123,7 @@ CHORES = (
     Chore("limits", lambda each: limits.fill_waiting(each.database), "limits_filled"),
     Chore("redrives", lambda each: redrives.run_once(each.database, each.values), "redriven"),
     Chore("expiry", lambda each: expiry.run_hourly(each.database, Policy.of(each.settings)), "purged"),
+    Chore("old_queues", old_queues.run_once, None),
     Chore("lost_messages", lost_messages.run_once, "republished"),
     Chore("stuck_joins", stuck_joins.run_once, "joins_checked"),
 )
