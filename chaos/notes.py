@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chaos.shifted_clock import right_time
 from pipeweave import Context
 
 VARIABLE = "CHAOS_NOTES"
@@ -67,7 +68,7 @@ class Notebook:
 
     def _write(self, what: str, ctx: Context, token: str | None = None, saw: Any = None) -> None:
         ids = ctx.run_id, ctx.task_run_id, ctx.task_id, ctx.attempt
-        note = Note(what, *ids, os.getpid(), time.monotonic(), time.time(), token, saw or {})
+        note = Note(what, *ids, os.getpid(), time.monotonic(), right_time(), token, saw or {})
         os.write(self._file, json.dumps(asdict(note)).encode() + b"\n")
 
 

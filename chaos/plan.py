@@ -42,7 +42,7 @@ KINDS: dict[str, Kind] = {
     "worker-stopped": Kind((6.0, 10.0), options=_WORKERS | {"whole": (False, True)}, weight=2),
     "worker-asked-to-end": Kind(options=_WORKERS, weight=2),
     "beat-killed": Kind(options={"beat": (0, 1)}),
-    "beat-stopped": Kind((3.0, 6.0), options={"beat": (0, 1)}),
+    "beat-stopped": Kind((3.0, 12.0), options={"beat": (0, 1)}),
     "api-killed": Kind(options={"whole": (False, True)}),
     "broker-wiped": Kind((0.0, 3.0)),
     "broker-hangs": Kind((3.0, 6.0)),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from pathlib import Path
+
+from pipeweave.settings import environment
 
 COMPILER = shutil.which("cc")
 _SHIFT = "SHIFTED_CLOCK_S"
@@ -73,6 +76,11 @@ def shifted(folder: Path, seconds: int) -> dict[str, str]:
         RuntimeError: this machine has no C compiler.
     """
     return {"LD_PRELOAD": str(_library(folder)), _SHIFT: str(seconds)}
+
+
+def right_time() -> float:
+    """The time (s since the epoch) by a right clock, in a process whose clock may be wrong."""
+    return time.time() - int(environment().get(_SHIFT, 0))
 
 
 def _library(folder: Path) -> Path:

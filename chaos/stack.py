@@ -18,6 +18,7 @@ from redis import Redis
 
 from chaos.notes import VARIABLE
 from chaos.processes import Process, Supervisor
+from chaos.shifted_clock import COMPILER, shifted
 from pipeweave.settings import environment
 from pipeweave.up import postgres, valkey
 from pipeweave.up.launch import Launch
@@ -32,6 +33,8 @@ CONCURRENCY = (2, 3)
 # The grace period of a stopping worker (s): shorter than the slow tasks.
 GRACE_S = 2
 START_S = 60.0
+# How far (s) the clocks of processes are ahead of PostgreSQL's.
+CLOCKS_AHEAD_S = {"worker-1": 660, "worker-2": -660, "beat-2": 420, "api": -300}
 ANSWER_S = 10.0
 
 # Variables that a program needs; the user's own settings must not change the test.
@@ -181,11 +184,19 @@ def _start_processes(up: Stack) -> None:
         "api": ("api", "--port", str(up.port)),
     }
     for name, arguments in commands.items():
-        launch = Launch((sys.executable, "-m", "pipeweave.cli", *arguments), variables, cwd=ROOT)
+        wrong = _wrong_clock(up.folder, name)
+        launch = Launch((sys.executable, "-m", "pipeweave.cli", *arguments), variables | wrong, cwd=ROOT)
         kept = Process(name, lambda launch=launch: launch, up.folder / "logs" / f"{name}.log")  # type: ignore[misc]
         up.processes[name] = up.supervisor.keep(kept)
     if not waited(lambda: _is_ready(up), START_S):
         raise NotUp("API and workers did not get ready")
+
+
+def _wrong_clock(folder: Path, name: str) -> dict[str, str]:
+    """What gives a process a wrong clock: its variables; none where nothing can be compiled."""
+    if COMPILER is None or name not in CLOCKS_AHEAD_S:
+        return {}
+    return shifted(folder, CLOCKS_AHEAD_S[name])
 
 
 def _is_ready(up: Stack) -> bool:
