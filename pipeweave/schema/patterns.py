@@ -3,7 +3,7 @@
 Anyone who may register a task may write a pattern, and Python's `re` needs exponential time for some of them
 while it keeps every other thread waiting. pydantic has the Rust engine; its `$`, `\\uXXXX` and `(?<name>…)`
 are those of JavaScript. It knows neither lookaround nor back references: such patterns are accepted, because
-workers in other languages check them, and are not checked here (docs/decisions/0020-patterns.md).
+workers in other languages check them, and are not checked here (docs/decisions/0016-patterns.md).
 """
 
 from __future__ import annotations
