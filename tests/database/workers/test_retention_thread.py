@@ -67,6 +67,7 @@ def test_a_pass_that_did_its_work_comes_again_in_an_hour(database: Database, sto
 
 def test_a_table_in_use_is_tried_again_soon(database: Database, storage: LocalStorage) -> None:
     with database.transaction() as reader:
+        reader.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         reader.execute("SELECT count(*) FROM runs")
         assert retention_thread.apply(database, storage, POLICY) == retention_thread.AGAIN_AFTER_S
     assert is_there(database)
