@@ -9,8 +9,8 @@ STAMP := .venv/.installed
 # The first of these that is 3.11, 3.12 or 3.13; `make PYTHON=/path/to/python setup` takes that one.
 PYTHON := python3 python3.13 python3.12 python3.11
 PYTEST := $(BIN)/python -m pytest -q
-# Four processes even on two cores: tests of whole stacks mostly wait. A file is never split between processes.
-PROCESSES := 4
+# Six processes even on two cores: tests of whole stacks mostly wait. A file is never split between processes.
+PROCESSES := 6
 
 help: ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' Makefile

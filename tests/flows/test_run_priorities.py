@@ -88,7 +88,8 @@ def test_a_map_under_way_lets_better_ones_go_between_its_turns(stack: LiveStack)
     assert len(naps) == 150
     # 50 ms each: a second until the parent has looked, and a turn.
     assert sum(start > max(starts) for start in naps) > 50
-    assert starts[1] < starts[0] < starts[2]
+    # The first one may have started before the second one was triggered.
+    assert starts[1] < starts[2]
 
 
 def test_a_wide_join_fires_though_other_messages_took_its_parts(stack: LiveStack, gate: Path) -> None:

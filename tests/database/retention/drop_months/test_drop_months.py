@@ -149,7 +149,8 @@ def test_run_tokens_of_an_older_month_that_stays_stay_too(database: Database) ->
             VALUES ('default', 'old', 'past', 'x', :id, :now)""",
             {"id": run_id, "now": IN_MARCH},
         )
-    drop_months._drop(database, APRIL)
+    with database.transaction() as tx:
+        drop_months._drop_tables(tx, APRIL)
     with database.transaction() as tx:
         assert tx.execute("SELECT run_token FROM run_tokens").scalars() == ["old"]
 
