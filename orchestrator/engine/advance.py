@@ -96,8 +96,8 @@ class Advance:
 
     def fail(
         self, failures: Sequence[tuple[TaskRun, Failure]], *, max_retry_delay_ms: int | None
-    ) -> list[TaskRun]:
-        """End failed attempts, before the transaction writes anything else. Returns those failed for good.
+    ) -> attempts.Ended:
+        """End failed attempts, before the transaction writes anything else.
 
         Under fail-fast a failure locks its own row, then the run's row, then the rows of all other task runs:
         concurrent failures would deadlock. With the run's row locked first they queue up, and the later ones
@@ -111,7 +111,7 @@ class Advance:
         ended = attempts.end(self.tx, self.run, failures, max_retry_delay_ms=max_retry_delay_ms)
         self._note_freed(ended.retried)
         self.release_due(ended.due)
-        return ended.final
+        return ended
 
     def release_due(self, task_run_ids: Sequence[UUID]) -> None:
         """Release task runs whose next attempt is due."""
@@ -252,7 +252,7 @@ class Advance:
     def _fail_map(self, ordinal: int, failure: Failure) -> None:
         failed = (maps.as_task_run(self.tx, self.run.id, ordinal), failure)
         # A map has no attempts, so there is no retry whose delay could be too long.
-        if final := self.fail([failed], max_retry_delay_ms=None):
+        if final := self.fail([failed], max_retry_delay_ms=None).final:
             self.settle(final)
 
     # --- the end ------------------------------------------------------------------------------------------

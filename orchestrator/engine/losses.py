@@ -29,7 +29,7 @@ Loss = tuple[TaskRun, Failure]
 
 
 def end(database: Database, losses: Sequence[Loss], *, max_retry_delay_ms: int | None) -> int:
-    """End attempts, with one transaction for each run. Returns the number of attempts.
+    """End attempts, with one transaction for each run. Returns how many of them ended by it.
 
     Args:
         losses: the attempts, each with its failure.
@@ -57,7 +57,7 @@ def end(database: Database, losses: Sequence[Loss], *, max_retry_delay_ms: int |
 def _end(tx: Transaction, losses: Sequence[Loss], max_retry_delay_ms: int | None) -> int:
     run = run_headers.load(tx, losses[0][0].run_id)
     if run is None:
-        return len(losses)
+        return 0
     turn = Turn(
         run,
         losses,
@@ -65,8 +65,7 @@ def _end(tx: Transaction, losses: Sequence[Loss], max_retry_delay_ms: int | None
         max_retry_delay_ms=max_retry_delay_ms,
         counting=Counting.UNCOUNTED,
     )
-    turn.store(tx)
-    return len(losses)
+    return turn.end_attempts(tx)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,17 +104,26 @@ class Turn:
 
     def store(self, tx: Transaction) -> list[TaskRun]:
         """Do the turn in the caller's transaction, without the fast path. Returns the same as `apply`."""
+        return self._store(tx)[0]
+
+    def end_attempts(self, tx: Transaction) -> int:
+        """Do the turn in the caller's transaction. Returns how many attempts ended badly by it: a fenced one
+        had ended before.
+        """
+        return self._store(tx)[1]
+
+    def _store(self, tx: Transaction) -> tuple[list[TaskRun], int]:
         completions = [each for each in self.outcomes if isinstance(each, Completion)]
         claimant = self._claimant_of_all()
         advance = Advance(tx, self.run, claimant, queue=self.queue, counting=self.counting)
         free_keys = idempotency.lock(tx, self.run.tenant, self.outcomes)
         failures = [each for each in self.outcomes if isinstance(each, tuple)]
-        final = advance.fail(failures, max_retry_delay_ms=self.max_retry_delay_ms)
-        final += completing.complete(tx, completions)
+        ended = advance.fail(failures, max_retry_delay_ms=self.max_retry_delay_ms)
+        final = ended.final + completing.complete(tx, completions)
         idempotency.settle(tx, self.run, self.outcomes, final, free_keys, advance.touched)
         advance.settle(final, _selected_next(completions))
         claimed = self._hand_over_or_claim(tx)
-        return advance.close() + claimed
+        return advance.close() + claimed, len(ended.final) + len(ended.retried)
 
     def _claimant_of_all(self) -> Claimant | None:
         """The claimant for all outcomes: it continues as many steps as it has finished."""

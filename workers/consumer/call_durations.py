@@ -48,7 +48,9 @@ class CallDurations:
         return max(1, min(MAX_CALLS, int(seconds / max(self._seconds, 1e-6))))
 
     def changed(self) -> UsualDuration | None:
-        """The average, if it is far from the one that was stored last. Called by the watchdog's thread."""
+        """The average, if it is far from the one that was stored last. Called by the watchdog's thread, which
+        calls `stored` when it has stored the average.
+        """
         of, seconds = self._of, self._seconds
         if seconds is None:
             return None
@@ -56,5 +58,8 @@ class CallDurations:
         stored = self._stored.get(of)
         if stored is not None and stored / _CHANGED_BY <= seconds <= stored * _CHANGED_BY:
             return None
-        self._stored[of] = seconds
         return UsualDuration(*of, seconds)
+
+    def stored(self, usual: UsualDuration) -> None:
+        """Note that an average is stored. One whose write failed is given again by `changed`."""
+        self._stored[usual.tenant, usual.task_id] = usual.seconds

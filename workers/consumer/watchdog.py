@@ -168,3 +168,4 @@ class Watchdog:
         if (usual := self.durations.changed()) is not None:
             with self.database.statements() as tx:
                 durations.note(tx, usual.tenant, usual.task_id, usual.seconds)
+            self.durations.stored(usual)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -202,6 +203,17 @@ def test_a_loss_gives_its_slot_to_others_and_asks_about_the_joins_it_was_counted
     assert [each.join for each in driver.sent if isinstance(each, JoinCheck)] == [10]
     statuses = [driver.statuses(each)["a"] for each in (holder, waiting)]
     assert sorted(statuses) == ["queued", "ready"]
+
+
+def test_only_attempts_that_ended_by_it_are_counted(driver: RunDriver) -> None:
+    run_id = driver.begin({"a": [], "b": []}, tasks={"a": "quick", "b": "quick"})
+    with driver.database.transaction() as tx:
+        [fenced, held] = claiming.start(tx, run_id, [1, 2], 1, worker="gone")
+    lost = failure.lost("its worker is gone")
+    assert losses.end(driver.database, [(fenced, lost)], max_retry_delay_ms=None) == 1
+    assert losses.end(driver.database, [(fenced, lost), (held, lost)], max_retry_delay_ms=None) == 1
+    month_is_dropped = replace(held, run_id=UUID(int=held.run_id.int ^ 1 << 30))
+    assert losses.end(driver.database, [(month_is_dropped, lost)], max_retry_delay_ms=None) == 0
 
 
 def test_a_loss_does_not_wait_for_a_lock_on_another_run(driver: RunDriver) -> None:

@@ -1,0 +1,30 @@
+"""The average duration of a task's calls is stored when it has changed much, and once."""
+
+from __future__ import annotations
+
+from pipeweave.workers.consumer.call_durations import CallDurations
+
+
+def test_an_average_is_given_until_it_is_stored() -> None:
+    durations = CallDurations()
+    assert durations.changed() is None
+    durations.note("tenant", "task", 2.0)
+    usual = durations.changed()
+    assert usual is not None
+    assert durations.changed() == usual, "its write failed"
+    durations.stored(usual)
+    assert durations.changed() is None
+
+
+def test_only_an_average_that_is_far_from_the_stored_one_is_given() -> None:
+    durations = CallDurations()
+    durations.note("tenant", "task", 2.0)
+    first = durations.changed()
+    assert first is not None
+    durations.stored(first)
+    durations.note("tenant", "task", 2.1)
+    assert durations.changed() is None
+    durations.note("tenant", "task", 60.0)
+    found = durations.changed()
+    assert found is not None
+    assert found.seconds > 3
