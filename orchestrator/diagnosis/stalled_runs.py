@@ -12,7 +12,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import ADVANCING_RUN, sql_in
-from pipeweave.orchestrator.recovery import stuck_joins
+from pipeweave.orchestrator.recovery.closed_joins import closed_joins
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -43,7 +43,7 @@ def unreleased_joins(tx: Transaction, *, late: timedelta) -> Iterator[Unreleased
         run = run_headers.load(tx, run_id)
         if run is None:
             continue
-        for check in stuck_joins.closed_joins(tx, run):
+        for check in closed_joins(tx, {run.id: run.plan}):
             since = _since(tx, run, check.join)
             if since < before:
                 yield _unreleased_join(run, check.join, since)

@@ -6,6 +6,7 @@ their outputs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -200,11 +201,6 @@ WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.status <> 'comp
 """
 
 
-def is_over(tx: Transaction, run_id: UUID, ordinal: int) -> bool:
-    """Whether every item of a map that was laid out is final."""
-    return _over(tx, run_id, _parent(tx, run_id, ordinal))
-
-
 def _over(tx: Transaction, run_id: UUID, parent: Any) -> bool:
     return tx.execute(_OPEN, _span(run_id, parent)).first() is None
 
@@ -212,6 +208,38 @@ def _over(tx: Transaction, run_id: UUID, parent: Any) -> bool:
 def _span(run_id: UUID, parent: Any) -> dict[str, Any]:
     first, last = parent.map_first, parent.map_first + parent.map_count - 1
     return {"run_id": run_id, "first": ids.task_run_id(run_id, first), "last": ids.task_run_id(run_id, last)}
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """A map that was laid out: the ordinal of its first item, and how many it has."""
+
+    run_id: UUID
+    first: int
+    count: int
+
+
+_WITH_OPEN_ITEM = """
+SELECT m.number FROM unnest(CAST(:runs AS uuid[]), CAST(:firsts AS uuid[]), CAST(:lasts AS uuid[]))
+        WITH ORDINALITY AS m(run_id, first, last, number)
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM task_runs AS t
+        WHERE t.run_id = m.run_id AND t.id BETWEEN m.first AND m.last AND t.finished_at IS NULL
+        ORDER BY t.id DESC LIMIT 1) AS o
+"""
+
+
+def over(tx: Transaction, laid_out: Sequence[LaidOut]) -> set[LaidOut]:
+    """Those of several maps of which every item is final."""
+    if not laid_out:
+        return set()
+    parameters = {
+        "runs": [each.run_id for each in laid_out],
+        "firsts": [ids.task_run_id(each.run_id, each.first) for each in laid_out],
+        "lasts": [ids.task_run_id(each.run_id, each.first + each.count - 1) for each in laid_out],
+    }
+    still_open = {number - 1 for number in tx.execute(_WITH_OPEN_ITEM, parameters).scalars()}
+    return {each for number, each in enumerate(laid_out) if number not in still_open}
 
 
 def ending(tx: Transaction, run: RunHeader, ordinal: int) -> Ending | None:

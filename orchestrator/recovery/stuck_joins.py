@@ -1,105 +1,163 @@
 """Asks for stuck joins: all that they wait for is final, and their chord never fired.
 
-A join is a step with several predecessors, a map whose items ended, or the end of a run. A message asks a
-worker to check it; the worker then decides as it does when a chord fires.
+A message asks a worker to check the join; the worker then decides as it does when a chord fires. A pass goes
+over all open runs, many at a time, so that the last of thousands is seen as soon as the first.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from pipeweave import ids
+from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain.outbox import JoinCheck
-from pipeweave.orchestrator.domain.plan import END
-from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.plan import Plan, standalone_plan
 from pipeweave.orchestrator.domain.states import ADVANCING_RUN, sql_in
-from pipeweave.orchestrator.engine import maps
-from pipeweave.orchestrator.recovery.lost_messages import LATE
-from pipeweave.orchestrator.registry import worker_processes
-from pipeweave.orchestrator.state import run_headers
-from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.messaging.publisher import CHECK_LEVEL, Publisher
+from pipeweave.orchestrator.recovery.closed_joins import closed_joins
+from pipeweave.orchestrator.recovery.lost_messages import LATE, LEEWAY
+from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.isolation import Isolation
 
-# One tick looks at this many active runs; the next tick goes on where it stopped.
-RUNS_PER_TICK = 100
+# Runs that one statement reads, and how many steps they may have together: a run may have thousands.
+RUNS_AT_ONCE = 500
+STEPS_AT_ONCE = 20_000
+# After this long (s) the rest of a pass is left to the next tick, because a tick has other chores.
+MAX_SECONDS_PER_TICK = 0.5
 
-_ACTIVE = f"""
-SELECT r.id FROM runs AS r
+_OPEN_RUNS = f"""
+SELECT r.id, r.tenant_id, r.pipeline_id, r.pipeline_version FROM runs AS r
 WHERE r.status IN {sql_in(ADVANCING_RUN)} AND r.created_at < :late AND r.id > :after
 ORDER BY r.id LIMIT :batch
 """
 
-# The rows of steps come first in a run. The rows of items, which may be many, are not read.
-_OPEN_STEPS = """
-SELECT t.id, t.queue, t.status, t.due_at FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.finished_at IS NULL ORDER BY t.id
-"""
+# SQL: whether there is anything for this chore to look at.
+IS_DUE = f"""EXISTS (SELECT 1 FROM runs AS r
+    WHERE r.status IN {sql_in(ADVANCING_RUN)} AND r.created_at < :late)"""
 
-# The queue of a task that the run has now, for a final row keeps the queue that it had. Best is one that a
-# live worker consumes, then one of the service that was alive last.
-_QUEUE_NOW = "s.queue || coalesce('/' || k.queue, '')"
-_ANY_QUEUE = f"""
-SELECT coalesce({_QUEUE_NOW}, t.queue) FROM task_runs AS t
-LEFT JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
-LEFT JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id
-WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last
-ORDER BY EXISTS (SELECT 1 FROM workers AS w
-        WHERE w.tenant_id = s.tenant_id AND w.service_id = s.id AND w.stopped_at IS NULL
-          AND {worker_processes.serves_sql(_QUEUE_NOW)}) DESC,
-    s.last_heartbeat DESC NULLS LAST LIMIT 1
-"""
-
+_ALONE = standalone_plan("task")
 _BEFORE_ALL = UUID(int=0)
-# The last run that this process looked at.
-_looked_at = _BEFORE_ALL
+
+Plans = Mapping[UUID, Plan]
+
+
+@dataclass(slots=True)
+class _Pass:
+    """The pass of this process.
+
+    Args:
+        after: the last run that it looked at.
+        asked: when it asked for a join (s since the epoch, by PostgreSQL's clock).
+        asked_before: the same of the pass before.
+    """
+
+    after: UUID
+    asked: dict[JoinCheck, float]
+    asked_before: dict[JoinCheck, float]
+
+
+_pass = _Pass(_BEFORE_ALL, {}, {})
 
 
 def run_once(deployment: Deployment) -> int:
-    """Ask for the stuck joins of the next active runs. Returns the number of joins.
+    """Ask for the stuck joins of all open runs, or of as many as MAX_SECONDS_PER_TICK allow; the next call
+    goes on from there. Returns the number of joins.
 
     Raises:
         PartlyFailed: some runs could not be looked at.
         Unavailable: PostgreSQL cannot be reached.
     """
-    global _looked_at
-    database = deployment.database
-    with database.statements() as tx:
-        parameters = {"late": tx.now - LATE, "after": _looked_at, "batch": RUNS_PER_TICK}
-        active: list[UUID] = list(tx.execute(_ACTIVE, parameters).scalars())
-    _looked_at = active[-1] if len(active) == RUNS_PER_TICK else _BEFORE_ALL
-    isolation = Isolation(database)
-    asked = sum(
-        isolation.run(lambda run_id=run_id: _ask(database, run_id), run_id=run_id)  # type: ignore[misc]
-        for run_id in active
-    )
+    until = time.monotonic() + MAX_SECONDS_PER_TICK
+    isolation = Isolation(deployment.database)
+    asked = 0
+    while True:
+        rows = _next_runs(deployment.database)
+        asked += _ask_for(deployment, _plans(deployment.database, rows, isolation), isolation)
+        is_over = len(rows) < RUNS_AT_ONCE
+        _pass.after = _BEFORE_ALL if is_over else rows[-1].id
+        if is_over:
+            _pass.asked, _pass.asked_before = {}, _pass.asked
+        if is_over or time.monotonic() >= until:
+            break
     return isolation.finish(asked)
 
 
-def _ask(database: Database, run_id: UUID) -> int:
+def is_under_way() -> bool:
+    """Whether the last call left a part of the open runs to the next one."""
+    return _pass.after != _BEFORE_ALL
+
+
+def _next_runs(database: Database) -> list[Any]:
     with database.statements() as tx:
-        run = run_headers.load(tx, run_id)
-        checks = [] if run is None else closed_joins(tx, run)
-        tx.send(*checks)
-    return len(checks)
+        parameters = {"late": tx.now - LATE, "after": _pass.after, "batch": RUNS_AT_ONCE}
+        return list(tx.execute(_OPEN_RUNS, parameters))
 
 
-def closed_joins(tx: Transaction, run: RunHeader) -> list[JoinCheck]:
-    """The joins, the maps and the end of an open run that are closed although all they wait for is final."""
-    span = {"first": ids.task_run_id(run.id, 1), "last": ids.task_run_id(run.id, len(run.plan.steps))}
-    rows = tx.execute(_OPEN_STEPS, {"run_id": run.id} | span).all()
-    if not rows:
-        # Sent to the workers of its steps: a queue that no worker consumes would leave the run open for ever.
-        queue = tx.execute(_ANY_QUEUE, {"run_id": run.id} | span).scalar_one()
-        return [JoinCheck(run.id, END, queue)]
-    steps = {ids.ordinal_of(row.id): row for row in rows}
-    due = []
-    for ordinal, row in steps.items():
-        if row.status == "waiting":
-            is_due = run.plan[ordinal].step.map is not None and maps.is_over(tx, run.id, ordinal)
-        else:
-            is_waiting = row.status == "pending" and row.due_at is None
-            is_due = is_waiting and steps.keys().isdisjoint(run.plan[ordinal].predecessors)
-        if is_due:
-            due.append(JoinCheck(run.id, ordinal, row.queue))
-    return due
+def _plans(database: Database, rows: Sequence[Any], isolation: Isolation) -> Plans:
+    """The plans of runs; those are left out whose version cannot be read."""
+    versions = {row[1:]: row.id for row in rows}
+    plans: dict[Any, Plan] = {}
+
+    def load(version: Any) -> int:
+        tenant, pipeline, number = version
+        with database.statements() as tx:
+            plans[version] = _ALONE if pipeline is None else pipelines.get(tx, tenant, pipeline, number).plan
+        return 0
+
+    for version, run_id in versions.items():
+        isolation.run(lambda version=version: load(version), run_id=run_id)  # type: ignore[misc]
+    return {row.id: plans[row[1:]] for row in rows if row[1:] in plans}
+
+
+def _ask_for(deployment: Deployment, plans: Plans, isolation: Isolation) -> int:
+    def ask(runs: Sequence[UUID]) -> int:
+        return _ask(deployment, {run_id: plans[run_id] for run_id in runs})
+
+    return sum(isolation.run_together(some, ask, "run_id") for some in _together(plans))
+
+
+def _together(plans: Plans) -> Iterator[list[UUID]]:
+    """Split runs, so that those of one statement have STEPS_AT_ONCE steps at most, or are one."""
+    some: list[UUID] = []
+    steps = 0
+    for run_id, plan in plans.items():
+        if some and steps + len(plan.steps) > STEPS_AT_ONCE:
+            yield some
+            some, steps = [], 0
+        some.append(run_id)
+        steps += len(plan.steps)
+    if some:
+        yield some
+
+
+def _ask(deployment: Deployment, plans: Plans) -> int:
+    with deployment.database.statements() as tx:
+        checks = closed_joins(tx, plans)
+        waiting = _waiting(deployment.publisher, checks)
+        due = [each for each in checks if each not in waiting]
+        tx.send(*due)
+    _pass.asked |= waiting | dict.fromkeys(due, tx.now.timestamp())
+    return len(due)
+
+
+def _waiting(publisher: Publisher, checks: Sequence[JoinCheck]) -> dict[JoinCheck, float]:
+    """The checks that were sent before and may still be in their queue, with the time at which they were.
+
+    They are not sent again: each pass would make the queue longer.
+    """
+    sent = _pass.asked_before | _pass.asked
+    again = {check: sent[check] for check in checks if check in sent}
+    try:
+        oldest = {queue: publisher.oldest(queue)[CHECK_LEVEL] for queue in {each.queue for each in again}}
+    except Unavailable:
+        return again
+    return {
+        check: at
+        for check, at in again.items()
+        if (first := oldest[check.queue]) is not None and first <= at + LEEWAY.total_seconds()
+    }

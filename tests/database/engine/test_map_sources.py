@@ -11,7 +11,7 @@ from support.memory_storage import MemoryStorage
 from support.run_driver import RunDriver, finish_step, finish_task_run, header
 
 from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck
-from pipeweave.orchestrator.recovery import stuck_joins
+from pipeweave.orchestrator.recovery.closed_joins import closed_joins
 from pipeweave.orchestrator.runs import admission
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database
@@ -103,7 +103,7 @@ def test_a_map_waits_for_storage_that_is_away_and_the_tick_asks_again(
     driver.check(run_id, M)
     assert driver.statuses(run_id) == {"a": "completed", "m": "pending"}
     with driver.database.transaction() as tx:
-        [check] = stuck_joins.closed_joins(tx, header(tx, run_id))
+        [check] = closed_joins(tx, {run_id: header(tx, run_id).plan})
 
     storage.is_away = False
     driver.check(check.run_id, check.join)

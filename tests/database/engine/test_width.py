@@ -19,6 +19,7 @@ from pipeweave.orchestrator.domain.task_run import Completion, KeyWait
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.queueing import limits
+from pipeweave.orchestrator.recovery.closed_joins import closed_joins
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.state import attempts, claiming, completing, run_headers
 from pipeweave.orchestrator.store.database import Database
@@ -101,6 +102,14 @@ def test_the_cost_of_an_item_does_not_grow_with_its_map(driver: RunDriver, wide:
             claiming.queued(tx, wide, mine, 1)
 
     assert fetched(driver, one_turn) <= FEW
+
+
+def test_the_tick_does_not_read_the_items_of_a_map(driver: RunDriver, wide: UUID) -> None:
+    def look() -> None:
+        with driver.database.statements() as tx:
+            assert closed_joins(tx, {wide: header(tx, wide).plan}) == []
+
+    assert fetched(driver, look) <= FEW
 
 
 _OTHER_KEYS = """

@@ -8,7 +8,8 @@ from support.factories import a_task, register
 from support.run_driver import RunDriver, claim, header, settle
 
 from pipeweave.orchestrator.domain.plan import END
-from pipeweave.orchestrator.recovery import stuck_joins, task_moves
+from pipeweave.orchestrator.recovery import task_moves
+from pipeweave.orchestrator.recovery.closed_joins import closed_joins
 from pipeweave.orchestrator.registry import task_rows
 
 TASKS = ("noop", "limited", "single")
@@ -137,5 +138,5 @@ def test_the_end_of_a_run_is_asked_for_where_its_tasks_are_now(driver: RunDriver
     )
     queue = take_over(driver)
     with driver.database.transaction() as tx:
-        checks = stuck_joins.closed_joins(tx, header(tx, run_id))
+        checks = closed_joins(tx, {run_id: header(tx, run_id).plan})
     assert [(each.join, each.queue) for each in checks] == [(END, queue)]
