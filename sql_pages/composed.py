@@ -26,6 +26,7 @@ from pipeweave.orchestrator.reading import dead_letters as letter_lists
 from pipeweave.orchestrator.reading import queue, registry
 from pipeweave.orchestrator.reading import runs as run_lists
 from pipeweave.orchestrator.reading import task_runs as task_run_lists
+from pipeweave.orchestrator.recovery import look, tick
 from pipeweave.orchestrator.retention import (
     archive,
     archive_format,
@@ -223,6 +224,8 @@ CALLS: Calls = [
         "every filter",
         lambda tx, _: task_run_lists.of_run(tx, RUN, BEHIND["task runs"], status="failed", step_id="a"),
     ),
+    # recovery
+    ("", lambda tx, _: look._look(tx, tick.conditions(tick.CHORES), None)),
     # retention
     ("", lambda tx, _: archive.count_rows(tx, MONTH)),
     ("", lambda tx, _: archive._has_run(tx, MONTH, RUN)),

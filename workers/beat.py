@@ -10,7 +10,7 @@ from celery.beat import Scheduler
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.deployment import Deployment
-from pipeweave.orchestrator.recovery import tick
+from pipeweave.orchestrator.recovery import Rhythm, tick
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +23,7 @@ class TickScheduler(Scheduler):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._next_tick = time.monotonic()
+        self._rhythm = Rhythm()
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """Run the tick if it is due; returns the seconds to sleep."""
@@ -37,7 +38,7 @@ class TickScheduler(Scheduler):
         missed = (time.monotonic() - self._next_tick) // interval + 1
         self._next_tick += missed * interval
         try:
-            tick.run_once(self.deployment)
+            tick.run_once(self.deployment, self._rhythm.due(time.monotonic()))
         except PipeWeaveError as error:
             log.warning("tick.failed", extra={"reason": error.detail})
         except Exception:

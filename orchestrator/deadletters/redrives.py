@@ -104,6 +104,9 @@ SELECT id, tenant_id, filter, last_id FROM redrives
 WHERE status = '{RUNNING}' AND id <> ALL(CAST(:without AS uuid[])) ORDER BY created_at LIMIT :most
 """
 
+# SQL: whether a redrive is under way.
+IS_DUE = f"EXISTS (SELECT 1 FROM redrives WHERE status = '{RUNNING}')"
+
 
 def run_once(database: Database, values: Values) -> int:
     """Retry dead letters of the running redrives, a batch of each in turn, for about MAX_SECONDS_PER_TICK.

@@ -195,6 +195,11 @@ SELECT r.tenant_id, r.id FROM (
 ORDER BY r.turn, r.tenant_id LIMIT :most
 """
 
+# SQL: whether `fill_waiting` may have anything to do.
+IS_DUE = f"""(EXISTS (SELECT 1 FROM task_runs AS t WHERE t.status = 'ready')
+    OR EXISTS (SELECT 1 FROM tasks AS k CROSS JOIN LATERAL (SELECT 1 {_UNSTARTED} LIMIT 1) AS u
+        WHERE k.rate_limit IS NOT NULL))"""
+
 
 def fill_waiting(database: Database) -> int:
     """Fill the limits that have room because time has passed, the limit was raised, or a process died before

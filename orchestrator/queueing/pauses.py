@@ -122,6 +122,9 @@ WHERE t.status = 'queued' AND {pause_sql.IS_PAUSED} AND t.queue = ANY(ARRAY(
 LIMIT :batch FOR UPDATE OF t SKIP LOCKED
 """
 
+# SQL: whether `take_back` may have anything to do.
+IS_DUE = "EXISTS (SELECT 1 FROM pauses)"
+
 
 def take_back(tx: Transaction) -> int:
     """Move a batch of queued task runs that are paused back to `ready`; returns how many."""

@@ -88,6 +88,9 @@ WHERE {queue_names.is_apart_sql("q.queue")}
 LIMIT :most
 """
 
+# SQL: whether `place_again` has anything to do.
+IS_DUE = f"EXISTS ({_TO_PLACE.replace(':most', '1')})"
+
 _PLACE_AGAIN = f"""
 WITH placed AS MATERIALIZED (
     SELECT t.run_id, t.id, {_PLACE} AS queue FROM task_runs AS t

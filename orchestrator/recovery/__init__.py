@@ -7,7 +7,7 @@ one waiting.
 """
 
 from pipeweave.orchestrator.recovery import tick, tick_status
-from pipeweave.orchestrator.recovery.tick import CHORES, Chore, Ticked, run_once
+from pipeweave.orchestrator.recovery.tick import CHORES, Chore, Rhythm, Ticked, run_once
 from pipeweave.orchestrator.recovery.tick_status import ChoreResult, ChoreStatus, LastTick
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "ChoreResult",
     "ChoreStatus",
     "LastTick",
+    "Rhythm",
     "Ticked",
     "run_once",
     "tick",

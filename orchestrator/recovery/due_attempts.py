@@ -28,6 +28,9 @@ SELECT w.run_id, w.id FROM (
 ORDER BY w.turn, w.due_at LIMIT :batch
 """
 
+# SQL: whether there is anything for this chore.
+IS_DUE = "EXISTS (SELECT 1 FROM task_runs AS t WHERE t.status = 'pending' AND t.due_at <= now())"
+
 
 def run_once(deployment: Deployment) -> int:
     """Release what is due now. Returns the number of attempts.

@@ -39,11 +39,12 @@ def run_once(deployment: Deployment) -> int:
     return losses.end(deployment.database, lost, max_retry_delay_ms=cap)
 
 
+_IS_LEFT = f"NOT EXISTS (SELECT 1 FROM workers AS w WHERE w.id = {WORKER_OF} AND w.stopped_at IS NULL)"
+
 # What runs is bounded by the workers there are, so a look may see all of it.
 _ON_LOST_WORKERS = f"""
 SELECT {COLUMNS}, t.worker, t.claimed_at FROM task_runs AS t
-WHERE t.status = 'running' AND NOT EXISTS (
-    SELECT 1 FROM workers AS w WHERE w.id = {WORKER_OF} AND w.stopped_at IS NULL)
+WHERE t.status = 'running' AND {_IS_LEFT}
 ORDER BY t.run_id, t.id LIMIT :batch
 """
 
@@ -86,13 +87,21 @@ WHERE t.status = 'running' AND {_SILENT_SINCE} AND t.suspected_at > t.heartbeat_
 ORDER BY t.run_id, t.id LIMIT :batch
 """
 
+_OVERDUE_SINCE = f"""t.claimed_at < now() - k.timeout_seconds * interval '1 second'
+    - interval '{OVERDUE_AFTER.total_seconds()} seconds'"""
+
 _OVERDUE = f"""
 SELECT {COLUMNS}, k.timeout_seconds
 FROM task_runs AS t JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
-WHERE t.status = 'running'
-  AND t.claimed_at < now() - k.timeout_seconds * interval '1 second' - CAST(:after AS interval)
+WHERE t.status = 'running' AND {_OVERDUE_SINCE}
 ORDER BY t.run_id, t.id LIMIT :batch
 """
+
+
+# SQL: whether there is anything for this chore.
+IS_DUE = f"""EXISTS (SELECT 1 FROM task_runs AS t
+    LEFT JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
+    WHERE t.status = 'running' AND ({_SILENT_SINCE} OR {_OVERDUE_SINCE} OR {_IS_LEFT}))"""
 
 
 def of_time(tx: Transaction) -> list[Loss]:
@@ -102,7 +111,7 @@ def of_time(tx: Transaction) -> list[Loss]:
     """
     tx.execute(_SUSPECT)
     silent: Iterable[Any] = tx.execute(_SILENT, {"confirm": CONFIRM_AFTER, "batch": BATCH})
-    overdue: Iterable[Any] = tx.execute(_OVERDUE, {"after": OVERDUE_AFTER, "batch": BATCH})
+    overdue: Iterable[Any] = tx.execute(_OVERDUE, {"batch": BATCH})
     found = {row.id: (of_row(row), failure.silent(row.interval_ms)) for row in silent}
     return list(
         ({row.id: (of_row(row), failure.overdue(row.timeout_seconds)) for row in overdue} | found).values()

@@ -42,6 +42,9 @@ SELECT o.queue, o.priority FROM oldest AS o
 WHERE o.queued_at < :late AND NOT {queue_names.is_parking_sql("o.queue")}
 """
 
+# SQL: whether there is anything for this chore.
+IS_DUE = f"EXISTS ({OLDEST})"
+
 # `queued_at` is set anew, so that the next tick gives the message its time to arrive. Tenants take turns:
 # many lost messages of one tenant do not keep another tenant's waiting.
 _REPUBLISH = """

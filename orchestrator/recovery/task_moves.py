@@ -25,6 +25,9 @@ _MARKED = """
 SELECT k.tenant_id, k.id FROM tasks AS k WHERE k.follow_at <= now() ORDER BY k.follow_at LIMIT :most
 """
 
+# SQL: whether there is anything for this chore.
+IS_DUE = "EXISTS (SELECT 1 FROM tasks AS k WHERE k.follow_at <= now())"
+
 # The way leads through the open runs, which are few, not through history. Rows that are being changed are
 # left to the next tick: two transactions that lock many rows each may do so in any order.
 _QUEUE = "s.queue || coalesce('/' || k.queue, '')"

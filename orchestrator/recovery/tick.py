@@ -3,7 +3,8 @@
 It is the safety net, not the engine: in a healthy deployment it finds nothing to do. It consists of chores,
 each of which does one thing in transactions of its own. A chore that fails is logged, counted and tried again
 by the next tick; the other chores go on. A row that another transaction holds is skipped, and found again by
-a later tick: the transaction may be that of a host that vanished.
+a later tick: the transaction may be that of a host that vanished. One statement finds out which chores have
+anything to do (look.py), so that an idle deployment costs three statements a tick.
 
 Several processes may tick; a lease lets one of them act at a time. It is renewed between chores. A process
 that lost it, because it was frozen or a chore took long, leaves the other chores to the new holder and stores
@@ -14,8 +15,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -33,6 +34,7 @@ from pipeweave.orchestrator.recovery import (
     task_removals,
     tick_status,
 )
+from pipeweave.orchestrator.recovery.look import look
 from pipeweave.orchestrator.recovery.tick_status import ChoreResult
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.retention import expiry, partitions
@@ -90,12 +92,18 @@ class Chore:
             one run or tenant does not stop it for the others.
         counts: the field of `Ticked` that takes its count; None for work that nobody waits for.
         runs_in_maintenance: it sends nothing and moves no run.
+        is_due: SQL: whether it has anything to do; None where only the chore itself knows.
+        every: a process that ticks on and on runs it so often (see `Rhythm`).
+        is_under_way: whether it left something undone, and goes on before its time.
     """
 
     name: str
     run_once: Callable[[Deployment], int]
     counts: str | None
     runs_in_maintenance: bool = False
+    is_due: str | None = None
+    every: timedelta = timedelta()
+    is_under_way: Callable[[], bool] = field(default=lambda: False)
 
 
 def _lost_workers(deployment: Deployment) -> int:
@@ -104,29 +112,75 @@ def _lost_workers(deployment: Deployment) -> int:
 
 
 def _deadlines(deployment: Deployment) -> int:
+    return deadlines.enforce(deployment.database, _run_limit(deployment))
+
+
+def _run_limit(deployment: Deployment) -> timedelta | None:
     limit = deployment.settings.max_execution_timeout
-    return deadlines.enforce(deployment.database, timedelta(milliseconds=limit) if limit else None)
+    return timedelta(milliseconds=limit) if limit else None
 
 
 # In this order: an attempt that is lost ends before the runs and limits that wait for it are looked at.
 CHORES = (
     Chore("partitions", lambda each: partitions.ensure_hourly(each.database), None),
-    Chore("lost_workers", _lost_workers, "workers_lost", runs_in_maintenance=True),
-    Chore("lost_attempts", lost_attempts.run_once, "attempts_ended"),
-    Chore("pauses", lambda each: each.database.run(pauses.take_back), "held_back"),
-    Chore("due_attempts", due_attempts.run_once, "retries_released"),
-    Chore("deadlines", _deadlines, "runs_timed_out"),
-    Chore("admission", lambda each: admission.admit_waiting(each.database), "runs_admitted"),
-    Chore("task_moves", task_moves.run_once, "followers_brought"),
+    Chore(
+        "lost_workers",
+        _lost_workers,
+        "workers_lost",
+        runs_in_maintenance=True,
+        is_due=worker_processes.IS_SILENT,
+    ),
+    Chore("lost_attempts", lost_attempts.run_once, "attempts_ended", is_due=lost_attempts.IS_DUE),
+    Chore("pauses", lambda each: each.database.run(pauses.take_back), "held_back", is_due=pauses.IS_DUE),
+    Chore("due_attempts", due_attempts.run_once, "retries_released", is_due=due_attempts.IS_DUE),
+    Chore("deadlines", _deadlines, "runs_timed_out", is_due=deadlines.IS_DUE),
+    Chore(
+        "admission",
+        lambda each: admission.admit_waiting(each.database),
+        "runs_admitted",
+        is_due=admission.IS_DUE,
+    ),
+    Chore("task_moves", task_moves.run_once, "followers_brought", is_due=task_moves.IS_DUE),
     Chore("task_removals", task_removals.run_once, "tasks_removed"),
-    Chore("placement", lambda each: placement.place_again(each.database), "placed"),
-    Chore("limits", lambda each: limits.fill_waiting(each.database), "limits_filled"),
-    Chore("redrives", lambda each: redrives.run_once(each.database, each.values), "redriven"),
+    Chore("placement", lambda each: placement.place_again(each.database), "placed", is_due=placement.IS_DUE),
+    Chore("limits", lambda each: limits.fill_waiting(each.database), "limits_filled", is_due=limits.IS_DUE),
+    Chore(
+        "redrives",
+        lambda each: redrives.run_once(each.database, each.values),
+        "redriven",
+        is_due=redrives.IS_DUE,
+    ),
     Chore("expiry", lambda each: expiry.run_hourly(each.database, Policy.of(each.settings)), "purged"),
     Chore("old_queues", old_queues.run_once, None),
-    Chore("lost_messages", lost_messages.run_once, "republished"),
-    Chore("stuck_joins", stuck_joins.run_once, "joins_checked"),
+    Chore("lost_messages", lost_messages.run_once, "republished", is_due=lost_messages.IS_DUE),
+    Chore(
+        "stuck_joins",
+        stuck_joins.run_once,
+        "joins_checked",
+        is_due=stuck_joins.IS_DUE,
+        every=timedelta(seconds=3.5),
+        is_under_way=stuck_joins.is_under_way,
+    ),
 )
+
+
+class Rhythm:
+    """The chores that are due at each tick of a process that ticks on and on."""
+
+    def __init__(self, chores: Sequence[Chore] = CHORES) -> None:
+        self._chores = chores
+        self._next = dict.fromkeys((chore.name for chore in chores), 0.0)
+
+    def due(self, now: float) -> list[Chore]:
+        """The chores of the tick at this time (s, monotonic clock), in their order."""
+        due = [chore for chore in self._chores if now >= self._next[chore.name] or chore.is_under_way()]
+        self._next |= {chore.name: now + chore.every.total_seconds() for chore in due}
+        return due
+
+
+def conditions(chores: Iterable[Chore]) -> dict[str, str]:
+    """SQL by the name of a chore: whether it has anything to do."""
+    return {each.name: each.is_due for each in chores if each.is_due is not None}
 
 
 def run_once(deployment: Deployment, chores: Iterable[Chore] = CHORES) -> Ticked:
@@ -143,17 +197,25 @@ def run_once(deployment: Deployment, chores: Iterable[Chore] = CHORES) -> Ticked
         return Ticked(is_elsewhere=True)
     try:
         return _tick(deployment, chores, lease)
-    finally:
+    except BaseException:
         leases.end(deployment.database, lease)
+        raise
 
 
 def _tick(deployment: Deployment, chores: Iterable[Chore], lease: Lease) -> Ticked:
     database = deployment.database
     impatient = replace(deployment, database=database.impatient())
-    with database.statements() as tx:
-        is_quiet = deployment_mode.mode(tx) == deployment_mode.MAINTENANCE
+    chores = tuple(chores)
+    found = look(impatient.database, conditions(chores), _run_limit(deployment))
+    is_quiet = found.mode == deployment_mode.MAINTENANCE
     due = [each for each in chores if each.runs_in_maintenance or not is_quiet]
-    results = [(chore, _result_of(chore, impatient)) for chore in _while_held(database, lease, due)]
+    results: list[tuple[Chore, ChoreResult]] = []
+    for chore in _while_held(database, lease, due):
+        # What an earlier chore did may be work for this one.
+        is_idle = chore.name in found.idle and not any(result.done for _, result in results)
+        results.append(
+            (chore, ChoreResult.of_nothing(chore.name) if is_idle else _result_of(chore, impatient))
+        )
     with database.statements() as tx:
         if tick_status.note(tx, [result for _, result in results], lease) == deployment_mode.WAITING:
             tx.afterwards(maintenance_mode.enter_if_drained)

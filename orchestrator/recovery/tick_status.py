@@ -47,6 +47,11 @@ class ChoreResult:
     skipped: int = 0
 
     @classmethod
+    def of_nothing(cls, chore: str) -> ChoreResult:
+        """The result of a chore that has nothing to do."""
+        return cls(chore, 0, timedelta())
+
+    @classmethod
     def of(cls, chore: str, done: int, took: timedelta, failure: Exception | None) -> ChoreResult:
         """The result of a chore that ended, with the failure or without."""
         raised = failure.failures if isinstance(failure, PartlyFailed) else [failure] if failure else []
@@ -88,6 +93,8 @@ WITH mine AS MATERIALIZED (
         error_code = coalesce(EXCLUDED.error_code, c.error_code), error = coalesce(EXCLUDED.error, c.error),
         skipped = EXCLUDED.skipped,
         skipped_since = CASE WHEN EXCLUDED.skipped > 0 THEN coalesce(c.skipped_since, now()) END
+), ended AS (
+    UPDATE leases AS l SET ends_at = clock_timestamp() FROM mine WHERE l.name = :lease AND l.number = :number
 ), free AS MATERIALIZED (
     SELECT o.ctid FROM mine, orchestrator_state AS o FOR NO KEY UPDATE OF o SKIP LOCKED
 )
@@ -99,7 +106,7 @@ def note(tx: Transaction, results: Sequence[ChoreResult] = (), lease: Lease | No
     """Store that a tick ended now, and what its chores did.
 
     Args:
-        lease: of the tick; nothing is stored when it is lost.
+        lease: of the tick, given back with this; nothing is stored when it is lost.
 
     Returns:
         The maintenance mode; None when it is being changed, or when the lease is lost.

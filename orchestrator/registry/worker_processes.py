@@ -164,6 +164,10 @@ def stop(tx: Transaction, worker_id: str, *, now: datetime | None = None) -> Non
 
 _NOW = "coalesce(CAST(:now AS timestamptz), now())"
 
+# SQL: whether `mark_lost` has anything to do.
+IS_SILENT = f"""EXISTS (SELECT 1 FROM workers AS w WHERE w.stopped_at IS NULL
+    AND w.heartbeat_at < now() - interval '{SUSPECT_AFTER.total_seconds()} seconds')"""
+
 _SUSPECT = f"""
 UPDATE workers SET suspected_at = {_NOW}
 WHERE id IN (SELECT id FROM workers WHERE stopped_at IS NULL

@@ -126,6 +126,9 @@ SELECT t.tenant_id, count(*) AS number FROM (
 GROUP BY t.tenant_id ORDER BY t.tenant_id
 """
 
+# SQL: whether `admit_waiting` may have anything to do.
+IS_DUE = "EXISTS (SELECT 1 FROM runs AS r WHERE r.status = 'pending')"
+
 
 def admit_waiting(database: Database) -> int:
     """Start pending runs that have a free slot, at most PER_TICK; the tenants take turns.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +16,9 @@ from pipeweave.orchestrator.store.isolation import Isolation
 # One call ends at most this many late runs and as many idle ones; the next tick continues.
 BATCH = 100
 RUN_TIMEOUT, RUN_IDLE = "RUN_TIMEOUT", "RUN_IDLE_TIMEOUT"
+
+# Longer than any run.
+_NEVER = timedelta(days=36_500)
 
 _ACTIVE = f"r.status IN {sql_in(ACTIVE_RUN)}"
 
@@ -46,6 +49,20 @@ WHERE r.finished_at IS NULL AND r.idle_timeout_ms IS NOT NULL AND {_ACTIVE} AND 
 ORDER BY r.id LIMIT :batch
 """
 
+# SQL: whether `enforce` has anything to do, with `parameters`.
+IS_DUE = f"(EXISTS ({_LATE.replace(':batch', '1')}) OR EXISTS ({_IDLE.replace(':batch', '1')}))"
+
+
+def parameters(now: datetime, limit: timedelta | None) -> dict[str, Any]:
+    """The parameters of IS_DUE.
+
+    Args:
+        now: by PostgreSQL's clock.
+        limit: the time limit of runs whose pipeline names none; None for no limit.
+    """
+    before = ids.first_id_at(0 if limit is None else int((now - limit).timestamp() * 1000) + 60_000)
+    return {"before": before, "limit": limit or _NEVER}
+
 
 def enforce(database: Database, limit: timedelta | None) -> int:
     """Fail runs past their time limit, and runs that were idle for longer than their idle timeout.
@@ -61,9 +78,7 @@ def enforce(database: Database, limit: timedelta | None) -> int:
         Unavailable: PostgreSQL cannot be reached.
     """
     with database.statements() as tx:
-        never = timedelta(days=36_500)
-        before = ids.first_id_at(0 if limit is None else int((tx.now - limit).timestamp() * 1000) + 60_000)
-        late = list(tx.execute(_LATE, {"before": before, "limit": limit or never, "batch": BATCH}))
+        late = list(tx.execute(_LATE, parameters(tx.now, limit) | {"batch": BATCH}))
         idle = list(tx.execute(_IDLE, {"batch": BATCH}))
     isolation = Isolation(database)
     ended = sum(isolation.run(lambda row=row: _end_late(database, row), run_id=row.id) for row in late)  # type: ignore[misc]

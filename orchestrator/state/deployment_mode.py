@@ -10,7 +10,10 @@ ACCEPTING = f"SELECT 1 FROM orchestrator_state WHERE mode = '{RUNNING}' FOR KEY 
 # SQL for a statement that ends a run: whether maintenance waits for the end of the last run.
 IS_AWAITED = f"EXISTS (SELECT 1 FROM orchestrator_state WHERE mode = '{WAITING}')"
 
+# SQL: the mode of the deployment.
+MODE = "(SELECT mode FROM orchestrator_state)"
+
 
 def mode(tx: Transaction) -> str:
     """The mode of the deployment: `running`, `waiting_for_maintenance` or `maintenance`."""
-    return str(tx.execute("SELECT mode FROM orchestrator_state").scalar_one())
+    return str(tx.execute(f"SELECT {MODE}").scalar_one())
