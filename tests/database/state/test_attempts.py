@@ -335,7 +335,7 @@ def test_a_loss_that_comes_with_a_failure_does_not_hasten_the_next_attempt(drive
         )
         beside.__enter__()
         wait_for_lock(driver.database)
-    assert beside.result == 1
+    assert beside.result == 0
     assert (first(driver, run_id).status, kept(driver, run_id)) == ("pending", [(1, "failed", "WEAK")])
 
 
