@@ -11,6 +11,8 @@ PYTHON := python3 python3.13 python3.12 python3.11
 PYTEST := $(BIN)/python -m pytest -q
 # Six processes even on two cores: tests of whole stacks mostly wait. A file is never split between processes.
 PROCESSES := 6
+# Python keeps what it compiled, whatever the environment says: each test starts processes, and `setup` compiles nothing.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show these lines
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s  %s\n", $$1, $$2 }' Makefile
@@ -32,7 +34,7 @@ $(STAMP): requirements.lock pyproject.toml
 	  echo "make setup: a new .venv with $$found"; \
 	  $$found -m venv --clear .venv || { echo 'make setup: Python lacks venv (on Debian: apt install python3-venv)' >&2; exit 1; }; \
 	fi
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $(STAMP)
 

@@ -19,9 +19,6 @@ from benchmarks.sizes import FULL, QUICK, SMOKE, Sizes
 from benchmarks.systems import BenchmarkFailed
 from pipeweave.errors import PipeWeaveError
 
-# After a checkpoint, for ours alone: about as long as commits are slower then.
-WARM_UPS = 10
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the requested benchmarks and return the exit code."""
@@ -112,7 +109,7 @@ def _measure_settled(chosen: list[Benchmark], up: Environment, sizes: Sizes) -> 
     change.
     """
     history.settle(up.log.admin_url)
-    for _ in range(WARM_UPS):
+    for _ in range(sizes.settling):
         warm_up(up.alone.systems, sizes)
         up.alone.pipeweave.fan(sizes.fan)
     return _measure(chosen, up.alone)

@@ -24,6 +24,7 @@ class Sizes:
         looked: requests of a list and of a page, and ticks.
         idle_s: seconds to look at idle processes.
         rounds: samples of every figure; the median counts.
+        settling: warm-ups after a checkpoint, for ours alone: about as long as commits are slower then.
     """
 
     chain: int = 50
@@ -39,6 +40,7 @@ class Sizes:
     looked: int = 20
     idle_s: float = 20
     rounds: int = 5
+    settling: int = 10
 
 
 FULL = Sizes()
@@ -57,4 +59,5 @@ SMOKE = Sizes(
     looked=2,
     idle_s=0.5,
     rounds=1,
+    settling=1,
 )

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from pipeweave.up.postgres import Postgres
 from pipeweave.up.valkey import Valkey
@@ -34,32 +36,55 @@ _names = itertools.count(1)
 # The files that take longest, and then the folders: what waits for processes begins at once, what computes
 # fills the gaps, and all test processes end at about the same time.
 _LONGEST = (
-    "test_up_stack.py",
     "test_run_losses.py",
-    "test_demo.py",
-    "test_benchmarks_smoke.py",
-    "test_chaos.py",
-    "test_cli_project.py",
-    "test_up_accounts.py",
-    "test_run_healing.py",
-    "test_run_retries.py",
-    "test_run_dead_letters.py",
-    "test_run_maintenance.py",
-    "test_verify.py",
     "test_contract.py",
+    "test_demo.py",
+    "test_up_and_down.py",
+    "test_chaos.py",
+    "test_up_accounts.py",
+    "test_up_stack.py",
+    "test_run_broker_faults.py",
+    "test_verify.py",
+    "test_run_clocks.py",
+    "test_run_deploys.py",
+    "test_run_child_replacement.py",
+    "test_retry_of_items_and_tasks.py",
+    "test_beside_celery.py",
+    "test_cli_project.py",
+    "test_benchmarks_smoke.py",
 )
 _FOLDERS = ("flows", "ui", "database", "api", "unit")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sort the files by how long they take; the tests of a file stay together and in their order."""
-    items.sort(key=lambda item: _rank(item.path))
+    items.sort(key=_rank)
 
 
-def _rank(path: Path) -> tuple[int, int, str]:
+def _rank(item: pytest.Item) -> tuple[int, int, bool, str]:
+    path = item.path
     place = _LONGEST.index(path.name) if path.name in _LONGEST else len(_LONGEST)
     folder = path.relative_to(Path(__file__).parent).parts[0]
-    return place, _FOLDERS.index(folder), str(path)
+    return place, _FOLDERS.index(folder), not _is_on_oldest(item.nodeid), str(path)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    """`--dist loadfile`, except that all tests on the oldest PostgreSQL are one process's."""
+    return _ByFileAndServer(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+class _ByFileAndServer(LoadFileScheduling):
+    """Spares the other processes a second server: to change it takes them as long as many tests."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _OLDEST if _is_on_oldest(nodeid) else super()._split_scope(nodeid)
+
+
+_OLDEST = "oldest-postgres"
+
+
+def _is_on_oldest(nodeid: str) -> bool:
+    return f"[{_OLDEST}" in nodeid
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -68,7 +93,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.definition.get_closest_marker("every_postgres")
         and "postgres_server" in metafunc.fixturenames
     ):
-        metafunc.parametrize("postgres_server", ["newest", "oldest"], indirect=True, scope="session")
+        # None, as of tests without the mark: pytest keeps the server as long as the parameter stays the same.
+        servers = [pytest.param(None, id="newest"), pytest.param(_OLDEST, id=_OLDEST)]
+        metafunc.parametrize("postgres_server", servers, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +104,7 @@ def postgres_server(
 ) -> Iterator[Postgres]:
     """A PostgreSQL of this test process."""
     programs = None
-    if getattr(request, "param", "newest") == "oldest":
+    if getattr(request, "param", None) == _OLDEST:
         programs = oldest_postgres()
         if programs is None:
             pytest.skip("the system's packages have no PostgreSQL (on Debian: apt install postgresql)")

@@ -6,14 +6,19 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from pipeweave import Client
+from pipeweave.client.models import Document
+from pipeweave.errors import Unavailable
 from pipeweave.settings import environment
+from pipeweave.up import control
+from pipeweave.up.processes import ProcessRow
+from support.servers import wait_until
 
 COMMAND_DEADLINE_S = 180
 
@@ -82,6 +87,22 @@ class StackFolder:
         """Its processes by name."""
         return {row["name"]: row for row in json.loads(self.call("ps", "--json").stdout)}
 
+    def process(self, name: str) -> ProcessRow | None:
+        """What `ps` shows of a process, for a test that looks often: without the cost of a command."""
+        return next((row for row in control.processes(self.data) or () if row.name == name), None)
+
+    def family(self) -> list[psutil.Process]:
+        """Everything that runs: the supervisor and what it started."""
+        supervisor = self.supervisor()
+        return [supervisor, *supervisor.children(recursive=True)]
+
+    def greeting(self, name: str) -> str:
+        """What its task `greet` answers."""
+        with self.client() as client:
+            run_id = _accepted(client, name)
+            wait_until(lambda: client.task_run(run_id)["status"] in ("completed", "failed"))
+            return str(client.task_run(run_id)["output"])
+
     def connection(self) -> dict[str, str]:
         """How to reach it."""
         found: dict[str, str] = json.loads((self.data / "connection.json").read_text())
@@ -103,6 +124,24 @@ class StackFolder:
 
     def _argv(self, arguments: Sequence[str]) -> list[str]:
         return [*self._prefix, "-m", "pipeweave.cli", *arguments]
+
+
+def _accepted(client: Client, name: str) -> str:
+    accepted: list[Document] = []
+
+    def is_accepted() -> bool:
+        # A server that was killed runs before it answers; until then the API says 503 and "ask again".
+        with suppress(Unavailable):
+            accepted.append(client.queue("greet", {"name": name}))
+        return bool(accepted)
+
+    wait_until(is_accepted, what="nothing new is accepted")
+    return str(accepted[0]["runId"])
+
+
+def are_gone(processes: list[psutil.Process]) -> bool:
+    """Whether all of them have ended."""
+    return not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in processes)
 
 
 @contextmanager
