@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from chaos import plan, proofs, report, trial
+from chaos.evidence import WITHIN_S
 from chaos.figures import figures
 from chaos.stack import NotUp
 from pipeweave.errors import PipeWeaveError
@@ -27,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     made = plan.make(options.seed, options.seconds, kinds=kinds, pace=options.pace)
     folder = _folder(options.folder)
     try:
-        done = trial.run(made, folder, settle_s=options.settle, say=_say)
+        done = trial.run(made, folder, settle_s=options.settle, within_s=options.within, say=_say)
     except (NotUp, PipeWeaveError) as error:
         _say(f"nothing was tested: {error} (kept: {folder})")
         return 2
@@ -73,6 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--settle", type=float, default=90, help="seconds in which all runs must end after the last fault"
+    )
+    parser.add_argument(
+        "--within", type=float, default=WITHIN_S, help="seconds in which every run goes on after a fault"
     )
     parser.add_argument("--folder", type=Path, help="where to put the data, which is kept when a proof fails")
     parser.add_argument("--json", action="store_true", help="print figures and proofs as JSON")

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from chaos.faults import Injected
 from chaos.model import Expected, expect
 from chaos.notes import Note
 from chaos.plan import PlannedRun
 from chaos.records import Event, Records, Run, TaskRun
+
+# What is promised: every run goes on so soon (s) after a fault ended or a host vanished.
+WITHIN_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -20,12 +24,30 @@ class Evidence:
 
     Args:
         accepted: by token: the runs that the API answered with.
+        faults: those that happened.
+        within_s: a run goes on within so many seconds after a fault.
     """
 
     planned_runs: Sequence[PlannedRun]
     accepted: Mapping[str, set[str]]
     records: Records
     notes: Sequence[Note]
+    faults: Sequence[Injected] = ()
+    within_s: float = WITHIN_S
+
+    @cached_property
+    def offset(self) -> float:
+        """The time since the epoch (s) when the steady clock was 0."""
+        return min((each.wall - each.at for each in self.notes), default=0.0)
+
+    @cached_property
+    def first(self) -> float:
+        """When the first run was stored (s since the epoch)."""
+        return min((each.at for each in self.records.events), default=0.0)
+
+    def is_pinned(self, run_id: str) -> bool:
+        """Whether a run calls only the code that it began with."""
+        return bool(self.planned_of[run_id].shape.document.get("code") == "pinned")
 
     @cached_property
     def planned_of(self) -> dict[str, PlannedRun]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from chaos import progress
 from chaos.evidence import Evidence
 from chaos.faults import Injected
 from chaos.notes import Note
@@ -16,7 +17,14 @@ from chaos.trial import Trial
 # Error code of an attempt that a fault cut off -> the faults that cause it.
 GIVEN_UP = frozenset({"lost", "interrupted"})
 SILENT = "HEARTBEAT_LOST"
-CUTTING = ("child-killed", "worker-killed", "worker-stopped", "worker-asked-to-end")
+CUTTING = (
+    "child-killed",
+    "worker-killed",
+    "worker-stopped",
+    "worker-asked-to-end",
+    "worker-vanished",
+    "worker-deployed",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,7 @@ def figures(trial: Trial) -> dict[str, Any]:
             for kind in sorted({each.kind for each in trial.faults if each.more})
         },
         "restarts": dict(trial.restarts),
+        "children": len({each.pid for each in notes}),
         "runsAskedForAgain": trial.repeated,
         "runs": dict(Counter(each.status for each in records.runs.values())),
         "taskRuns": dict(Counter(each.status for each in rows)),
@@ -71,6 +80,13 @@ def figures(trial: Trial) -> dict[str, Any]:
             kind: asdict(found)
             for kind in CUTTING
             if (found := _recoveries([each for each in trial.faults if each.kind == kind], trial.evidence))
+        },
+        # How long (s) after the end of a fault its slowest run went on.
+        "longestStandstill": round(
+            max((each.seconds for each in progress.standstills(trial.evidence)), default=0.0), 1
+        ),
+        "wentOnAfter": {
+            kind: asdict(_spread(seconds)) for kind, seconds in progress.recoveries(trial.evidence).items()
         },
     }
 

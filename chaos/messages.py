@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 
-from redis import Redis
 from redis.exceptions import RedisError
 
 from chaos.stack import QUEUE, Stack
 
-# The lists of a queue, best priority first, as kombu names them.
-LISTS = [QUEUE, *(f"{QUEUE}\x06\x16{level}" for level in (3, 6, 9))]
+# The priorities of a queue's lists, the best one first, as kombu names them.
+_LEVELS = ("", *(f"\x06\x16{level}" for level in (3, 6, 9)))
+_OWN_QUEUES = "SELECT DISTINCT own_queue FROM workers WHERE own_queue IS NOT NULL AND stopped_at IS NULL"
 _WAIT_S = 0.1
 _RUN, _JOIN = "pipeweave.run", "pipeweave.join"
 # How many messages are replayed at most, how often each, and how much older it says it is (ms).
@@ -37,13 +37,13 @@ def double(up: Stack, seconds: float) -> Counter[str]:
     """Copy all waiting messages, and all that arrive during this time; count them by kind."""
     found: Counter[str] = Counter()
     redis = up.redis()
-    for name in LISTS:
+    for name in _lists(up):
         waiting = list(map(_bytes, redis.lrange(name, 0, -1)))
         if waiting:
             redis.lpush(name, *reversed(waiting))
             found.update(map(_kind, waiting))
     doubled: set[bytes] = set()
-    for place, message in _passing(redis, seconds):
+    for place, message in _passing(up, seconds):
         redis.rpush(place, message)
         if message in doubled:
             time.sleep(0.01)  # our own copy: let a worker have it
@@ -56,7 +56,7 @@ def double(up: Stack, seconds: float) -> Counter[str]:
 
 def delay(up: Stack, seconds: float, by: float) -> Counter[str]:
     """Take the messages that arrive during this time and put them back later; count them by kind."""
-    taken = list(_passing(up.redis(), seconds))
+    taken = list(_passing(up, seconds))
 
     def put_back() -> None:
         with suppress(RedisError):  # the broker was wiped meanwhile: they are lost
@@ -72,7 +72,7 @@ def delay(up: Stack, seconds: float, by: float) -> Counter[str]:
 
 def lose(up: Stack, seconds: float) -> Counter[str]:
     """Delete the messages that arrive during this time; count them by kind."""
-    return Counter(_kind(message) for _, message in _passing(up.redis(), seconds))
+    return Counter(_kind(message) for _, message in _passing(up, seconds))
 
 
 def replay(up: Stack, seconds: float) -> Counter[str]:
@@ -81,7 +81,7 @@ def replay(up: Stack, seconds: float) -> Counter[str]:
     """
     redis = up.redis()
     taken: dict[bytes, bytes] = {}
-    for name, message in _passing(redis, seconds):
+    for name, message in _passing(up, seconds):
         redis.lpush(name, message)
         if message in taken:
             time.sleep(0.01)  # it is our own: let a worker have it
@@ -96,9 +96,10 @@ def add_junk(up: Stack, count: int) -> Counter[str]:
     """Put so many things into each list that are no messages, in front of those that wait."""
     redis = up.redis()
     junk = [_JUNK[number % len(_JUNK)] for number in range(count)]
-    for name in LISTS:
+    lists = _lists(up)
+    for name in lists:
         redis.rpush(name, *junk)
-    return Counter(junk=count * len(LISTS))
+    return Counter(junk=count * len(lists))
 
 
 def forget_chords(up: Stack, seconds: float) -> Counter[str]:
@@ -117,14 +118,25 @@ def forget_chords(up: Stack, seconds: float) -> Counter[str]:
 def depth(up: Stack) -> int:
     """Count the waiting messages."""
     redis = up.redis()
-    return sum(int(redis.llen(name)) for name in LISTS)
+    return sum(int(redis.llen(name)) for name in _lists(up))
 
 
-def _passing(redis: Redis, seconds: float) -> Iterator[tuple[bytes, bytes]]:
+def _lists(up: Stack) -> list[str]:
+    """The lists of the service's queue, and those of the queues that only workers with the same code consume.
+
+    Raises:
+        psycopg2.Error: PostgreSQL is away.
+    """
+    queues = [QUEUE, *(row[0] for row in up.rows(_OWN_QUEUES))]
+    return [f"{queue}{level}" for level in _LEVELS for queue in queues]
+
+
+def _passing(up: Stack, seconds: float) -> Iterator[tuple[bytes, bytes]]:
     """Yield the messages that the test takes from the queues for this many seconds, ahead of the workers."""
+    redis, lists = up.redis(), _lists(up)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        taken = redis.brpop(LISTS, timeout=_WAIT_S)
+        taken = redis.brpop(lists, timeout=_WAIT_S)
         if taken is not None:
             yield _bytes(taken[0]), _bytes(taken[1])
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from typing import Any
 
-from chaos.shapes import DOOMED, Shape
+from chaos.catalogue import DOOMED
+from chaos.shapes import Shape
 
 COMPLETED, FAILED, SKIPPED = "completed", "failed", "skipped"
 

@@ -17,8 +17,11 @@ from typing import Any
 
 from chaos.shifted_clock import right_time
 from pipeweave import Context
+from pipeweave.settings import environment
 
 VARIABLE = "CHAOS_NOTES"
+# The parts of the code that a worker loads, separated by commas.
+PARTS = "CHAOS_PARTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class Note:
         wall: the time since the epoch (s).
         token: the unique result of this call; None in `begin`.
         saw: the outputs of earlier steps that the call received, by step id.
+        part: the part of the code that was called.
+        parts: those that the worker was told to load.
     """
 
     what: str
@@ -44,6 +49,8 @@ class Note:
     wall: float
     token: str | None = None
     saw: dict[str, Any] = field(default_factory=dict)
+    part: str = "common"
+    parts: str = "common"
 
 
 class Notebook:
@@ -51,24 +58,26 @@ class Notebook:
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._parts = environment().get(PARTS, "")
 
     @contextmanager
-    def noted(self, ctx: Context, saw: dict[str, Any]) -> Iterator[str]:
+    def noted(self, ctx: Context, saw: dict[str, Any], part: str = "common") -> Iterator[str]:
         """Note the call of a task, however it ends; gives the token it is to return. `saw` may be filled
         meanwhile.
         """
         token = f"{os.getpid():x}.{time.monotonic_ns():x}"
-        self._write("begin", ctx)
+        self._write("begin", ctx, part)
         try:
             yield token
         except BaseException:
-            self._write("raised", ctx)
+            self._write("raised", ctx, part)
             raise
-        self._write("returned", ctx, token, saw)
+        self._write("returned", ctx, part, token, saw)
 
-    def _write(self, what: str, ctx: Context, token: str | None = None, saw: Any = None) -> None:
+    def _write(self, what: str, ctx: Context, part: str, token: str | None = None, saw: Any = None) -> None:
         ids = ctx.run_id, ctx.task_run_id, ctx.task_id, ctx.attempt
-        note = Note(what, *ids, os.getpid(), time.monotonic(), right_time(), token, saw or {})
+        now = time.monotonic(), right_time()
+        note = Note(what, *ids, os.getpid(), *now, token, saw or {}, part, self._parts)
         os.write(self._file, json.dumps(asdict(note)).encode() + b"\n")
 
 

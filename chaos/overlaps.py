@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from chaos.catalogue import LIMITS
 from chaos.evidence import Evidence
 from chaos.notes import Note
 from chaos.records import TaskRun
-from chaos.shapes import LIMITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,23 +34,39 @@ class Kind:
 
 
 _WORKERS = {"worker": (0, 1)}
+_BEATS = {"beat": (0, 1)}
+_WHOLE = {"whole": (False, True)}
+# When a host vanishes (lines.py).
+_MOMENTS = {"moment": ("any", "transaction", "commit")}
+# Whose connections go silent, and how (network_faults.py).
+_SILENT = {
+    "process": ("worker-1", "worker-2", "beat-1", "beat-2", "api"),
+    "way": ("forgotten", "late", "lost"),
+}
 
 # A lost worker is found within 5 s, so workers are stopped for longer.
 KINDS: dict[str, Kind] = {
     "child-killed": Kind(options=_WORKERS, weight=3),
-    "worker-killed": Kind(options=_WORKERS | {"whole": (False, True)}, weight=2),
-    "worker-stopped": Kind((6.0, 10.0), options=_WORKERS | {"whole": (False, True)}, weight=2),
+    "worker-killed": Kind(options=_WORKERS | _WHOLE, weight=2),
+    "worker-stopped": Kind((6.0, 10.0), options=_WORKERS | _WHOLE, weight=2),
     "worker-asked-to-end": Kind(options=_WORKERS, weight=2),
-    "beat-killed": Kind(options={"beat": (0, 1)}),
-    "beat-stopped": Kind((3.0, 12.0), options={"beat": (0, 1)}),
-    "api-killed": Kind(options={"whole": (False, True)}),
+    "worker-vanished": Kind((0.0, 8.0), options=_WORKERS | _MOMENTS, weight=2),
+    "worker-deployed": Kind((1.0, 6.0), options=_WORKERS | {"kill": (False, True)}, weight=2),
+    "beat-killed": Kind(options=_BEATS),
+    "beat-stopped": Kind((3.0, 12.0), options=_BEATS),
+    "beat-vanished": Kind((0.0, 8.0), options=_BEATS | _MOMENTS),
+    "api-killed": Kind(options=_WHOLE),
+    "api-vanished": Kind(options=_MOMENTS),
     "broker-wiped": Kind((0.0, 3.0)),
     "broker-hangs": Kind((3.0, 6.0)),
     "broker-read-only": Kind((1.0, 5.0)),
     "broker-full": Kind((1.0, 5.0)),
+    "broker-silent": Kind((2.0, 8.0), options=_SILENT, weight=2),
     "postgres-killed": Kind(),
     "postgres-restarted": Kind(),
     "postgres-away": Kind((3.0, 7.0)),
+    "postgres-silent": Kind((2.0, 8.0), options=_SILENT, weight=2),
+    "network-silent": Kind((2.0, 8.0), options=_SILENT),
     "messages-doubled": Kind((0.5, 2.0), weight=2),
     "messages-delayed": Kind((0.5, 2.0), options={"by": (1.0, 3.0, 6.0)}),
     "messages-lost": Kind((0.3, 1.5)),

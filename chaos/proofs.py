@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
-from chaos import overlaps
+from chaos import code_proofs, overlaps, progress
+from chaos.catalogue import LIMITS
 from chaos.evidence import Evidence
 from chaos.notes import Note
 from chaos.records import Run, TaskRun
-from chaos.shapes import LIMITS
 
 FINAL_RUN = frozenset({"completed", "partial", "failed", "cancelled"})
 FINAL = frozenset({"completed", "failed", "timeout", "cancelled", "skipped"})
@@ -219,10 +219,13 @@ ALL: tuple[Proof, ...] = (
     completed_task_runs_completed_once,
     no_attempt_began_without_a_reason,
     attempt_numbers_match_recorded_attempts,
+    code_proofs.no_attempt_was_used_up_without_a_call,
+    code_proofs.each_task_was_called_by_workers_that_have_it,
     steps_began_after_their_predecessors,
     steps_received_the_recorded_outputs,
     every_exhausted_task_run_has_one_dead_letter,
     limits_were_kept,
+    progress.every_run_went_on_soon,
     events_rebuild_the_stored_rows,
 )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from chaos.catalogue import PLENTY
 from chaos.stack import Stack
 from pipeweave import ids
 
@@ -37,6 +38,7 @@ class TaskRun:
     code: str | None
     output: Any
     finished: float | None
+    max_attempts: int = PLENTY
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Records:
 _RUNS = "SELECT id, run_token, pipeline_id, failure_mode, status FROM runs ORDER BY id"
 _TASK_RUNS = """
 SELECT id, run_id, step_id, task_id, kind, map_index, status, attempt, error_code, output,
-       extract(epoch FROM finished_at)::float8 FROM task_runs ORDER BY id
+       extract(epoch FROM finished_at)::float8, max_attempts FROM task_runs ORDER BY id
 """
 _ATTEMPTS = """
 SELECT task_run_id, number, status, error_code, worker, extract(epoch FROM finished_at)::float8

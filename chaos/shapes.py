@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chaos.catalogue import LIMITS, OBEDIENT
+
 Document = dict[str, Any]
-# By step id: seconds, failures, refuse, choose, look (tasks.py).
+# By step id: seconds, failures, refuse, choose, look (tasks/acting.py).
 Behaviour = dict[str, dict[str, Any]]
 
 WORKFLOWS = Path(__file__).parents[1] / "tests" / "flows" / "workflows"
@@ -21,13 +23,12 @@ MODES = ("fail-fast", "continue", "partial-merge")
 # How long (s) a step takes by default: steps of large pipelines take less.
 USUAL_S = ((30, (0.0, 0.05, 0.1, 0.3)), (100, (0.0, 0.05, 0.1)), (MOST_STEPS, (0.01, 0.03)))
 
-# Tasks that always fail, whatever the input asks.
-DOOMED = frozenset({"hopeless", "endless", "stubborn"})
-# Tasks with a concurrency limit (tasks.py), and how long (s) a call takes by default.
-LIMITS = {"limited": 2, "single": 1}
+# How long (s) a call of a task with a limit takes by default.
 LIMITED_S = 0.03
-# Tasks that can note what they are given.
-_SEEING = frozenset({"work", "limited", "single", "slow"})
+# Half of the pipelines have steps that only one team has, and one in ten has steps that deploys touch.
+MIXED, TOUCHED = 0.5, 0.1
+_MIXTURE = ("work", "work", "work", "by_one", "by_two")
+_TOUCHED = ("changed", "removed", "added")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,14 @@ def draw(chance: random.Random, number: int) -> Shape:
     id = f"{kind.__name__.strip('_')}-{number}"
     steps, behaviour, lists = kind(chance)
     _look(chance, steps, behaviour)
+    _mix(chance, steps)
     for step in steps:
         if step["task"] in LIMITS:
             behaviour.setdefault(step["id"], {}).setdefault("seconds", LIMITED_S)
     usual = next(several for most, several in USUAL_S if len(steps) <= most)
     given = {"steps": behaviour, "lists": lists, "seconds": chance.choice(usual)}
-    return Shape({"id": id, "steps": steps}, given, chance.choice(MODES))
+    code = "pinned" if any(step["task"] == "changed" for step in steps) and chance.random() < 0.5 else "any"
+    return Shape({"id": id, "steps": steps, "code": code}, given, chance.choice(MODES))
 
 
 Drawn = tuple[list[Document], Behaviour, dict[str, list[int]]]
@@ -192,8 +195,19 @@ def _some_fail_at_first(chance: random.Random, steps: list[Document], share: flo
 def _look(chance: random.Random, steps: list[Document], behaviour: Behaviour) -> None:
     """Let some steps note the outputs of their predecessors."""
     for step in steps:
-        if step["needs"] and step["task"] in _SEEING and "map" not in step and chance.random() < 0.3:
+        if step["needs"] and step["task"] in OBEDIENT and "map" not in step and chance.random() < 0.3:
             behaviour.setdefault(step["id"], {})["look"] = step["needs"][:10]
+
+
+def _mix(chance: random.Random, steps: list[Document]) -> None:
+    """Give some steps tasks that only one of the teams has, or that come and go with deploys."""
+    plain = [step for step in steps if step["task"] == "work"]
+    if chance.random() < MIXED:
+        for step in plain:
+            step["task"] = chance.choice(_MIXTURE)
+    if chance.random() < TOUCHED:
+        for step in chance.sample(plain, min(len(plain), 3)):
+            step["task"] = chance.choice(_TOUCHED)
 
 
 _KINDS: dict[Callable[[random.Random], Drawn], int] = {

@@ -1,4 +1,6 @@
-"""Start a real stack for the fault test: PostgreSQL and Valkey, one API, two workers, two beats."""
+"""Start a real stack for the fault test: PostgreSQL and Valkey, one API, two beats, and two workers of two
+teams with different code.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,19 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psycopg2
 from redis import Redis
 
-from chaos.notes import VARIABLE
+from chaos.catalogue import DEPLOYED, TEAMS
+from chaos.lines import Lines
+from chaos.notes import PARTS, VARIABLE
 from chaos.processes import Process, Supervisor
+from chaos.proxy import Proxy
 from chaos.shifted_clock import COMPILER, shifted
 from pipeweave.settings import environment
 from pipeweave.up import postgres, valkey
@@ -29,7 +35,9 @@ from pipeweave.up.valkey import Valkey
 ROOT = Path(__file__).parents[1]
 TENANT = "default"
 QUEUE = f"pipeweave.{TENANT}.python"
-CONCURRENCY = (2, 3)
+CONCURRENCY = {"worker-1": 2, "worker-2": 3}
+# Messages that a child works off before another one takes its place.
+MESSAGES_PER_CHILD = 50
 # The grace period of a stopping worker (s): shorter than the slow tasks.
 GRACE_S = 2
 START_S = 60.0
@@ -60,6 +68,8 @@ class Stack:
     Args:
         folder: the folder of all files.
         processes: by name: `worker-1`, `worker-2`, `beat-1`, `beat-2`, `api`, `postgres`, `valkey`.
+        lines: by the name of a process: its connections to the servers.
+        deployed: by the name of a worker: the part of its code that deploys replace.
     """
 
     folder: Path
@@ -67,8 +77,11 @@ class Stack:
     broker: Valkey
     port: int
     supervisor: Supervisor
-    processes: dict[str, Process]
+    processes: dict[str, Process] = field(default_factory=dict)
+    lines: dict[str, Lines] = field(default_factory=dict)
+    deployed: dict[str, str] = field(default_factory=lambda: dict(DEPLOYED))
     token: str = ""
+    secret_key: str = field(default_factory=lambda: secrets.token_hex(32))
 
     @property
     def notes(self) -> Path:
@@ -106,6 +119,10 @@ class Stack:
         """A connection to the broker."""
         return Redis.from_url(self.broker.url, socket_timeout=5, socket_connect_timeout=2)
 
+    def parts(self, worker: str) -> tuple[str, ...]:
+        """The parts of the code that a worker loads when it starts."""
+        return *TEAMS[worker], self.deployed[worker]
+
     def servers_answer(self) -> bool:
         return self.database.is_ready() and self.broker.is_ready()
 
@@ -136,7 +153,7 @@ def stack(folder: Path) -> Iterator[Stack]:
     broker = Valkey(folder / "valkey", free_port(), secrets.token_hex(16))
     database.prepare()
     broker.prepare()
-    up = Stack(folder, database, broker, free_port(), Supervisor(logs), {})
+    up = Stack(folder, database, broker, free_port(), Supervisor(logs))
     up.supervisor.start()
     try:
         _start_servers(up)
@@ -144,6 +161,8 @@ def stack(folder: Path) -> Iterator[Stack]:
         yield up
     finally:
         up.supervisor.stop_all()
+        for each in up.lines.values():
+            each.close()
 
 
 def _start_servers(up: Stack) -> None:
@@ -165,31 +184,40 @@ def _start_processes(up: Stack) -> None:
 
     migrate.upgrade(up.database.url)
     up.token = _token(up.database.url)
-    variables = {
-        **{name: value for name, value in environment().items() if name in _PLAIN},
-        "DATABASE_URL": up.database.url,
-        "BROKER_URL": up.broker.url,
-        "PIPEWEAVE_SECRET_KEY": secrets.token_hex(32),
-        "PIPEWEAVE_DATA_DIR": str(up.folder / "data"),
-        VARIABLE: str(up.notes),
-    }
-    tasks = ("--app", "chaos.tasks", "--grace", str(GRACE_S))
-    commands = {
-        "beat-1": ("beat",),
-        "beat-2": ("beat",),
-        **{
-            f"worker-{place}": ("worker", *tasks, "--name", f"w{place}", "--concurrency", str(slots))
-            for place, slots in enumerate(CONCURRENCY, 1)
-        },
-        "api": ("api", "--port", str(up.port)),
-    }
-    for name, arguments in commands.items():
-        wrong = _wrong_clock(up.folder, name)
-        launch = Launch((sys.executable, "-m", "pipeweave.cli", *arguments), variables | wrong, cwd=ROOT)
-        kept = Process(name, lambda launch=launch: launch, up.folder / "logs" / f"{name}.log")  # type: ignore[misc]
+    for name in ("beat-1", "beat-2", *CONCURRENCY, "api"):
+        up.lines[name] = Lines(Proxy(up.database.port), Proxy(up.broker.port))
+        kept = Process(name, partial(_launch, up, name), up.folder / "logs" / f"{name}.log")
         up.processes[name] = up.supervisor.keep(kept)
     if not waited(lambda: _is_ready(up), START_S):
         raise NotUp("API and workers did not get ready")
+
+
+def _launch(up: Stack, name: str) -> Launch:
+    """How to start a process of the product, with the code that it is to have now."""
+    variables = {
+        **{name: value for name, value in environment().items() if name in _PLAIN},
+        "DATABASE_URL": _through(up.database.url, up.database.port, up.lines[name].postgres),
+        "BROKER_URL": _through(up.broker.url, up.broker.port, up.lines[name].broker),
+        "PIPEWEAVE_SECRET_KEY": up.secret_key,
+        "PIPEWEAVE_DATA_DIR": str(up.folder / "data"),
+        "MAX_TASKS_PER_CHILD": str(MESSAGES_PER_CHILD),
+        VARIABLE: str(up.notes),
+        **_wrong_clock(up.folder, name),
+    }
+    arguments: tuple[str, ...] = (name.partition("-")[0],)
+    if name == "api":
+        arguments += ("--port", str(up.port))
+    elif name in CONCURRENCY:
+        parts = up.parts(name)
+        variables[PARTS] = ",".join(parts)
+        arguments += tuple(text for each in parts for text in ("--app", f"chaos.tasks.{each}"))
+        arguments += ("--grace", str(GRACE_S), "--name", name, "--concurrency", str(CONCURRENCY[name]))
+    return Launch((sys.executable, "-m", "pipeweave.cli", *arguments), variables, cwd=ROOT)
+
+
+def _through(url: str, port: int, proxy: Proxy) -> str:
+    """The same URL, through a proxy."""
+    return url.replace(f":{port}/", f":{proxy.port}/")
 
 
 def _wrong_clock(folder: Path, name: str) -> dict[str, str]:

@@ -12,8 +12,9 @@ import psycopg2
 from redis.exceptions import RedisError
 
 from chaos import messages, records
+from chaos.aim import Aim
 from chaos.evidence import Evidence
-from chaos.faults import Injected, Injector
+from chaos.faults import Injected, inject
 from chaos.notes import Reading
 from chaos.plan import Plan
 from chaos.stack import NotUp, Stack, stack, waited
@@ -47,11 +48,12 @@ class Trial:
     restarts: Mapping[str, int]
 
 
-def run(plan: Plan, folder: Path, *, settle_s: float, say: Say) -> Trial:
+def run(plan: Plan, folder: Path, *, settle_s: float, within_s: float, say: Say) -> Trial:
     """Start a stack, carry out the plan, and wait until every run ends.
 
     Args:
         settle_s: how long (s) the last runs may take after the last fault.
+        within_s: how long (s) a run may stand still after a fault.
 
     Raises:
         NotUp: the stack did not start, so nothing was tested.
@@ -62,25 +64,25 @@ def run(plan: Plan, folder: Path, *, settle_s: float, say: Say) -> Trial:
         triggers.store()
         say(f"up; {len(plan.runs)} runs and {len(plan.faults)} faults in {plan.seconds:g} s")
         triggers.start()
-        faults = _inject(plan, Injector(up, reading, lambda: triggers.open > 0), up, say)
+        faults = _inject(plan, Aim(up, reading, lambda: triggers.open > 0), say)
         calm = time.monotonic()
-        _settle(up, triggers, settle_s, say)
-        settled_s = time.monotonic() - calm
+        settled_s = _settle(up, triggers, settle_s, say) - calm
         _stop_workers(up)
         records.keep(up, folder)
         (folder / "faults.jsonl").write_text("".join(f"{json.dumps(asdict(each))}\n" for each in faults))
-        evidence = Evidence(plan.runs, triggers.accepted, records.read(up), reading.catch_up())
+        found = records.read(up), reading.catch_up(), faults
+        evidence = Evidence(plan.runs, triggers.accepted, *found, within_s)
         restarts = {name: each.starts - 1 for name, each in up.processes.items()}
         return Trial(evidence, faults, triggers.refused, settled_s, triggers.repeated, restarts)
 
 
-def _inject(plan: Plan, injector: Injector, up: Stack, say: Say) -> list[Injected]:
+def _inject(plan: Plan, aim: Aim, say: Say) -> list[Injected]:
     began, faults = time.monotonic(), []
     for fault in plan.faults:
         time.sleep(max(0.0, began + fault.at - time.monotonic()))
-        if not up.wait_for_servers(SERVERS_S):
+        if not aim.up.wait_for_servers(SERVERS_S):
             raise NotUp(f"the servers did not come back before {fault.kind} at {fault.at:.1f} s")
-        done = injector.inject(fault)
+        done = inject(aim, fault)
         faults.append(done)
         more = done.missed or ", ".join(f"{count} {name}" for name, count in done.more.items())
         options = ", ".join(f"{name} {value}" for name, value in fault.options.items())
@@ -89,14 +91,17 @@ def _inject(plan: Plan, injector: Injector, up: Stack, say: Say) -> list[Injecte
     return faults
 
 
-def _settle(up: Stack, triggers: Triggers, seconds: float, say: Say) -> None:
-    """Wait until every run is accepted and final, and no message waits."""
+def _settle(up: Stack, triggers: Triggers, seconds: float, say: Say) -> float:
+    """Wait until every run is accepted and final, and no message waits. Returns when the runs were final."""
     until = time.monotonic() + seconds
     is_accepted = triggers.finish(seconds)
     say("every run is accepted" if is_accepted else "not every run was accepted")
     if not waited(lambda: _open_runs(up) == 0, max(0.0, until - time.monotonic()), 0.2):
         say(f"{_open_runs(up)} runs are not final after {seconds:g} s")
-    waited(lambda: _depth(up) == 0, QUIET_S, 0.2)
+    final = time.monotonic()
+    if not waited(lambda: _depth(up) == 0, QUIET_S, 0.2):
+        say(f"{_depth(up)} messages are left over")
+    return final
 
 
 def _open_runs(up: Stack) -> int:

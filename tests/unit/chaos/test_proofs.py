@@ -115,7 +115,7 @@ def seen() -> Evidence:
     records = Records(
         {run.id: run}, history.task_runs, history.attempts, history.events, history.dead_letters
     )
-    return Evidence([PlannedRun(0.0, "t", SHAPE)], {"t": {run.id}}, records, history.notes)
+    return Evidence([PlannedRun(0.0, "t", SHAPE)], {"t": {run.id}}, records, history.notes, within_s=500)
 
 
 def contradicted(seen: Evidence) -> set[str]:
@@ -176,6 +176,13 @@ def early_event(seen: Evidence) -> None:
     events[place] = replace(events[place], seq=1, at=0.5)
 
 
+def pinned_call_in_two_codes(seen: Evidence) -> None:
+    pinned = replace(SHAPE, document={**SHAPE.document, "code": "pinned"})
+    seen.planned_runs[0] = replace(seen.planned_runs[0], shape=pinned)  # type: ignore[index]
+    for step, part in (("a", "before"), ("join", "after")):
+        note("begin", step, task_id="changed", part=part, parts="common,before,after")(seen)
+
+
 ACCEPTED = "every accepted run is stored once"
 UNDER_WAY = "every run and task run is final"
 ENDED = "every run ended as its failure mode demands"
@@ -186,6 +193,9 @@ ORDER = "steps began after their predecessors"
 SAW = "steps received the recorded outputs"
 LETTERS = "every exhausted task run has one dead letter"
 LIMITS = "limits were kept"
+UNCALLED = "no attempt was used up without a call"
+LOADED = "each task was called by workers that have it"
+STILL = "every run went on soon"
 EVENTS = "events rebuild the stored rows"
 
 SPOILT: dict[str, tuple[set[str], Spoil]] = {
@@ -228,6 +238,21 @@ SPOILT: dict[str, tuple[set[str], Spoil]] = {
         {ADD_UP},
         lambda seen: seen.notes.remove(next(each for each in seen.notes if each.what == "raised")),  # type: ignore[attr-defined]
     ),
+    "an attempt fails that was never called": (
+        {ADD_UP, UNCALLED},
+        lambda seen: seen.records.attempts.update(  # type: ignore[attr-defined]
+            {"run-t.join": {0: Attempt("run-t.join", 0, "timeout", "HEARTBEAT_LOST", "w", 1.0)}}
+        ),
+    ),
+    "an interrupted attempt is counted": (
+        {UNCALLED},
+        lambda seen: seen.records.attempts["run-t.a"].update(
+            {1: replace(seen.records.attempts["run-t.a"][1], status="interrupted")}
+        ),
+    ),
+    "a worker calls code that it should not have": ({LOADED}, note("begin", "join", part="after")),
+    "a pinned run calls a task in two codes": ({LOADED}, pinned_call_in_two_codes),
+    "a run stands still": ({STILL}, note("begin", "join", wall=5_000.0)),
     "a step is called too early": ({ORDER}, note("begin", "join", at=0.0)),
     "a step starts too early, by its events": ({ORDER}, early_event),
     "a step is called that was to be skipped": (

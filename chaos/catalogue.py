@@ -1,0 +1,36 @@
+"""What the tasks of the fault test promise, for those who judge without importing them.
+
+A worker loads some of these parts (tasks/…): two teams share one deployment, and a deploy replaces a part.
+"""
+
+from __future__ import annotations
+
+# The tasks of each part. `changed` is in two of them, in different code.
+TASKS = {
+    "common": ("work", "limited", "single", "slow", "hopeless", "endless", "stubborn", "late"),
+    "team_one": ("by_one",),
+    "team_two": ("by_two",),
+    "before": ("changed", "removed"),
+    "after": ("changed", "added"),
+}
+
+# The parts that a worker always loads, by its name.
+TEAMS = {"worker-1": ("common", "team_one"), "worker-2": ("common", "team_two")}
+# The part that a deploy replaces. So every task is loaded somewhere while no deploy is under way.
+DEPLOYED = {"worker-1": "before", "worker-2": "after"}
+
+# Attempts of a task.
+PLENTY = 40
+ATTEMPTS = {"hopeless": 3, "endless": 3, "stubborn": 1}
+
+# Tasks that always fail, whatever the input asks.
+DOOMED = frozenset(ATTEMPTS)
+# Tasks with a concurrency limit.
+LIMITS = {"limited": 2, "single": 1}
+# Tasks that do what the input says.
+OBEDIENT = frozenset({"work", "limited", "single", "slow", "by_one", "by_two", "changed", "removed", "added"})
+
+
+def other(part: str) -> str:
+    """The part that takes the place of this one in a deploy."""
+    return "after" if part == "before" else "before"

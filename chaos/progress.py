@@ -1,0 +1,93 @@
+"""Find how long runs stood still: no event, and no call under way that ended."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from chaos.evidence import Evidence
+
+# From and until (s since the epoch).
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """A time in which a run stood still."""
+
+    run_id: str
+    begin: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.begin
+
+
+def every_run_went_on_soon(seen: Evidence) -> Iterator[str]:
+    """No run stood still for longer than promised while there was no fault."""
+    faults = fault_times(seen)
+    for each in standstills(seen):
+        for begin, end in without(each, faults):
+            if end - begin > seen.within_s:
+                run = seen.records.runs[each.run_id]
+                since = f"{begin - seen.first:.1f} s after the start"
+                yield f"{run.id} ({run.pipeline_id}) stood still for {end - begin:.1f} s, {since}"
+
+
+def standstills(seen: Evidence) -> list[Standstill]:
+    """The times between two signs of life, for each run."""
+    found = []
+    for run_id, busy in _busy(seen).items():
+        until = busy[0][1]
+        for begin, end in busy[1:]:
+            if begin > until:
+                found.append(Standstill(run_id, until, begin))
+            until = max(until, end)
+    return found
+
+
+def fault_times(seen: Evidence) -> list[Interval]:
+    """When there were faults, in order."""
+    return sorted((each.began + seen.offset, each.ended + seen.offset) for each in seen.faults)
+
+
+def without(still: Standstill, faults: Sequence[Interval]) -> Iterator[Interval]:
+    """The parts of a standstill between faults."""
+    begin = still.begin
+    for from_, until in faults:
+        if until < begin or from_ > still.end:
+            continue
+        if from_ > begin:
+            yield begin, from_
+        begin = max(begin, until)
+    if begin < still.end:
+        yield begin, still.end
+
+
+def recoveries(seen: Evidence) -> Mapping[str, list[float]]:
+    """By kind of fault: how long (s) the slowest run that each fault met stood still after it. A run that
+    stood still through several faults counts for the last one.
+    """
+    found: dict[str, list[float]] = defaultdict(list)
+    still = standstills(seen)
+    ends = [each.ended + seen.offset for each in seen.faults]
+    for fault, ended, following in zip(seen.faults, ends, [*ends[1:], inf], strict=True):
+        met = (each.end - ended for each in still if each.begin <= ended <= each.end < following)
+        found[fault.kind].append(max(met, default=0.0))
+    return found
+
+
+def _busy(seen: Evidence) -> dict[str, list[Interval]]:
+    """By run: when something of it happened or was under way, in order."""
+    found: dict[str, list[Interval]] = defaultdict(list)
+    for event in seen.records.events:
+        found[event.run_id].append((event.at, event.at))
+    ends = {(n.task_run_id, n.attempt): n.wall for n in seen.notes if n.what != "begin"}
+    for note in seen.notes:
+        if note.what == "begin" and note.run_id in seen.records.runs:
+            end = ends.get((note.task_run_id, note.attempt), note.wall)
+            found[note.run_id].append((note.wall, max(note.wall, end)))
+    return {run_id: sorted(busy) for run_id, busy in found.items()}

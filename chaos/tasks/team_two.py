@@ -1,0 +1,13 @@
+"""What only the second team has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chaos.tasks.acting import MANY, act
+from pipeweave import Context, task
+
+
+@task(retry=MANY)
+def by_two(ctx: Context) -> Any:
+    return act(ctx, "team_two")
