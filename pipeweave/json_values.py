@@ -1,4 +1,4 @@
-"""Check that a value can be stored as JSON."""
+"""Check that a value can be stored as JSON, and write it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,44 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
+import orjson
+
 from pipeweave.errors import FieldError
-from pipeweave.size_limits import MAX_VALUE_DEPTH
+from pipeweave.size_limits import MAX_JSON_DEPTH, MAX_VALUE_DEPTH
 
 _MOST_FAULTS = 20
 _INT64 = 1 << 63
+# The levels that orjson writes.
+_DEEPEST = 254
+_TOO_DEEP = f"it is nested deeper than {MAX_JSON_DEPTH} levels"
+
+
+def write_json(value: Any, option: int = 0) -> bytes:
+    """Write a value as JSON text.
+
+    Args:
+        option: of orjson.
+
+    Raises:
+        TypeError: it is not JSON, or is nested deeper than MAX_JSON_DEPTH.
+    """
+    content = _dumps(value, option)
+    # Only a value that may be too deep is written again, with so many levels around it that it then is.
+    if content.count(b"[") + content.count(b"{") > MAX_JSON_DEPTH:
+        around = value
+        for _ in range(_DEEPEST - MAX_JSON_DEPTH):
+            around = [around]
+        _dumps(around, option)
+    return content
+
+
+def _dumps(value: Any, option: int) -> bytes:
+    try:
+        return orjson.dumps(value, option=option)
+    except TypeError as error:
+        if "Recursion limit" in str(error):
+            raise TypeError(_TOO_DEEP) from None
+        raise
 
 
 def json_faults(

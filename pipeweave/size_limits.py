@@ -22,6 +22,11 @@ MAX_DESCRIPTION = 10_000
 MAX_VALUE_DEPTH = 64
 """Nested lists and objects in a step's `params`."""
 
+MAX_JSON_DEPTH = 200
+"""Nested lists and objects of one value that is stored (an input, an output, an item of a map), and of a
+request body. Answers and archives have values inside of documents, and nothing writes more than 254 levels.
+"""
+
 MAX_REFERENCE_CHARS = 1_000
 """Characters of one `${…}`."""
 

@@ -19,9 +19,10 @@ from werkzeug.exceptions import RequestEntityTooLarge
 from pipeweave.api.http.validation_errors import MAX_FIELD_ERRORS, field_errors
 from pipeweave.errors import FieldError, InvalidInput, MalformedJson, UnsupportedMediaType
 from pipeweave.json_values import json_faults
+from pipeweave.size_limits import MAX_JSON_DEPTH
 
 # Levels of nested lists and objects. pydantic's own parser has the same limit.
-MAX_DEPTH = 200
+MAX_DEPTH = MAX_JSON_DEPTH
 
 Model = TypeVar("Model", bound=BaseModel)
 

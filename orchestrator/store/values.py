@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from pipeweave.errors import CorruptValue, FieldError, InvalidInput, NotFound
+from pipeweave.json_values import write_json
 from pipeweave.orchestrator.domain.task_run import Kept
 from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.storage import Storage
@@ -79,10 +80,11 @@ def canonical(value: Any) -> bytes:
     """Canonical JSON: sorted keys, no spaces.
 
     Raises:
-        InvalidInput: not JSON: other types, integers beyond 64 bits, NUL characters (PostgreSQL keeps none).
+        InvalidInput: not JSON: other types, nested too deep, integers beyond 64 bits, NUL characters
+            (PostgreSQL keeps none).
     """
     try:
-        content = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        content = write_json(value, orjson.OPT_SORT_KEYS)
     except TypeError as error:
         raise InvalidInput(f"the value is not JSON: {error}", errors=[FieldError("", str(error))]) from error
     if b"\\u0000" in content and "\0" in _strings(value):

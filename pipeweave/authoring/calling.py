@@ -18,12 +18,11 @@ import orjson
 from pipeweave.authoring.context import Context, TaskResult
 from pipeweave.authoring.signatures import MISSING, Parameter, Signature, read_signature
 from pipeweave.errors import FieldError, InvalidParams, InvalidResult
-from pipeweave.json_values import json_faults
-from pipeweave.size_limits import MAX_OUTPUT_BYTES
+from pipeweave.json_values import json_faults, write_json
+from pipeweave.size_limits import MAX_JSON_DEPTH, MAX_OUTPUT_BYTES
 from pipeweave.suggestions import did_you_mean
 
 _MOST_ERRORS = 50
-_DEEPEST_RESULT = 250  # the deepest nesting that orjson writes
 _LOOKED_AT = 32  # members of an output that are looked at before it is written
 _STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 
@@ -176,7 +175,7 @@ def encode(output: Any) -> bytes:
     if any(type(each) is str and len(each) > MAX_OUTPUT_BYTES for each in _first_members(output)):
         raise _too_large("has a text of more than")
     try:
-        encoded = orjson.dumps(output, option=_STRICT)
+        encoded = write_json(output, _STRICT)
     except (TypeError, ValueError, RecursionError) as error:
         raise _not_json(output, str(error)) from None
     if len(encoded) > MAX_OUTPUT_BYTES:
@@ -207,7 +206,7 @@ def _too_large(size: str) -> InvalidResult:
 
 
 def _faults(output: Any) -> list[FieldError]:
-    return json_faults(output, "output", max_depth=_DEEPEST_RESULT, takes_natives=True)
+    return json_faults(output, "output", max_depth=MAX_JSON_DEPTH, takes_natives=True)
 
 
 def _not_json(output: Any, reason: str) -> InvalidResult:

@@ -11,7 +11,8 @@ import orjson
 
 from pipeweave.cli.support.rendering import show_json, show_warnings
 from pipeweave.client import Run, without_none
-from pipeweave.errors import FieldError, MalformedJson, PipeWeaveError
+from pipeweave.errors import FieldError, InvalidInput, MalformedJson, PipeWeaveError
+from pipeweave.json_values import write_json
 from pipeweave.size_limits import MAX_BATCH, MAX_BODY_BYTES
 
 if TYPE_CHECKING:
@@ -91,12 +92,19 @@ def _lines(content: bytes) -> Iterator[Any]:
                 ) from error
 
 
+def _written(value: Any) -> bytes:
+    try:
+        return write_json(value)
+    except TypeError as error:
+        raise InvalidInput(f"--batch: an input cannot be sent: {error}") from error
+
+
 def requests(inputs: list[Any]) -> Iterator[list[Any]]:
     """Split the inputs into requests of at most MAX_BATCH inputs and less than MAX_BODY_BYTES."""
     part: list[Any] = []
     size = 0
     for each in inputs:
-        more = len(orjson.dumps(each)) + _MORE_BYTES
+        more = len(_written(each)) + _MORE_BYTES
         if part and (len(part) == MAX_BATCH or size + more > MAX_BODY_BYTES):
             yield part
             part, size = [], 0

@@ -13,6 +13,7 @@ import urllib3
 
 from pipeweave import errors
 from pipeweave.errors import FieldError, InvalidInput, PipeWeaveError, Unavailable
+from pipeweave.json_values import write_json
 
 # Only GETs are repeated: a second POST, PUT or DELETE could act twice.
 GET_TRIES = 3
@@ -84,7 +85,7 @@ class Transport:
             PipeWeaveError, Unavailable: as `get`.
         """
         try:
-            data = orjson.dumps(body)
+            data = write_json(body)
         except TypeError as error:
             raise InvalidInput(f"the request body is not JSON: {error}") from error
         return self._send(method, path, data)

@@ -27,6 +27,7 @@ from pipeweave.authoring import (
 )
 from pipeweave.errors import InvalidInput, InvalidSpec
 from pipeweave.json_values import json_faults
+from pipeweave.size_limits import MAX_JSON_DEPTH
 from pipeweave.spec import PipelineSpec, parse_spec, validate_graph
 from pipeweave.testing.local_result import RunResult, StepResult
 from pipeweave.testing.local_run import Function, LocalRun
@@ -146,7 +147,7 @@ def _functions(pipeline: Any, tasks: Any) -> tuple[dict[str, Function], dict[str
 
 
 def _json(value: Any, name: str) -> Any:
-    faults = json_faults(value, name)
+    faults = json_faults(value, name, max_depth=MAX_JSON_DEPTH)
     if faults:
         raise InvalidInput(f"{faults[0].field} {faults[0].message}", errors=faults)
     return orjson.loads(orjson.dumps(value))

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from support.memory_storage import MemoryStorage
+from support.nesting import nested
 from support.run_driver import RunDriver, finish_step, finish_task_run, header
 
 from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck
@@ -16,7 +17,7 @@ from pipeweave.orchestrator.runs import admission
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
-from pipeweave.size_limits import INLINE_BYTES
+from pipeweave.size_limits import INLINE_BYTES, MAX_JSON_DEPTH
 
 BEHIND: dict[str, list[str]] = {"a": [], "m": ["a"]}
 OVER_A = {"m": "${steps.a.rows}"}
@@ -208,3 +209,11 @@ def test_an_inline_source_takes_one_transaction(driver: RunDriver, monkeypatch: 
     monkeypatch.setattr(Database, "run", counted)
     driver.finish(run_id, "a", output=[1, 2])
     assert (begun, len(items(driver, run_id)), checks(driver)) == ([], 2, [])
+
+
+def test_an_item_that_is_nested_too_deep_fails_the_map(driver: RunDriver) -> None:
+    """An output is deep, and the step puts it deep into a list."""
+    run_id = driver.begin(BEHIND, maps={"m": [nested(60, "${steps.a}")]})
+    driver.finish(run_id, "a", output=nested(MAX_JSON_DEPTH - 20))
+    assert driver.statuses(run_id) == {"a": "completed", "m": "failed"}
+    assert "deeper than 200 levels" in map_of(driver, run_id).error["message"]

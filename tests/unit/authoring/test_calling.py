@@ -12,11 +12,13 @@ from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, Field
+from support.nesting import nested
 
 from pipeweave import Context, TaskResult
 from pipeweave.authoring import calling
 from pipeweave.authoring.calling import bind, call_plan, outcome_of
 from pipeweave.errors import InvalidParams, InvalidResult, InvalidTask
+from pipeweave.size_limits import MAX_JSON_DEPTH
 
 
 class Order(BaseModel):
@@ -247,3 +249,11 @@ def test_a_result_that_holds_itself_is_refused() -> None:
     looped.append(looped)
     with pytest.raises(InvalidResult):
         outcome_of(looped)
+
+
+def test_an_output_may_be_as_deep_as_answers_and_archives_can_hold_it() -> None:
+    assert outcome_of(nested(MAX_JSON_DEPTH)).encoded
+    for levels in (MAX_JSON_DEPTH + 1, 254, 5_000):
+        with pytest.raises(InvalidResult, match="is nested deeper than 200 levels") as refused:
+            outcome_of(nested(levels))
+        assert refused.value.errors[0].code == "too_deep"

@@ -5,9 +5,12 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+import orjson
 import pytest
+from support.nesting import nested
 
-from pipeweave.json_values import json_faults
+from pipeweave.json_values import json_faults, write_json
+from pipeweave.size_limits import MAX_JSON_DEPTH
 
 
 @pytest.mark.parametrize(
@@ -51,3 +54,16 @@ def test_a_value_that_multiplies_by_aliases_ends_at_the_budget() -> None:
 
 def test_at_most_twenty_faults_are_told() -> None:
     assert len(json_faults([float("inf")] * 100)) == 20
+
+
+def test_the_deepest_value_is_written_and_a_deeper_one_is_not() -> None:
+    for value in (nested(MAX_JSON_DEPTH), [nested(MAX_JSON_DEPTH - 1)] * 9, [{"a": []}] * 999):
+        assert orjson.loads(write_json(value)) == value
+    for deeper in (nested(MAX_JSON_DEPTH + 1), [1, nested(MAX_JSON_DEPTH)], nested(255), nested(100_000)):
+        with pytest.raises(TypeError, match="deeper than 200 levels"):
+            write_json(deeper)
+
+
+def test_what_is_not_json_is_not_written() -> None:
+    with pytest.raises(TypeError, match="set"):
+        write_json([set()])

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from support.nesting import nested
 from support.stub_http_server import Served
 
 from pipeweave.cli import main
 from pipeweave.cli.batch import read_inputs, requests
 from pipeweave.client import Client
-from pipeweave.errors import FieldError, InputValidationFailed, MalformedJson
+from pipeweave.errors import FieldError, InputValidationFailed, InvalidInput, MalformedJson
 from pipeweave.size_limits import MAX_BATCH, MAX_BODY_BYTES
 
 Call = Callable[..., Result]
@@ -112,3 +113,8 @@ def test_the_client_gives_a_run_for_each_wish(served: Served) -> None:
         ("prun_2", "report", "running"),
     ]
     assert served.asked[0][2] == {"runs": [{"input": 1}, {"priority": 3}], "validationMode": "strict"}
+
+
+def test_an_input_that_is_too_deep_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(InvalidInput, match="deeper than 200 levels"):
+        list(requests([1, nested(300)]))

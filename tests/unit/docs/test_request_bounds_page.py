@@ -51,6 +51,9 @@ def test_the_bounds_of_a_request_in_the_documents_are_those_of_the_code() -> Non
         "first line; all headers": [deadlines.MAX_REQUEST_LINE, deadlines.MAX_HEAD],
         "a body": [size_limits.MAX_BODY_BYTES],
         "levels of nested lists and objects in a body": [MAX_DEPTH],
+        "levels of nested lists and objects in an output, or in an item of a map": [
+            size_limits.MAX_JSON_DEPTH
+        ],
         "large values fetched with `load=true`, together": [size_limits.MAX_LOADED_BYTES],
         "answers that clients have not taken yet, in a server process": [
             deadlines.MAX_BACKLOG,
