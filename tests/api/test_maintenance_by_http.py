@@ -18,7 +18,9 @@ from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.diagnosis.health import HEALTH
 from pipeweave.orchestrator.recovery import tick_status
-from pipeweave.orchestrator.runs import admission, triggering
+from pipeweave.orchestrator.retention import expiry
+from pipeweave.orchestrator.retention.policy import Policy
+from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.security.access_tokens import ADMIN, EVERY_TENANT, READ, TICK, WRITE
 from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database
@@ -280,17 +282,18 @@ def relations(plan: dict[str, Any]) -> set[str]:
 def test_health_names_chores_that_fail_again_and_again(
     clock: Api, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(database: Database) -> int:
+    def broken(database: Database, policy: Policy) -> int:
         raise Unavailable("storage at 10.0.0.7 is away")
 
-    monkeypatch.setattr(admission, "admit_waiting", broken)
+    # A chore that looks for itself at every tick: others are not called when they have nothing to do.
+    monkeypatch.setattr(expiry, "run_hourly", broken)
     for _ in range(tick_status.REPEATED):
         answer = clock.post("/api/tick")
-    assert (answer.status_code, answer.json["failedChores"]) == (200, ["admission"])
-    assert answer.json["message"].endswith("Some chores failed: admission.")
+    assert (answer.status_code, answer.json["failedChores"]) == (200, ["expiry"])
+    assert answer.json["message"].endswith("Some chores failed: expiry.")
     health = clock.get("/health")
     assert (health.status_code, health.json["status"]) == (200, "degraded")
-    assert health.json["failingChores"] == ["admission"]
+    assert health.json["failingChores"] == ["expiry"]
     assert b"10.0.0.7" not in health.data
     monkeypatch.undo()
     clock.post("/api/tick")

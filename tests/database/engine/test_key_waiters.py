@@ -115,7 +115,7 @@ def test_a_wake_up_that_was_lost_is_made_up_for_when_it_is_due(driver: Keyed) ->
     with driver.database.transaction() as tx:
         # As a process leaves it that dies between its commit and what it does after that.
         advance = Advance(tx, header(tx, first.run_id))
-        advance.settle(advance.fail([(first, PERMANENT)], max_retry_delay_ms=None))
+        advance.settle(advance.fail([(first, PERMANENT)], max_retry_delay_ms=None).final)
         tx._after.clear()
     assert (driver.row(second).status, driver.key_row().task_run_id) == ("pending", first.id)
     with driver.database.transaction() as tx:
