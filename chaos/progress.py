@@ -69,12 +69,13 @@ def without(still: Standstill, faults: Sequence[Interval]) -> Iterator[Interval]
 
 def recoveries(seen: Evidence) -> Mapping[str, list[float]]:
     """By kind of fault: how long (s) the slowest run that each fault met stood still after it. A run that
-    stood still through several faults counts for the last one.
+    stood still until the next fault does not count.
     """
     found: dict[str, list[float]] = defaultdict(list)
     still = standstills(seen)
-    ends = [each.ended + seen.offset for each in seen.faults]
-    for fault, ended, following in zip(seen.faults, ends, [*ends[1:], inf], strict=True):
+    nexts = [*(each.began + seen.offset for each in seen.faults[1:]), inf]
+    for fault, following in zip(seen.faults, nexts, strict=True):
+        ended = fault.ended + seen.offset
         met = (each.end - ended for each in still if each.begin <= ended <= each.end < following)
         found[fault.kind].append(max(met, default=0.0))
     return found

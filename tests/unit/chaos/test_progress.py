@@ -49,3 +49,8 @@ def test_a_call_under_way_is_no_standstill() -> None:
 
 def test_the_recovery_of_a_fault_is_that_of_its_slowest_run() -> None:
     assert recoveries(seen(0, 10, 30, faults=[fault(12, 14), fault(30.5, 31)])) == {"postgres-away": [16, 0]}
+
+
+def test_a_run_that_stood_still_until_the_next_fault_does_not_count_for_the_one_before() -> None:
+    faults = [fault(12, 14), fault(20, 31)]
+    assert recoveries(seen(0, 10, 30, faults=faults)) == {"postgres-away": [0, 0]}
