@@ -1,16 +1,15 @@
 # Everything a developer does here. A machine with Python 3.11 to 3.13 and make is enough.
 
 .DEFAULT_GOAL := help
-.NOTPARALLEL:
-.PHONY: help setup demo up test check lint bench chaos sql lock links
+.PHONY: help setup demo up test tests check lint bench chaos sql lock links
 
 BIN := .venv/bin
 STAMP := .venv/.installed
 # The first of these that is 3.11, 3.12 or 3.13; `make PYTHON=/path/to/python setup` takes that one.
 PYTHON := python3 python3.13 python3.12 python3.11
 PYTEST := $(BIN)/python -m pytest -q
-# Six processes even on two cores: tests of whole stacks mostly wait. A file is never split between processes.
-PROCESSES := 6
+# Five processes even on two cores: tests of whole stacks mostly wait. A file is never split between processes.
+PROCESSES := 5
 # Python keeps what it compiled, whatever the environment says: each test starts processes, and `setup` compiles nothing.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -44,13 +43,16 @@ demo: setup ## Start everything, run a real pipeline, show its report, stop ever
 up: setup ## Start everything on this machine and stay (Ctrl-C stops it)
 	$(BIN)/pipeweave up
 
-test: setup links lint ## The gate: all checks and all tests
+test: setup links ## The gate: all checks and all tests
+	@$(MAKE) --no-print-directory --jobs 2 lint tests
+
+tests: setup links ## All tests without the checks
 	$(PYTEST) -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
-check: setup links lint ## Format, lint, types, architecture and docs
+check: lint ## Format, lint, types, architecture and docs
 	$(PYTEST) tests/unit/architecture tests/unit/docs
 
-lint: setup ## Format, lint and types alone: what of the checks is no test
+lint: setup links ## Format, lint and types alone: what of the checks is no test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
