@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.release import as_released
-from pipeweave.orchestrator.queueing import placement
-from pipeweave.orchestrator.state import claiming
+from pipeweave.orchestrator.queueing import limits, placement
+from pipeweave.orchestrator.state import claiming, run_headers
 from pipeweave.orchestrator.store.database import Transaction
 
 
@@ -61,4 +62,12 @@ def hand_on(tx: Transaction, run_id: UUID, unstarted: Unstarted, *, worker: str)
     named = claiming.queued(tx, run_id, unstarted.named, unstarted.attempt)
     placed = placement.place(tx, run_id, [each.id for each in (*returned, *named)])
     tx.send(*(as_released(each) for each in placed))
+    _fill_slots_of_parked(tx, run_id, placed)
     return placed
+
+
+def _fill_slots_of_parked(tx: Transaction, run_id: UUID, placed: Sequence[TaskRun]) -> None:
+    tasks = {each.task_id for each in placed if each.is_limited and queue_names.is_parking(each.queue)}
+    run = run_headers.load(tx, run_id) if tasks else None
+    if run is not None:
+        limits.fill(tx, run.tenant, tasks)

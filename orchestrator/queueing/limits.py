@@ -1,9 +1,10 @@
 """Keeps the limits of tasks across all workers: task runs at once, starts in a time, none while paused.
 
-A slot of a concurrency limit is a live row (queued, running or waiting), never a counter that could leak. A
-rate limit is stored as the time at which the next start is on time (domain/gcra.py). A transaction that
-changes the number of live rows of a limited task calls `fill` at its end: `fill` locks the task's row, and
-tasks come last in the lock order (store/lock_order.py). The tick fills the limits that time alone frees.
+A slot of a concurrency limit is a live row (queued, running or waiting), never a counter that could leak.
+What waits in a parking queue for a worker that has its task holds no slot (placement.py). A rate limit is
+stored as the time at which the next start is on time (domain/gcra.py). A transaction that changes the number
+of live rows of a limited task calls `fill` at its end: `fill` locks the task's row, and tasks come last in
+the lock order (store/lock_order.py). The tick fills the limits that time alone frees.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.domain import gcra
+from pipeweave.orchestrator.domain import gcra, queue_names
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.states import LIVE_TASK, TaskStatus, sql_in
 from pipeweave.orchestrator.domain.task_run import TaskRun
@@ -30,7 +31,7 @@ BATCH = 1_000
 TASKS_PER_TICK = 100
 # SQL: the task runs of the task `k` that hold a slot.
 LIVE = f"""FROM task_runs AS t WHERE t.tenant_id = k.tenant_id AND t.task_id = k.id AND t.is_limited
-    AND t.kind <> 'map' AND t.status IN {sql_in(LIVE_TASK)}"""
+    AND t.kind <> 'map' AND t.status IN {sql_in(LIVE_TASK)} AND NOT {queue_names.is_parking_sql("t.queue")}"""
 # SQL: the task runs that hold a slot and that no worker has claimed.
 _UNSTARTED = f"{LIVE} AND {status_is(TaskStatus.QUEUED)}"
 _LOCK = "SELECT 1 FROM tasks WHERE tenant_id = :tenant AND id = :task FOR NO KEY UPDATE"

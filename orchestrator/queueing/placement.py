@@ -2,10 +2,11 @@
 it in other code than their run is pinned to.
 
 Such a task run goes on in the own queue of a live worker that can call it. If there is none, it waits in the
-parking queue of its task: a queued row without a message, which costs nothing while it waits. The tick places
-it again as soon as a worker can call it, and so it does with what is left in the own queue of workers that
-are gone. Nothing of this uses up an attempt, and no message goes in circles: an own queue is consumed only by
-workers that have the task.
+parking queue of its task: a queued row without a message, which costs nothing while it waits and holds no
+slot of its task's limits. The tick places it again as soon as a worker can call it; then it takes a slot like
+any other task run. The tick also places what is left in the own queue of workers that are gone. Nothing of
+this uses up an attempt, and no message goes in circles: an own queue is consumed only by workers that have
+the task.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.registry import loaded_tasks
+from pipeweave.orchestrator.state import releasing
 from pipeweave.orchestrator.state.rows import COLUMNS, read
 from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -99,7 +102,7 @@ WITH placed AS MATERIALIZED (
 )
 UPDATE task_runs AS t SET queue = p.queue, queued_at = :now FROM placed AS p
 WHERE t.run_id = p.run_id AND t.id = p.id AND t.queue <> p.queue
-RETURNING t.run_id, t.id, t.attempt, t.task_id, t.priority, t.queue
+RETURNING t.run_id, t.id, t.attempt, t.tenant_id, t.task_id, t.priority, t.queue, t.is_limited
 """
 
 
@@ -128,9 +131,16 @@ def place_again(database: Database) -> int:
 
 def _place_again(tx: Transaction, queue: str) -> int:
     rows: list[Any] = list(tx.execute(_PLACE_AGAIN, {"queue": queue, "batch": BATCH, "now": tx.now}))
-    for row in sorted(rows, key=lambda row: (row.priority, row.id)):
+    was_parked = queue_names.is_parking(queue)
+    awaiting = [row for row in rows if was_parked and row.is_limited]
+    releasing.await_limit(tx, [(row.run_id, row.id) for row in awaiting])
+    with_slot = [row for row in rows if not (was_parked and row.is_limited)]
+    for row in sorted(with_slot, key=lambda row: (row.priority, row.id)):
         ordinal = ids.ordinal_of(row.id)
         tx.send(Released(row.run_id, ordinal, row.attempt, row.task_id, row.queue, row.priority))
+    # Last, because rows of tasks are locked last.
+    for tenant in sorted({row.tenant_id for row in awaiting}):
+        limits.fill(tx, tenant, {row.task_id for row in awaiting if row.tenant_id == tenant})
     return len(rows)
 
 

@@ -119,6 +119,7 @@ def _moved_of_any_run(to: TaskStatus, changes: str, where: str) -> str:
 
 
 _DISPATCH = _moved_of_any_run(T.QUEUED, ", queued_at = :now", f"{status_is(T.READY)} AND NOT {IS_PAUSED}")
+_AWAIT_LIMIT = _moved_of_any_run(T.READY, "", status_is(T.QUEUED))
 _HOLD_BACK = _moved_of_any_run(T.READY, "", f"{status_is(T.QUEUED)} AND {IS_PAUSED}")
 
 
@@ -128,6 +129,11 @@ def dispatch_ready(tx: Transaction, task_runs: Sequence[tuple[UUID, UUID]]) -> l
     The caller holds the lock on the row of their task, which guards its limits.
     """
     return _move_any(tx, _DISPATCH, task_runs, "task_runs.queued", **{"from": "ready"})
+
+
+def await_limit(tx: Transaction, task_runs: Sequence[tuple[UUID, UUID]]) -> list[TaskRun]:
+    """Move queued task runs (run id, id) that hold no slot of their limit to `ready`: they take one."""
+    return _move_any(tx, _AWAIT_LIMIT, task_runs, "task_runs.ready")
 
 
 def hold_back(tx: Transaction, task_runs: Sequence[tuple[UUID, UUID]]) -> list[TaskRun]:

@@ -211,6 +211,38 @@ def test_another_attempt_of_a_pinned_run_keeps_its_code(driver: RunDriver, code:
     assert [(row.attempt, row.code_version) for row in driver.task_runs(run_id)] == [(2, version)]
 
 
+# --- limits -----------------------------------------------------------------------------------------------
+
+
+def test_what_waits_for_a_worker_gives_its_slot_back_and_takes_one_when_it_is_placed(
+    driver: RunDriver,
+) -> None:
+    """One at a time: a pinned run whose code no worker has, and a run that any worker may take."""
+    driver.store({"a": []}, id="pinned", tasks={"a": "single"}, code="pinned")
+    driver.store({"a": []}, id="any", tasks={"a": "single"})
+    new = a_task("single", "second", concurrency=1)
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, new)
+    pinned, free = driver.trigger("pinned"), driver.trigger("any")
+    driver.rows("UPDATE task_runs SET code_hash = 'gone' WHERE run_id = :id RETURNING 1", id=pinned)
+    with driver.database.transaction() as tx:
+        a_worker(tx, driver.tenant, new)
+    assert [driver.statuses(each)["a"] for each in (pinned, free)] == ["queued", "ready"]
+    [waits] = hand_on_all(driver, pinned, 1)
+    assert queue_names.is_parking(waits.queue)
+    assert driver.statuses(free)["a"] == "queued"
+    assert driver.released(free) == [1]
+
+    driver.rows("UPDATE worker_tasks SET code_hash = 'gone' RETURNING 1")
+    driver.sent.clear()
+    assert placement.place_again(driver.database) == 1
+    assert driver.statuses(pinned)["a"] == "ready", "the other one has the slot"
+    assert driver.sent == []
+    driver.finish(free, "a")
+    assert driver.statuses(pinned)["a"] == "queued"
+    assert messages(driver) == [(own_queue_of(driver.tenant, new), (1,))]
+
+
 def test_no_message_leaves_for_a_parking_queue() -> None:
     parked = Released(UUID(int=0), 1, 1, "a", "pipeweave.t.python#waiting#a", 100)
     assert group_into_messages([parked]).messages == ()
