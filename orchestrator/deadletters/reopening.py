@@ -38,6 +38,7 @@ from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.runs import deadlines, triggering
 from pipeweave.orchestrator.state import run_transitions
 from pipeweave.orchestrator.state.cancelling import PREDECESSOR_FAILED
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.rows import of_row
 from pipeweave.orchestrator.state.task_transitions import Logged, Move
 from pipeweave.orchestrator.store.database import Transaction
@@ -155,9 +156,9 @@ def _follows_a_failure(step: StepState) -> bool:
 
 # --- reading and locking ----------------------------------------------------------------------------------
 
-_FAILED = """
-SELECT t.id, t.status, t.map_parent FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) ORDER BY t.id FOR UPDATE
+_FAILED = f"""
+SELECT t.id, t.status, t.map_parent FROM {NAMED} JOIN task_runs AS t ON {by_key()}
+ORDER BY t.id FOR UPDATE OF t
 """
 
 
@@ -211,7 +212,8 @@ _ITS_TASK = """JOIN tasks AS k ON k.tenant_id = o.tenant_id AND k.id = o.task_id
 _MOVED_FAILED = Move(
     to=T.PENDING,
     changes=f", attempt = t.attempt + 1, max_attempts = t.attempt + k.max_attempts{_ANEW}",
-    where="o.run_id = :run_id AND o.id = l.id AND t.id = l.id",
+    rows=by_key("l.id"),
+    where=by_key("l.id", "o"),
     source=f"""FROM unnest(CAST(:ids AS uuid[]), CAST(:letters AS text[])) AS l(id, letter)
         CROSS JOIN task_runs AS o {_ITS_TASK}""",
     event=Logged(
@@ -237,7 +239,8 @@ _MOVED_STOPPED = Move(
     to=T.PENDING,
     changes=f""", attempt = t.attempt + CASE WHEN o.started_at IS NULL THEN 0 ELSE 1 END,
     max_attempts = t.max_attempts + CASE WHEN o.started_at IS NULL THEN 0 ELSE 1 END{_ANEW}""",
-    where="""t.id = o.id AND o.run_id = :run_id AND (o.id = ANY(CAST(:ids AS uuid[]))
+    rows=by_key("o.id"),
+    where="""o.run_id = :run_id AND (o.id = ANY(CAST(:ids AS uuid[]))
         OR o.kind = 'item' AND o.status = 'cancelled' AND o.error_code = ANY(CAST(:codes AS text[])))""",
     source=f"FROM task_runs AS o {_ITS_TASK}",
     returning=""", o.started_at AS begun_at, o.worker AS ended_by, o.code_version AS ended_version,
@@ -274,7 +277,9 @@ _MOVED_MAPS = Move(
     to=T.WAITING,
     changes=", attempt = t.attempt + 1, max_attempts = t.max_attempts + 1, finished_at = NULL, error = NULL,"
     " error_code = NULL",
-    where="t.id = ANY(CAST(:ids AS uuid[])) AND t.kind = 'map' AND t.map_first IS NOT NULL",
+    source=f"FROM {NAMED}",
+    rows=by_key(),
+    where="t.kind = 'map' AND t.map_first IS NOT NULL",
     event=Logged(
         "'task_run.reopened'",
         "jsonb_build_object('nextAttempt', m.attempt, 'status', m.status)",

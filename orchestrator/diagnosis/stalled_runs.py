@@ -14,6 +14,7 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import ADVANCING_RUN, sql_in
 from pipeweave.orchestrator.recovery.closed_joins import closed_joins
 from pipeweave.orchestrator.state import run_headers
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store.database import Transaction
 
 # Only this many of the oldest active runs are checked; newer runs once those have ended.
@@ -58,11 +59,11 @@ def _unreleased_join(run: RunHeader, join: int, since: datetime) -> UnreleasedJo
 # A join waits for its predecessors, a laid-out map also for its items, the end of a run for its end steps.
 _SINCE = """
 SELECT coalesce(max(t.finished_at), r.created_at) AS since
-FROM runs AS r LEFT JOIN task_runs AS t ON t.run_id = r.id AND {which}
+FROM runs AS r LEFT JOIN {which}
 WHERE r.id = :run_id GROUP BY r.created_at
 """
-_SINCE_STEPS = _SINCE.format(which="t.id = ANY(CAST(:ids AS uuid[]))")
-_SINCE_ITEMS = _SINCE.format(which="t.map_parent = :join")
+_SINCE_STEPS = _SINCE.format(which=f"({NAMED} JOIN task_runs AS t ON {by_key()}) ON true")
+_SINCE_ITEMS = _SINCE.format(which="task_runs AS t ON t.run_id = r.id AND t.map_parent = :join")
 
 
 def _since(tx: Transaction, run: RunHeader, join: int) -> datetime:

@@ -11,6 +11,7 @@ from pipeweave.orchestrator.domain.json_shapes import iso, task_run_id
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.queueing import run_slots
 from pipeweave.orchestrator.state import run_headers
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store.database import Transaction
 
 # Open predecessors shown in a reason.
@@ -42,9 +43,9 @@ def _not_its_turn(tx: Transaction, row: Any) -> Reason:
     return reason("run_waits", text, **numbers, maxActiveRuns=found.most)
 
 
-_PREDECESSORS = """
-SELECT t.id, t.step_id, t.status FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND t.finished_at IS NULL ORDER BY t.id
+_PREDECESSORS = f"""
+SELECT t.id, t.step_id, t.status FROM {NAMED} JOIN task_runs AS t ON {by_key()}
+WHERE t.finished_at IS NULL ORDER BY t.id
 """
 
 

@@ -15,6 +15,7 @@ from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.state import cancelling, releasing
 from pipeweave.orchestrator.state.cancelling import PREDECESSOR_FAILED
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import rules
 from pipeweave.spec.rules import Decision, Predecessor
@@ -80,9 +81,8 @@ def skip(
 
 
 _LOCK_STEPS = f"""
-SELECT t.id FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND {releasing.UNDECIDED}
-ORDER BY t.id FOR UPDATE
+SELECT t.id FROM {NAMED} JOIN task_runs AS t ON {by_key()} WHERE {releasing.UNDECIDED}
+ORDER BY t.id FOR UPDATE OF t
 """
 _LOCK_RUN = "SELECT r.id FROM runs AS r WHERE r.id = :run_id AND r.finished_at IS NULL FOR UPDATE"
 
@@ -100,9 +100,8 @@ def _lock_joins(tx: Transaction, run: RunHeader, joins: Sequence[int]) -> set[in
     return locked
 
 
-_PREDECESSORS = """
-SELECT t.id, t.status, t.selected_next, t.error_code FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[]))
+_PREDECESSORS = f"""
+SELECT t.id, t.status, t.selected_next, t.error_code FROM {NAMED} JOIN task_runs AS t ON {by_key()}
 """
 
 

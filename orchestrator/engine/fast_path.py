@@ -22,6 +22,7 @@ from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine.release import Claimant, as_released
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import claiming, completing, pause_sql, releasing, run_transitions
+from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.state.rows import of_row
 from pipeweave.orchestrator.state.task_transitions import Logged, Move, OneOf
 from pipeweave.orchestrator.store.database import Transaction
@@ -84,18 +85,18 @@ def _fill(tx: Transaction, *, tenant: str, tasks: Sequence[str]) -> None:
 
 # Locks the joins in the order of their ids; the statement after it sees the changes that the lock waited for.
 _LOCK_JOINS = f"""
-SELECT 1 FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = ANY(CAST(:joins AS uuid[]))
-AND {releasing.UNDECIDED} ORDER BY t.id FOR UPDATE
+SELECT 1 FROM unnest(CAST(:joins AS uuid[])) AS n(id) JOIN task_runs AS t ON {by_key()}
+WHERE {releasing.UNDECIDED} ORDER BY t.id FOR UPDATE OF t
 """
 _LOCK_RUN = "SELECT 1 FROM runs AS r WHERE r.id = :run_id AND r.finished_at IS NULL FOR UPDATE"
 
 # The other predecessors of each join. A predecessor blocks the join unless it completed and selected every
 # successor: it is still open, or the rules must decide.
-_STANDING = """standing AS (
+_STANDING = f"""standing AS (
     SELECT e.next, bool_or(p.finished_at IS NULL) AS is_open, max(p.finished_at) AS last_at,
         bool_or(p.status <> 'completed' OR p.selected_next IS NOT NULL) AS is_blocked
     FROM unnest(CAST(:joins AS uuid[]), CAST(:others AS uuid[])) AS e(next, other)
-        JOIN task_runs AS p ON p.run_id = :run_id AND p.id = e.other
+        JOIN task_runs AS p ON {by_key("e.other", "p")}
     GROUP BY e.next
 )"""
 _UNDECIDED = """(SELECT array_agg(b.next) FROM standing AS b
@@ -119,8 +120,8 @@ def _going_on(where: str, begins: str = ":now") -> str:
         changes=f""", queued_at = :now, worker = CASE WHEN {_HERE} THEN CAST(:worker AS text) END,
         started_at = CASE WHEN {_HERE} THEN CAST({begins} AS timestamptz) END,
         claimed_at = CASE WHEN {_HERE} THEN now() END, heartbeat_at = CASE WHEN {_HERE} THEN now() END""",
-        where=f"""t.id = ANY(CAST(:nexts AS uuid[])) AND t.id = n.id AND {releasing.UNDECIDED}
-        AND EXISTS (SELECT 1 FROM moved) AND {where}""",
+        rows=by_key(),
+        where=f"{releasing.UNDECIDED} AND EXISTS (SELECT 1 FROM moved) AND {where}",
         source="""FROM paused AS x,
             unnest(CAST(:nexts AS uuid[]), CAST(:ordinals AS integer[])) AS n(id, ordinal)""",
         event=Logged(

@@ -21,8 +21,9 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, Kept, KeyWait, TaskRun
 from pipeweave.orchestrator.engine import key_waiters
-from pipeweave.orchestrator.engine.key_sql import HOLDER, IS_OPEN, NAMED, name_parameters
+from pipeweave.orchestrator.engine.key_sql import HOLDER, IS_OPEN, OF_TENANT
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -190,8 +191,10 @@ UPDATE idempotency_claims AS c SET finished_at = :now,
     expires_at = CAST(:now AS timestamptz) + k.idempotency_ttl_seconds * interval '1 second',
     output = t.output, output_path = t.output_path, output_size = t.output_size, output_hash = t.output_hash,
     selected_next = t.selected_next
-FROM task_runs AS t JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
-WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND {NAMED} AND c.tenant_id = t.tenant_id
+FROM {NAMED} JOIN task_runs AS t ON {by_key()}
+    CROSS JOIN LATERAL (SELECT k.idempotency_ttl_seconds FROM tasks AS k
+        WHERE k.tenant_id = t.tenant_id AND k.id = t.task_id LIMIT 1) AS k
+WHERE {OF_TENANT} AND c.tenant_id = t.tenant_id
     AND c.task_id = t.task_id AND c.key = t.idempotency_key AND c.task_run_id = t.id AND c.finished_at IS NULL
 """
 
@@ -199,5 +202,5 @@ WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND {NAMED} AND c.
 def _finish(tx: Transaction, tenant: str, results: Sequence[Completion]) -> None:
     if results:
         done = [each.task_run for each in results]
-        parameters = {"run_id": done[0].run_id, "ids": [each.id for each in done], "now": tx.now}
-        tx.execute(_FINISH, parameters | name_parameters(tenant, [_name(each) for each in results]))
+        run_id, task_runs = done[0].run_id, sorted(each.id for each in done)
+        tx.execute(_FINISH, {"run_id": run_id, "ids": task_runs, "tenant": tenant, "now": tx.now})

@@ -7,10 +7,13 @@ from typing import Any
 
 from pipeweave.orchestrator.domain.facts import Name
 
-# The rows `c` of keys, found by their primary key whatever number of rows the planner expects.
-NAMED = """c.tenant_id = :tenant AND c.task_id = ANY(CAST(:tasks AS text[]))
-    AND c.key = ANY(CAST(:keys AS text[]))"""
-
+# A FROM item: the keys that a statement names.
+NAMES = "unnest(CAST(:tasks AS text[]), CAST(:keys AS text[])) AS n(task, key)"
+# The tenant of the rows `c` of keys. Twice, so that the whole primary key is the cheapest way to them: see
+# state/named_rows.py.
+OF_TENANT = "c.tenant_id IN (:tenant, :tenant)"
+# The rows `c` that NAMES names.
+IS_NAMED = f"{OF_TENANT} AND c.task_id = n.task AND c.key = n.key AND (n.key = n.key) IS TRUE"
 
 # The task run `h` in the row `c` of a key. Its run is its id without the last 24 bits (pipeweave/ids.py).
 HOLDER = """LEFT JOIN LATERAL (
@@ -25,5 +28,5 @@ IS_OPEN = """(h.status IS NOT NULL AND h.finished_at IS NULL
 
 
 def name_parameters(tenant: str, names: Collection[Name]) -> dict[str, Any]:
-    """The parameters of NAMED; the two lists go in step."""
+    """The parameters of NAMES and IS_NAMED; the two lists go in step."""
     return {"tenant": tenant, "tasks": [task for task, _ in names], "keys": [key for _, key in names]}

@@ -22,10 +22,11 @@ from pipeweave import ids
 from pipeweave.orchestrator.domain.facts import Name
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import KeyWait, TaskRun
-from pipeweave.orchestrator.engine.key_sql import HOLDER, IS_OPEN, NAMED, name_parameters
+from pipeweave.orchestrator.engine.key_sql import HOLDER, IS_NAMED, IS_OPEN, NAMES, name_parameters
 from pipeweave.orchestrator.engine.release import as_released
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import releasing, run_headers
+from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.state.rows import read
 from pipeweave.orchestrator.state.task_transitions import Logged, Move
 from pipeweave.orchestrator.store.database import Transaction
@@ -46,7 +47,8 @@ _BACK = Move(
     changes=""", due_at = now() + g.pause, awaits = g.holder, idempotency_key = g.key, queued_at = NULL,
     worker = NULL, claimed_at = NULL, started_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
     progress = NULL, progress_message = NULL""",
-    where="t.id = ANY(CAST(:ids AS uuid[])) AND t.id = g.id AND t.attempt = g.attempt",
+    rows=by_key("g.id"),
+    where="t.attempt = g.attempt",
     source="""FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[]), CAST(:keys AS text[]),
         CAST(:holders AS uuid[]), CAST(:shown AS text[]), CAST(:pauses AS interval[]))
         AS g(id, attempt, key, holder, shown, pause)""",
@@ -58,6 +60,7 @@ _STEP_BACK = f"WITH {_BACK} SELECT * FROM moved"
 
 def step_back(tx: Transaction, run_id: UUID, waiting: Sequence[KeyWait]) -> list[TaskRun]:
     """Give up claimed task runs of a run until the holders of their keys end. No attempt is used up."""
+    waiting = sorted(waiting, key=lambda each: each.task_run.id)
     pauses = [min(max(tx.now - each.since, SOONEST), LATEST) for each in waiting]
     parameters = {
         "run_id": run_id,
@@ -74,13 +77,11 @@ def step_back(tx: Transaction, run_id: UUID, waiting: Sequence[KeyWait]) -> list
 
 # --- locking keys -----------------------------------------------------------------------------------------
 
-_NAMES = "unnest(CAST(:tasks AS text[]), CAST(:keys AS text[])) AS n(task, key)"
-_THESE = f"{NAMED} AND c.task_id = n.task AND c.key = n.key"
 _LOCK = f"""
-SELECT 1 FROM {_NAMES} JOIN idempotency_claims AS c ON {_THESE} ORDER BY c.task_id, c.key FOR UPDATE OF c
+SELECT 1 FROM {NAMES} JOIN idempotency_claims AS c ON {IS_NAMED} ORDER BY c.task_id, c.key FOR UPDATE OF c
 """
 _EXECUTING = f"""
-SELECT c.task_id, c.key FROM {_NAMES} JOIN idempotency_claims AS c ON {_THESE} {HOLDER}
+SELECT c.task_id, c.key FROM {NAMES} JOIN idempotency_claims AS c ON {IS_NAMED} {HOLDER}
 WHERE c.finished_at IS NULL AND {IS_OPEN}
 """
 
@@ -97,7 +98,7 @@ def lock(tx: Transaction, tenant: str, names: Collection[Name]) -> set[Name]:
 
 # Best priority first, then oldest. A row that another transaction has locked is released or cancelled there.
 _WAITING = f"""
-SELECT w.run_id, w.id, w.task_id, w.idempotency_key AS key FROM {_NAMES} CROSS JOIN LATERAL (
+SELECT w.run_id, w.id, w.task_id, w.idempotency_key AS key FROM {NAMES} CROSS JOIN LATERAL (
     SELECT t.run_id, t.id, t.task_id, t.idempotency_key FROM task_runs AS t
     WHERE t.tenant_id = :tenant AND t.task_id = n.task AND t.idempotency_key = n.key
         AND t.status = 'pending' AND t.awaits IS NOT NULL AND t.due_at IS NOT NULL
@@ -139,9 +140,9 @@ def _wake_more(tx: Transaction, *, tenant: str, names: Collection[Name]) -> None
 
 # --- holders that failed ----------------------------------------------------------------------------------
 
-_FORGET = f"DELETE FROM idempotency_claims AS c USING {_NAMES} WHERE {_THESE} AND c.finished_at IS NULL"
+_FORGET = f"DELETE FROM idempotency_claims AS c USING {NAMES} WHERE {IS_NAMED} AND c.finished_at IS NULL"
 _ANSWERED = f"""
-SELECT c.task_id, c.key FROM {_NAMES} JOIN idempotency_claims AS c ON {_THESE}
+SELECT c.task_id, c.key FROM {NAMES} JOIN idempotency_claims AS c ON {IS_NAMED}
 WHERE c.finished_at IS NOT NULL
 """
 

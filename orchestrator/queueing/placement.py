@@ -25,6 +25,7 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.registry import loaded_tasks
 from pipeweave.orchestrator.state import releasing
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.rows import COLUMNS, read
 from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -46,12 +47,12 @@ _PLACE = f"coalesce({_TAKER}, {_PARKING})"
 
 _PLACE_NAMED = f"""
 WITH placed AS MATERIALIZED (
-    SELECT t.run_id, t.id, {_PLACE} AS queue FROM task_runs AS t
-    WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND {status_is(TaskStatus.QUEUED)}
+    SELECT t.run_id, t.id, {_PLACE} AS queue FROM {NAMED} JOIN task_runs AS t ON {by_key()}
+    WHERE {status_is(TaskStatus.QUEUED)}
     ORDER BY t.id FOR UPDATE OF t
 )
 UPDATE task_runs AS t SET queue = p.queue, queued_at = :now FROM placed AS p
-WHERE t.run_id = :run_id AND t.id = p.id RETURNING {COLUMNS}
+WHERE {by_key("p.id")} RETURNING {COLUMNS}
 """
 
 

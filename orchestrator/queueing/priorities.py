@@ -17,6 +17,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.pause_sql import IS_PAUSED
 from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Transaction
@@ -60,9 +61,8 @@ class Better:
 # another worker is claiming are locked, and are skipped.
 _BETTER = f"""
 WITH named AS MATERIALIZED (
-    SELECT t.priority, t.queued_at FROM task_runs AS t
-    WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt
-      AND {status_is(TaskStatus.QUEUED)}
+    SELECT t.priority, t.queued_at FROM {NAMED} JOIN task_runs AS t ON {by_key()}
+    WHERE t.attempt = :attempt AND {status_is(TaskStatus.QUEUED)}
     ORDER BY t.priority, t.queued_at LIMIT 1
 ), best AS MATERIALIZED (
     SELECT t.run_id, t.id, t.attempt, t.priority, t.queued_at {_QUEUED} AND NOT {IS_PAUSED}
@@ -112,8 +112,7 @@ def _place(row: Any) -> tuple[UUID, int, int, datetime]:
 
 _IS_OUTRANKED = f"""
 SELECT EXISTS (SELECT 1 {_QUEUED} AND NOT {IS_PAUSED} AND t.priority < (
-    SELECT max(s.priority) FROM task_runs AS s
-    WHERE s.run_id = :run_id AND s.id = ANY(CAST(:ids AS uuid[]))))
+    SELECT max(s.priority) FROM {NAMED} JOIN task_runs AS s ON {by_key(row="s")}))
 """
 
 

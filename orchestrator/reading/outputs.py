@@ -9,6 +9,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.domain.json_shapes import reference
 from pipeweave.orchestrator.reading.stored_values import Loading
 from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
@@ -18,11 +19,10 @@ MAP_ITEMS_SHOWN = 1_000
 MAP_BYTES_SHOWN = 1_000_000
 ALL_MAPS_BYTES_SHOWN = 10_000_000
 
-_ENDS = """
+_ENDS = f"""
 SELECT t.id, t.step_id, t.kind, t.output, t.output_path, t.output_size, t.output_hash, t.map_first,
        t.map_count
-FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'completed' ORDER BY t.id
+FROM {NAMED} JOIN task_runs AS t ON {by_key()} WHERE t.status = 'completed' ORDER BY t.id
 """
 
 _ITEMS_SIZE = """

@@ -21,6 +21,7 @@ from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.state import keys_released
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.rows import read
 from pipeweave.orchestrator.state.task_transitions import Logged, Move, OneOf
 from pipeweave.orchestrator.store.database import Transaction
@@ -83,12 +84,13 @@ def end(
 
 
 # Locks the rows, so that the decision still holds when it is written.
-_LOOK = """
+_LOOK = f"""
 SELECT t.id, t.status, t.attempt, t.max_attempts, t.worker, t.code_version, t.code_hash, t.started_at,
        k.retry_backoff, k.retry_delay_ms, k.max_retry_delay_ms, k.retry_multiplier, k.retry_jitter,
        k.retry_on, k.code_version AS current_version, k.code_hash AS current_hash
-FROM task_runs AS t LEFT JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
-WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) ORDER BY t.id FOR UPDATE OF t
+FROM {NAMED} JOIN task_runs AS t ON {by_key()}
+    LEFT JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
+ORDER BY t.id FOR UPDATE OF t
 """
 
 
@@ -135,7 +137,8 @@ _MOVED_RETRY = Move(
     due_at = now() + f.delay_ms * interval '1 millisecond', code_version = f.next_version,
     code_hash = f.next_hash, worker = NULL, queued_at = NULL, claimed_at = NULL, started_at = NULL,
     heartbeat_at = NULL, suspected_at = NULL, progress = NULL, progress_message = NULL""",
-    where="t.id = ANY(CAST(:ids AS uuid[])) AND t.id = f.id AND t.attempt = f.attempt",
+    rows=by_key("f.id"),
+    where="t.attempt = f.attempt",
     source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({_ENDED}, max_attempts integer,
         delay_ms bigint, next_version integer, next_hash text)""",
     event=Logged(
@@ -156,7 +159,8 @@ _MOVED_FINAL = Move(
         (TaskStatus.FAILED,),
     ),
     changes=", finished_at = greatest(:now, t.started_at), error = f.error, error_code = f.code",
-    where="t.id = ANY(CAST(:ids AS uuid[])) AND t.id = f.id AND t.attempt = f.attempt",
+    rows=by_key("f.id"),
+    where="t.attempt = f.attempt",
     source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({_ENDED}, letter uuid, fingerprint text,
         record jsonb)""",
     event=Logged(
@@ -190,8 +194,7 @@ SELECT * FROM moved
 def _write(tx: Transaction, run_id: UUID, statement: str, rows: list[dict[str, Any]]) -> list[TaskRun]:
     if not rows:
         return []
-    task_runs = [UUID(row["id"]) for row in rows]
-    parameters = {"run_id": run_id, "ids": task_runs, "rows": orjson.dumps(rows).decode(), "now": tx.now}
+    parameters = {"run_id": run_id, "rows": orjson.dumps(rows).decode(), "now": tx.now}
     return read(tx.execute(statement, parameters))
 
 

@@ -16,6 +16,7 @@ from pipeweave.orchestrator.domain.states import UNSTARTED_TASK, sql_in
 from pipeweave.orchestrator.domain.states import TaskStatus as T
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state import keys_released
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.releasing import UNDECIDED
 from pipeweave.orchestrator.state.rows import task_run_ids
 from pipeweave.orchestrator.state.task_transitions import Move, move
@@ -29,7 +30,9 @@ PREDECESSOR_FAILED = "PREDECESSOR_FAILED"
 _SKIP = Move(
     to=T.SKIPPED,
     changes=", finished_at = :now, error_code = :code",
-    where=f"t.id = ANY(CAST(:ids AS uuid[])) AND {UNDECIDED}",
+    source=f"FROM {NAMED}",
+    rows=by_key(),
+    where=UNDECIDED,
 )
 
 

@@ -14,6 +14,7 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus as T
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state import run_headers
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.pause_sql import IS_PAUSED
 from pipeweave.orchestrator.state.rows import COLUMNS, read, task_run_ids
 from pipeweave.orchestrator.state.task_transitions import Logged, Move, OneOf, status_is
@@ -33,7 +34,9 @@ CLAIMED = ", worker = :worker, started_at = :now, claimed_at = now(), heartbeat_
 _START = Move(
     to=T.RUNNING,
     changes=CLAIMED,
-    where=f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.attempt = :attempt AND {status_is(T.QUEUED)}
+    source=f"FROM {NAMED}",
+    rows=by_key(),
+    where=f"""t.attempt = :attempt AND {status_is(T.QUEUED)}
         AND t.queue = coalesce(CAST(:queue AS text), t.queue) AND NOT {IS_PAUSED}""",
     event=STARTED,
 ).sql
@@ -110,8 +113,9 @@ _GIVE_BACK = Move(
     to=OneOf(f"CASE WHEN {IS_PAUSED} THEN 'ready' ELSE 'queued' END", (T.READY, T.QUEUED)),
     changes=""", worker = NULL, started_at = NULL, claimed_at = NULL, heartbeat_at = NULL,
     suspected_at = NULL, queued_at = :now""",
-    where=f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.id = g.id AND t.attempt = g.attempt
-            AND {status_is(T.RUNNING)} AND t.worker = coalesce(CAST(:worker AS text), t.worker)""",
+    rows=by_key("g.id"),
+    where=f"""t.attempt = g.attempt AND {status_is(T.RUNNING)}
+        AND t.worker = coalesce(CAST(:worker AS text), t.worker)""",
     source="FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[])) AS g(id, attempt)",
 ).sql
 
@@ -129,6 +133,7 @@ def give_back(tx: Transaction, task_runs: Sequence[TaskRun], *, worker: str | No
     """
     if not task_runs:
         return []
+    task_runs = sorted(task_runs, key=lambda each: each.id)
     parameters = {
         "run_id": task_runs[0].run_id,
         "ids": [each.id for each in task_runs],
@@ -144,8 +149,8 @@ def give_back(tx: Transaction, task_runs: Sequence[TaskRun], *, worker: str | No
 
 
 _QUEUED = f"""
-SELECT {COLUMNS} FROM task_runs AS t WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[]))
-AND t.attempt = :attempt AND {status_is(T.QUEUED)}
+SELECT {COLUMNS} FROM {NAMED} JOIN task_runs AS t ON {by_key()}
+WHERE t.attempt = :attempt AND {status_is(T.QUEUED)}
 """
 
 

@@ -14,6 +14,7 @@ import orjson
 from pipeweave import ids
 from pipeweave.orchestrator.domain.states import TaskStatus as T
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.state.rows import read
 from pipeweave.orchestrator.state.task_transitions import Logged, Move, move, status_is
 from pipeweave.orchestrator.store.database import Transaction
@@ -30,8 +31,8 @@ def _complete(columns: str = "", changes: str = "", data: str = "", returning: s
     return Move(
         to=T.COMPLETED,
         changes=f"{_OUTPUT}{changes}",
-        where=f"""t.id = ANY(CAST(:ids AS uuid[])) AND t.id = o.id AND t.attempt = o.attempt
-        AND {status_is(T.RUNNING)}""",
+        rows=by_key("o.id"),
+        where=f"t.attempt = o.attempt AND {status_is(T.RUNNING)}",
         source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, output jsonb,
             path text, size integer, hash text, next jsonb{columns})""",
         event=Logged("'task_run.completed'", f"jsonb_strip_nulls({_COMPLETED}){data}"),
@@ -62,9 +63,9 @@ def complete(tx: Transaction, completions: Sequence[Completion]) -> list[TaskRun
 
 def completed(tx: Transaction, completions: Sequence[Completion]) -> dict[str, Any]:
     """The parameters of COMPLETE; the completions are of one run."""
-    rows = ",".join(map(_completion_row, completions))
-    task_runs = [each.task_run.id for each in completions]
-    return {"run_id": completions[0].task_run.run_id, "ids": task_runs, "rows": f"[{rows}]", "now": tx.now}
+    # In the order of their ids, in which rows are locked.
+    rows = ",".join(map(_completion_row, sorted(completions, key=lambda each: each.task_run.id)))
+    return {"run_id": completions[0].task_run.run_id, "rows": f"[{rows}]", "now": tx.now}
 
 
 def _completion_row(completion: Completion) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Values
 
@@ -15,9 +16,9 @@ from pipeweave.orchestrator.store.values import Values
 Place = tuple[Any, str | None]
 Places = dict[str, Place | list[Place]]
 
-_OUTPUTS = """
-SELECT t.step_id, t.kind, t.output, t.output_path, t.map_first, t.map_count FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'completed'
+_OUTPUTS = f"""
+SELECT t.step_id, t.kind, t.output, t.output_path, t.map_first, t.map_count
+FROM {NAMED} JOIN task_runs AS t ON {by_key()} WHERE t.status = 'completed'
 """
 
 
@@ -56,9 +57,8 @@ _ITEMS = """
 SELECT t.output, t.output_path FROM task_runs AS t
 WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last ORDER BY t.id
 """
-_SOME_ITEMS = """
-SELECT t.id, t.output, t.output_path FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[]))
+_SOME_ITEMS = f"""
+SELECT t.id, t.output, t.output_path FROM {NAMED} JOIN task_runs AS t ON {by_key()}
 """
 _NULL: Place = (None, None)
 
@@ -83,9 +83,8 @@ def _of_items(
     return places
 
 
-_COMPLETED = """
-SELECT t.step_id FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.id = ANY(CAST(:ids AS uuid[])) AND t.status = 'completed' ORDER BY t.id
+_COMPLETED = f"""
+SELECT t.step_id FROM {NAMED} JOIN task_runs AS t ON {by_key()} WHERE t.status = 'completed' ORDER BY t.id
 """
 
 

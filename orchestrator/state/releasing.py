@@ -16,6 +16,7 @@ from pipeweave.orchestrator.domain.events import together
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state.claiming import CLAIMED, STARTED, STARTED_FROM_PENDING
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.pause_sql import HELD, IS_PAUSED
 from pipeweave.orchestrator.state.rows import read, task_run_ids
 from pipeweave.orchestrator.state.task_transitions import Logged, Move, OneOf, move, status_is
@@ -79,15 +80,17 @@ def _release(
 ) -> list[TaskRun]:
     if not task_runs:
         return []
-    where = f"t.id = ANY(CAST(:ids AS uuid[])) AND {UNDECIDED} AND {where}"
-    change = Move(to=to, changes=changes, where=where, event=event)
+    where = f"{UNDECIDED} AND {where}"
+    change = Move(to=to, changes=changes, source=f"FROM {NAMED}", rows=by_key(), where=where, event=event)
     return move(tx, run_id, change, {"ids": list(task_runs)} | parameters)
 
 
 _RELEASE_DUE = Move(
     to=OneOf(f"CASE WHEN {HELD} THEN 'ready' ELSE 'queued' END", (T.READY, T.QUEUED)),
     changes=", queued_at = :now, due_at = NULL, awaits = NULL",
-    where=f"t.id = ANY(CAST(:ids AS uuid[])) AND {status_is(T.PENDING)} AND t.due_at IS NOT NULL",
+    source=f"FROM {NAMED}",
+    rows=by_key(),
+    where=f"{status_is(T.PENDING)} AND t.due_at IS NOT NULL",
 ).sql
 
 
@@ -95,7 +98,7 @@ def release_due(tx: Transaction, run_id: UUID, task_runs: Sequence[UUID]) -> lis
     """Release attempts that wait for a due time, even before it: `ready` if they are held, else `queued`."""
     if not task_runs:
         return []
-    parameters = {"run_id": run_id, "ids": list(task_runs), "now": tx.now}
+    parameters = {"run_id": run_id, "ids": sorted(task_runs), "now": tx.now}
     moved = read(tx.execute(f"WITH {_RELEASE_DUE} SELECT * FROM moved", parameters))
     for status in (T.READY, T.QUEUED):
         append(tx, together(f"task_runs.{status.value}", [each for each in moved if each.status is status]))
@@ -104,16 +107,18 @@ def release_due(tx: Transaction, run_id: UUID, task_runs: Sequence[UUID]) -> lis
 
 # One statement moves task runs of several runs.
 _OF_ANY_RUN = "FROM unnest(CAST(:runs AS uuid[]), CAST(:ids AS uuid[])) AS g(run_id, id)"
+# As in named_rows.py; the list of the runs tells PostgreSQL, before it begins, which partitions to leave out.
+_BY_KEY_OF_ANY_RUN = """t.run_id = ANY(CAST(:runs AS uuid[])) AND t.run_id = g.run_id AND t.id = g.id
+        AND (g.id = g.id) IS TRUE"""
 
 
 def _moved_of_any_run(to: TaskStatus, changes: str, where: str) -> str:
     change = Move(
         to=to,
         changes=changes,
-        where=f"""t.run_id = ANY(CAST(:runs AS uuid[])) AND t.id = ANY(CAST(:ids AS uuid[])) AND t.id = g.id
-        AND {where}""",
         source=_OF_ANY_RUN,
-        run="t.run_id = g.run_id",
+        rows=_BY_KEY_OF_ANY_RUN,
+        where=where,
     )
     return f"WITH {change.sql} SELECT * FROM moved"
 
@@ -146,6 +151,7 @@ def _move_any(
 ) -> list[TaskRun]:
     if not task_runs:
         return []
+    task_runs = sorted(task_runs)
     runs, ids = [run for run, _ in task_runs], [task_run for _, task_run in task_runs]
     parameters = {"runs": runs, "ids": ids, "now": tx.now}
     moved = read(tx.execute(statement, parameters))

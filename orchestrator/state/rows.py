@@ -12,8 +12,8 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 
 
 def task_run_ids(run_id: UUID, ordinals: Iterable[int]) -> list[UUID]:
-    """The ids of a run's task runs with these ordinals."""
-    return [ids.task_run_id(run_id, each) for each in ordinals]
+    """The ids of a run's task runs with these ordinals, in their order: rows are locked in it."""
+    return [ids.task_run_id(run_id, each) for each in sorted(ordinals)]
 
 
 # The columns of a row `t` that `of_row` reads, in the order of the fields of TaskRun.

@@ -63,12 +63,12 @@ class Move:
     Args:
         to: the new status.
         changes: SQL of further columns to set, after a comma.
-        where: SQL of a condition on the rows `t`, in addition to the guard.
+        where: SQL of a condition on the rows `t`, in addition to the guard and to `rows`.
         source: a FROM clause.
+        rows: SQL of the condition that names the rows: by_key(), or their run.
         returning: SQL of further columns of the moved rows, after a comma.
         event: None when the caller writes one event for all rows.
         name: the name of the common table expression.
-        run: SQL of the condition that names the run or the runs.
         reopens: allow the moves out of a final status, because a dead letter is retried.
     """
 
@@ -76,10 +76,10 @@ class Move:
     changes: str = ""
     where: str
     source: str = ""
+    rows: str = "t.run_id = :run_id"
     returning: str = ""
     event: Logged | None = None
     name: str = "moved"
-    run: str = "t.run_id = :run_id"
     reopens: bool = False
 
     @property
@@ -88,7 +88,7 @@ class Move:
         to = f"'{self.to.value}'" if isinstance(self.to, TaskStatus) else self.to.sql
         update = f"""{self.name} AS (
         UPDATE task_runs AS t SET status = {to}{self.changes} {self.source}
-        WHERE {self.run} AND t.status IN ({self._guard}) AND {self.where}
+        WHERE {self.rows} AND t.status IN ({self._guard}) AND {self.where}
         RETURNING {COLUMNS}, t.output_hash, t.selected_next{self.returning})"""
         if self.event is None:
             return update
