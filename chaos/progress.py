@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from chaos.catalogue import LIMITS
 from chaos.evidence import Evidence
 
 # From and until (s since the epoch).
@@ -82,8 +83,11 @@ def recoveries(seen: Evidence) -> Mapping[str, list[float]]:
 
 
 def _busy(seen: Evidence) -> dict[str, list[Interval]]:
-    """By run: when something of it happened or was under way, in order."""
+    """By run: when something of it happened or was under way, in order. A run that waits for a slot of a
+    limit goes on with the calls of others that hold one.
+    """
     found: dict[str, list[Interval]] = defaultdict(list)
+    limited: dict[str, list[Interval]] = {task_id: [] for task_id in LIMITS}
     for event in seen.records.events:
         found[event.run_id].append((event.at, event.at))
     ends = {(n.task_run_id, n.attempt): n.wall for n in seen.notes if n.what != "begin"}
@@ -91,4 +95,10 @@ def _busy(seen: Evidence) -> dict[str, list[Interval]]:
         if note.what == "begin" and note.run_id in seen.records.runs:
             end = ends.get((note.task_run_id, note.attempt), note.wall)
             found[note.run_id].append((note.wall, max(note.wall, end)))
-    return {run_id: sorted(busy) for run_id, busy in found.items()}
+            limited.get(note.task_id, []).append(found[note.run_id][-1])
+    for run_id, task_id in sorted({(row.run_id, row.task_id) for row in seen.records.task_runs.values()}):
+        own = found[run_id]
+        if task_id in limited and own:
+            first, last = min(own), max(own)
+            own += [each for each in limited[task_id] if first <= each <= last]
+    return {run_id: sorted(busy) for run_id, busy in found.items() if busy}

@@ -8,7 +8,7 @@ from chaos.evidence import Evidence
 from chaos.faults import Injected
 from chaos.notes import Note
 from chaos.progress import every_run_went_on_soon, recoveries
-from chaos.records import Event, Records, Run
+from chaos.records import Event, Records, Run, TaskRun
 
 FINAL = Run("r", "t", "p", "continue", "completed")
 
@@ -54,3 +54,15 @@ def test_the_recovery_of_a_fault_is_that_of_its_slowest_run() -> None:
 def test_a_run_that_stood_still_until_the_next_fault_does_not_count_for_the_one_before() -> None:
     faults = [fault(12, 14), fault(20, 31)]
     assert recoveries(seen(0, 10, 30, faults=faults)) == {"postgres-away": [0, 0]}
+
+
+def test_who_waits_for_a_slot_of_a_limit_goes_on_with_those_who_hold_one() -> None:
+    found = seen(0, 30, faults=[])
+    found.records.runs["s"] = FINAL
+    found.notes.extend(  # type: ignore[attr-defined]
+        Note(what, "s", "t", "single", 1, 1, at, at) for what, at in (("begin", 10), ("returned", 20))
+    )
+    assert list(every_run_went_on_soon(found))
+    waiting = TaskRun("w", "r", "step", "single", "task", None, "completed", 1, None, None, None)
+    found.records.task_runs["w"] = waiting
+    assert list(every_run_went_on_soon(found)) == []
