@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from uuid import UUID
 
 import pytest
-from support.run_driver import TRANSIENT, RunDriver, header
+from support import failed_runs
+from support.run_driver import PERMANENT, TRANSIENT, RunDriver, finish_task_run, header
 from support.servers import new_database
 from support.stored_values import VALUES
 
@@ -186,3 +187,16 @@ def test_the_cost_of_a_limit_does_not_grow_with_its_waiting_task_runs(driver: Ru
             limits.fill(tx, driver.tenant, ["limited"])
 
     assert fetched(driver, one) <= FEW
+
+
+def test_the_cost_of_a_retry_grows_with_its_run_and_no_faster(driver: RunDriver, wide: UUID) -> None:
+    run_id = driver.begin(MAPPED, maps={"m": "${steps.a}"}, id="retried")
+    driver.finish(run_id, "a", output=list(range(NARROW)))
+    (first,) = next_items(driver, run_id, 1)
+    with driver.database.transaction() as tx:
+        finish_task_run(tx, run_id, first, failure=PERMANENT)
+    (letter,) = failed_runs.letters(driver, run_id)
+    before = _count(driver)
+    failed_runs.retry(driver, letter)
+    assert (_count(driver) - before) // NARROW <= TIMES
+    assert {row.status for row in driver.task_runs(run_id) if row.kind == "item"} == {"queued"}
