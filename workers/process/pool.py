@@ -7,18 +7,27 @@ one is ready (everything imported, its connections open), and sends the old one 
 
 The parent also learns at once that a child ended. Celery watches a pipe, which closes a moment before the
 process can be waited for; it then looked again only five seconds later.
+
+And a child that does not get ready is killed, so that another one starts. Celery has a timer for that, but
+not for the first children, and it forgets the timer when the broker is lost: the child would be missing for
+ever.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 from billiard.compat import mem_rss
 from billiard.pool import RUN
 from celery.concurrency import asynpool, prefork
+
+log = logging.getLogger(__name__)
 
 # Typed as Any because Celery's stubs lack what is replaced here.
 _Worker: Any = asynpool.Worker
@@ -29,6 +38,8 @@ WISHES_TO_LEAVE = 16
 
 # A new child that ended before it was ready is started again after this long (s).
 AGAIN_AFTER_S = 1.0
+# Celery's timer is the first to kill a child that is not ready; ours waits so many times as long.
+PATIENCE = 2
 # A child that ended and cannot be waited for yet is looked at again after this long (s).
 LOOK_AGAIN_S = 0.02
 
@@ -74,7 +85,17 @@ class ChildPool(_Pool):  # type: ignore[misc]
         # Children whose successors are ready: they leave when they hold no message.
         self._leaving: list[Any] = []
         self._again_at = 0.0
+        # By when (s, monotonic clock) a child must be ready, or gone if it was sent away.
+        self._deadlines: dict[Any, float] = {}
         super().__init__(*args, **kwargs)
+
+    def _create_worker_process(self, i: int) -> Any:
+        child = super()._create_worker_process(i)
+        self._deadlines[child] = self._deadline()
+        return child
+
+    def _deadline(self) -> float:
+        return time.monotonic() + PATIENCE * float(self._proc_alive_timeout)
 
     # --- replacing ----------------------------------------------------------------------------------------
 
@@ -89,11 +110,11 @@ class ChildPool(_Pool):  # type: ignore[misc]
 
     def _start_next(self) -> None:
         """Start the successor of the child that waits longest, unless one is being started."""
+        if self._coming is not None or self._state != RUN or time.monotonic() < self._again_at:
+            return
         while self._wishing and self._wishing[0] not in self._pool:
             self._wishing.popleft()  # it died, and has a successor already
-        if not self._wishing or self._coming is not None or self._state != RUN:
-            return
-        if time.monotonic() < self._again_at:
+        if not self._wishing:
             return
         if None not in self._queues.values():
             self._queues[self.create_process_queues()] = None
@@ -101,6 +122,7 @@ class ChildPool(_Pool):  # type: ignore[misc]
 
     def on_process_alive(self, pid: int) -> None:
         super().on_process_alive(pid)
+        self._deadlines = {child: by for child, by in self._deadlines.items() if child.pid != pid}
         if self._coming is not None and self._coming.pid == pid:
             self._coming = None
             self._leaving.append(self._wishing.popleft())
@@ -118,6 +140,7 @@ class ChildPool(_Pool):  # type: ignore[misc]
             self._leaving.remove(child)
             if child in self._pool:
                 self._all_inqueues.discard(child.inqW_fd)
+                self._deadlines[child] = self._deadline()
                 child.terminate_controlled()
 
     # --- noticing the end of a child ----------------------------------------------------------------------
@@ -139,6 +162,16 @@ class ChildPool(_Pool):  # type: ignore[misc]
             self._coming = None
             self._again_at = time.monotonic() + AGAIN_AFTER_S
         self._start_next()
+        self._kill_the_stuck()
+
+    def _kill_the_stuck(self) -> None:
+        """Kill children that did not get ready, or did not go, in time. They hold no message."""
+        now = time.monotonic()
+        self._deadlines = {child: by for child, by in self._deadlines.items() if child in self._pool}
+        for child in [each for each, by in self._deadlines.items() if by < now]:
+            log.error("child.stuck", extra={"pid": child.pid})
+            with suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
 
 
 class TaskPool(prefork.TaskPool):
