@@ -24,6 +24,7 @@ from support.servers import (
     oldest_postgres,
     running_postgres,
     running_valkey,
+    server_folder,
 )
 
 # How long an example takes says more about the machine than about the code.
@@ -108,7 +109,10 @@ def postgres_server(
         programs = oldest_postgres()
         if programs is None:
             pytest.skip("the system's packages have no PostgreSQL (on Debian: apt install postgresql)")
-    with running_postgres(tmp_path_factory.mktemp("postgres-server"), programs) as server:
+    with (
+        server_folder(tmp_path_factory.mktemp("postgres-server")) as folder,
+        running_postgres(folder, programs) as server,
+    ):
         yield server
 
 
