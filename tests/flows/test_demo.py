@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.cli_stack import StackFolder, running_stack
+from support.cli_stack import StackFolder
 
 from pipeweave.settings import environment
 
@@ -83,11 +83,3 @@ def test_a_demo_that_is_kept_goes_on_until_it_is_stopped(here: StackFolder) -> N
         stopped: subprocess.CompletedProcess[str] = here.call("down", "--data-dir", "kept")
     assert stopped.returncode == 0
     assert left_behind(here.folder / "kept") == []
-
-
-def test_a_stack_that_was_up_before_is_left_alone(tmp_path: Path) -> None:
-    with running_stack(tmp_path) as stack:
-        done = stack.call("demo", "--data-dir", str(stack.data))
-        assert done.returncode == 1
-        assert "ALREADY_UP" in done.stderr
-        assert stack.ps()["api"]["state"] == "running"

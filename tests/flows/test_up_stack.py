@@ -79,6 +79,13 @@ def test_a_second_up_on_the_same_folder_says_so_in_one_line(stack: StackFolder) 
     assert stack.ps().keys() == NEEDED
 
 
+def test_a_demo_leaves_a_stack_alone_that_was_up_before(stack: StackFolder) -> None:
+    done = stack.call("demo", "--data-dir", str(stack.data))
+    assert done.returncode == 1
+    assert "ALREADY_UP" in done.stderr
+    assert stack.ps()["api"]["state"] == "running"
+
+
 @pytest.mark.parametrize("name", sorted(NEEDED))
 def test_a_killed_process_is_back(stack: StackFolder, name: str) -> None:
     before = stack.ps()[name]

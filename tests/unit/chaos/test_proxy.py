@@ -34,6 +34,9 @@ def connected(server: socket.socket, proxy: Proxy) -> tuple[socket.socket, socke
     client = socket.create_connection(("127.0.0.1", proxy.port), ANSWER_S)
     other, _ = server.accept()
     other.settimeout(ANSWER_S)
+    # What passes is of a connection that the proxy knows: it connects to the server a moment before.
+    client.sendall(b"!")
+    assert other.recv(1) == b"!"
     return client, other
 
 
