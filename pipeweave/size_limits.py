@@ -24,7 +24,8 @@ MAX_VALUE_DEPTH = 64
 
 MAX_JSON_DEPTH = 200
 """Nested lists and objects of one value that is stored (an input, an output, an item of a map), and of a
-request body. Answers and archives have values inside of documents, and nothing writes more than 254 levels.
+request body; pydantic's parser has the same limit. Answers and archives have values inside of documents, and
+nothing writes more than 254 levels.
 """
 
 MAX_REFERENCE_CHARS = 1_000

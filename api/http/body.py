@@ -21,9 +21,6 @@ from pipeweave.errors import FieldError, InvalidInput, MalformedJson, Unsupporte
 from pipeweave.json_values import json_faults
 from pipeweave.size_limits import MAX_JSON_DEPTH
 
-# Levels of nested lists and objects. pydantic's own parser has the same limit.
-MAX_DEPTH = MAX_JSON_DEPTH
-
 Model = TypeVar("Model", bound=BaseModel)
 
 # Most bodies contain none of these. Only a body that does is checked value by value.
@@ -129,7 +126,7 @@ _KEYS = json.JSONDecoder(object_pairs_hook=_refuse_repeated)
 
 
 def _refuse_unstorable(value: Any) -> None:
-    if errors := json_faults(value, max_depth=MAX_DEPTH):
+    if errors := json_faults(value, max_depth=MAX_JSON_DEPTH):
         raise InvalidInput(f"{errors[0].field or 'the body'} {errors[0].message}", errors=errors)
 
 

@@ -1,4 +1,4 @@
-"""A publisher whose broker holds the messages that a test says, where no broker is needed."""
+"""Publishers where no broker is needed: one whose broker holds the messages that a test says, one without."""
 
 from __future__ import annotations
 
@@ -35,3 +35,8 @@ class EmptyBroker(Publisher):
 
     def check_writable(self, queue: str) -> None:
         """It takes every value."""
+
+
+def broker_that_is_away() -> Publisher:
+    """A publisher that reaches no broker."""
+    return Publisher(make_celery(Settings(broker_url=NOWHERE)), clock=time.time)

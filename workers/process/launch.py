@@ -77,19 +77,9 @@ def run_worker(
     json_logs.configure(settings.log_level)
     loaded = load(apps)
     concurrency = concurrency or settings.max_concurrency
-    node = f"{name or f'worker-{os.getpid()}'}@{socket.gethostname()}"
     deployment = Deployment.open(settings, pool_size=1)
     served = ServedQueues.of(settings.tenant, service, loaded, queues)
-    start = WorkerStart(
-        service,
-        node,
-        socket.gethostname(),
-        concurrency,
-        len(loaded.tasks),
-        loaded=served.loaded,
-        queues=served.all,
-        own_queue=served.own,
-    )
+    start = _start(service, name, concurrency, loaded, served)
     worker_id = register(deployment, service, loaded, start)
     app = make_celery(settings, queues=served.all, is_worker=True)
     app.conf.update(worker_pool=POOL, worker_proc_alive_timeout=READY_WITHIN_S)
@@ -113,18 +103,41 @@ def run_worker(
     billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = TRIES_TO_BE_COUNTED
     process_memory.freeze_loaded_objects()
     with alive:
-        # Not `worker_main`: Celery's command line exports BROKER_URL to every app as CELERY_BROKER_URL.
-        worker = app.Worker(
-            hostname=node,
-            concurrency=concurrency,
-            without_gossip=True,
-            without_mingle=True,
-            loglevel=json_logs.celery_level(settings.log_level),
-            quiet=True,
-        )
-        worker.start()
-    if worker.exitcode:
-        raise SystemExit(worker.exitcode)
+        exit_code = _run(app, start, settings.log_level)
+    if exit_code:
+        raise SystemExit(exit_code)
+
+
+def _start(
+    service: str, name: str | None, concurrency: int, loaded: Loaded, served: ServedQueues
+) -> WorkerStart:
+    """What this process registers of itself."""
+    host = socket.gethostname()
+    return WorkerStart(
+        service,
+        f"{name or f'worker-{os.getpid()}'}@{host}",
+        host,
+        concurrency,
+        len(loaded.tasks),
+        loaded=served.loaded,
+        queues=served.all,
+        own_queue=served.own,
+    )
+
+
+def _run(app: Celery, start: WorkerStart, log_level: str) -> int:
+    """Run Celery's worker until it is told to stop; its exit code, 0 unless it ended by an error."""
+    # Not `worker_main`: Celery's command line exports BROKER_URL to every app as CELERY_BROKER_URL.
+    worker = app.Worker(
+        hostname=start.name,
+        concurrency=start.concurrency,
+        without_gossip=True,
+        without_mingle=True,
+        loglevel=json_logs.celery_level(log_level),
+        quiet=True,
+    )
+    worker.start()
+    return worker.exitcode or 0
 
 
 def _make_runners(

@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from support.empty_broker import NOWHERE, EmptyBroker
 from support.run_driver import PERMANENT, Clock, RunDriver
 from support.sent_statements import sent_statements
 
@@ -20,20 +19,8 @@ from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.loaded_tasks import LoadedTask
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.store import leases
-from pipeweave.settings import Settings
 
 pytestmark = pytest.mark.every_postgres
-
-
-@pytest.fixture
-def driver(isolated_driver: RunDriver) -> RunDriver:
-    return isolated_driver
-
-
-@pytest.fixture
-def deployment(driver: RunDriver) -> Deployment:
-    settings = Settings(database_url=driver.database.url, broker_url=NOWHERE)
-    return Deployment(settings, driver.database, driver.values, EmptyBroker(settings))
 
 
 def test_a_tick_of_an_idle_deployment_sends_three_statements(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from support.factories import a_worker, own_queue_of
 from support.redis_inspection import redis, run
 from support.run_driver import RunDriver
@@ -16,11 +15,6 @@ from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.recovery import old_queues
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.settings import Settings
-
-
-@pytest.fixture
-def driver(isolated_driver: RunDriver) -> RunDriver:
-    return isolated_driver
 
 
 def keys_of(publisher: Publisher, queue: str) -> list[bytes]:

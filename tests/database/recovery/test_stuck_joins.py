@@ -6,7 +6,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from support.empty_broker import NOWHERE, EmptyBroker
+from support.empty_broker import EmptyBroker
 from support.run_driver import Clock, RunDriver, claim
 from support.sent_statements import sent_statements
 
@@ -17,27 +17,10 @@ from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.recovery import stuck_joins
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.settings import Settings
 
 OPEN = 3_000
 LATER = timedelta(seconds=6)
 ENDS = [f"end{number}" for number in range(8)]
-
-
-@pytest.fixture
-def driver(isolated_driver: RunDriver) -> RunDriver:
-    return isolated_driver
-
-
-@pytest.fixture
-def broker() -> EmptyBroker:
-    return EmptyBroker(Settings(broker_url=NOWHERE))
-
-
-@pytest.fixture
-def deployment(driver: RunDriver, broker: EmptyBroker) -> Deployment:
-    settings = Settings(database_url=driver.database.url, broker_url=NOWHERE)
-    return Deployment(settings, driver.database, driver.values, broker)
 
 
 def many_open_runs(driver: RunDriver) -> None:

@@ -15,11 +15,6 @@ from pipeweave.orchestrator.registry import task_rows
 TASKS = ("noop", "limited", "single")
 
 
-@pytest.fixture
-def driver(isolated_driver: RunDriver) -> RunDriver:
-    return isolated_driver
-
-
 def take_over(driver: RunDriver, *tasks: str) -> str:
     """Let a new service take tasks over from the one that is gone. Its queue."""
     gone = "UPDATE services SET status = 'inactive' WHERE tenant_id = :id AND id = 'python' RETURNING 1"

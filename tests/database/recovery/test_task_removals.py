@@ -17,11 +17,6 @@ from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.settings import Settings
 
 
-@pytest.fixture
-def driver(isolated_driver: RunDriver) -> RunDriver:
-    return isolated_driver
-
-
 def removed(driver: RunDriver) -> set[str]:
     found = driver.rows(
         "SELECT id FROM tasks WHERE tenant_id = :id AND orphaned_at IS NOT NULL", id=driver.tenant

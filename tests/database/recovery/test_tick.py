@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 from support.concurrency import BackgroundCall
-from support.empty_broker import NOWHERE, EmptyBroker
+from support.empty_broker import EmptyBroker
 from support.run_driver import Clock, RunDriver, claim, settle
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
@@ -21,21 +21,9 @@ from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.settings import Settings
 
 WIDE = {"a": [], **{f"b{n}": ["a"] for n in range(8)}, "c": [f"b{n}" for n in range(8)]}
 NOTHING = Ticked()
-
-
-@pytest.fixture
-def driver(isolated_driver: RunDriver) -> RunDriver:
-    return isolated_driver
-
-
-@pytest.fixture
-def deployment(driver: RunDriver) -> Deployment:
-    settings = Settings(database_url=driver.database.url, broker_url=NOWHERE)
-    return Deployment(settings, driver.database, driver.values, EmptyBroker(settings))
 
 
 def long_queue(deployment: Deployment, length: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -11,14 +10,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from support.empty_broker import EmptyBroker
+from support.empty_broker import EmptyBroker, broker_that_is_away
 from support.factories import a_task, register
 from support.run_driver import Clock, RunDriver, claim
 from support.servers import away
 
 from pipeweave.errors import PartlyFailed, Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
-from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.recovery import due_attempts, tick, tick_status
@@ -28,7 +26,6 @@ from pipeweave.orchestrator.runs import admission, deadlines
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.state import run_headers
 from pipeweave.orchestrator.store.database import Database, to_json
-from pipeweave.settings import Settings
 from pipeweave.up.postgres import Postgres
 
 pytestmark = pytest.mark.every_postgres
@@ -37,15 +34,8 @@ LATER = timedelta(seconds=6)
 
 
 @pytest.fixture
-def driver(isolated_driver: RunDriver) -> RunDriver:
-    return isolated_driver
-
-
-@pytest.fixture
-def deployment(driver: RunDriver) -> Deployment:
-    settings = Settings(database_url=driver.database.url, broker_url="redis://127.0.0.1:1/0")
-    publisher = Publisher(make_celery(settings), clock=time.time)
-    return Deployment(settings, driver.database, driver.values, publisher)
+def broker() -> Publisher:
+    return broker_that_is_away()
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import re
 from support.pages import section
 
 from pipeweave import size_limits
-from pipeweave.api.http.body import MAX_DEPTH
 from pipeweave.api.routes.dead_letters import MOST_BATCHES
 from pipeweave.api.serve import THREADS
 from pipeweave.api.server import deadlines, worker
@@ -50,7 +49,7 @@ def test_the_bounds_of_a_request_in_the_documents_are_those_of_the_code() -> Non
         "requests that are worked on at a time, in a server process": [THREADS, worker.HEALTH_THREADS],
         "first line; all headers": [deadlines.MAX_REQUEST_LINE, deadlines.MAX_HEAD],
         "a body": [size_limits.MAX_BODY_BYTES],
-        "levels of nested lists and objects in a body": [MAX_DEPTH],
+        "levels of nested lists and objects in a body": [size_limits.MAX_JSON_DEPTH],
         "levels of nested lists and objects in an output, or in an item of a map": [
             size_limits.MAX_JSON_DEPTH
         ],
