@@ -37,22 +37,22 @@ _names = itertools.count(1)
 # The files that take longest, and then the folders: what waits for processes begins at once, what computes
 # fills the gaps, and all test processes end at about the same time.
 _LONGEST = (
-    "test_run_losses.py",
-    "test_contract.py",
-    "test_demo.py",
-    "test_up_and_down.py",
-    "test_chaos.py",
-    "test_up_accounts.py",
-    "test_up_stack.py",
-    "test_run_broker_faults.py",
-    "test_verify.py",
-    "test_run_clocks.py",
-    "test_run_deploys.py",
-    "test_run_child_replacement.py",
-    "test_retry_of_items_and_tasks.py",
-    "test_beside_celery.py",
-    "test_cli_project.py",
-    "test_benchmarks_smoke.py",
+    "flows/faults/test_losses.py",
+    "api/test_contract.py",
+    "flows/stacks/test_demo.py",
+    "flows/stacks/test_up_and_down.py",
+    "flows/stacks/test_chaos.py",
+    "flows/stacks/test_up_accounts.py",
+    "flows/stacks/test_up_stack.py",
+    "flows/faults/test_broker_faults.py",
+    "database/diagnosis/test_verify.py",
+    "flows/faults/test_clocks.py",
+    "flows/workers/test_deploys.py",
+    "flows/workers/test_child_replacement.py",
+    "database/deadletters/test_retry_of_items_and_tasks.py",
+    "flows/celery/test_beside_celery.py",
+    "flows/stacks/test_cli_project.py",
+    "flows/stacks/test_benchmarks_smoke.py",
 )
 _FOLDERS = ("flows", "ui", "database", "api", "unit")
 
@@ -63,10 +63,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _rank(item: pytest.Item) -> tuple[int, int, bool, str]:
-    path = item.path
-    place = _LONGEST.index(path.name) if path.name in _LONGEST else len(_LONGEST)
-    folder = path.relative_to(Path(__file__).parent).parts[0]
-    return place, _FOLDERS.index(folder), not _is_on_oldest(item.nodeid), str(path)
+    path = item.path.relative_to(Path(__file__).parent).as_posix()
+    place = _LONGEST.index(path) if path in _LONGEST else len(_LONGEST)
+    folder = path.partition("/")[0]
+    return place, _FOLDERS.index(folder), not _is_on_oldest(item.nodeid), path
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:

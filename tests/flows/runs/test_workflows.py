@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.live_stack import LiveStack
 
-FILES = sorted((Path(__file__).parent / "workflows").glob("*.json"))
+FILES = sorted((Path(__file__).parents[1] / "workflows").glob("*.json"))
 
 
 def spec_of(workflow: dict[str, Any]) -> dict[str, Any]:
