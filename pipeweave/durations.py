@@ -1,4 +1,4 @@
-"""Parse durations as users write them: 90, "30s", "5m", "2h"."""
+"""Parse durations as users write them (90, "30s", "5m", "2h"), and name them for people."""
 
 from __future__ import annotations
 
@@ -32,3 +32,18 @@ def _of_text(text: str) -> float:
 
 def _in_range(ms: float) -> int | None:
     return round(ms) if 1 <= ms <= MAX_MS else None
+
+
+_NAMES: Final = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
+
+
+def in_words(ms: float) -> str:
+    """Name a duration for people, by its two largest units: `10 minutes`, `1 hour 30 minutes`, `250 ms`."""
+    if ms < 1_000:
+        return f"{ms:g} ms"
+    left, said = round(ms), []
+    for name, size in _NAMES:
+        count, left = divmod(left, size)
+        if count:
+            said.append(f"{count} {name}{'' if count == 1 else 's'}")
+    return " ".join(said[:2])

@@ -50,6 +50,14 @@ class PipelineAnswer(AnswerModel):
     pipeline: Pipeline
 
 
+class GraphFault(AnswerModel):
+    """An error or warning about a graph, with the steps it concerns."""
+
+    code: str
+    message: str
+    steps: list[str]
+
+
 class StoredAnswer(AnswerModel):
     """The stored version that equals the sent document."""
 
@@ -57,6 +65,7 @@ class StoredAnswer(AnswerModel):
     version: int
     spec_hash: CodeHash
     is_new: bool
+    warnings: list[GraphFault] = Field([], description="Steps whose task may take longer than the run.")
 
 
 class Version(AnswerModel):
@@ -72,14 +81,6 @@ class VersionList(Paged):
     """A pipeline's versions, newest first."""
 
     versions: list[Version]
-
-
-class GraphFault(AnswerModel):
-    """An error or warning about a graph, with the steps it concerns."""
-
-    code: str
-    message: str
-    steps: list[str]
 
 
 class PlanEntry(AnswerModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pipeweave.api.contract import (
@@ -25,10 +26,11 @@ from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.api.routes import input_checks, triggering
 from pipeweave.errors import Conflict, InvalidSpec, NotFound
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.registry import pipelines, task_rows
+from pipeweave.orchestrator.registry import TaskRow, pipelines, task_rows
 from pipeweave.orchestrator.security import READ, WRITE
+from pipeweave.orchestrator.store import Transaction
+from pipeweave.spec import PipelineSpec, parse_spec, time_limits
 from pipeweave.spec import dry_run as plan_of
-from pipeweave.spec import parse_spec
 
 routes = Routes("pipelines")
 PIPELINE = {"id": PathId(None, "The pipeline's id.")}
@@ -82,15 +84,22 @@ def put_pipeline(call: Call, id: str, body: PipelineDocument) -> Answer:
     """Store a document as the pipeline's next version. Runs keep the version they started with.
 
     An invalid document is not stored: `errors` names every wrong field, `graphErrors` the steps of each error
-    in the graph.
+    in the graph. `warnings` lists the steps whose task may take longer than the run.
     """
     spec = parse_spec(body.root, id=id)
-    stored = call.change(lambda tx: pipelines.store(tx, call.tenant, spec, source="api"))
+
+    def store(tx: Transaction) -> tuple[pipelines.StoredVersion, list[dict[str, Any]]]:
+        stored = pipelines.store(tx, call.tenant, spec, source="api")
+        tasks = task_rows.tasks(tx, call.tenant, {step.task for step in spec.steps})
+        return stored, _time_warnings(call, spec, tasks)
+
+    stored, warnings = call.change(store)
     shown = {
         "pipelineId": stored.pipeline_id,
         "version": stored.version,
         "specHash": stored.spec_hash,
         "isNew": stored.is_new,
+        "warnings": warnings,
     }
     return Answer(shown, 201 if stored.is_new else 200)
 
@@ -196,11 +205,19 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
         tasks = task_rows.tasks(tx, call.tenant, {step.task for step in spec.steps})
         known = {name: row for name, row in tasks.items() if row.orphaned_at is None}
         answer = plan_of(spec, known).to_json()
+        answer["warnings"] += _time_warnings(call, spec, known)
         if "input" in body.model_fields_set:
             answer["validationErrors"] = input_checks.shown(
                 input_checks.entry_faults(spec, tasks, body.input)
             )
         return answer
+
+
+def _time_warnings(call: Call, spec: PipelineSpec, tasks: Mapping[str, TaskRow]) -> list[dict[str, Any]]:
+    """A warning for each step whose task may take longer than the run."""
+    seconds = {task_id: task.timeout_seconds for task_id, task in tasks.items()}
+    limit = call.deployment.settings.max_execution_timeout
+    return [each.to_json() for each in time_limits.beyond_run(spec, seconds, limit)]
 
 
 def _invalid(error: InvalidSpec) -> dict[str, Any]:

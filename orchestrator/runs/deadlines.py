@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.durations import in_words
 from pipeweave.orchestrator.domain.states import ACTIVE_RUN, TaskStatus, sql_in
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import cancelling, run_transitions
@@ -26,10 +27,10 @@ _ACTIVE = f"r.status IN {sql_in(ACTIVE_RUN)}"
 # left out: the timeouts of their attempts end them, with a dead letter. Ids are ordered by time, so the
 # second half reads only old active runs.
 _LATE = f"""
-(SELECT r.id, r.tenant_id FROM runs AS r
+(SELECT r.id, r.tenant_id, r.deadline_at - coalesce(r.reopened_at, r.started_at) AS own_limit FROM runs AS r
  WHERE r.finished_at IS NULL AND r.deadline_at < now() ORDER BY r.deadline_at LIMIT :batch)
 UNION ALL
-(SELECT r.id, r.tenant_id FROM runs AS r
+(SELECT r.id, r.tenant_id, NULL FROM runs AS r
  WHERE {_ACTIVE} AND r.id < :before AND r.deadline_at IS NULL
    AND r.pipeline_id IS NOT NULL AND coalesce(r.reopened_at, r.started_at) < now() - CAST(:limit AS interval)
  LIMIT :batch)
@@ -40,7 +41,7 @@ _BUSY = frozenset({TaskStatus.READY, TaskStatus.RUNNING})
 
 # A run that waits for the next attempt of a task run is not idle either.
 _IDLE = f"""
-SELECT r.id, r.tenant_id FROM runs AS r
+SELECT r.id, r.tenant_id, r.idle_timeout_ms FROM runs AS r
 WHERE r.finished_at IS NULL AND r.idle_timeout_ms IS NOT NULL AND {_ACTIVE} AND r.started_at IS NOT NULL
   AND NOT EXISTS (SELECT 1 FROM task_runs AS t WHERE t.run_id = r.id
                   AND (t.status IN {sql_in(_BUSY)} OR t.due_at IS NOT NULL))
@@ -81,19 +82,22 @@ def enforce(database: Database, limit: timedelta | None) -> int:
         late = list(tx.execute(_LATE, parameters(tx.now, limit) | {"batch": BATCH}))
         idle = list(tx.execute(_IDLE, {"batch": BATCH}))
     isolation = Isolation(database)
-    ended = sum(isolation.run(lambda row=row: _end_late(database, row), run_id=row.id) for row in late)  # type: ignore[misc]
+    ended = sum(isolation.run(lambda row=row: _end_late(database, row, limit), run_id=row.id) for row in late)  # type: ignore[misc]
     ended += sum(isolation.run(lambda row=row: _end_idle(database, row), run_id=row.id) for row in idle)  # type: ignore[misc]
     return isolation.finish(ended)
 
 
-def _end_late(database: Database, row: Any) -> int:
-    message = "the run took longer than its time limit"
+def _end_late(database: Database, row: Any, limit: timedelta | None) -> int:
+    source = "MAX_EXECUTION_TIMEOUT" if row.own_limit is None else "the pipeline's timeout"
+    allowed = row.own_limit or limit or timedelta()
+    message = f"the run took longer than {in_words(allowed.total_seconds() * 1000)} ({source})"
     database.run(lambda tx: time_out_run(tx, row.tenant_id, row.id, RUN_TIMEOUT, message))
     return 1
 
 
 def _end_idle(database: Database, row: Any) -> int:
-    message = "nothing happened in the run for longer than its idle timeout"
+    allowed = in_words(row.idle_timeout_ms)
+    message = f"nothing happened in the run for longer than {allowed} (the pipeline's idle timeout)"
     database.run(lambda tx: time_out_run(tx, row.tenant_id, row.id, RUN_IDLE, message))
     return 1
 

@@ -54,7 +54,7 @@ class Settings:
     dlq_retention_days: int = 30
     idempotency_ttl_seconds: int = 86_400
     max_retry_delay_ms: int = 86_400_000
-    max_execution_timeout: int = 600_000
+    max_execution_timeout: int | None = None
     task_gone_after_seconds: int = 600
     task_removed_after_seconds: int | None = None
 

@@ -182,7 +182,8 @@ TABLE: tuple[Setting, ...] = (
         "MAX_EXECUTION_TIMEOUT",
         "max_execution_timeout",
         values.whole(1000, 366 * _DAY_MS),
-        "ms that a run may take, unless its pipeline sets a timeout; not for standalone tasks",
+        "ms that a run may take, unless its pipeline sets a timeout; not for standalone tasks; "
+        "unset: no limit",
     ),
     Setting(
         "TASK_GONE_AFTER_SECONDS",

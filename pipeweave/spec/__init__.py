@@ -6,7 +6,7 @@ a task, read a file or touch the database.
 
 from __future__ import annotations
 
-from pipeweave.spec import references, rules
+from pipeweave.spec import references, rules, time_limits
 from pipeweave.spec.derivation import derive
 from pipeweave.spec.document import parse_spec
 from pipeweave.spec.graph import DryRun, Graph, GraphError, dry_run, validate_graph
@@ -34,5 +34,6 @@ __all__ = [
     "references",
     "rules",
     "show_path",
+    "time_limits",
     "validate_graph",
 ]

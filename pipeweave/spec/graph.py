@@ -94,7 +94,8 @@ class GraphError:
 
     Errors: NO_ENTRY, TOO_MANY_STEPS, DUPLICATE_STEP, UNKNOWN_STEP, CYCLE (`steps` is the closed path),
     UNKNOWN_TASK.
-    Warnings: DISCONNECTED (`steps` is the first step of each part), DEPTH_OVER_20, CONCURRENCY_LIMIT.
+    Warnings: DISCONNECTED (`steps` is the first step of each part), DEPTH_OVER_20, CONCURRENCY_LIMIT,
+    TIMEOUT_BEYOND_RUN.
     """
 
     code: str

@@ -197,3 +197,14 @@ def test_pipelines_are_listed_page_by_page(api: Api) -> None:
         query["cursor"] = page["nextCursor"]
     assert seen == sorted(set(seen))
     assert {"page-a", "page-b", "page-c"} <= set(seen)
+
+
+def test_a_step_that_may_take_longer_than_its_run_is_warned_of(api: Api) -> None:
+    task = {"id": "train", "timeout": 3600, "codeHash": "1" * 16}
+    api.post("/api/services", {"serviceId": "ml", "kind": "http", "baseUrl": "http://ml", "tasks": [task]})
+    document = {"timeout": "10m", "steps": [{"task": "train"}]}
+    stored = api.put("/api/pipelines/training", document).json
+    [warning] = stored["warnings"]
+    assert (warning["code"], warning["steps"]) == ("TIMEOUT_BEYOND_RUN", ["train"])
+    assert "the run ends after 10 minutes (the pipeline's timeout)" in warning["message"]
+    assert api.post("/api/pipelines/training/dry-run").json["warnings"] == [warning]

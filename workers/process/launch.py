@@ -21,6 +21,7 @@ from pipeweave.orchestrator.messaging import make_celery
 from pipeweave.orchestrator.registry import WorkerStart, pipelines, registration, worker_processes
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.settings import Settings
+from pipeweave.spec import PipelineSpec, time_limits
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slot, Slots
@@ -212,7 +213,14 @@ def register(deployment: Deployment, service: str, loaded: Loaded, start: Worker
             if stored.is_new:
                 names = {"pipeline_id": spec.id, "version": stored.version}
                 log.info("pipeline.stored", extra=names)
+            _warn_of_time_limits(deployment.settings, loaded, spec)
         return worker_processes.register(tx, tenant, start)
+
+
+def _warn_of_time_limits(settings: Settings, loaded: Loaded, spec: PipelineSpec) -> None:
+    seconds = {each.spec.id: float(each.spec.timeout) for each in loaded.tasks.values()}
+    for warning in time_limits.beyond_run(spec, seconds, settings.max_execution_timeout):
+        log.warning("pipeline.timeout_short", extra={"pipeline_id": spec.id, "reason": warning.message})
 
 
 def run_beat(settings: Settings) -> None:

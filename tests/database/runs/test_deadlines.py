@@ -17,6 +17,7 @@ from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.runs import admission, deadlines, standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.store.database import Database
+from pipeweave.settings import Settings
 
 STEPS = {"a": [], "b": ["a"]}
 NEVER = None
@@ -31,7 +32,7 @@ def driver(fresh_database: Database) -> RunDriver:
 def begun_ago(driver: RunDriver, run_id: UUID, minutes: int) -> None:
     """Write the run as if it had begun so long ago."""
     driver.rows(
-        """UPDATE runs SET started_at = now() - :ago, created_at = now() - :ago,
+        """UPDATE runs SET started_at = started_at - :ago, created_at = created_at - :ago,
             deadline_at = deadline_at - :ago WHERE id = :id RETURNING id""",
         id=run_id,
         ago=timedelta(minutes=minutes),
@@ -53,6 +54,9 @@ def test_a_run_beyond_its_own_time_limit_ends_with_its_open_task_runs(driver: Ru
     begun_ago(driver, run_id, 6)
     assert deadlines.enforce(driver.database, NEVER) == 1
     assert (run(driver, run_id).status, run(driver, run_id).error_code) == ("failed", "RUN_TIMEOUT")
+    assert (
+        run(driver, run_id).error["message"] == "the run took longer than 5 minutes (the pipeline's timeout)"
+    )
     assert set(driver.statuses(run_id).values()) == {"cancelled"}
     assert len(driver.events(run_id, "run.failed")) == 1
     assert deadlines.enforce(driver.database, NEVER) == 0
@@ -80,6 +84,16 @@ def test_the_deployment_s_limit_holds_where_a_pipeline_names_none(driver: RunDri
     driver.database.now = lambda now=driver.database.now: now() + timedelta(minutes=30)  # type: ignore[misc]
     assert deadlines.enforce(driver.database, timedelta(minutes=10)) == 1
     assert (run(driver, plain).error_code, run(driver, own).status) == ("RUN_TIMEOUT", "running")
+    said = run(driver, plain).error["message"]
+    assert said == "the run took longer than 10 minutes (MAX_EXECUTION_TIMEOUT)"
+
+
+def test_a_run_of_a_year_goes_on_where_nobody_set_a_limit(driver: RunDriver) -> None:
+    run_id = driver.begin(STEPS)
+    begun_ago(driver, run_id, 366 * 24 * 60)
+    driver.database.now = lambda now=driver.database.now: now() + timedelta(days=366)  # type: ignore[misc]
+    assert deadlines.enforce(driver.database, Settings().max_execution_timeout) == 0
+    assert run(driver, run_id).status == "running"
 
 
 def test_the_deployment_s_limit_is_not_one_of_standalone_tasks(driver: RunDriver) -> None:

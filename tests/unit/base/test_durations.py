@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeweave.durations import MAX_MS, milliseconds
+from pipeweave.durations import MAX_MS, in_words, milliseconds
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,17 @@ def test_a_number_is_as_many_seconds(seconds: int) -> None:
 def test_no_text_is_too_odd(text: str) -> None:
     found = milliseconds(text)
     assert found is None or 1 <= found <= MAX_MS
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"),
+    [
+        (250, "250 ms"),
+        (1_000, "1 second"),
+        (600_000, "10 minutes"),
+        (5_400_000, "1 hour 30 minutes"),
+        (90_061_000, "1 day 1 hour"),
+    ],
+)
+def test_a_duration_is_named_by_its_two_largest_units(ms: float, said: str) -> None:
+    assert in_words(ms) == said
