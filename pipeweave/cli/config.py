@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from pipeweave.cli.support.connection import FILE_NAME, data_dir_option, json_option, read
+from pipeweave.cli.support.tables import Column
 from pipeweave.settings import SettingRow, explain, load
 from pipeweave.settings.table import TABLE
 
@@ -68,7 +69,7 @@ def _print_table(rows: list[SettingRow]) -> None:
     from pipeweave.cli.support.rendering import show_table
 
     show_table(
-        ("setting", "value", "from"),
+        ("setting", Column("value", wraps=True), "from"),
         [(row.name, _value(row), row.source) for row in rows],
     )
 

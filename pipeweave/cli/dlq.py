@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.tables import Column
 from pipeweave.cli.token import Lifetime
 
 if TYPE_CHECKING:
@@ -69,17 +70,17 @@ def dlq() -> None:
 @connected
 def list_(client: Client, status: str, limit: int, cursor: str | None, as_json: bool, **filters: Any) -> None:
     """List dead letters, newest first."""
-    from pipeweave.cli.support.rendering import field, show_list, when
+    from pipeweave.cli.support.rendering import field, moment, show_list, when
 
     page = client.dlq.page(status=status, limit=limit, cursor=cursor, **_given(filters))
     cells = {
-        "dead letter": field("id"),
-        "pipeline": field("pipelineId"),
-        "step": _place,
-        "error": field("errorCode"),
-        "attempts": field("attempts"),
-        "failed (UTC)": lambda each: when(each["failedAt"]),
-        "status": field("status"),
+        Column("dead letter"): field("id"),
+        Column("pipeline", drop=1): field("pipelineId"),
+        Column("step"): _place,
+        Column("error"): field("errorCode"),
+        Column("attempts", drop=4): field("attempts"),
+        moment("failed (UTC)", drop=2): lambda each: when(each["failedAt"]),
+        Column("status", drop=3): field("status"),
     }
     none = "There are no open dead letters." if status == "open" else "No dead letter matches."
     show_list("items", page.items, cells, as_json=as_json, none=none, nextCursor=page.next_cursor)
@@ -100,16 +101,16 @@ def _place(letter: Any) -> str:
 @connected
 def groups(client: Client, status: str, limit: int, as_json: bool, **filters: Any) -> None:
     """Count similar dead letters: same task, error code, type, and message apart from numbers."""
-    from pipeweave.cli.support.rendering import field, show_list, when
+    from pipeweave.cli.support.rendering import field, moment, show_list, when
 
     found = client.dlq.groups(status=status, limit=limit, **_given(filters))
     cells = {
-        "number": field("count"),
-        "task": field("taskId"),
-        "error": field("errorCode"),
-        "message": lambda each: (each["message"] or "")[:80],
-        "last (UTC)": lambda each: when(each["lastFailedAt"]),
-        "fingerprint": lambda each: each["fingerprint"],
+        Column("number"): field("count"),
+        Column("task"): field("taskId"),
+        Column("error"): field("errorCode"),
+        Column("message", wraps=True): field("message"),
+        moment("last (UTC)", drop=1): lambda each: when(each["lastFailedAt"]),
+        Column("fingerprint"): field("fingerprint"),
     }
     show_list("groups", found, cells, as_json=as_json, none="No dead letter matches.")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.tables import Column
 from pipeweave.errors import WaitTimeout
 
 if TYPE_CHECKING:
@@ -158,7 +159,14 @@ def _show(found: Document, as_json: bool) -> None:
 
 
 _COUNTED = ("running", "queued", "ready", "waiting", "pending")
-_COLUMNS = ("run", "tenant", "pipeline", "status", "age", *_COUNTED)
+_COLUMNS: tuple[Column | str, ...] = (
+    "run",
+    Column("tenant", drop=6),
+    "pipeline",
+    "status",
+    "age",
+    *(Column(name, drop=number) for number, name in enumerate(_COUNTED, start=1)),
+)
 
 
 def _row(run: Document) -> list[Any]:

@@ -13,6 +13,7 @@ import click
 from pipeweave import ids
 from pipeweave.cli.support.connection import data_dir_option, json_option, resolve_database
 from pipeweave.cli.support.rendering import show_json, show_table
+from pipeweave.cli.support.tables import Column
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.settings import Settings, load
 from pipeweave.storage import LocalStorage, S3Storage, Storage, open_storage
@@ -81,7 +82,16 @@ def partitions(place: Place, as_json: bool) -> None:
         days = place.settings.run_retention_days
         show_json({"months": months, "default": misplaced, "retentionDays": days})
         return
-    columns = ("month", "runs", "task runs", "attempts", "events", "size", "active", "policy")
+    columns = (
+        "month",
+        "runs",
+        "task runs",
+        "attempts",
+        "events",
+        "size",
+        "active",
+        Column("policy", wraps=True),
+    )
     show_table(columns, [_cells(each) for each in months])
     _warn_of_misplaced_rows(misplaced)
 
@@ -196,7 +206,7 @@ def _show_archives(found: list[archives.Manifest], as_json: bool) -> None:
     if as_json:
         show_json({"archives": [each.to_json() for each in found]})
         return
-    columns = ("month", "runs", "size", "parts", "archived", "manifest")
+    columns = ("month", "runs", "size", Column("parts", drop=2), Column("archived", drop=1), "manifest")
     rows = [
         (
             str(each.month),

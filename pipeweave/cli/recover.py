@@ -10,6 +10,7 @@ import click
 from pipeweave import ids
 from pipeweave.cli.support.connection import json_option
 from pipeweave.cli.support.deployment_options import with_deployment
+from pipeweave.cli.support.tables import Column
 from pipeweave.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,12 +58,13 @@ def recover(ctx: click.Context, settings: Settings, auto_resume: bool, as_json: 
 
 
 def _show(left: Sequence[stalled.StalledItem], done: repeated_ticks.RecoveryResult | None) -> None:
-    from pipeweave.cli.support.rendering import show_table, when
+    from pipeweave.cli.support.rendering import moment, show_table, when
 
     if done is not None:
         counts = [f"{number:,} {_DONE.get(name, name)}" for name, number in sorted(done.done.items())]
         click.echo(f"{len(done.found):,} found, {done.ticks:,} ticks: {', '.join(counts) or 'nothing to do'}")
-    columns = ("kind", "run", "task run", "since (UTC)", "why", "what heals")
+    texts = (Column(name, wraps=True) for name in ("why", "what recovers it"))
+    columns: list[Column | str] = ["kind", "run", "task run", moment("since (UTC)"), *texts]
     shown = [_document(each) for each in left]
     rows = [
         (each["kind"], each["run"], each["taskRun"], when(each["since"]), each["why"], each["whatHeals"])

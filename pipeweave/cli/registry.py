@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
 @connected
 def services(client: Client, as_json: bool) -> None:
     """List the services that registered tasks."""
-    from pipeweave.cli.support.rendering import field, show_list, when
+    from pipeweave.cli.support.rendering import field, moment, show_list, when
 
     cells = {
-        "service": field("id"),
-        "kind": field("kind"),
-        "version": field("version"),
-        "status": field("status"),
-        "last seen (UTC)": lambda each: when(each.get("lastHeartbeat")),
-        "address": field("baseUrl"),
+        Column("service"): field("id"),
+        Column("kind", drop=2): field("kind"),
+        Column("version", drop=1): field("version"),
+        Column("status"): field("status"),
+        moment("last seen (UTC)"): lambda each: when(each.get("lastHeartbeat")),
+        Column("address", drop=3): field("baseUrl"),
     }
     none = "No service has registered yet: `pipeweave worker --app YOUR_MODULE` registers one."
     show_list("services", client.services(), cells, as_json=as_json, none=none)
@@ -53,22 +54,22 @@ def tasks() -> None:
 @connected
 def list_tasks(client: Client, service: str | None, as_json: bool) -> None:
     """List the registered tasks with their code versions, workers and limits."""
-    from pipeweave.cli.support.rendering import field, show_list, when
+    from pipeweave.cli.support.rendering import field, moment, show_list, when
 
     cells = {
-        "task": field("id"),
-        "service": field("serviceId"),
-        "code": lambda each: f"v{each['codeVersion']}",
-        "workers": _workers,
-        "queue": field("queue"),
-        "hash": _short("codeHash"),
-        "attempts": field("maxAttempts"),
-        "timeout": lambda each: f"{each['timeout']:g} s",
-        "concurrency": lambda each: each["concurrency"] or "unlimited",
-        "rate": field("rateLimit"),
-        "paused since (UTC)": lambda each: when(each["pausedAt"]),
-        "priority": field("priority"),
-        "next": field("allowedNext"),
+        Column("task"): field("id"),
+        Column("service", drop=5): field("serviceId"),
+        Column("code"): lambda each: f"v{each['codeVersion']}",
+        Column("workers", wraps=True): _workers,
+        Column("queue", drop=6): field("queue"),
+        Column("hash", drop=10): _short("codeHash"),
+        Column("attempts", drop=3): field("maxAttempts"),
+        Column("timeout", drop=2): lambda each: f"{each['timeout']:g} s",
+        Column("concurrency", drop=4): lambda each: each["concurrency"] or "unlimited",
+        Column("rate", drop=7): field("rateLimit"),
+        moment("paused since (UTC)", drop=1): lambda each: when(each["pausedAt"]),
+        Column("priority", drop=8): field("priority"),
+        Column("next", wraps=True, drop=9): field("allowedNext"),
     }
     none = "No task is registered yet: `pipeweave worker --app YOUR_MODULE` registers them."
     show_list("tasks", client.tasks(service), cells, as_json=as_json, none=none)
@@ -96,19 +97,19 @@ def remove(client: Client, task: str, reason: str | None, as_json: bool) -> None
 @connected
 def deploys(client: Client, task: str | None, as_json: bool) -> None:
     """Show how many live workers have which tasks in which code versions; for TASK, name the workers."""
-    from pipeweave.cli.support.rendering import field, show_list, when
+    from pipeweave.cli.support.rendering import field, moment, show_list, when
 
-    cells: dict[str, Callable[[Mapping[str, Any]], Any]] = {
-        "task": field("taskId"),
-        "service": field("serviceId"),
-        "code": _code,
-        "workers": field("workerCount"),
-        "since (UTC)": lambda each: when(each["since"]),
+    cells: dict[Column, Callable[[Mapping[str, Any]], Any]] = {
+        Column("task"): field("taskId"),
+        Column("service", drop=1): field("serviceId"),
+        Column("code"): _code,
+        Column("workers"): field("workerCount"),
+        moment("since (UTC)", drop=2): lambda each: when(each["since"]),
     }
     found = [each for each in client.deploys() if task in (None, each["taskId"])]
     if task is not None and not as_json:
         found = [{**each, "worker": worker} for each in found for worker in each["workers"]]
-        cells = {"code": _code, "worker": lambda each: _process(each["worker"])}
+        cells = {Column("code"): _code, Column("worker"): lambda each: _process(each["worker"])}
     none = "No live worker has it: `pipeweave worker --app YOUR_MODULE` starts one."
     show_list("deploys", found, cells, as_json=as_json, none=none)
 
@@ -143,13 +144,13 @@ def pipelines() -> None:
 @connected
 def list_(client: Client, as_json: bool) -> None:
     """List the pipelines."""
-    from pipeweave.cli.support.rendering import field, show_list, when
+    from pipeweave.cli.support.rendering import field, moment, show_list, when
 
     cells = {
-        "pipeline": field("id"),
-        "version": field("version"),
-        "stored (UTC)": lambda each: when(each.get("updatedAt")),
-        "description": field("description"),
+        Column("pipeline"): field("id"),
+        Column("version"): field("version"),
+        moment("stored (UTC)", drop=1): lambda each: when(each.get("updatedAt")),
+        Column("description", wraps=True): field("description"),
     }
     none = "No pipeline is stored yet: start a worker, or use `pipelines put FILE`."
     show_list("pipelines", client.pipelines(), cells, as_json=as_json, none=none)
@@ -180,10 +181,10 @@ def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> N
     show_fields(shown.items())
     click.echo()
     cells = {
-        "step": field("id"),
-        "task": field("task"),
-        "needs": field("needs"),
-        "map over": lambda step: (step.get("map") or {}).get("over"),
+        Column("step"): field("id"),
+        Column("task"): field("task"),
+        Column("needs", wraps=True): field("needs"),
+        Column("map over", drop=1): lambda step: (step.get("map") or {}).get("over"),
     }
     show_list("steps", spec["steps"], cells, as_json=False)
 
@@ -201,7 +202,7 @@ def put(client: Client, file: Path, as_json: bool) -> None:
     cells = {
         "pipeline": field("pipelineId"),
         "version": field("version"),
-        "": lambda each: "new" if each["isNew"] else "unchanged",
+        "state": lambda each: "new" if each["isNew"] else "unchanged",
         "spec hash": _short("specHash"),
     }
     show_list("pipelines", stored, cells, as_json=as_json)
@@ -213,13 +214,13 @@ def put(client: Client, file: Path, as_json: bool) -> None:
 @connected
 def versions(client: Client, pipeline: str, as_json: bool) -> None:
     """List a pipeline's versions, newest first."""
-    from pipeweave.cli.support.rendering import field, show_list, when
+    from pipeweave.cli.support.rendering import field, moment, show_list, when
 
     cells = {
-        "version": field("version"),
-        "stored (UTC)": lambda each: when(each.get("createdAt")),
-        "source": field("source"),
-        "spec hash": _short("specHash"),
+        Column("version"): field("version"),
+        moment("stored (UTC)"): lambda each: when(each.get("createdAt")),
+        Column("source", drop=1): field("source"),
+        Column("spec hash"): _short("specHash"),
     }
     show_list("versions", client.versions(pipeline), cells, as_json=as_json)
 

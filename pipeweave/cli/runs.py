@@ -9,6 +9,7 @@ import click
 
 from pipeweave import ids
 from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.tables import Column
 from pipeweave.errors import MalformedJson
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def _show_plan(pipeline: str, plan: Document) -> None:
             click.echo(f"{kind[:-1]}: {text(each.get('message', each) if isinstance(each, dict) else each)}")
     if plan["executionPlan"]:
         show_table(
-            ("level", "kind", "steps", "waits for"),
+            ("level", "kind", Column("steps", wraps=True), Column("waits for", wraps=True)),
             [
                 (level["step"], level["type"], level["tasks"], level.get("waitsFor"))
                 for level in plan["executionPlan"]
@@ -178,16 +179,17 @@ def runs(
     client: Client, status: str | None, pipeline: str | None, limit: int, cursor: str | None, as_json: bool
 ) -> None:
     """List runs, newest first."""
-    from pipeweave.cli.support.rendering import field, show_list, took, when
+    from pipeweave.cli.support.rendering import field, moment, show_list, took, when
 
     page = client.runs(status=status, pipeline_id=pipeline, limit=limit, cursor=cursor)
     cells = {
-        "run": field("id"),
-        "pipeline": field("pipelineId"),
-        "version": field("pipelineVersion"),
-        "status": field("status"),
-        "created (UTC)": lambda each: when(each.get("createdAt")),
-        "took": lambda each: took(each.get("startedAt"), each.get("finishedAt")),
+        Column("run"): field("id"),
+        Column("pipeline"): field("pipelineId"),
+        Column("version", drop=4): field("pipelineVersion"),
+        Column("status"): field("status"),
+        Column("error", drop=1): field("errorCode"),
+        moment("created (UTC)", drop=2): lambda each: when(each.get("createdAt")),
+        Column("took", drop=3): lambda each: took(each.get("startedAt"), each.get("finishedAt")),
     }
     none = "No run matches: `pipeweave trigger PIPELINE` starts one."
     show_list("runs", page.items, cells, as_json=as_json, none=none, nextCursor=page.next_cursor)

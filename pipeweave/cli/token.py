@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeweave.cli.support.connection import json_option, with_database
+from pipeweave.cli.support.tables import Column
 from pipeweave.errors import Conflict
 
 if TYPE_CHECKING:
@@ -100,20 +101,20 @@ def create(
 @with_database
 def list_(database_url: str, as_json: bool) -> None:
     """List the tokens, newest first, without their secrets."""
-    from pipeweave.cli.support.rendering import field, show_list, when
+    from pipeweave.cli.support.rendering import field, moment, show_list, when
     from pipeweave.orchestrator.reading import tokens
 
     with _transaction(database_url) as tx:
         found = tokens.list_tokens(tx)
     cells = {
-        "id": field("id"),
-        "name": field("name"),
-        "tenants": field("tenants"),
-        "scopes": lambda each: [scope.removeprefix(SCOPE_PREFIX) for scope in each["scopes"]],
-        "valid": lambda each: "yes" if each["isValid"] else "no",
-        "created (UTC)": lambda each: when(each["createdAt"]),
-        "expires (UTC)": lambda each: when(each["expiresAt"]),
-        "revoked (UTC)": lambda each: when(each["revokedAt"]),
+        Column("id"): field("id"),
+        Column("name"): field("name"),
+        Column("tenants", wraps=True, drop=1): field("tenants"),
+        Column("scopes", wraps=True): lambda each: [_scope(scope) for scope in each["scopes"]],
+        Column("valid"): lambda each: "yes" if each["isValid"] else "no",
+        moment("created (UTC)", drop=4): lambda each: when(each["createdAt"]),
+        moment("expires (UTC)", drop=2): lambda each: when(each["expiresAt"]),
+        moment("revoked (UTC)", drop=3): lambda each: when(each["revokedAt"]),
     }
     none = "There is no token yet: `pipeweave token create NAME` creates one."
     show_list("tokens", found, cells, as_json=as_json, none=none)
@@ -134,6 +135,10 @@ def revoke(database_url: str, name_or_id: str, as_json: bool) -> None:
         show_json({"revoked": revoked})
     else:
         click.echo(f"Revoked {', '.join(revoked)}")
+
+
+def _scope(full: str) -> str:
+    return full.removeprefix(SCOPE_PREFIX)
 
 
 @contextmanager

@@ -1,14 +1,17 @@
-"""Print results: JSON, tables on a terminal, aligned plain lines elsewhere."""
+"""Print results: JSON, tables that fit the terminal, aligned plain lines elsewhere."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import click
+
+from pipeweave.cli.support.tables import GAP, Column, Layout, fold, lay_out, letters, shortened
 
 STYLES = {
     "completed": "green",
@@ -21,6 +24,8 @@ STYLES = {
     "cancelled": "yellow",
 }
 NOTHING = "-"
+Cell = Callable[[Mapping[str, Any]], Any]
+Cells = Mapping[Column, Cell] | Mapping[str, Cell]
 _NUMBER = re.compile(r"[\d,.]+( (%|s|ms))?\Z")
 
 
@@ -36,21 +41,33 @@ def show_json(value: Any) -> None:
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode())
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, none: str = "none") -> None:
-    """Print a table on a terminal, aligned plain lines elsewhere, and `none` if there are no rows."""
+def width() -> int:
+    """The number of columns of the terminal; 80 where it does not say."""
+    return shutil.get_terminal_size().columns
+
+
+def show_table(columns: Sequence[Column | str], rows: Iterable[Sequence[Any]], *, none: str = "none") -> None:
+    """Print a table that fits the terminal, aligned plain lines elsewhere, or `none` without rows.
+
+    Args:
+        columns: the headings; a `Column` also says how it gives way on a narrow terminal.
+        rows: a value for each column.
+        none: what to print if there are no rows.
+    """
     shown = [[text(cell) for cell in row] for row in rows]
+    named = [each if isinstance(each, Column) else Column(each) for each in columns]
     if not shown:
         click.echo(none)
     elif is_terminal():
-        _rich_table(columns, shown)
+        _on_terminal(named, shown)
     else:
-        _plain_lines([[column.upper() for column in columns], *shown])
+        _plain_lines([[column.name.upper() for column in named], *shown])
 
 
 def show_list(
     name: str,
     found: Sequence[Mapping[str, Any]],
-    cells: Mapping[str, Callable[[Mapping[str, Any]], Any]],
+    cells: Cells,
     *,
     as_json: bool,
     none: str = "none",
@@ -63,17 +80,25 @@ def show_list(
         show_table(tuple(cells), [[cell(each) for cell in cells.values()] for each in found], none=none)
 
 
+def moment(name: str, drop: int = 0) -> Column:
+    """A column of times: `2026-11-20 12:00:00`, on a narrow terminal `11-20 12:00`."""
+    return Column(name, drop=drop, short=lambda shown: shown[5:16] if shown[4:5] == "-" else shown)
+
+
 def field(name: str) -> Callable[[Mapping[str, Any]], Any]:
     """A cell that shows a field unchanged."""
     return lambda each: each.get(name)
 
 
 def show_fields(fields: Iterable[tuple[str, Any]]) -> None:
-    """Print one object: a line for each field that has a value."""
+    """Print one object: a line for each field that has a value; on a terminal, long texts continue below."""
     shown = [(name, text(value)) for name, value in fields if value is not None]
-    width = max((len(name) for name, _ in shown), default=0)
+    indent = max((len(name) for name, _ in shown), default=0) + len(GAP)
     for name, value in shown:
-        click.echo(f"{name:<{width}}  {_coloured(value)}")
+        lines = fold(value, max(width() - indent, 1)) if is_terminal() else [value]
+        click.echo(f"{name:<{indent}}{_coloured(lines[0])}")
+        for line in lines[1:]:
+            click.echo(" " * indent + line)
 
 
 def text(value: Any) -> str:
@@ -119,11 +144,21 @@ def _coloured(value: str) -> str:
 
 
 def _plain_lines(rows: list[list[str]]) -> None:
-    columns = list(zip(*rows, strict=True))
-    formats = [f"{{:{_side(column[1:])}{max(map(len, column))}}}" for column in columns]
-    for row in rows:
-        cells = (each.format(cell) for each, cell in zip(formats, row, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    for line in _aligned(rows, [max(map(letters, column)) for column in zip(*rows, strict=True)]):
+        click.echo(line)
+
+
+def _aligned(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> list[str]:
+    """The rows as lines of these widths; the first row holds the headings."""
+    sides = [_side(column[1:]) for column in zip(*rows, strict=True)]
+    return [
+        GAP.join(_padded(*each) for each in zip(row, sides, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def _padded(cell: str, side: str, size: int) -> str:
+    blank = " " * (size - letters(cell))
+    return blank + cell if side == ">" else cell + blank
 
 
 def _side(cells: Iterable[str]) -> str:
@@ -132,18 +167,54 @@ def _side(cells: Iterable[str]) -> str:
     return ">" if given and all(map(_NUMBER.match, given)) else "<"
 
 
-def _rich_table(columns: Sequence[str], rows: list[list[str]]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+# --- on a terminal ----------------------------------------------------------------------------------------
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name, cells in zip(columns, zip(*rows, strict=True), strict=True):
-        table.add_column(name, justify="right" if _side(cells) == ">" else "left")
-    for row in rows:
-        table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
-    Console().print(table)
+
+def _on_terminal(columns: Sequence[Column], rows: list[list[str]]) -> None:
+    layout = lay_out(columns, rows, width())
+    if layout is None:
+        _blocks(columns, rows)
+        return
+    kept = [columns[index] for index in layout.shown]
+    cells = shortened(columns, rows) if layout.is_short else rows
+    shown = [[row[index] for index in layout.shown] for row in cells]
+    sides = [_side(column) for column in zip(*shown, strict=True)]
+    heading = [
+        _padded(column.heading(is_short=layout.is_short), side, size)
+        for column, side, size in zip(kept, sides, layout.widths, strict=True)
+    ]
+    click.secho(GAP.join(heading).rstrip(), bold=True)
+    for row in shown:
+        _print_row(row, sides, layout)
+    if len(kept) < len(columns):
+        hidden = ", ".join(column.name.upper() for i, column in enumerate(columns) if i not in layout.shown)
+        click.secho(f"Not shown on this narrow terminal: {hidden}", fg="bright_black")
+
+
+def _print_row(row: Sequence[str], sides: Sequence[str], layout: Layout) -> None:
+    """Print a row, on several lines if a text is wider than its column."""
+    folded = [
+        fold(cell, size) if letters(cell) > size else [cell]
+        for cell, size in zip(row, layout.widths, strict=True)
+    ]
+    for number in range(max(map(len, folded))):
+        line = [
+            _styled(cell, _padded(lines[number] if number < len(lines) else "", side, size))
+            for cell, lines, side, size in zip(row, folded, sides, layout.widths, strict=True)
+        ]
+        click.echo(GAP.join(line).rstrip())
+
+
+def _styled(cell: str, padded: str) -> str:
+    return click.style(padded, fg=STYLES[cell]) if cell in STYLES else padded
+
+
+def _blocks(columns: Sequence[Column], rows: list[list[str]]) -> None:
+    """Print each row as a block of lines, with a blank line in between."""
+    for number, row in enumerate(rows):
+        if number:
+            click.echo()
+        show_fields((column.name, cell) for column, cell in zip(columns, row, strict=True))
 
 
 def show_warnings(accepted: Mapping[str, Any], where: str = "") -> None:

@@ -211,8 +211,8 @@ def test_a_list_is_plain_lines_without_colour_where_no_terminal_is(served: Serve
     served.put("GET /api/runs?limit=20", (200, {"runs": runs, "nextCursor": "c1"}))
     result = call("runs")
     lines = result.stdout.splitlines()
-    assert lines[0].split() == ["RUN", "PIPELINE", "VERSION", "STATUS", "CREATED", "(UTC)", "TOOK"]
-    assert lines[1].split() == [RUN_ID, "report", "2", "completed", "-", "-"]
+    assert lines[0].split() == ["RUN", "PIPELINE", "VERSION", "STATUS", "ERROR", "CREATED", "(UTC)", "TOOK"]
+    assert lines[1].split() == [RUN_ID, "report", "2", "completed", "-", "-", "-"]
     assert "\x1b" not in result.output
     assert result.stderr == "More: --cursor c1\n"
 
