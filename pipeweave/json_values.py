@@ -111,12 +111,12 @@ def _scalar_fault(value: Any) -> str | None:
         return None if -_INT64 <= value < 2 * _INT64 else "is an integer of more than 64 bits"
     if isinstance(value, float):
         return None if math.isfinite(value) else f"is {value}, which JSON does not have"
-    return f"is a {type(value).__name__}, which is not JSON"
+    return f"is {kind_of(value)}, which is not JSON"
 
 
 def _key_fault(key: Any) -> str | None:
     if not isinstance(key, str):
-        return f"has the key {str(key)[:40]!r}, which is a {type(key).__name__}: keys are text"
+        return f"has the key {str(key)[:40]!r}, which is {kind_of(key)}: keys must be text"
     problem = _text_fault(key)
     return f"has a key that {problem}" if problem else None
 
@@ -148,4 +148,20 @@ def json_type(value: Any) -> str:
         case Mapping():
             return "an object"
         case _:
-            return f"a {type(value).__name__}"
+            return kind_of(value)
+
+
+_KINDS = {
+    "NoneType": "None",
+    "int": "an integer",
+    "str": "a text",
+    "bool": "a boolean",
+    "float": "a number",
+    "bytes": "bytes",
+}
+
+
+def kind_of(value: Any) -> str:
+    """Name the Python type of a value, with its article: `an integer`, `a set`, `an Order`."""
+    name = type(value).__name__
+    return _KINDS.get(name) or f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"

@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import orjson
-
 from pipeweave.authoring import classify_error
 from pipeweave.errors import AttemptFailed, AttemptTimedOut, TaskError, TaskNotLoaded
-from pipeweave.json_values import json_faults
+from pipeweave.json_conversion import details_of
 from pipeweave.safe_text import call_safely, safe_text, storable
-from pipeweave.size_limits import INLINE_BYTES
 
 # Long enough for the deepest useful traceback, short enough for a row.
 MAX_TRACEBACK = 16_000
@@ -74,7 +71,7 @@ def failure_of(error: BaseException) -> Failure:
     text = safe_text(str, error)[:MAX_MESSAGE] or storable(kind.__name__)[:MAX_MESSAGE]
     match error:
         case TaskError():
-            return Failure(code, text, name, is_retryable, _trace(error), _json_able(error.details))
+            return Failure(code, text, name, is_retryable, _trace(error), details_of(error.details))
         case AttemptTimedOut():
             return Failure(code, text, name, is_retryable, _trace(error), outcome=Outcome.TIMEOUT)
         case TaskNotLoaded():
@@ -128,13 +125,3 @@ def _shown(error: AttemptFailed) -> list[dict[str, str]] | None:
     # The paths in a result contain its keys, and a key may be what cannot be stored.
     faults = [each.to_json().items() for each in error.errors]
     return [{key: safe_text(str, value)[:MAX_MESSAGE] for key, value in each} for each in faults] or None
-
-
-def _json_able(details: Any) -> Any:
-    """Details as plain JSON that fits in a row, else as text."""
-    # orjson also writes dataclasses, enums and times, and their texts may not be storable.
-    content = call_safely(lambda: orjson.dumps(details), b"")
-    plain = orjson.loads(content) if content else None
-    if content and not json_faults(plain, budget=INLINE_BYTES):
-        return plain
-    return safe_text(repr, details)[:MAX_MESSAGE]

@@ -18,6 +18,7 @@ import orjson
 from pipeweave.authoring.context import Context, TaskResult
 from pipeweave.authoring.signatures import MISSING, Parameter, Signature, read_signature
 from pipeweave.errors import FieldError, InvalidParams, InvalidResult
+from pipeweave.json_conversion import JSON_HINT, to_json_value
 from pipeweave.json_values import json_faults, write_json
 from pipeweave.size_limits import MAX_JSON_DEPTH, MAX_OUTPUT_BYTES
 from pipeweave.suggestions import did_you_mean
@@ -144,7 +145,7 @@ class Outcome:
     """The result of a call.
 
     Args:
-        output: the task's output.
+        output: the task's output, a JSON value.
         run_next: ids of the successors that the task chose; None for all.
         encoded: the output as JSON text (UTF-8).
     """
@@ -158,15 +159,21 @@ def outcome_of(result: Any) -> Outcome:
     """Read the return value of a task: a TaskResult, or a plain value, which is the output.
 
     Raises:
-        InvalidResult: the output is not JSON, or `run_next` is not a list of step ids.
+        InvalidResult: the output cannot be converted to JSON, or `run_next` is not a list of step ids.
     """
     if isinstance(result, TaskResult):
-        return Outcome(result.output, _run_next(result.run_next), encode(result.output))
-    return Outcome(result, None, encode(result))
+        run_next = _run_next(result.run_next)
+        output, encoded = encode(result.output)
+        return Outcome(output, run_next, encoded)
+    output, encoded = encode(result)
+    return Outcome(output, None, encoded)
 
 
-def encode(output: Any) -> bytes:
-    """Write an output as JSON text: a UUID as a text, and of a member of an enum its value.
+def encode(output: Any) -> tuple[Any, bytes]:
+    """Convert an output to JSON, and write it.
+
+    An output that is JSON already is returned as it is, without a walk through it; of the types that
+    `pipeweave.json_conversion` knows, UUIDs and members of enums are then left to be written by orjson.
 
     Raises:
         InvalidResult: the output is not JSON, and each FieldError names a place in it; or it is too large.
@@ -177,13 +184,28 @@ def encode(output: Any) -> bytes:
     try:
         encoded = write_json(output, _STRICT)
     except (TypeError, ValueError, RecursionError) as error:
-        raise _not_json(output, str(error)) from None
-    if len(encoded) > MAX_OUTPUT_BYTES:
-        raise _too_large(f"has {len(encoded)} bytes, more than")
+        return _converted(output, str(error))
+    _check_size(encoded)
     # orjson writes NaN and infinities as null, and U+0000 as an escape sequence that PostgreSQL refuses.
-    if (b"null" in encoded or b"\\u0000" in encoded) and _faults(output):
-        raise _not_json(output, "it is not JSON")
-    return encoded
+    if (b"null" in encoded or b"\\u0000" in encoded) and (faults := _faults(output)):
+        raise _not_json(faults, "it is not JSON")
+    return output, encoded
+
+
+def _converted(output: Any, reason: str) -> tuple[Any, bytes]:
+    """Convert an output that orjson refused."""
+    try:
+        converted, faults = to_json_value(output, "output")
+    except Exception as error:  # an object's own code, e.g. a serializer of a model
+        raise _not_json([], f"{type(error).__name__}: {error}") from error
+    if faults:
+        raise _not_json(faults, reason)
+    try:
+        encoded = write_json(converted, _STRICT)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _not_json([], str(error)) from None
+    _check_size(encoded)
+    return converted, encoded
 
 
 def _first_members(output: Any) -> Iterable[Any]:
@@ -195,6 +217,11 @@ def _first_members(output: Any) -> Iterable[Any]:
             return islice(output, _LOOKED_AT)
         case _:
             return (output,)
+
+
+def _check_size(encoded: bytes) -> None:
+    if len(encoded) > MAX_OUTPUT_BYTES:
+        raise _too_large(f"has {len(encoded)} bytes, more than")
 
 
 def _too_large(size: str) -> InvalidResult:
@@ -209,16 +236,13 @@ def _faults(output: Any) -> list[FieldError]:
     return json_faults(output, "output", max_depth=MAX_JSON_DEPTH, takes_natives=True)
 
 
-def _not_json(output: Any, reason: str) -> InvalidResult:
-    errors = _faults(output)
-    detail = (
-        f"{errors[0].field} {errors[0].message}"
-        if errors
-        else f"the output cannot be written as JSON: {reason}"
-    )
-    return InvalidResult(
-        detail, errors=errors, hint="return texts, numbers, booleans, None, lists and dicts with text keys"
-    )
+def _not_json(faults: list[FieldError], reason: str) -> InvalidResult:
+    if not faults:
+        return InvalidResult(f"the output cannot be written as JSON: {reason}", hint=JSON_HINT)
+    first = faults[0]
+    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+    hint = first.expected or JSON_HINT
+    return InvalidResult(f"{first.field} {first.message}{more}", errors=faults, hint=hint)
 
 
 def _run_next(chosen: Any) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from pipeweave.errors import InvalidInput
-from pipeweave.json_values import json_faults
+from pipeweave.json_conversion import to_json_value
 
 Progress = Callable[[float, str | None], None]
 
@@ -76,17 +76,25 @@ class Context:
 
         Args:
             percent: 0 to 100.
-            message: what the task is doing now.
+            message: what the task is doing now; a date, a path or another value that results write as text
+                is written as text, too.
 
         Raises:
             InvalidInput: percent is not a number from 0 to 100, or the message cannot be stored as text.
         """
         if isinstance(percent, bool) or not isinstance(percent, (int, float)) or not 0 <= percent <= 100:
             raise InvalidInput(f"progress must be a number from 0 to 100, not {percent!r}")
-        if message is not None and (not isinstance(message, str) or json_faults(message)):
-            raise InvalidInput(f"the progress message must be text without U+0000, not {message!r:.200}")
+        if message is not None:
+            message = _message(message)
         if self.on_progress is not None:
             self.on_progress(float(percent), message)
+
+
+def _message(message: Any) -> str:
+    text, faults = to_json_value(message)
+    if faults or not isinstance(text, str):
+        raise InvalidInput(f"the progress message must be text without U+0000, not {message!r:.200}")
+    return text
 
 
 @lru_cache(maxsize=1024)

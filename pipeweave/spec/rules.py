@@ -107,24 +107,44 @@ def final_run_status(mode: str, statuses: Iterable[str]) -> str:
     return "partial" if mode == PARTIAL_MERGE else "failed"
 
 
-def select_next(run_next: Iterable[str] | None, successors: Collection[str]) -> tuple[str, ...] | None:
+def select_next(
+    run_next: Iterable[str] | None, successors: Collection[str], *, step_id: str, is_item: bool = False
+) -> tuple[str, ...] | None:
     """Check the successors that a task chose and remove duplicates; None means all.
 
     Args:
         run_next: the step ids that the task chose; None for all.
         successors: the step ids that follow the task's step.
+        step_id: the task's step.
+        is_item: whether the task ran for an item of a map.
 
     Raises:
-        InvalidNextTasks: the task chose a step that is not a successor of its own step.
+        InvalidNextTasks: the task chose a step that is not a successor of its own step, or ran for an item of
+            a map: the items together are one step, so none of them can choose what follows it.
     """
     if run_next is None:
         return None
     chosen = tuple(dict.fromkeys(run_next))
+    if is_item:
+        raise InvalidNextTasks(
+            f"an item of map {step_id!r} returned run_next={list(chosen)[:10]!r},"
+            " but items of a map cannot choose successors",
+            hint="return the output without run_next, and let a step after the map choose by its outputs",
+        )
     unknown = [each for each in chosen if each not in successors]
     if unknown:
-        some = ", ".join(sorted(successors)[:10]) or "none"
+        names = ", ".join(map(repr, unknown[:10]))
         raise InvalidNextTasks(
-            f"run_next names {', '.join(map(repr, unknown[:10]))}, which do not follow this step",
-            hint=did_you_mean(unknown[0], successors, f"its successors are: {some}"),
+            f"run_next names {names}, but no such step follows step {step_id!r}: {_listed(successors)}",
+            hint=did_you_mean(unknown[0], successors, "run_next takes ids of steps that directly follow")
+            or None,
         )
     return chosen
+
+
+def _listed(successors: Collection[str]) -> str:
+    if not successors:
+        return "it is an end step"
+    some = sorted(successors)
+    more = f" and {len(some) - 10} more" if len(some) > 10 else ""
+    return f"its successors are {', '.join(some[:10])}{more}"

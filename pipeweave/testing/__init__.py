@@ -86,7 +86,8 @@ def run_task(
         tenant=tenant,
         on_progress=on_progress,
     )
-    return outcome_of(fn(**bind(fn, ctx)))
+    outcome = outcome_of(fn(**bind(fn, ctx)))
+    return Outcome(orjson.loads(outcome.encoded), outcome.run_next, outcome.encoded)
 
 
 def run_pipeline(

@@ -11,6 +11,7 @@ import orjson
 from pipeweave import ids
 from pipeweave.authoring import Context, Outcome, TaskSpec, bind, classify_error, encode, key_of, outcome_of
 from pipeweave.errors import MapSourceInvalid, PipeWeaveError, TaskError
+from pipeweave.json_conversion import details_of
 from pipeweave.safe_text import safe_text
 from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
 from pipeweave.spec import Graph, PipelineSpec, StepSpec
@@ -121,7 +122,9 @@ class LocalRun:
                 params = resolve(step.params, input=self.input, steps=upstream, item=item, map_index=index)
             ctx = self.context(step, params, upstream, item, index, failed)
             outcome = self.call(step.task, fn, ctx)
-            chosen = select_next(outcome.run_next, self.graph.successors[step.id])
+            chosen = select_next(
+                outcome.run_next, self.graph.successors[step.id], step_id=step.id, is_item=index is not None
+            )
         except Exception as error:
             return StepResult("failed", error=error)
         return StepResult("completed", orjson.loads(outcome.encoded), run_next=chosen)
@@ -190,7 +193,7 @@ class LocalRun:
         if len(source) > MAX_MAP_ITEMS:
             raise MapSourceInvalid(f"the list has {len(source)} items, a map takes at most {MAX_MAP_ITEMS}")
         for index, item in enumerate(source):
-            size = len(encode(item))
+            size = len(encode(item)[1])
             if size > MAX_ITEM_BYTES:
                 raise MapSourceInvalid(f"item {index} has {size} bytes, an item has at most {MAX_ITEM_BYTES}")
         return source
@@ -212,6 +215,6 @@ def previous_attempt(result: StepResult) -> Mapping[str, Any]:
         "status": result.status,
         "error": safe_text(str, result.error) or type(result.error).__name__,
         "errorCode": classify_error(result.error)[0],
-        "details": getattr(result.error, "details", None),
+        "details": details_of(getattr(result.error, "details", None)),
         "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -82,14 +82,12 @@ class Calls:
             )
         context = self._context(run, task_run)
         arguments = bind(task.fn, context)
-        planned = run.plan[run.plan.ordinals[task_run.step_id]]
-        successors = [run.plan[each].id for each in planned.successors]
         began = time.monotonic()
         key = task_run.idempotency_key or self._key(task, task_run, context, seconds)
         if key is not None:
             other = self._claim(run, task_run, key)
             if isinstance(other, Completion):
-                return replace(other, selected_next=rules.select_next(other.selected_next, successors))
+                return replace(other, selected_next=_chosen(other.selected_next, run, task_run))
             if other is not None:
                 return other
             seconds = max(seconds - (time.monotonic() - began), 0.001)
@@ -99,7 +97,7 @@ class Calls:
         finally:
             self._look_round(run, task_run)
         result = outcome_of(returned)
-        chosen = rules.select_next(result.run_next, successors)
+        chosen = _chosen(result.run_next, run, task_run)
         try:
             kept = self.values.keep(result.output)
         except InvalidSetting:
@@ -186,6 +184,16 @@ class ProgressWriter:
         except Unavailable as error:
             # An attempt must not fail because its progress cannot be stored.
             log.warning("progress.lost", extra={"reason": error.detail})
+
+
+def _chosen(run_next: Collection[str] | None, run: RunHeader, task_run: TaskRun) -> tuple[str, ...] | None:
+    """The successors that a task chose, checked; None for all."""
+    if run_next is None:
+        return None
+    planned = run.plan[run.plan.ordinals[task_run.step_id]]
+    successors = [run.plan[each].id for each in planned.successors]
+    is_item = task_run.map_index is not None
+    return rules.select_next(run_next, successors, step_id=planned.id, is_item=is_item)
 
 
 def _names(run: RunHeader, task_run: TaskRun) -> dict[str, Any]:

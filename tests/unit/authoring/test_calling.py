@@ -217,14 +217,36 @@ def test_a_task_result_carries_the_choice() -> None:
     assert outcome_of(TaskResult()).run_next is None
 
 
+def test_a_result_is_converted_where_json_has_no_such_type() -> None:
+    told = {"at": dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "points": [Point(1)], "id": uuid.UUID(int=1)}
+    outcome = outcome_of(TaskResult(told))
+    assert outcome.output == json.loads(outcome.encoded)
+    assert outcome.output["points"] == [{"x": 1, "y": 0}]
+    assert outcome.output["at"] == "2024-01-01T00:00:00Z"
+
+
+def test_a_refused_result_is_refused_with_what_to_return_instead() -> None:
+    with pytest.raises(InvalidResult, match=r"output.rows\[0\] is bytes, .* \(and 1 more\)") as refused:
+        outcome_of({"rows": [b"x"], "make": len})
+    assert "base64" in str(refused.value.hint)
+
+
+def test_an_error_in_the_code_of_a_result_is_told() -> None:
+    class Broken(dict[str, int]):
+        def items(self) -> Any:
+            raise RuntimeError("no items")
+
+    with pytest.raises(InvalidResult, match="RuntimeError: no items"):
+        outcome_of(Broken())
+
+
 @pytest.mark.parametrize(
     ("result", "field"),
     [
-        ({"a": [{1}]}, "output.a[0]"),
+        ({"a": [{b"1"}]}, "output.a[0][0]"),
         ({"a": {1: 2}}, "output.a"),
         (object(), "output"),
-        (dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "output"),
-        ({"p": Point(1)}, "output.p"),
+        ({"at": dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "p": [Point(b"1")]}, "output.p[0].x"),
         ([1.0, float("nan")], "output[1]"),
         (float("inf"), "output"),
         ([Colour.RED, Colour.NAN], "output[1]"),
@@ -232,7 +254,7 @@ def test_a_task_result_carries_the_choice() -> None:
         ("\ud800", "output"),
         ({"x": "nul \x00"}, "output.x"),
         (b"bytes", "output"),
-        (TaskResult({1, 2}), "output"),
+        (TaskResult({1: 2}), "output"),
         (TaskResult(1, run_next="a"), "run_next"),
         (TaskResult(1, run_next=[1]), "run_next"),  # type: ignore[list-item]
         (TaskResult(1, run_next=5), "run_next"),  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ def test_json_values_have_no_faults(value: Any) -> None:
     [
         ({"a": [1, float("nan")]}, "a[1]", "nan"),
         ({"a": {"b": 2**64}}, "a.b", "64 bits"),
-        ({1: "x"}, "", "keys are text"),
+        ({1: "x"}, "", "keys must be text"),
         ({"at": dt.date(2024, 1, 1)}, "at", "a date"),
         ([{1, 2}], "[0]", "a set"),
         ({"t": "a\x00b"}, "t", "U+0000"),

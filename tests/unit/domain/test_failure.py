@@ -50,7 +50,7 @@ def test_a_task_error_says_itself_what_it_is() -> None:
     assert (failure.retryable, failure.details) == (False, {"card": [1]})
 
 
-@pytest.mark.parametrize("details", [object(), {"x": object()}, {1, 2}, "nul \0"])
+@pytest.mark.parametrize("details", [object(), {"x": object()}, {b"1"}, "nul \0"])
 def test_details_that_are_not_json_are_shown_as_text(details: Any) -> None:
     shown = raised(TaskError("x", details=details)).details
     assert isinstance(shown, str)

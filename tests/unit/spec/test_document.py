@@ -207,7 +207,7 @@ def test_a_wrong_pipeline_is_refused_with_its_field(document: Any, field: str, w
         ({"parallel": [{"parallel": [{"task": "t"}]}]}, ".parallel[0].parallel", "nested"),
         ({"parallel": [{"task": "t"}, {"task": "u", "needs": ["x"]}]}, ".parallel[1].needs[0]", "not a step"),
         ({"task": "t", "params": {"x": float("nan")}}, ".params.x", "nan"),
-        ({"task": "t", "params": {"x": {1: 2}}}, ".params.x", "keys are text"),
+        ({"task": "t", "params": {"x": {1: 2}}}, ".params.x", "keys must be text"),
     ],
 )
 def test_a_wrong_step_is_refused_with_its_field(step: Any, field: str, why: str) -> None:

@@ -79,10 +79,23 @@ def test_an_open_task_run_keeps_a_run_from_ending_unless_it_fails_fast() -> None
 
 
 def test_choosing_successors() -> None:
-    assert select_next(None, ["a"]) is None
-    assert select_next([], ["a"]) == ()
-    assert select_next(["b", "a", "b"], ["a", "b"]) == ("b", "a")
+    assert select_next(None, ["a"], step_id="s") is None
+    assert select_next([], ["a"], step_id="s") == ()
+    assert select_next(["b", "a", "b"], ["a", "b"], step_id="s") == ("b", "a")
     with pytest.raises(InvalidNextTasks) as refused:
-        select_next(["a", "reprot"], ["a", "report"])
-    assert "'reprot'" in refused.value.detail
+        select_next(["a", "reprot"], ["report", "a"], step_id="s")
+    assert refused.value.detail == (
+        "run_next names 'reprot', but no such step follows step 's': its successors are a, report"
+    )
     assert refused.value.hint == "did you mean 'report'?"
+    with pytest.raises(InvalidNextTasks, match="it is an end step"):
+        select_next(["x"], [], step_id="s")
+
+
+@pytest.mark.parametrize("run_next", [["a"], []])
+def test_an_item_of_a_map_cannot_choose_successors(run_next: list[str]) -> None:
+    assert select_next(None, ["a"], step_id="each", is_item=True) is None
+    with pytest.raises(InvalidNextTasks, match="items of a map cannot choose") as refused:
+        select_next(run_next, ["a"], step_id="each", is_item=True)
+    assert "map 'each'" in refused.value.detail
+    assert "a step after the map" in str(refused.value.hint)

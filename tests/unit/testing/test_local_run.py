@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -54,8 +55,9 @@ def test_a_task_is_run_as_a_worker_would() -> None:
         run_task(count, {})
     with pytest.raises(TaskError):
         run_task(count, {"path": "bad"})
+    assert run_task(lambda: {"ids": {UUID(int=1)}}).output == {"ids": [str(UUID(int=1))]}
     with pytest.raises(InvalidResult):
-        run_task(lambda: {1})
+        run_task(lambda: b"1")
     with pytest.raises(InvalidInput):
         run_task(count, {"path": {1}})
 
