@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from pipeweave.cli.support.help_texts import write_groups
 from pipeweave.cli.support.rendering import text
 from pipeweave.errors import PipeWeaveError
 
@@ -19,40 +20,53 @@ from pipeweave.errors import PipeWeaveError
 INTERRUPTED = 130
 SHOWN_ERRORS = 5
 
-# Command -> "module:attribute". Importing all modules would take a second at every call.
-COMMANDS: dict[str, str] = {
-    "up": "pipeweave.cli.stack:up",
-    "down": "pipeweave.cli.stack:down",
-    "ps": "pipeweave.cli.stack:ps",
-    "demo": "pipeweave.cli.demo:demo",
-    "init": "pipeweave.cli.init:init",
-    "api": "pipeweave.cli.processes:api",
-    "worker": "pipeweave.cli.processes:worker",
-    "beat": "pipeweave.cli.processes:beat",
-    "db": "pipeweave.cli.db:db",
-    "config": "pipeweave.cli.config:config",
-    "token": "pipeweave.cli.token:token",
-    "services": "pipeweave.cli.registry:services",
-    "tasks": "pipeweave.cli.registry:tasks",
-    "deploys": "pipeweave.cli.registry:deploys",
-    "pipelines": "pipeweave.cli.registry:pipelines",
-    "trigger": "pipeweave.cli.runs:trigger",
-    "dry-run": "pipeweave.cli.runs:dry_run",
-    "status": "pipeweave.cli.runs:status",
-    "runs": "pipeweave.cli.runs:runs",
-    "cancel": "pipeweave.cli.runs:cancel",
-    "dlq": "pipeweave.cli.dlq:dlq",
-    "why": "pipeweave.cli.queue:why",
-    "queue": "pipeweave.cli.queue:queue",
-    "pause": "pipeweave.cli.queue:pause",
-    "resume": "pipeweave.cli.queue:resume",
-    "limits": "pipeweave.cli.queue:limits",
-    "maintenance": "pipeweave.cli.maintenance:maintenance",
-    "tick": "pipeweave.cli.maintenance:tick",
-    "verify": "pipeweave.cli.verify:verify",
-    "recover": "pipeweave.cli.recover:recover",
-    "doctor": "pipeweave.cli.doctor:doctor",
+# Title of a group -> command -> "module:attribute". Importing all modules would take a second at every call.
+GROUPS: dict[str, dict[str, str]] = {
+    "Start here": {
+        "up": "pipeweave.cli.stack:up",
+        "down": "pipeweave.cli.stack:down",
+        "ps": "pipeweave.cli.stack:ps",
+        "demo": "pipeweave.cli.demo:demo",
+        "init": "pipeweave.cli.init:init",
+    },
+    "Run and watch": {
+        "trigger": "pipeweave.cli.runs:trigger",
+        "dry-run": "pipeweave.cli.runs:dry_run",
+        "status": "pipeweave.cli.runs:status",
+        "runs": "pipeweave.cli.runs:runs",
+        "cancel": "pipeweave.cli.runs:cancel",
+        "pipelines": "pipeweave.cli.registry:pipelines",
+        "tasks": "pipeweave.cli.registry:tasks",
+    },
+    "When it fails": {
+        "why": "pipeweave.cli.queue:why",
+        "dlq": "pipeweave.cli.dlq:dlq",
+        "doctor": "pipeweave.cli.doctor:doctor",
+        "recover": "pipeweave.cli.recover:recover",
+        "verify": "pipeweave.cli.verify:verify",
+    },
+    "Operate": {
+        "queue": "pipeweave.cli.queue:queue",
+        "pause": "pipeweave.cli.queue:pause",
+        "resume": "pipeweave.cli.queue:resume",
+        "limits": "pipeweave.cli.queue:limits",
+        "maintenance": "pipeweave.cli.maintenance:maintenance",
+        "services": "pipeweave.cli.registry:services",
+        "deploys": "pipeweave.cli.registry:deploys",
+    },
+    "Processes": {
+        "api": "pipeweave.cli.processes:api",
+        "worker": "pipeweave.cli.processes:worker",
+        "beat": "pipeweave.cli.processes:beat",
+        "tick": "pipeweave.cli.maintenance:tick",
+    },
+    "Administer": {
+        "db": "pipeweave.cli.db:db",
+        "token": "pipeweave.cli.token:token",
+        "config": "pipeweave.cli.config:config",
+    },
 }
+COMMANDS: dict[str, str] = {name: target for group in GROUPS.values() for name, target in group.items()}
 
 
 class Commands(click.Group):
@@ -68,6 +82,13 @@ class Commands(click.Group):
         module, _, attribute = target.partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = {name: self.get_command(ctx, name) for name in COMMANDS}
+        # The terminal's width without the margin, the widest name and the gap after it.
+        limit = formatter.width - 4 - max(map(len, COMMANDS))
+        summaries = {name: each.get_short_help_str(limit) for name, each in commands.items() if each}
+        write_groups(formatter, {title: list(names) for title, names in GROUPS.items()}, summaries)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -99,7 +120,11 @@ def _one_line(error: PipeWeaveError) -> str:
     return text("; ".join(parts))
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="`pipeweave COMMAND --help` says more about a command.",
+)
 @click.version_option(package_name="pipeweave", prog_name="pipeweave")
 def main() -> None:
     """Durable, observable pipelines on Celery."""

@@ -11,6 +11,7 @@ import click
 from pipeweave import ids
 from pipeweave.cli.months import Place, with_place
 from pipeweave.cli.support.connection import json_option
+from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.rendering import show_json
 from pipeweave.cli.token import Lifetime
 from pipeweave.errors import InvalidInput
@@ -20,16 +21,17 @@ if TYPE_CHECKING:
     from pipeweave.orchestrator.retention import Policy, drop_months, expiry
 
 
-@click.command()
+@click.command(epilog=examples("pipeweave db cleanup --older-than 90d --dry-run"))
 @click.option(
     "--older-than",
     type=Lifetime(),
-    help="Drop months that ended longer ago than this; RUN_RETENTION_DAYS by default.",
+    help="Drop months that ended longer ago than this. Defaults to RUN_RETENTION_DAYS.",
 )
 @click.option(
     "--dlq-retention-days",
+    metavar="N",
     type=click.IntRange(1, 36_500),
-    help="Delete dead letters that failed more days ago than this; DLQ_RETENTION_DAYS by default.",
+    help="Delete dead letters that failed more days ago than this. Defaults to DLQ_RETENTION_DAYS.",
 )
 @click.option("--no-archive", is_flag=True, help="Drop months without writing them to storage first.")
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
@@ -45,9 +47,10 @@ def cleanup(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Archive and drop months of history; delete old dead letters, redrives, claims and workers.
+    """Archive and drop old months now.
 
-    Exits 1 if a due month could not be dropped because its tables are in use.
+    Also deletes old dead letters, redrives, idempotency claims and workers, as beat does. Exits 1 if a due
+    month could not be dropped because its tables are in use.
     """
     from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import drop_months, expiry

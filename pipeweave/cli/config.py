@@ -26,7 +26,10 @@ _FROM_FILE = {
 @json_option
 @data_dir_option
 def config(data_dir: Path | None, as_json: bool) -> None:
-    """Show every setting, its value and its source. Secrets are masked."""
+    """Show every setting, its value and its source.
+
+    Secrets are masked.
+    """
     rows = _with_stack(explain(), data_dir)
     if as_json:
         _print_json(rows)

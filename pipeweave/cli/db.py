@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def db() -> None:
-    """The database: its schema and its history."""
+    """Migrate the schema; list, archive and drop old months."""
 
 
 for each in (partitions, cleanup, archive):
@@ -27,7 +27,10 @@ for each in (partitions, cleanup, archive):
 @json_option
 @with_database
 def migrate(database_url: str, as_json: bool) -> None:
-    """Run every pending migration. Safe to run from several places at once."""
+    """Run the pending migrations.
+
+    Safe to run from several places at once.
+    """
     _migrate(database_url, as_json)
 
 
@@ -35,7 +38,7 @@ def migrate(database_url: str, as_json: bool) -> None:
 @json_option
 @with_database
 def init(database_url: str, as_json: bool) -> None:
-    """Create the schema in an empty database; the same as `migrate`."""
+    """Create the schema; the same as `migrate`."""
     _migrate(database_url, as_json)
 
 
@@ -57,7 +60,10 @@ def _migrate(database_url: str, as_json: bool) -> None:
 @with_database
 @click.pass_context
 def status(ctx: click.Context, database_url: str, as_json: bool) -> None:
-    """Compare the schema with the newest version. Exits 1 if migrations are pending."""
+    """Show the version of the schema.
+
+    Exits 1 if migrations are pending.
+    """
     from pipeweave.orchestrator.deployment import migrate as schema
 
     found = schema.status(database_url)
@@ -75,7 +81,7 @@ def status(ctx: click.Context, database_url: str, as_json: bool) -> None:
 @json_option
 @with_database
 def reset(database_url: str, yes: bool, as_json: bool) -> None:
-    """Delete everything that PipeWeave stored and create the schema again."""
+    """Delete everything and create the schema again."""
     from pipeweave.orchestrator.deployment import migrate as schema
 
     if not yes:

@@ -33,16 +33,23 @@ DEADLINE_S = 600.0
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for all data; by default a temporary folder that is removed at the end.",
+    help="Folder for all data. Defaults to a temporary folder that is removed at the end.",
 )
 @click.option("--keep", is_flag=True, help="Leave everything running afterwards.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), default=0, help="Measure at most this many files; 0 for all files."
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Measure at most this many files; 0 for all files.",
 )
 @json_option
 @click.pass_context
 def demo(ctx: click.Context, data_dir: Path | None, keep: bool, limit: int, as_json: bool) -> None:
-    """Start everything, measure Python's own source with a pipeline, show the report, stop everything."""
+    """Start everything, run a real pipeline, stop everything.
+
+    The pipeline measures the source of Python's standard library, each file as a task run.
+    """
     from pipeweave.cli.demo_report import next_steps, show_report
     from pipeweave.cli.support.rendering import show_json
 

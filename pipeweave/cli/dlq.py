@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.tables import Column
 from pipeweave.cli.token import Lifetime
 
@@ -27,15 +28,17 @@ _FILTERS = (
     click.option("--error-code", help="Only dead letters with this error code."),
     click.option(
         "--fingerprint",
-        help="Only dead letters with this fingerprint (similar errors); `dlq groups` shows fingerprints.",
+        help="Only dead letters with similar errors; `dlq groups` shows the fingerprints.",
     ),
     click.option(
-        "--since", type=Lifetime(), help="Only dead letters that failed since a duration (24h) or a time."
+        "--since",
+        type=Lifetime(),
+        help="Only dead letters that failed at most this long ago, or since a time.",
     ),
     click.option(
         "--until",
         type=Lifetime(),
-        help="Only dead letters that failed longer ago than a duration, or before a time.",
+        help="Only dead letters that failed longer ago than this, or before a time.",
     ),
 )
 
@@ -58,14 +61,32 @@ def _given(filters: dict[str, Any]) -> dict[str, Any]:
 
 @click.group()
 def dlq() -> None:
-    """Dead letters: list, show, retry, discard, purge."""
+    """List, show, retry and discard dead letters.
+
+    A dead letter is a task run that failed and is not retried any more.
+    """
 
 
-@dlq.command("list")
+@dlq.command(
+    "list",
+    epilog=examples(
+        "pipeweave dlq list --pipeline nightly --since 24h",
+        "pipeweave dlq list --error-code TIMEOUT --status all",
+    ),
+)
 @_filtered
 @click.option("--status", type=click.Choice(STATUSES), default="open", show_default=True)
-@click.option("-l", "-n", "--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
-@click.option("--cursor", help="Continue a list: `nextCursor` of the page before.")
+@click.option(
+    "-l",
+    "-n",
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="Show at most this many.",
+)
+@click.option("--cursor", help="Show the next page; the list before printed it.")
 @json_option
 @connected
 def list_(client: Client, status: str, limit: int, cursor: str | None, as_json: bool, **filters: Any) -> None:
@@ -96,11 +117,23 @@ def _place(letter: Any) -> str:
 @dlq.command()
 @_filtered
 @click.option("--status", type=click.Choice(STATUSES), default="open", show_default=True)
-@click.option("-l", "-n", "--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option(
+    "-l",
+    "-n",
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="Show at most this many.",
+)
 @json_option
 @connected
 def groups(client: Client, status: str, limit: int, as_json: bool, **filters: Any) -> None:
-    """Count similar dead letters: same task, error code, type, and message apart from numbers."""
+    """Count similar dead letters, the largest group first.
+
+    Similar: same task, error code, type, and message apart from numbers.
+    """
     from pipeweave.cli.support.rendering import field, moment, show_list, when
 
     found = client.dlq.groups(status=status, limit=limit, **_given(filters))
@@ -120,7 +153,7 @@ def groups(client: Client, status: str, limit: int, as_json: bool, **filters: An
 @json_option
 @connected
 def show(client: Client, dead_letter: str, as_json: bool) -> None:
-    """Show DEAD_LETTER: its input, its attempts with tracebacks, and the task's code version then and now."""
+    """Show a dead letter: error, input and attempts."""
     from pipeweave.cli.support.rendering import show_json
 
     found = client.dlq.get(dead_letter, load=True)
@@ -174,7 +207,10 @@ def _json(value: Any) -> str:
 @connected
 @click.pass_context
 def retry(ctx: click.Context, client: Client, dead_letter: str, wait: bool, as_json: bool) -> None:
-    """Retry DEAD_LETTER with the current code: its run continues from the failed step."""
+    """Retry a dead letter with the current code.
+
+    Its run continues from the failed step.
+    """
     from pipeweave.cli.support.rendering import show_json
 
     answer = client.dlq.retry(dead_letter)
@@ -198,19 +234,27 @@ def _followed(client: Client, answer: Document, *, as_json: bool) -> str:
     return run.status
 
 
-@dlq.command("retry-all")
+@dlq.command("retry-all", epilog=examples("pipeweave dlq retry-all --task charge --since 2h --wait"))
 @_filtered
 @click.option(
     "-w", "--wait", is_flag=True, help="Wait until all are retried; exit 0 only if none was skipped."
 )
-@click.option("--timeout", type=click.FloatRange(min=0), help="With --wait: seconds to wait at most.")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    help="With --wait: give up after this many seconds.",
+)
 @json_option
 @connected
 @click.pass_context
 def retry_all(
     ctx: click.Context, /, client: Client, wait: bool, timeout: float | None, as_json: bool, **filters: Any
 ) -> None:
-    """Retry all open dead letters that match the filters; without filters, all."""
+    """Retry all open dead letters that match the filters.
+
+    Without filters, it retries all of them.
+    """
     from pipeweave.cli.support.rendering import show_json
 
     redrive = client.dlq.retry_all(**_given(filters))
@@ -227,12 +271,17 @@ def retry_all(
 @dlq.command()
 @click.argument("redrive")
 @click.option(
-    "--cancel", is_flag=True, help="Stop it: the retried runs continue, the other dead letters stay open."
+    "--cancel",
+    is_flag=True,
+    help="Stop it. Runs that were retried continue; the other dead letters stay open.",
 )
 @json_option
 @connected
 def redrive(client: Client, redrive: str, cancel: bool, as_json: bool) -> None:
-    """Show the progress of REDRIVE, which `retry-all` started."""
+    """Show or cancel what `retry-all` started.
+
+    `retry-all` works in the background, as a redrive with an id.
+    """
     from pipeweave.cli.support.rendering import show_json
 
     found = client.dlq.cancel_redrive(redrive) if cancel else client.dlq.redrive(redrive)
@@ -248,16 +297,19 @@ def _show_redrive(redrive: Document) -> None:
     click.echo(f"{redrive['id']} {redrive['status']}: {done:,} of {total:,}{skipped}")
 
 
-@dlq.command()
+@dlq.command(epilog=examples("pipeweave dlq discard --error-code NO_ADDRESS --reason 'old customers'"))
 @click.argument("dead_letters", nargs=-1)
 @_filtered
-@click.option("--reason", help="A text that is stored with the dead letters.")
+@click.option("--reason", help="Stored with the dead letters.")
 @json_option
 @connected
 def discard(
     client: Client, dead_letters: tuple[str, ...], reason: str | None, as_json: bool, **filters: Any
 ) -> None:
-    """Discard DEAD_LETTERS, or all that match the filters: `retry-all` then skips them."""
+    """Discard dead letters: `retry-all` then skips them.
+
+    Give their ids, or filters.
+    """
     from pipeweave.cli.support.rendering import show_json
 
     given = _given(filters)
@@ -272,7 +324,7 @@ def discard(
         click.echo(f"{count:,} discarded")
 
 
-@dlq.command()
+@dlq.command(epilog=examples("pipeweave dlq purge --older-than 30d"))
 @click.option(
     "--older-than",
     metavar="30d|12h",
@@ -282,7 +334,10 @@ def discard(
 @json_option
 @connected
 def purge(client: Client, older_than: str, as_json: bool) -> None:
-    """Delete old dead letters, whether open, retried or discarded. This cannot be undone."""
+    """Delete old dead letters. This cannot be undone.
+
+    Open ones are deleted, too.
+    """
     from pipeweave.cli.support.rendering import show_json
 
     count = client.dlq.purge(older_than)

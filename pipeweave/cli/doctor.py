@@ -26,7 +26,7 @@ _BADNESS = ("ok", "warning", "error")
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, database_url: str | None, data_dir: Path | None, as_json: bool) -> None:
-    """Check every part of a deployment, and say how to fix problems.
+    """Check every part of a deployment, and say what to fix.
 
     Exits 1 if a check fails; warnings do not count.
     """

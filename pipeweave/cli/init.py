@@ -9,23 +9,27 @@ import click
 
 from pipeweave.cli.scaffold import files
 from pipeweave.cli.support.connection import json_option
+from pipeweave.cli.support.help_texts import examples
 from pipeweave.errors import Conflict, InvalidId, Unavailable
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 
 
-@click.command()
+@click.command(epilog=examples("pipeweave init hello"))
 @click.argument("name", required=False)
 @click.option(
     "-d",
     "--dir",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder to write to; by default ./NAME, or this folder if no name is given.",
+    help="Folder to write to. Defaults to ./NAME, or to this folder if no name is given.",
 )
 @json_option
 def init(name: str | None, folder: Path | None, as_json: bool) -> None:
-    """Write a project with tasks, a pipeline and tests. Files that exist are never overwritten."""
+    """Write a project: tasks, a pipeline and tests.
+
+    Files that exist are never overwritten.
+    """
     from pipeweave.cli.support.rendering import show_json
 
     place = folder or Path(name or ".")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import WaitTimeout
 
@@ -22,34 +23,37 @@ NAMED_RUNS = 3
 
 _reason = click.option("--reason", help="Shown in the status and in the errors of refused requests.")
 _wait = click.option(
-    "-w", "--wait", is_flag=True, help="Wait until maintenance begins, and show the runs that block it."
+    "-w", "--wait", is_flag=True, help="Wait until maintenance mode begins, and show the runs that block it."
 )
 _timeout = click.option(
-    "--timeout", type=click.FloatRange(min=0), help="With --wait: seconds to wait at most."
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    help="With --wait: give up after this many seconds.",
 )
 
 
 @click.group()
 def maintenance() -> None:
-    """Maintenance: accept no new work and let open runs end."""
+    """Drain and enter maintenance mode, or leave it."""
 
 
 @maintenance.command()
 @json_option
 @connected
 def status(client: Client, as_json: bool) -> None:
-    """Show the mode and the oldest open runs."""
+    """Show the mode and the oldest unfinished runs."""
     _show(client.maintenance(), as_json)
 
 
-@maintenance.command()
+@maintenance.command(epilog=examples("pipeweave maintenance request --reason 'new disks' --wait"))
 @_reason
 @_wait
 @_timeout
 @json_option
 @connected
 def request(client: Client, reason: str | None, wait: bool, timeout: float | None, as_json: bool) -> None:
-    """Accept no new work; maintenance begins when the last open run ends."""
+    """Drain: accept no new work, and enter when all runs have ended."""
     _do(client, client.request_maintenance, reason, wait, timeout, as_json)
 
 
@@ -60,7 +64,10 @@ def request(client: Client, reason: str | None, wait: bool, timeout: float | Non
 @json_option
 @connected
 def enter(client: Client, reason: str | None, wait: bool, timeout: float | None, as_json: bool) -> None:
-    """Begin maintenance if no run is open. Exits 1 if a run is open."""
+    """Enter maintenance mode, if no run is unfinished.
+
+    Exits 1 if a run is unfinished.
+    """
     found = _do(client, client.enter_maintenance, reason, wait, timeout, as_json)
     click.get_current_context().exit(0 if found["mode"] == "maintenance" else 1)
 
@@ -70,7 +77,7 @@ def enter(client: Client, reason: str | None, wait: bool, timeout: float | None,
 @json_option
 @connected
 def leave(client: Client, reason: str | None, as_json: bool) -> None:
-    """End maintenance and accept new work again."""
+    """Leave maintenance mode and accept new work again."""
     _show(client.exit_maintenance(reason), as_json)
 
 
@@ -78,7 +85,10 @@ def leave(client: Client, reason: str | None, as_json: bool) -> None:
 @json_option
 @connected
 def tick(client: Client, as_json: bool) -> None:
-    """Run one tick, as beat does every second; for MODE=serverless, where no beat runs."""
+    """Run one pass of the scheduler loop.
+
+    Beat does this every second; call it yourself with MODE=serverless, where no beat runs.
+    """
     from pipeweave.cli.support.rendering import show_json
 
     done = client.tick()

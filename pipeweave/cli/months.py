@@ -12,6 +12,7 @@ import click
 
 from pipeweave import ids
 from pipeweave.cli.support.connection import data_dir_option, json_option, resolve_database
+from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.rendering import show_json, show_table
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import Conflict, NotFound
@@ -68,7 +69,7 @@ def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
 @json_option
 @with_place
 def partitions(place: Place, as_json: bool) -> None:
-    """List the months of history: estimated rows, size, active runs, and when each month is dropped."""
+    """List the months of history, and when each is dropped."""
     from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import Policy, default_partition, month_status, partitions
 
@@ -152,13 +153,16 @@ def _warn_of_misplaced_rows(misplaced: list[dict[str, Any]]) -> None:
         )
 
 
-@click.command()
+@click.command(epilog=examples("pipeweave db archive 2026-03", "pipeweave db archive --list"))
 @click.argument("month", required=False)
 @click.option("--list", "is_list", is_flag=True, help="List the existing archives.")
 @json_option
 @with_place
 def archive(place: Place, month: str | None, is_list: bool, as_json: bool) -> None:
-    """Archive MONTH (2026-03) to storage without dropping it, or list the archives."""
+    """Archive a month, or list the archives.
+
+    MONTH is written like 2026-03; it is not dropped.
+    """
     from pipeweave.orchestrator.domain import Month
     from pipeweave.orchestrator.retention import archive as archives
 

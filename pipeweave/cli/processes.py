@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from pipeweave.cli.support.connection import read
+from pipeweave.cli.support.help_texts import examples
 from pipeweave.settings import Settings, load
 
 # These commands have no --json: a process writes to its log and prints no result.
@@ -19,9 +20,18 @@ _data_dir = click.option(
 
 
 @click.command()
-@click.option("--host", help="Address to listen on; PIPEWEAVE_HOST by default.")
-@click.option("--port", type=click.IntRange(1, 65535), help="Port to listen on; PORT by default.")
-@click.option("--processes", type=click.IntRange(1, 64), default=1, show_default=True)
+@click.option("--host", help="Address to listen on. Defaults to PIPEWEAVE_HOST.")
+@click.option(
+    "--port", metavar="N", type=click.IntRange(1, 65535), help="Port to listen on. Defaults to PORT."
+)
+@click.option(
+    "--processes",
+    metavar="N",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="API processes.",
+)
 @_data_dir
 def api(host: str | None, port: int | None, processes: int, data_dir: Path | None) -> None:
     """Serve the HTTP API until SIGINT or SIGTERM."""
@@ -30,7 +40,12 @@ def api(host: str | None, port: int | None, processes: int, data_dir: Path | Non
     serve(_settings(data_dir), host, port, processes=processes)
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "pipeweave worker --app shop.tasks --concurrency 4",
+        "pipeweave worker --app tasks.py --queues gpu,default",
+    )
+)
 @click.option(
     "--app",
     "apps",
@@ -40,21 +55,24 @@ def api(host: str | None, port: int | None, processes: int, data_dir: Path | Non
     help="Module, file or folder with tasks and pipelines; may be given several times.",
 )
 @click.option("--service", default="python", show_default=True, help="The service to register as.")
-@click.option("--name", help="Name of this worker; by default made from host and process id.")
+@click.option("--name", help="Name of this worker. Defaults to host and process id.")
 @click.option(
-    "--concurrency", type=click.IntRange(1, 1000), help="Task runs at once; MAX_CONCURRENCY by default."
+    "--concurrency",
+    metavar="N",
+    type=click.IntRange(1, 1000),
+    help="Task runs at once. Defaults to MAX_CONCURRENCY.",
 )
 @click.option(
     "--grace",
     type=click.FloatRange(0, 3600),
     default=30.0,
     show_default=True,
-    help="Seconds that running task runs get after SIGTERM; then they are handed back for other workers.",
+    help="Seconds that running task runs get after SIGTERM to finish; then other workers take them over.",
 )
 @click.option(
     "--queues",
     metavar="NAME,NAME",
-    help="Serve only these queues; by default those of all its tasks. `default`: of tasks without one.",
+    help="Serve only these queues; `default` is that of tasks that name none. Defaults to all of its tasks.",
 )
 @_data_dir
 def worker(
@@ -83,7 +101,10 @@ def worker(
 @click.command()
 @_data_dir
 def beat(data_dir: Path | None) -> None:
-    """Run the tick, which recovers lost work. Several beats may run; only one acts at a time."""
+    """Run the scheduler loop, which recovers lost work.
+
+    Several beats may run; only one acts at a time.
+    """
     from pipeweave.workers.process.launch import run_beat
 
     run_beat(_settings(data_dir))

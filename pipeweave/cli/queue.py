@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.help_texts import examples
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Document
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 @json_option
 @connected
 def queue(client: Client, as_json: bool) -> None:
-    """Show how many task runs wait, what is paused, and the limit of active runs."""
+    """Count what waits and runs; show pauses and limits."""
     from pipeweave.cli.support.rendering import show_fields, show_json, when
 
     found = {**client.queue_status(), **client.limits()}
@@ -40,13 +41,16 @@ def queue(client: Client, as_json: bool) -> None:
     )
 
 
-@click.command()
+@click.command(epilog=examples("pipeweave pause charge --reason 'the bank is down'", "pipeweave pause"))
 @click.argument("task", required=False)
-@click.option("--reason", help="Shown as the reason wherever a task run waits for the pause to end.")
+@click.option("--reason", help="Shown wherever a task run waits for the pause to end.")
 @json_option
 @connected
 def pause(client: Client, task: str | None, reason: str | None, as_json: bool) -> None:
-    """Pause TASK, or the whole tenant: no task run starts; running attempts continue."""
+    """Pause a task, or without TASK the whole tenant.
+
+    No task run of it starts until `pipeweave resume`; running attempts continue.
+    """
     from pipeweave.cli.support.rendering import when
 
     found = client.pause(task, reason)
@@ -58,17 +62,25 @@ def pause(client: Client, task: str | None, reason: str | None, as_json: bool) -
 @json_option
 @connected
 def resume(client: Client, task: str | None, as_json: bool) -> None:
-    """End the pause of TASK, or of the tenant; waiting task runs may start."""
+    """Resume a task, or without TASK the whole tenant.
+
+    The task runs that waited for it may start.
+    """
     _show(client.resume(task), as_json, f"{_what(task)} is resumed")
 
 
-@click.command()
-@click.option("--max-active-runs", type=click.IntRange(min=1), help="Allow at most this many active runs.")
+@click.command(epilog=examples("pipeweave limits --max-active-runs 50"))
+@click.option(
+    "--max-active-runs", metavar="N", type=click.IntRange(min=1), help="Allow at most this many active runs."
+)
 @click.option("--no-max-active-runs", is_flag=True, help="Remove the limit of active runs.")
 @json_option
 @connected
 def limits(client: Client, max_active_runs: int | None, no_max_active_runs: bool, as_json: bool) -> None:
-    """Show or set how many runs of the tenant may be active; further runs stay pending."""
+    """Show or set the limit of active runs.
+
+    Further runs of the tenant wait as pending.
+    """
     from pipeweave.cli.support.rendering import show_fields, show_json
 
     if no_max_active_runs and max_active_runs is not None:
@@ -86,7 +98,10 @@ def limits(client: Client, max_active_runs: int | None, no_max_active_runs: bool
 @json_option
 @connected
 def why(client: Client, task_run: str, as_json: bool) -> None:
-    """Explain why TASK_RUN does not run yet; the reason to resolve first comes first."""
+    """Explain why a task run does not run yet.
+
+    The reason to resolve first comes first.
+    """
     from pipeweave.cli.support.rendering import show_json, text
 
     found = client.why(task_run)

@@ -31,15 +31,17 @@ _DONE = {
 
 @click.command()
 @click.option(
-    "--auto-resume", is_flag=True, help="Recover it: run ticks until nothing is stalled or nothing changes."
+    "--auto-resume",
+    is_flag=True,
+    help="Run the scheduler loop here until nothing is stuck, or nothing changes any more.",
 )
 @json_option
 @with_deployment
 @click.pass_context
 def recover(ctx: click.Context, settings: Settings, auto_resume: bool, as_json: bool) -> None:
-    """Show stalled work: since when, why, and what recovers it.
+    """Show stuck work, and recover it.
 
-    Exits 1 if something is stalled.
+    Says since when, why, and what recovers it. Exits 1 if something is stuck.
     """
     from pipeweave.orchestrator.deployment import Deployment
     from pipeweave.orchestrator.diagnosis import repeated_ticks

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
@@ -45,7 +46,10 @@ class Listing(click.Group):
 
 @click.group(cls=Listing)
 def tasks() -> None:
-    """List the tasks, or remove one. Without a command, it lists."""
+    """List the tasks, or remove one.
+
+    Without a command, it lists them.
+    """
 
 
 @tasks.command("list")
@@ -53,7 +57,7 @@ def tasks() -> None:
 @json_option
 @connected
 def list_tasks(client: Client, service: str | None, as_json: bool) -> None:
-    """List the registered tasks with their code versions, workers and limits."""
+    """List the tasks with code versions, workers and limits."""
     from pipeweave.cli.support.rendering import field, moment, show_list, when
 
     cells = {
@@ -77,11 +81,14 @@ def list_tasks(client: Client, service: str | None, as_json: bool) -> None:
 
 @tasks.command()
 @click.argument("task")
-@click.option("--reason", help="Why; it stands in the error of the cancelled task runs.")
+@click.option("--reason", help="Shown in the error of the cancelled task runs.")
 @json_option
 @connected
 def remove(client: Client, task: str, reason: str | None, as_json: bool) -> None:
-    """Remove TASK, which no live worker has, and cancel its task runs that have not started."""
+    """Remove a task that no live worker has.
+
+    Its task runs that have not started are cancelled.
+    """
     from pipeweave.cli.support.rendering import show_json, text
 
     found = client.remove_task(task, reason)
@@ -96,7 +103,10 @@ def remove(client: Client, task: str, reason: str | None, as_json: bool) -> None
 @json_option
 @connected
 def deploys(client: Client, task: str | None, as_json: bool) -> None:
-    """Show how many live workers have which tasks in which code versions; for TASK, name the workers."""
+    """Show which code versions the live workers have.
+
+    With TASK, it names the workers that have it.
+    """
     from pipeweave.cli.support.rendering import field, moment, show_list, when
 
     cells: dict[Column, Callable[[Mapping[str, Any]], Any]] = {
@@ -136,7 +146,10 @@ def _process(worker: str) -> str:
 
 @click.group(cls=Listing)
 def pipelines() -> None:
-    """List, show and store pipelines. Without a command, it lists."""
+    """List, show and store pipelines.
+
+    Without a command, it lists them.
+    """
 
 
 @pipelines.command("list")
@@ -158,7 +171,9 @@ def list_(client: Client, as_json: bool) -> None:
 
 @pipelines.command()
 @click.argument("pipeline")
-@click.option("--version", type=click.IntRange(min=1), help="The version to show; the newest by default.")
+@click.option(
+    "--version", metavar="N", type=click.IntRange(min=1), help="The version to show. Defaults to the newest."
+)
 @json_option
 @connected
 def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> None:
@@ -189,12 +204,15 @@ def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> N
     show_list("steps", spec["steps"], cells, as_json=False)
 
 
-@pipelines.command()
+@pipelines.command(epilog=examples("pipeweave pipelines put nightly.yaml"))
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @json_option
 @connected
 def put(client: Client, file: Path, as_json: bool) -> None:
-    """Store every pipeline of a YAML or JSON file; an unchanged pipeline keeps its version."""
+    """Store the pipelines of a YAML or JSON file.
+
+    An unchanged pipeline keeps its version.
+    """
     from pipeweave.cli.support.documents import read_documents
     from pipeweave.cli.support.rendering import field, show_list
 

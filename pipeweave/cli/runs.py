@@ -9,6 +9,7 @@ import click
 
 from pipeweave import ids
 from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import MalformedJson
 
@@ -44,23 +45,43 @@ def _with_input(command: Any) -> Any:
     return command
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "pipeweave trigger nightly --wait",
+        'pipeweave trigger nightly -i \'{"day": "2026-11-22"}\' --wait',
+        "pipeweave trigger nightly --batch days.jsonl",
+    )
+)
 @click.argument("pipeline")
 @_with_input
 @click.option(
     "--batch",
     type=click.File("rb"),
-    help="Start a run for each input of a file, one JSON value per line, or a JSON list; - for stdin.",
+    help="Start a run for each input of a file: a JSON value per line, or a JSON list; - for stdin.",
 )
 @click.option("-w", "--wait", is_flag=True, help="Follow the run; exit 0 only if it completes.")
-@click.option("--timeout", type=click.FloatRange(min=0), help="With --wait: seconds to wait at most.")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    help="With --wait: give up after this many seconds.",
+)
 @click.option(
     "--failure-mode",
     type=click.Choice(FAILURE_MODES),
-    help="Failure mode of the run; the pipeline's by default.",
+    help="Overrides the pipeline's failure mode.",
 )
-@click.option("-p", "--priority", type=int, help="Lower runs first.")
-@click.option("--run-token", help="If a run was triggered with this token and input before, return that run.")
+@click.option(
+    "-p",
+    "--priority",
+    metavar="N",
+    type=int,
+    help="Overrides the pipeline's priority; lower numbers start first.",
+)
+@click.option(
+    "--run-token",
+    help="Makes the trigger repeatable: with the same token and input, the first run is returned.",
+)
 @json_option
 @connected
 @click.pass_context
@@ -78,7 +99,10 @@ def trigger(
     run_token: str | None,
     as_json: bool,
 ) -> None:
-    """Start a run of PIPELINE, or several with --batch."""
+    """Start a run of a pipeline.
+
+    With --batch, it starts a run for each input of a file. With --wait, it follows the run.
+    """
     from pipeweave.cli.batch import trigger_all
     from pipeweave.cli.support.rendering import show_json, show_warnings
 
@@ -98,7 +122,12 @@ def trigger(
         click.echo(f"{run.id} {run.status}")
 
 
-@click.command("dry-run")
+@click.command(
+    "dry-run",
+    epilog=examples(
+        "pipeweave dry-run nightly", 'pipeweave dry-run nightly.yaml -i \'{"day": "2026-11-22"}\''
+    ),
+)
 @click.argument("pipeline")
 @_with_input
 @json_option
@@ -107,9 +136,9 @@ def trigger(
 def dry_run(
     ctx: click.Context, client: Client, pipeline: str, inline: str | None, file: Any, as_json: bool
 ) -> None:
-    """Show the plan of a run of PIPELINE (its id, or a YAML or JSON file) without starting it.
+    """Check a run and show its plan without starting it.
 
-    Exits 1 if it is not valid.
+    PIPELINE is a pipeline's id, or a YAML or JSON file. Exits 1 if the run would be refused.
     """
     from pipeweave.cli.support.rendering import show_json
 
@@ -155,7 +184,7 @@ def _show_plan(pipeline: str, plan: Document) -> None:
 @connected
 @click.pass_context
 def status(ctx: click.Context, client: Client, run: str, watch: bool, as_json: bool) -> None:
-    """Show the progress of RUN."""
+    """Show a run: its steps, output and errors."""
     from pipeweave.cli.support.progress import show_run
     from pipeweave.cli.support.rendering import show_json
 
@@ -168,11 +197,24 @@ def status(ctx: click.Context, client: Client, run: str, watch: bool, as_json: b
         show_run(found)
 
 
-@click.command()
-@click.option("--status", type=click.Choice(RUN_STATUSES), help="Only runs in this status.")
+@click.command(epilog=examples("pipeweave runs --status failed", "pipeweave runs --pipeline nightly -n 100"))
+@click.option(
+    "--status",
+    metavar="STATUS",
+    type=click.Choice(RUN_STATUSES),
+    help=f"Only runs in this status: {', '.join(RUN_STATUSES)}.",
+)
 @click.option("--pipeline", help="Only runs of this pipeline.")
-@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
-@click.option("--cursor", help="Continue a list: `nextCursor` of the page before.")
+@click.option(
+    "-n",
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="Show at most this many.",
+)
+@click.option("--cursor", help="Show the next page; the list before printed it.")
 @json_option
 @connected
 def runs(
@@ -199,13 +241,13 @@ def runs(
 
 @click.command()
 @click.argument("run")
-@click.option("--reason", help="Stored with the run.")
+@click.option("--reason", help="Stored with the run, and shown wherever the run is shown.")
 @json_option
 @connected
 def cancel(client: Client, run: str, reason: str | None, as_json: bool) -> None:
-    """Cancel RUN, or the standalone task with this task run id.
+    """Cancel a run, or a standalone task by its task run.
 
-    Waiting task runs never start. Running attempts may end, but their results are ignored.
+    What waits never starts. Running attempts may end, but their results are ignored.
     """
     from pipeweave.cli.support.rendering import show_json
 

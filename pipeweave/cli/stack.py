@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pipeweave.cli.support.help_texts import examples
 from pipeweave.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -19,27 +20,40 @@ if TYPE_CHECKING:
 _data_dir = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for all data; PIPEWEAVE_DATA_DIR by default, else .pipeweave in this folder.",
+    help="Folder for all data. Defaults to PIPEWEAVE_DATA_DIR, else .pipeweave in this folder.",
 )
 
 
-@click.command()
+@click.command(
+    epilog=examples("pipeweave up --app tasks.py", "pipeweave up --app tasks.py --detach --port 0")
+)
 @_data_dir
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="Port of the API; 0 chooses a free port; PORT by default."
+    "--port",
+    metavar="N",
+    type=click.IntRange(0, 65535),
+    help="Port of the API; 0 chooses a free one. Defaults to PORT.",
 )
-@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Worker processes.")
+@click.option(
+    "--workers",
+    metavar="N",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Worker processes.",
+)
 @click.option(
     "--concurrency",
+    metavar="N",
     type=click.IntRange(1, 1000),
-    help="Task runs at once in each worker; MAX_CONCURRENCY by default, else one per processor.",
+    help="Task runs at once in each worker. Defaults to MAX_CONCURRENCY, else one per processor.",
 )
 @click.option(
     "--app",
     "apps",
     multiple=True,
     metavar="MODULE|FILE|FOLDER",
-    help="Module, file or folder with tasks; may be repeated. ./pipelines or ./tasks.py by default.",
+    help="Module, file or folder with tasks; may be repeated. Defaults to ./pipelines or ./tasks.py.",
 )
 @click.option("--flower/--no-flower", "has_flower", default=True, help="Also run Flower, if it is installed.")
 @click.option("--detach", is_flag=True, help="Return when the stack is ready; `pipeweave down` stops it.")
@@ -52,7 +66,11 @@ def up(
     has_flower: bool,
     detach: bool,
 ) -> None:
-    """Run everything on this machine: PostgreSQL, Valkey, API, workers, beat and Flower."""
+    """Run everything on this machine.
+
+    Starts PostgreSQL, Valkey, the API, workers, beat and Flower, and restarts what ends. `pipeweave down`
+    or Ctrl-C stops it; the data are kept.
+    """
     from pipeweave.up.detached import run_detached
     from pipeweave.up.options import UpOptions, default_apps, default_concurrency
     from pipeweave.up.output import Console

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeweave.cli.support.connection import json_option, with_database
+from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import Conflict
 
@@ -46,10 +47,15 @@ class Lifetime(click.ParamType[timedelta | datetime]):
 
 @click.group()
 def token() -> None:
-    """Access tokens: create, list, revoke."""
+    """Create, list and revoke access tokens."""
 
 
-@token.command()
+@token.command(
+    epilog=examples(
+        "pipeweave token create ci --scope write --expires 90d",
+        "pipeweave token create dashboard --scope read --tenant shop",
+    )
+)
 @click.argument("name")
 @click.option(
     "--scope",
@@ -68,7 +74,7 @@ def token() -> None:
     show_default=True,
     help="Tenant that the token may act for; * for every tenant.",
 )
-@click.option("--expires", type=Lifetime(), help="When the token expires; never by default.")
+@click.option("--expires", type=Lifetime(), help="When the token expires. Defaults to never.")
 @json_option
 @with_database
 def create(
@@ -79,7 +85,10 @@ def create(
     expires: timedelta | datetime | None,
     as_json: bool,
 ) -> None:
-    """Create a token and print it. It cannot be shown again."""
+    """Create a token and print it.
+
+    It cannot be shown again.
+    """
     from pipeweave.cli.support.rendering import show_json
     from pipeweave.orchestrator.domain import iso
     from pipeweave.orchestrator.security import access_tokens
@@ -100,7 +109,7 @@ def create(
 @json_option
 @with_database
 def list_(database_url: str, as_json: bool) -> None:
-    """List the tokens, newest first, without their secrets."""
+    """List the tokens, newest first, without secrets."""
     from pipeweave.cli.support.rendering import field, moment, show_list, when
     from pipeweave.orchestrator.reading import tokens
 
@@ -125,7 +134,7 @@ def list_(database_url: str, as_json: bool) -> None:
 @json_option
 @with_database
 def revoke(database_url: str, name_or_id: str, as_json: bool) -> None:
-    """Revoke the token with this id, or every token with this name."""
+    """Revoke a token by its id, or all tokens of a name."""
     from pipeweave.cli.support.rendering import show_json
     from pipeweave.orchestrator.security import access_tokens
 

@@ -12,6 +12,7 @@ import click
 
 from pipeweave import ids
 from pipeweave.cli.support.connection import json_option, with_database
+from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.token import Lifetime
 from pipeweave.errors import NotFound
 
@@ -23,12 +24,18 @@ if TYPE_CHECKING:
 MOST_IN_JSON = 1_000
 
 
-@click.command()
+@click.command(epilog=examples("pipeweave verify --since 24h"))
 @click.argument("run_ids", metavar="[RUN_ID]...", nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="Verify all runs, newest first.")
-@click.option("--since", type=Lifetime(), help="Verify all runs created since a duration (24h) or a time.")
 @click.option(
-    "-n", "--limit", type=click.IntRange(min=1), help="With --all or --since: at most this many runs."
+    "--since", type=Lifetime(), help="Verify the runs created at most this long ago, or since a time."
+)
+@click.option(
+    "-n",
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="With --all or --since: at most this many runs.",
 )
 @json_option
 @with_database
@@ -42,9 +49,9 @@ def verify(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Rebuild runs from their events and compare them with the stored rows.
+    """Check that stored runs agree with their events.
 
-    Prints one line per difference; exits 1 if there is any.
+    Rebuilds each run from its events and prints a line for each difference. Exits 1 if there is any.
     """
     from pipeweave.cli.support.direct_database import opened
 

@@ -47,7 +47,9 @@ def connected(command: Command) -> Command:
     """Add the flags --url, --token, --tenant and --data-dir to a command, and pass it a `client`."""
 
     @click.option("--url", help="The orchestrator's URL, e.g. http://127.0.0.1:3000.")
-    @click.option("--token", help="Bearer token; better in PIPEWEAVE_API_TOKEN, where `ps` does not show it.")
+    @click.option(
+        "--token", help="The access token. Safer in PIPEWEAVE_API_TOKEN: the process list shows arguments."
+    )
     @click.option("--tenant", help="The tenant to act for.")
     @data_dir_option
     @functools.wraps(command)

@@ -312,5 +312,5 @@ def test_the_help_imports_nothing_heavy(tmp_path: Path) -> None:
     )
     process = python("-c", script, cwd=tmp_path)
     out, err = process.communicate(timeout=180)
-    assert "Commands:" in out
+    assert "Run and watch:" in out
     assert err == "[]\n"

@@ -23,6 +23,7 @@ def _commands() -> Iterator[tuple[str, click.Command]]:
 
 
 COMMAND_LINE = list(_commands())
+WIDTH = 80
 # Of click itself, of celery and of docker compose.
 OF_OTHERS = {"--help", "--app", "--build", "--wait", "--scale"}
 
@@ -34,6 +35,13 @@ def test_every_command_is_documented_with_all_its_options(name: str, command: cl
     options = [option for each in command.params if isinstance(each, click.Option) for option in each.opts]
     documented = own + shared + "`--json`"
     assert not [option for option in options if f"`{option}`" not in documented]
+
+
+@pytest.mark.parametrize(("name", "command"), COMMAND_LINE, ids=[name for name, _ in COMMAND_LINE])
+def test_the_page_says_what_the_help_says(name: str, command: click.Command) -> None:
+    own = " ".join(section("docs/cli.md", rf"`pipeweave {name}(?: [A-Z_]+)*`").split())
+    summary = command.get_short_help_str(limit=WIDTH)
+    assert summary.rstrip(".") in own
 
 
 def test_no_option_in_the_documents_is_invented() -> None:
