@@ -17,9 +17,10 @@ from pipeweave.authoring.task import task
 from pipeweave.errors import PipeWeaveError, TaskError
 
 if TYPE_CHECKING:
-    from pipeweave.client import Client
+    from pipeweave.client import AsyncClient, Client
 
 __all__ = [
+    "AsyncClient",
     "Client",
     "Context",
     "PipeWeaveError",
@@ -33,8 +34,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Client":
-        from pipeweave.client import Client
+    if name in ("AsyncClient", "Client"):
+        from pipeweave import client
 
-        return Client
+        return getattr(client, name)
     raise AttributeError(f"module 'pipeweave' has no attribute {name!r}")

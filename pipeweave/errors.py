@@ -155,14 +155,14 @@ class Unauthenticated(PipeWeaveError):
 
 
 class Forbidden(PipeWeaveError):
-    """The token lacks the scope that this request needs."""
+    """The token does not allow this request."""
 
     code = "FORBIDDEN"
     status = 403
 
 
 class TenantRequired(InvalidInput):
-    """The X-Tenant header is needed."""
+    """The request must name its tenant."""
 
     code = "TENANT_REQUIRED"
 
@@ -212,6 +212,40 @@ class WaitTimeout(PipeWeaveError):
 
     code = "WAIT_TIMEOUT"
     status = 504
+
+
+class RunFailed(PipeWeaveError):
+    """The run did not complete.
+
+    Raised by `Client.wait(…, check=True)` and `Run.checked`.
+    """
+
+    code = "RUN_FAILED"
+
+    @property
+    def run_id(self) -> str | None:
+        """The run."""
+        return self.context.get("run_id")
+
+    @property
+    def run_status(self) -> str | None:
+        """The status that the run ended with: `failed`, `partial` or `cancelled`."""
+        return self.context.get("run_status")
+
+    @property
+    def run_code(self) -> str | None:
+        """The code of the error that ended the run, such as `RUN_TIMEOUT`."""
+        return self.context.get("run_code")
+
+    @property
+    def run_message(self) -> str | None:
+        """The message of the error that ended the run."""
+        return self.context.get("run_message")
+
+    @property
+    def failed_steps(self) -> tuple[str, ...]:
+        """The ids of the steps that failed."""
+        return tuple(self.context.get("failed_steps", ()))
 
 
 class AlreadyUp(Conflict):

@@ -1,6 +1,15 @@
-"""`celery -A pipeweave.workers.app` for tools that look at a deployment, such as Flower."""
+"""The app for `celery -A pipeweave.workers.app status | inspect | flower`: tools that look at a deployment.
 
+It finds the deployment as every command of PipeWeave does (docs/configuration.md). To run a worker, use
+`pipeweave worker`.
+"""
+
+from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.messaging import make_celery
-from pipeweave.settings import load
+from pipeweave.settings import connecting, load
 
-app = make_celery(load(), is_worker=True)
+try:
+    app = make_celery(connecting.servers(load()), is_worker=True)
+except PipeWeaveError as error:
+    # `celery` prints a traceback of 30 lines for every Exception in an app's module.
+    raise SystemExit(f"pipeweave: {error.code}: {error.detail}; {error.hint}") from error

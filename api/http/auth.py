@@ -20,6 +20,8 @@ from pipeweave.orchestrator.store import Database, Transaction
 
 TOKEN_CACHE_S = 2.0
 MAX_CACHED_TOKENS = 10_000
+# At most so many tenants of a token are named in an error.
+SHOWN_TENANTS = 10
 
 Begin = Callable[[], AbstractContextManager[Transaction]]
 
@@ -43,26 +45,27 @@ class Authenticator:
         Args:
             headers: the headers of the request.
             scopes: the token needs one of these scopes.
-            is_for_all: the request concerns every tenant, whichever tenant it names.
+            is_for_all: the request concerns every tenant, whichever tenant it names; it need not name one.
 
         Raises:
             Unauthenticated: there is no token, or the token is unknown, expired or revoked.
-            TenantRequired: there is no X-Tenant header.
+            TenantRequired: there is no X-Tenant header, and the token is valid for several tenants.
             NotFound: the token is not valid for the tenant. The answer does not tell whether the tenant
                 exists.
             Forbidden: the token has none of the scopes, or must be valid for every tenant and is not.
         """
         caller = self._caller(headers.get("Authorization", ""), self._database.transaction)
         tenant = headers.get("X-Tenant", "").strip()
-        if not tenant:
-            raise TenantRequired(hint="send the tenant's id in the X-Tenant header, e.g. X-Tenant: default")
-        if not caller.may_enter(check_name(tenant, "tenant")):
-            raise NotFound(f"there is no tenant {tenant[:80]!r}", hint="is it one of the token's tenants?")
+        if not tenant and not is_for_all:
+            tenant = _only_tenant(caller)
+        if tenant and not caller.may_enter(check_name(tenant, "tenant")):
+            raise NotFound(
+                f"tenant {tenant[:80]!r} not found", hint=f"the token is valid for {_shown(caller.tenants)}"
+            )
         if not any(map(caller.allows, scopes)):
-            raise Forbidden(f"the token needs the scope {' or '.join(scopes)}", needed=list(scopes))
+            raise _lacks(caller, scopes)
         if is_for_all and not caller.may_enter(EVERY_TENANT):
-            scope = scopes[0].rpartition(":")[2]
-            command = f"pipeweave token create NAME --tenant '{EVERY_TENANT}' --scope {scope}"
+            command = f"pipeweave token create NAME --tenant '{EVERY_TENANT}' --scope {_word(scopes[0])}"
             raise Forbidden(
                 "this request concerns every tenant, and the token is not valid for all tenants",
                 hint=f"create a token for every tenant: `{command}`",
@@ -86,7 +89,10 @@ class Authenticator:
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
             raise Unauthenticated(
-                hint="send the header Authorization: Bearer <token>; `pipeweave token create` makes one"
+                hint=(
+                    "create a token with `pipeweave token create NAME` and send the header "
+                    "Authorization: Bearer <token>; with the CLI, --token or PIPEWEAVE_API_TOKEN"
+                )
             )
         key = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
         known = self._known.get(key)
@@ -105,3 +111,34 @@ class Authenticator:
             self._known.clear()
         self._known[key] = (asked_at + TOKEN_CACHE_S, caller)
         return caller
+
+
+def _lacks(caller: Access, scopes: tuple[str, ...]) -> Forbidden:
+    own = ", ".join(map(_word, caller.scopes))
+    return Forbidden(
+        f"the token lacks the scope {' or '.join(map(_word, scopes))} (it has {own})",
+        hint=f"create one with `pipeweave token create NAME --scope {_word(scopes[0])}`",
+        needed=list(scopes),
+    )
+
+
+def _word(scope: str) -> str:
+    """A scope as people write it: `write` is `orchestrator:write`."""
+    return scope.rpartition(":")[2]
+
+
+def _only_tenant(caller: Access) -> str:
+    """The tenant of a request that names none: the only one for which its token is valid."""
+    if len(caller.tenants) == 1 and caller.tenants[0] != EVERY_TENANT:
+        return caller.tenants[0]
+    raise TenantRequired(
+        f"the token is valid for {_shown(caller.tenants)}, so the request must name one",
+        hint="send the header X-Tenant, e.g. X-Tenant: default; with the CLI, --tenant or PIPEWEAVE_TENANT",
+    )
+
+
+def _shown(tenants: tuple[str, ...]) -> str:
+    if EVERY_TENANT in tenants:
+        return "every tenant"
+    more = f" and {len(tenants) - SHOWN_TENANTS} more" if len(tenants) > SHOWN_TENANTS else ""
+    return f"the {'tenant' if len(tenants) == 1 else 'tenants'} {', '.join(tenants[:SHOWN_TENANTS])}{more}"

@@ -46,8 +46,9 @@ TAGS: Mapping[str, str] = {
 
 ABOUT = f"""Durable pipelines on Celery.
 
-Every request under `/api` names its tenant in `X-Tenant` and carries a bearer token
-(`pipeweave token create`). A resource of another tenant answers 404. A revoked token is refused within
+Every request under `/api` carries a bearer token (`pipeweave token create`); with one that is valid
+for several tenants it also names its tenant in `X-Tenant`. A resource of another tenant answers 404. A
+revoked token is refused within
 2 seconds. Errors are problem documents (RFC 9457) with a stable `code`, and one entry in `errors` for each
 wrong field. Bodies are JSON of at most {MAX_BODY_BYTES:,} bytes. Lists are paged: `nextCursor` of one page
 is `cursor` of the next, and null on the last."""
@@ -84,8 +85,8 @@ _NAME = {"type": "string", "pattern": NAME_PATTERN, "maxLength": MAX_NAME_LENGTH
 _TENANT = {
     "name": "X-Tenant",
     "in": "header",
-    "required": True,
-    "description": "The tenant of the request.",
+    "required": False,
+    "description": "The tenant of the request; by default the only tenant of the token.",
     "schema": _NAME,
 }
 _REQUEST_ID_HEADER = {

@@ -64,6 +64,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "db": "pipeweave.cli.db:db",
         "token": "pipeweave.cli.token:token",
         "config": "pipeweave.cli.config:config",
+        "env": "pipeweave.cli.env:env",
     },
 }
 COMMANDS: dict[str, str] = {name: target for group in GROUPS.values() for name, target in group.items()}

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from pipeweave.cli.support.connection import FILE_NAME, data_dir_option, json_option, read
+from pipeweave.cli.support.connection import data_dir_option, json_option
 from pipeweave.cli.support.tables import Column
-from pipeweave.settings import SettingRow, explain, load
+from pipeweave.settings import SettingRow, explain, load, stack_file
+from pipeweave.settings.stack_file import StackFile
 from pipeweave.settings.table import TABLE
 
-# Setting -> the member of a stack's connection.json that replaces it.
-_FROM_FILE = {
-    "DATABASE_URL": "databaseUrl",
-    "BROKER_URL": "brokerUrl",
-    "PIPEWEAVE_ORCHESTRATOR_URL": "url",
-    "PIPEWEAVE_API_TOKEN": "token",
-    "PIPEWEAVE_TENANT": "tenant",
+# Setting -> what replaces it when a stack is found.
+_FROM_FILE: dict[str, Callable[[StackFile], str]] = {
+    "DATABASE_URL": lambda stack: stack.database_url,
+    "BROKER_URL": lambda stack: stack.broker_url,
+    "PIPEWEAVE_ORCHESTRATOR_URL": lambda stack: stack.url,
+    "PIPEWEAVE_API_TOKEN": lambda stack: stack.token,
+    "PIPEWEAVE_TENANT": lambda stack: stack.tenant,
+    "PIPEWEAVE_DATA_DIR": lambda stack: str(stack.folder),
 }
 
 
@@ -42,20 +45,16 @@ def _with_stack(rows: list[SettingRow], data_dir: Path | None) -> list[SettingRo
 
     With --data-dir the file overrides the environment; without it, the environment overrides the file.
     """
-    folder = data_dir or Path(load().data_dir)
-    if data_dir is None and not (folder / FILE_NAME).exists():
-        return rows
-    document = read(folder)
-    masks = {setting.name: setting.mask for setting in TABLE}
-    shown = []
-    for row in rows:
-        value = document.get(_FROM_FILE.get(row.name, ""))
-        if value is not None and (data_dir is not None or row.source == "default"):
-            mask = masks[row.name]
-            source = str(folder / FILE_NAME)
-            row = replace(row, value=mask(str(value)) if mask else str(value), source=source)
-        shown.append(row)
-    return shown
+    stack = stack_file.read(data_dir) if data_dir else stack_file.find(load().data_dir)
+    return [_of_stack(row, stack, is_first=data_dir is not None) for row in rows] if stack else rows
+
+
+def _of_stack(row: SettingRow, stack: StackFile, *, is_first: bool) -> SettingRow:
+    value = _FROM_FILE[row.name](stack) if row.name in _FROM_FILE else None
+    if value is None or not (is_first or row.source == "default"):
+        return row
+    mask = next(setting.mask for setting in TABLE if setting.name == row.name)
+    return replace(row, value=mask(value) if mask else value, source=str(stack.path))
 
 
 def _print_json(rows: list[SettingRow]) -> None:

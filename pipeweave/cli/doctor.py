@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave.cli.support.connection import data_dir_option, json_option
-from pipeweave.cli.support.deployment_options import settings_of
 from pipeweave.errors import InvalidSetting, PipeWeaveError
-from pipeweave.settings import Settings, load
+from pipeweave.settings import Settings, connecting, load
 
 if TYPE_CHECKING:
     from pipeweave.orchestrator.diagnosis import doctor as checkup
@@ -55,7 +54,7 @@ def _settings(database_url: str | None, data_dir: Path | None) -> tuple[Settings
     except InvalidSetting as error:
         given, problem = Settings(), error
     try:
-        return settings_of(given, database_url, data_dir), problem
+        return connecting.deployment(given, database_url=database_url, data_dir=data_dir), problem
     except InvalidSetting:
         # No database is configured; one of the checks reports that.
         return replace(given, database_url=None), problem

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeweave import ids
-from pipeweave.cli.support.connection import data_dir_option, json_option, resolve_database
+from pipeweave.cli.support.connection import data_dir_option, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.rendering import show_json, show_table
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import Conflict, NotFound
-from pipeweave.settings import Settings, load
+from pipeweave.settings import Settings, connecting, load
 from pipeweave.storage import LocalStorage, S3Storage, Storage, open_storage
 
 if TYPE_CHECKING:
@@ -56,11 +56,8 @@ def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
     @data_dir_option
     @functools.wraps(command)
     def with_place(*, database_url: str | None, data_dir: Path | None, **given: Any) -> Any:
-        settings = load()
-        url = resolve_database(settings, database_url, data_dir)
-        if data_dir is not None:
-            settings = replace(settings, data_dir=str(data_dir))
-        return command(place=Place(url, settings), **given)
+        settings = connecting.deployment(load(), database_url=database_url, data_dir=data_dir)
+        return command(place=Place(str(settings.database_url), settings), **given)
 
     return with_place
 

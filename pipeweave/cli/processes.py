@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from pipeweave.cli.support.connection import read
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.settings import Settings, load
+from pipeweave.settings import connecting, load
 
 # These commands have no --json: a process writes to its log and prints no result.
 _data_dir = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Join the stack that `pipeweave up --data-dir` runs in this folder.",
+    help="Join the stack that `pipeweave up` runs with this data directory.",
 )
 
 
@@ -37,7 +35,7 @@ def api(host: str | None, port: int | None, processes: int, data_dir: Path | Non
     """Serve the HTTP API until SIGINT or SIGTERM."""
     from pipeweave.api.serve import serve
 
-    serve(_settings(data_dir), host, port, processes=processes)
+    serve(connecting.servers(load(), data_dir), host, port, processes=processes)
 
 
 @click.command(
@@ -88,7 +86,7 @@ def worker(
     from pipeweave.workers.process.launch import run_worker
 
     run_worker(
-        _settings(data_dir),
+        connecting.servers(load(), data_dir),
         list(apps),
         service=service,
         name=name,
@@ -107,18 +105,4 @@ def beat(data_dir: Path | None) -> None:
     """
     from pipeweave.workers.process.launch import run_beat
 
-    run_beat(_settings(data_dir))
-
-
-def _settings(data_dir: Path | None) -> Settings:
-    settings = load()
-    if data_dir is None:
-        return settings
-    found = read(data_dir)
-    return replace(
-        settings,
-        database_url=str(found["databaseUrl"]),
-        broker_url=str(found["brokerUrl"]),
-        tenant=str(found["tenant"]),
-        data_dir=str(data_dir),
-    )
+    run_beat(connecting.servers(load(), data_dir))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.settings import Settings, load
+from pipeweave.settings import Settings, load, stack_file
 
 if TYPE_CHECKING:
     from pipeweave.up.options import UpOptions
@@ -102,7 +102,7 @@ def down(data_dir: Path | None) -> None:
     """Stop the processes that `up` started. The data are kept."""
     from pipeweave.up.control import stop
 
-    folder = _folder(load(), data_dir)
+    folder = _found(data_dir)
     stopped = stop(folder)
     click.echo(f"Stopped {', '.join(stopped)}" if stopped else f"No stack runs in {folder}")
 
@@ -115,7 +115,7 @@ def ps(ctx: click.Context, data_dir: Path | None, as_json: bool) -> None:
     """List the processes of `up`. Exits 1 if no stack runs; uptime is in seconds."""
     from pipeweave.up.control import processes
 
-    folder = _folder(load(), data_dir)
+    folder = _found(data_dir)
     rows = processes(folder)
     if as_json:
         _show_json(rows or [])
@@ -128,6 +128,11 @@ def ps(ctx: click.Context, data_dir: Path | None, as_json: bool) -> None:
 
 def _folder(settings: Settings, data_dir: Path | None) -> Path:
     return (data_dir or Path(settings.data_dir)).absolute()
+
+
+def _found(data_dir: Path | None) -> Path:
+    """The data directory of a stack that exists: as `up`, but one above the current folder is found, too."""
+    return (data_dir or stack_file.folder_of(load().data_dir)).absolute()
 
 
 def _existing(app: str) -> str:

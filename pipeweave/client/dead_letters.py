@@ -27,6 +27,7 @@ class DeadLetters:
 
     def page(
         self,
+        /,
         *,
         status: str | None = None,
         limit: int | None = None,
@@ -45,7 +46,7 @@ class DeadLetters:
         answer = document_of(self._http.get("/api/dlq", query))
         return Page(list(answer["items"]), answer["nextCursor"])
 
-    def all(self, *, status: str | None = None, **filters: Any) -> Iterator[Document]:
+    def all(self, /, *, status: str | None = None, **filters: Any) -> Iterator[Document]:
         """Iterate over all dead letters, newest first, page by page."""
         cursor = None
         while True:
@@ -55,7 +56,7 @@ class DeadLetters:
                 return
 
     def groups(
-        self, *, status: str | None = None, limit: int | None = None, **filters: Any
+        self, /, *, status: str | None = None, limit: int | None = None, **filters: Any
     ) -> list[Document]:
         """Group dead letters by similar errors, the largest group first: {fingerprint, count, ...}."""
         query = {"status": status, "limit": limit, **_named(filters)}
@@ -96,7 +97,7 @@ class DeadLetters:
         path = f"/api/dlq/{checked_id(letter_id)}/discard"
         return document_of(self._http.send("POST", path, without_none(reason=reason)))
 
-    def retry_all(self, **filters: Any) -> Document:
+    def retry_all(self, /, **filters: Any) -> Document:
         """Start a redrive of all open dead letters that match the filters: {id, status, total, ...}."""
         return document_of(self._http.send("POST", "/api/dlq/retry-all", without_none(**_named(filters))))
 
@@ -146,7 +147,7 @@ class DeadLetters:
                 raise WaitTimeout(f"redrive {redrive_id} is still running after {timeout:g} s")
             time.sleep(POLL_INTERVAL_S)
 
-    def discard_all(self, reason: str | None = None, **filters: Any) -> int:
+    def discard_all(self, /, reason: str | None = None, **filters: Any) -> int:
         """Discard all open dead letters that match the filters; return their number.
 
         Raises:

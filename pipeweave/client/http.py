@@ -43,16 +43,18 @@ class Transport:
     Args:
         url: the API's URL, e.g. `http://127.0.0.1:3000`; a path prefix is kept.
         token: bearer token; None to send no token.
-        tenant: sent as `X-Tenant` with every request.
+        tenant: sent as `X-Tenant` with every request; None to act for the token's only tenant.
         timeout: seconds to wait for a connection, and again for each part of the answer.
 
     Raises:
         InvalidInput: the URL is not an http or https URL.
     """
 
-    def __init__(self, url: str, token: str | None, tenant: str, timeout: float) -> None:
+    def __init__(self, url: str, token: str | None, tenant: str | None, timeout: float) -> None:
         self.url = _checked(url)
-        self._headers = {"Accept": "application/json", "X-Tenant": tenant, "User-Agent": "pipeweave"}
+        self._headers = {"Accept": "application/json", "User-Agent": "pipeweave"}
+        if tenant:
+            self._headers["X-Tenant"] = tenant
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._pool = urllib3.PoolManager(

@@ -7,11 +7,31 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from pipeweave.errors import FieldError, InvalidInput, PipeWeaveError
+from pipeweave.errors import FieldError, InvalidInput, PipeWeaveError, RunFailed
 
 FINAL_STATUSES = frozenset({"completed", "partial", "failed", "cancelled"})
+_FAILED_STATUSES = frozenset({"failed", "timeout"})
 
 Document = dict[str, Any]
+
+
+# At most so many failed steps are named in one message.
+_NAMED_STEPS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RunError:
+    """What ended a run.
+
+    Args:
+        code: a stable code, such as `RUN_TIMEOUT` or the code of the failed task's error.
+        message: what happened, for a person.
+        step_id: the step whose error it is; None for an error of the run itself, such as its time limit.
+    """
+
+    code: str
+    message: str
+    step_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +46,52 @@ class Run:
     @property
     def is_final(self) -> bool:
         return self.status in FINAL_STATUSES
+
+    @property
+    def error(self) -> RunError | None:
+        """What ended the run: its own error, else that of the first failed step; None if nothing failed."""
+        own = _error_of(self.document)
+        failed = next(iter(self._failed_task_runs()), None)
+        if own is None:
+            return _error_of(failed, failed.get("stepId")) if failed else None
+        is_of_step = failed is not None and failed.get("errorCode") == own.code
+        return RunError(own.code, own.message, failed.get("stepId")) if failed and is_of_step else own
+
+    @property
+    def failed_steps(self) -> tuple[str, ...]:
+        """The ids of the steps that failed or timed out; empty for a run from a list."""
+        return tuple(dict.fromkeys(str(each.get("stepId")) for each in self._failed_task_runs()))
+
+    def checked(self) -> Run:
+        """Return the run if it is completed or not final yet.
+
+        Raises:
+            RunFailed: the run ended `failed`, `partial` or `cancelled`.
+        """
+        if not self.is_final or self.status == "completed":
+            return self
+        error, steps = self.error, self.failed_steps
+        said = f"run {self.id} ended {self.status}"
+        if error:
+            place = f"step {error.step_id}: " if error.step_id else ""
+            said += f": {place}{error.code}: {error.message}"
+        others = [each for each in steps if error is None or each != error.step_id]
+        if others:
+            more = ", …" if len(others) > _NAMED_STEPS else ""
+            said += f" (also failed: {', '.join(others[:_NAMED_STEPS])}{more})"
+        raise RunFailed(
+            said,
+            hint=f"`pipeweave status {self.id}` shows its steps",
+            run_id=self.id,
+            run_status=self.status,
+            run_code=error.code if error else None,
+            run_message=error.message if error else None,
+            failed_steps=steps,
+        )
+
+    def _failed_task_runs(self) -> list[Document]:
+        listed = self.document.get("taskRuns") or ()
+        return [each for each in listed if each.get("status") in _FAILED_STATUSES]
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -44,6 +110,16 @@ class Page:
 
     items: list[Document]
     next_cursor: str | None = None
+
+
+def _error_of(document: Mapping[str, Any], step_id: str | None = None) -> RunError | None:
+    """The error of a run's or a task run's document."""
+    error = document.get("error")
+    code = document.get("errorCode") or (error.get("code") if isinstance(error, dict) else None)
+    if not error and not code:
+        return None
+    message = error.get("message") if isinstance(error, dict) else error
+    return RunError(str(code or "UNKNOWN"), str(message or ""), step_id)
 
 
 def checked_id(text: str) -> str:

@@ -25,6 +25,8 @@ from pipeweave.settings.table import INEFFECTIVE, OLD_STORAGE_PREFIXES, PREFIX, 
 _DISTINCTIVE_LENGTH = 13
 _MISSPELT_RATIO = 0.93
 
+_OF_A_CLIENT = {"orchestrator_url", "api_token", "tenant", "data_dir"}
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -57,6 +59,13 @@ class Settings:
     max_execution_timeout: int | None = None
     task_gone_after_seconds: int = 600
     task_removed_after_seconds: int | None = None
+    given: frozenset[str] = frozenset()
+    """The names of the fields that the environment sets; the others have their defaults."""
+
+    @property
+    def chosen_tenant(self) -> str | None:
+        """The tenant that PIPEWEAVE_TENANT sets; None if it is not set."""
+        return self.tenant if "tenant" in self.given else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,29 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
     Raises:
         InvalidSetting: with one FieldError for each variable that is invalid, unknown or without effect.
     """
-    return Settings(**{name: given.value for name, given in _read(environ).items()})
+    return _settings_of(_read(environ))
+
+
+def load_for_client(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read only the settings of a client: the URL of the API, the token, the tenant and the data directory.
+
+    A program that uses the Client may have variables such as DATABASE_URL for itself, with any value.
+
+    Raises:
+        InvalidSetting: as `load`, for these settings and for unknown names that begin with `PIPEWEAVE_`.
+    """
+    source = os.environ if environ is None else environ
+    names = {name for setting in TABLE if setting.field in _OF_A_CLIENT for name in setting.names}
+    known = _known() - names
+    return _settings_of(
+        _read(
+            {
+                name: text
+                for name, text in source.items()
+                if name in names or (name.startswith(PREFIX) and name not in known)
+            }
+        )
+    )
 
 
 def explain(environ: Mapping[str, str] | None = None) -> list[SettingRow]:
@@ -108,6 +139,11 @@ def explain(environ: Mapping[str, str] | None = None) -> list[SettingRow]:
 def environment() -> dict[str, str]:
     """A copy of this process's environment, for the processes that it starts."""
     return dict(os.environ)
+
+
+def _settings_of(given: Mapping[str, _Given]) -> Settings:
+    values = {name: each.value for name, each in given.items()}
+    return Settings(**values, given=frozenset(values))
 
 
 def _text(value: Any) -> str | None:

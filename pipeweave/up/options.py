@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeweave.settings import Settings, explain
+from pipeweave.settings import Settings
 
 _FOLDER, _FILE = "pipelines", "tasks.py"
 HOW_TO_ADD_TASKS = f"put them in ./{_FILE} or ./{_FOLDER}/, or name them with --app MODULE|FILE|FOLDER"
@@ -56,5 +56,4 @@ def default_apps(cwd: Path) -> tuple[str, ...]:
 
 def default_concurrency(settings: Settings) -> int:
     """MAX_CONCURRENCY if it is set, else the number of processors."""
-    chosen = next(row.source for row in explain() if row.name == "MAX_CONCURRENCY")
-    return settings.max_concurrency if chosen != "default" else os.cpu_count() or 1
+    return settings.max_concurrency if "max_concurrency" in settings.given else os.cpu_count() or 1

@@ -46,9 +46,36 @@ def test_the_token_is_looked_at_before_the_body(app: Flask) -> None:
     assert answer.status_code == 401
 
 
-def test_a_request_must_name_its_tenant(app: Flask, tokens: Tokens) -> None:
+def test_a_request_acts_for_the_only_tenant_of_its_token(app: Flask, tokens: Tokens) -> None:
     headers = {"Authorization": f"Bearer {tokens.make(READ)}"}
-    assert code(app.test_client().get("/api/runs", headers=headers)) == (400, "TENANT_REQUIRED")
+    assert app.test_client().get("/api/runs", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("tenants", "told"),
+    [
+        ((TENANT, "neighbour"), f"{TENANT}, neighbour"),
+        (("*",), "every tenant"),
+        (("*", TENANT), "every tenant"),
+    ],
+)
+def test_with_a_token_for_several_tenants_a_request_must_name_one(
+    app: Flask, tokens: Tokens, tenants: tuple[str, ...], told: str
+) -> None:
+    headers = {"Authorization": f"Bearer {tokens.make(READ, tenants=tenants)}"}
+    answer = app.test_client().get("/api/runs", headers=headers)
+    assert code(answer) == (400, "TENANT_REQUIRED")
+    assert told in answer.json["detail"]
+
+
+def test_what_concerns_every_tenant_names_none(app: Flask, tokens: Tokens) -> None:
+    headers = {"Authorization": f"Bearer {tokens.make(ADMIN, tenants=('*',))}"}
+    assert app.test_client().get("/api/maintenance", headers=headers).status_code == 200
+
+
+def test_a_wrong_tenant_is_answered_with_those_of_the_token(reader: Api) -> None:
+    reader.tenant = "defualt"
+    assert f"the token is valid for the tenant {TENANT}" in reader.get("/api/runs").json["hint"]
 
 
 @pytest.mark.parametrize("tenant", ["neighbour", "nowhere"])
@@ -107,6 +134,8 @@ def test_a_reader_changes_nothing(reader: Api, method: str, path: str) -> None:
     answer = reader.raw(method, path, b"{}")
     assert code(answer) == (403, "FORBIDDEN")
     assert "orchestrator:write" in answer.json["needed"]
+    assert "write (it has read)" in answer.json["detail"].replace(" or worker", "")
+    assert "token create NAME --scope" in answer.json["hint"]
 
 
 def test_a_worker_registers_and_sees_nothing(worker: Api) -> None:

@@ -169,6 +169,8 @@ def test_a_tick_says_what_it_did(served: Served, call: Call) -> None:
 
 def test_no_beat_runs_in_serverless_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
     monkeypatch.setenv("MODE", "serverless")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://localhost/none")
+    monkeypatch.setenv("BROKER_URL", "redis://localhost/0")
     result = call("beat")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(

@@ -1,0 +1,54 @@
+"""`pipeweave env`: print the variables that connect other programs to the deployment."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from pipeweave.cli.support.connection import data_dir_option, json_option
+from pipeweave.errors import Unavailable
+from pipeweave.settings import Settings, connecting, load, stack_file
+
+
+@click.command()
+@data_dir_option
+@json_option
+def env(data_dir: Path | None, as_json: bool) -> None:
+    """Print shell exports that connect to the deployment: eval "$(pipeweave env)".
+
+    The output contains the token and the passwords.
+    """
+    variables = dict(_variables(_settings(data_dir)))
+    if as_json:
+        from pipeweave.cli.support.rendering import show_json
+
+        show_json(variables)
+        return
+    for name, value in variables.items():
+        click.echo(f"export {name}={shlex.quote(value)}")
+
+
+def _settings(data_dir: Path | None) -> Settings:
+    """The settings as a process has them; those of a client if the environment names only the API."""
+    settings = load()
+    if data_dir is None and settings.orchestrator_url and not settings.database_url:
+        return settings
+    if data_dir is None and not settings.database_url and not stack_file.find(settings.data_dir):
+        raise Unavailable("no deployment is configured", hint=connecting.NO_ORCHESTRATOR)
+    return connecting.servers(settings, data_dir)
+
+
+def _variables(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Prefixed names, because DATABASE_URL and BROKER_URL may belong to the user's program."""
+    named = {
+        "PIPEWEAVE_ORCHESTRATOR_URL": settings.orchestrator_url,
+        "PIPEWEAVE_API_TOKEN": settings.api_token,
+        "PIPEWEAVE_TENANT": settings.chosen_tenant,
+        "PIPEWEAVE_DATABASE_URL": settings.database_url,
+        "PIPEWEAVE_BROKER_URL": settings.broker_url,
+        "PIPEWEAVE_DATA_DIR": str(Path(settings.data_dir).absolute()),
+    }
+    yield from ((name, value) for name, value in named.items() if value)

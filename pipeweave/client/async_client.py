@@ -1,0 +1,205 @@
+"""The client for asyncio: the methods of `Client`, each of them awaited.
+
+    async with AsyncClient() as client:
+        run = await client.trigger("stdlib-report", {"limit": 100})
+        print((await client.wait(run)).status)
+
+There is one implementation: `Client` sends each request in a thread, so that the event loop is never blocked;
+`wait` sleeps in the event loop between its requests (docs/decisions/0020-an-async-client-in-threads.md).
+Cancelling a task ends its wait at once; a request that was sent is not taken back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from pipeweave.client.client import Client, run_id_of
+from pipeweave.client.dead_letters import DeadLetters
+from pipeweave.client.http import POOLED_CONNECTIONS
+from pipeweave.client.models import Run
+from pipeweave.client.waiting import Waiting
+from pipeweave.errors import Unavailable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class _Threads:
+    """Calls functions in threads of its own, so that slow requests take none of the program's threads."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(POOLED_CONNECTIONS, thread_name_prefix="pipeweave-client")
+
+    async def call(self, function: Callable[[], T]) -> T:
+        context = copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self._pool, context.run, function)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _InThreads:
+    """Calls the methods of a `target` of Client's in threads."""
+
+    def __init__(self, target: Any, threads: _Threads) -> None:
+        self._target = target
+        self._threads = threads
+
+
+def _awaited(
+    method: Callable[Concatenate[Any, P], R],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """The method of Client, or of DeadLetters, as one that is awaited."""
+
+    @functools.wraps(method)
+    async def call(self: _InThreads, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self._threads.call(functools.partial(method, self._target, *args, **kwargs))
+
+    return call
+
+
+def _iterated(
+    method: Callable[Concatenate[Any, P], Iterator[T]],
+) -> Callable[Concatenate[Any, P], AsyncIterator[T]]:
+    """The method of Client, or of DeadLetters, as one for `async for`."""
+
+    @functools.wraps(method)
+    async def iterate(self: _InThreads, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
+        rows = method(self._target, *args, **kwargs)
+        while page := await self._threads.call(functools.partial(_some, rows)):
+            for row in page:
+                yield row
+
+    return iterate
+
+
+# Rows that a thread reads from an iterator before it hands them to the event loop.
+_ROWS_AT_ONCE = 100
+
+
+def _some(rows: Iterator[T]) -> list[T]:
+    return [row for row, _ in zip(rows, range(_ROWS_AT_ONCE), strict=False)]
+
+
+class AsyncDeadLetters(_InThreads):
+    """`DeadLetters` for asyncio."""
+
+    page = _awaited(DeadLetters.page)
+    all = _iterated(DeadLetters.all)
+    groups = _awaited(DeadLetters.groups)
+    get = _awaited(DeadLetters.get)
+    retry = _awaited(DeadLetters.retry)
+    discard = _awaited(DeadLetters.discard)
+    retry_all = _awaited(DeadLetters.retry_all)
+    redrive = _awaited(DeadLetters.redrive)
+    cancel_redrive = _awaited(DeadLetters.cancel_redrive)
+    discard_all = _awaited(DeadLetters.discard_all)
+    purge = _awaited(DeadLetters.purge)
+
+
+class AsyncClient(_InThreads):
+    """A client of one orchestrator for asyncio.
+
+    Args:
+        url, token, tenant, timeout, data_dir: as for `Client`.
+
+    Raises:
+        InvalidInput, InvalidSetting, Unavailable: as `Client`.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        tenant: str | None = None,
+        timeout: float = 30.0,
+        *,
+        data_dir: str | Path | None = None,
+    ) -> None:
+        super().__init__(Client(url, token, tenant, timeout, data_dir=data_dir), _Threads())
+        self._dlq = AsyncDeadLetters(self._target.dlq, self._threads)
+
+    @property
+    def url(self) -> str:
+        """The API's URL."""
+        return str(self._target.url)
+
+    @property
+    def dlq(self) -> AsyncDeadLetters:
+        """The dead letters: task runs that failed and are not retried any more."""
+        return self._dlq
+
+    async def close(self) -> None:
+        """Close the pooled connections; requests that were sent and not answered are given up."""
+        self._target.close()
+        self._threads.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def wait(
+        self,
+        run: str | Run,
+        timeout: float | None = None,
+        on_change: Callable[[Run], None] | None = None,
+        *,
+        check: bool = False,
+    ) -> Run:
+        """As `Client.wait`; `on_change` is called in the event loop."""
+        run_id = run_id_of(run)
+        waiting = Waiting(run_id, timeout, on_change)
+        while True:
+            waiting.asks()
+            try:
+                found = await self.run(run_id)
+            except Unavailable as error:
+                await asyncio.sleep(waiting.pause_after_outage(error))
+                continue
+            waiting.saw(found)
+            if found.is_final:
+                return found.checked() if check else found
+            await asyncio.sleep(waiting.pause_after(found))
+
+    trigger = _awaited(Client.trigger)
+    trigger_batch = _awaited(Client.trigger_batch)
+    run = _awaited(Client.run)
+    runs = _awaited(Client.runs)
+    cancel = _awaited(Client.cancel)
+    cancel_task = _awaited(Client.cancel_task)
+    task_run = _awaited(Client.task_run)
+    task_runs = _iterated(Client.task_runs)
+    events = _iterated(Client.events)
+    queue = _awaited(Client.queue)
+    queue_batch = _awaited(Client.queue_batch)
+    queue_status = _awaited(Client.queue_status)
+    why = _awaited(Client.why)
+    pause = _awaited(Client.pause)
+    resume = _awaited(Client.resume)
+    limits = _awaited(Client.limits)
+    set_limits = _awaited(Client.set_limits)
+    pipelines = _awaited(Client.pipelines)
+    pipeline = _awaited(Client.pipeline)
+    put_pipeline = _awaited(Client.put_pipeline)
+    versions = _awaited(Client.versions)
+    dry_run = _awaited(Client.dry_run)
+    services = _awaited(Client.services)
+    tasks = _awaited(Client.tasks)
+    remove_task = _awaited(Client.remove_task)
+    deploys = _awaited(Client.deploys)
+    health = _awaited(Client.health)
+    info = _awaited(Client.info)
+    maintenance = _awaited(Client.maintenance)
+    request_maintenance = _awaited(Client.request_maintenance)
+    enter_maintenance = _awaited(Client.enter_maintenance)
+    exit_maintenance = _awaited(Client.exit_maintenance)
+    tick = _awaited(Client.tick)

@@ -1,0 +1,78 @@
+"""Decide how long to pause between two looks at a run. Nothing here waits or sends: both clients use it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pipeweave.client.models import Run
+from pipeweave.errors import Unavailable, WaitTimeout
+
+# Looks are frequent at first, for runs that take milliseconds, and then less and less frequent.
+FIRST_PAUSE_S = 0.02
+USUAL_PAUSE_S = 0.5
+PAUSE_FACTOR = 1.5
+# Polling must not slow the run down: the pause is at least 20 times as long as the last request took, at most
+# 2 s.
+PAUSE_PER_ANSWER = 20
+LONGEST_PAUSE_S = 2.0
+# A wait continues after an outage of the API of up to this length.
+OUTAGE_S = 15.0
+
+
+class Waiting:
+    """One wait for the end of a run.
+
+    Args:
+        run_id: the run.
+        timeout: seconds to wait at most; None waits without limit.
+        on_change: called with the run whenever the API's answer differs from the answer before.
+    """
+
+    def __init__(self, run_id: str, timeout: float | None, on_change: Callable[[Run], None] | None) -> None:
+        self._run_id, self._timeout, self._on_change = run_id, timeout, on_change
+        self._began = self._asked_at = time.monotonic()
+        self._pause = FIRST_PAUSE_S
+        self._last: object = None
+        self._away_since: float | None = None
+
+    def asks(self) -> None:
+        """Call this before each look."""
+        self._asked_at = time.monotonic()
+
+    def pause_after(self, run: Run) -> float:
+        """Seconds to pause after this answer, which is not final.
+
+        Raises:
+            WaitTimeout: the timeout is over.
+        """
+        now = time.monotonic()
+        left = None if self._timeout is None else self._timeout - (now - self._began)
+        if left is not None and left <= 0:
+            raise WaitTimeout(
+                f"run {self._run_id} is still {run.status} after {self._timeout:g} s",
+                hint=f"`pipeweave status {self._run_id} --watch` follows it",
+            )
+        needed = min(PAUSE_PER_ANSWER * (now - self._asked_at), LONGEST_PAUSE_S)
+        pause = max(self._pause, needed)
+        self._pause = min(pause * PAUSE_FACTOR, USUAL_PAUSE_S)
+        return pause if left is None else min(pause, left)
+
+    def saw(self, run: Run) -> None:
+        """Call this with each answer."""
+        self._away_since = None
+        if self._on_change and run.document != self._last:
+            self._on_change(run)
+            self._last = run.document
+
+    def pause_after_outage(self, error: Unavailable) -> float:
+        """Seconds to pause when the API cannot be reached.
+
+        Raises:
+            Unavailable: this error, when the API has been away for too long.
+        """
+        now = time.monotonic()
+        self._away_since = self._away_since or self._asked_at
+        if now - self._away_since > OUTAGE_S:
+            raise error
+        return USUAL_PAUSE_S

@@ -1,0 +1,160 @@
+"""Choose what a command or a client connects to. Every command uses these functions, in this order:
+
+1. what the caller gives: flags of a command, arguments of `Client`; `--data-dir` names a stack;
+2. the environment;
+3. the stack that `pipeweave up` runs in this folder or in a folder above it (`stack_file`).
+
+A stack is taken as a whole or not at all: neither its token nor its broker is used with another deployment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pipeweave.errors import FieldError, InvalidInput, InvalidSetting, Unavailable
+from pipeweave.settings import Settings, readers, stack_file
+from pipeweave.settings.stack_file import StackFile
+
+_START = "start a stack here with `pipeweave up`"
+NO_ORCHESTRATOR = (
+    f"give its URL (--url) or a data directory (--data-dir), set PIPEWEAVE_ORCHESTRATOR_URL, or {_START}"
+)
+NO_DATABASE = f"give its URL (--database-url) or a data directory (--data-dir), set DATABASE_URL, or {_START}"
+NO_SERVERS = f"set DATABASE_URL and BROKER_URL, give a data directory (--data-dir), or {_START}"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach an orchestrator.
+
+    Args:
+        url: the API's URL.
+        token: bearer token; None to send no token.
+        tenant: the tenant of the requests; None for the token's only tenant.
+    """
+
+    url: str
+    token: str | None
+    tenant: str | None
+
+
+def orchestrator(
+    settings: Settings,
+    *,
+    url: str | None = None,
+    token: str | None = None,
+    tenant: str | None = None,
+    data_dir: Path | None = None,
+) -> Connection:
+    """Choose the orchestrator, the token and the tenant.
+
+    Raises:
+        InvalidInput: `url` and `data_dir` are both given.
+        Unavailable: nothing names an orchestrator, or no stack runs in the data directory.
+    """
+    if url and data_dir:
+        raise InvalidInput("--url and --data-dir each name an orchestrator", hint="give one of them")
+    if data_dir:
+        return _of_stack(stack_file.read(data_dir), token, tenant)
+    token, tenant = token or settings.api_token, tenant or settings.chosen_tenant
+    address = settings.orchestrator_url if url is None else url
+    if address is not None:
+        return Connection(address, token, tenant)
+    if stack := stack_file.find(settings.data_dir):
+        return _of_stack(stack, token, tenant)
+    raise Unavailable("no orchestrator is configured", hint=NO_ORCHESTRATOR)
+
+
+def database(settings: Settings, database_url: str | None = None, data_dir: Path | None = None) -> str:
+    """Choose the URL of the database.
+
+    Raises:
+        InvalidInput: `database_url` is invalid, or given together with `data_dir`.
+        InvalidSetting: nothing names a database.
+        Unavailable: no stack runs in the data directory.
+    """
+    if database_url and data_dir:
+        raise InvalidInput("--database-url and --data-dir each name a database", hint="give one of them")
+    if data_dir:
+        return stack_file.read(data_dir).database_url
+    if database_url:
+        return _checked(database_url)
+    if settings.database_url:
+        return settings.database_url
+    if stack := stack_file.find(settings.data_dir):
+        return stack.database_url
+    raise InvalidSetting("no database is configured", errors=[_is_not_set("DATABASE_URL")], hint=NO_DATABASE)
+
+
+def deployment(
+    settings: Settings, *, database_url: str | None = None, data_dir: Path | None = None
+) -> Settings:
+    """Complete the settings for an operator's command, which needs a database.
+
+    Raises:
+        InvalidInput, InvalidSetting, Unavailable: as `database`.
+    """
+    url = database(settings, database_url, data_dir)
+    stack = stack_file.read(data_dir) if data_dir else stack_file.find(settings.data_dir)
+    if stack and stack.database_url == url:
+        return _joined(settings, stack, None if data_dir else settings.chosen_tenant)
+    # A stack that runs here is another deployment.
+    return replace(settings, database_url=url)
+
+
+def servers(settings: Settings, data_dir: Path | None = None) -> Settings:
+    """Complete the settings for a process of a deployment, which needs a database and a broker.
+
+    Raises:
+        InvalidSetting: nothing names them, or the environment names only one of them.
+        Unavailable: no stack runs in the data directory.
+    """
+    if data_dir:
+        return _joined(settings, stack_file.read(data_dir), None)
+    named = {"DATABASE_URL": settings.database_url, "BROKER_URL": settings.broker_url}
+    missing = [name for name, url in named.items() if not url]
+    if not missing:
+        return settings
+    stack = stack_file.find(settings.data_dir)
+    if stack and len(missing) == len(named):
+        return _joined(settings, stack, settings.chosen_tenant)
+    hint = NO_SERVERS
+    if stack:
+        is_set = next(iter(named.keys() - missing))
+        hint = f"set it, too; or unset {is_set} to use the stack in {stack.folder}"
+    raise InvalidSetting(
+        f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set",
+        errors=[_is_not_set(name) for name in missing],
+        hint=hint,
+    )
+
+
+def _of_stack(stack: StackFile, token: str | None, tenant: str | None) -> Connection:
+    return Connection(stack.url, token or stack.token, tenant or stack.tenant)
+
+
+def _joined(settings: Settings, stack: StackFile, tenant: str | None) -> Settings:
+    return replace(
+        settings,
+        database_url=stack.database_url,
+        broker_url=stack.broker_url,
+        tenant=tenant or stack.tenant,
+        orchestrator_url=stack.url,
+        api_token=stack.token,
+        data_dir=str(stack.folder),
+        given=settings.given | {"tenant"},
+    )
+
+
+def _is_not_set(name: str) -> FieldError:
+    return FieldError(name, "is not set", "required")
+
+
+def _checked(database_url: str) -> str:
+    try:
+        return str(readers.database_url(database_url))
+    except readers.Unreadable as error:
+        raise InvalidInput(
+            "--database-url cannot be used", errors=[FieldError("database-url", str(error))]
+        ) from error

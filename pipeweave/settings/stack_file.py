@@ -1,0 +1,104 @@
+"""Find the stack that `pipeweave up` runs, by the `connection.json` in its data directory.
+
+Without PIPEWEAVE_DATA_DIR, the data directory is the `.pipeweave` of the current folder or of the nearest
+folder above it, as git finds a repository: commands work in every folder of a project. A `.pipeweave` above
+the current folder counts only if it belongs to the current user: nobody else may decide what a worker
+connects to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from pipeweave.errors import Unavailable
+
+FILE_NAME = "connection.json"
+FOLDER_NAME = ".pipeweave"
+# What `up` leaves in its data directory; a folder with other content is not one, such as a worker's storage.
+_MADE_BY_UP = ("kept.json", FILE_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class StackFile:
+    """The content of a `connection.json`, and the folder it lies in."""
+
+    folder: Path
+    url: str
+    tenant: str
+    token: str
+    database_url: str
+    broker_url: str
+
+    @property
+    def path(self) -> Path:
+        return self.folder / FILE_NAME
+
+
+_MEMBERS = {
+    "url": "url",
+    "tenant": "tenant",
+    "token": "token",
+    "databaseUrl": "database_url",
+    "brokerUrl": "broker_url",
+}
+
+
+def folder_of(data_dir: str) -> Path:
+    """The data directory: `data_dir`, or if it is the default, the nearest `.pipeweave` that `up` made.
+
+    Args:
+        data_dir: the setting PIPEWEAVE_DATA_DIR, or its default.
+    """
+    given = Path(data_dir)
+    if data_dir != FOLDER_NAME or _is_made_by_up(given):
+        return given
+    above = (folder / FOLDER_NAME for folder in Path.cwd().parents)
+    return next((each for each in above if _is_made_by_up(each) and _is_ours(each)), given)
+
+
+def find(data_dir: str) -> StackFile | None:
+    """The stack of this data directory (see `folder_of`); None if none runs there.
+
+    Raises:
+        Unavailable: its file cannot be read.
+    """
+    folder = folder_of(data_dir)
+    return read(folder) if (folder / FILE_NAME).exists() else None
+
+
+def read(data_dir: Path) -> StackFile:
+    """Read the `connection.json` of a data directory.
+
+    Raises:
+        Unavailable: the file is missing, because no stack runs there, or it cannot be read.
+    """
+    path = data_dir / FILE_NAME
+    try:
+        document = orjson.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise Unavailable(
+            f"no stack runs in {data_dir}", hint=f"start one with `pipeweave up --data-dir {data_dir}`"
+        ) from error
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise Unavailable(f"{path} cannot be read: {error}") from error
+    if not isinstance(document, dict) or _MEMBERS.keys() - document.keys():
+        raise Unavailable(f"{path} is not a connection file of `pipeweave up`")
+    return StackFile(data_dir, **_texts(document))
+
+
+def _texts(document: Mapping[str, Any]) -> dict[str, str]:
+    return {field: str(document[member]) for member, field in _MEMBERS.items()}
+
+
+def _is_made_by_up(folder: Path) -> bool:
+    return any(os.path.exists(folder / name) for name in _MADE_BY_UP)
+
+
+def _is_ours(folder: Path) -> bool:
+    return folder.stat().st_uid == os.geteuid()
