@@ -1,0 +1,1 @@
+../../pipeweave/json_conversion.py
