@@ -9,17 +9,21 @@ from pathlib import Path
 import click
 
 from pipeweave.cli.support.connection import data_dir_option, json_option
+from pipeweave.cli.support.help_texts import examples
 from pipeweave.errors import Unavailable
 from pipeweave.settings import Settings, connecting, load, stack_file
 
 
-@click.command()
+@click.command(
+    epilog=examples('eval "$(pipeweave env)" && celery -A pipeweave.workers.app status'),
+)
 @data_dir_option
 @json_option
 def env(data_dir: Path | None, as_json: bool) -> None:
-    """Print shell exports that connect to the deployment: eval "$(pipeweave env)".
+    """Print shell exports that connect to the deployment.
 
-    The output contains the token and the passwords.
+    The names have the prefix PIPEWEAVE_, so that DATABASE_URL and BROKER_URL of your program stay its own. The
+    output contains the token and the passwords.
     """
     variables = dict(_variables(_settings(data_dir)))
     if as_json:
