@@ -127,6 +127,9 @@ class Recorder(Transaction):
     def announce(self, fact: Any) -> None:
         pass
 
+    def after_commit(self, action: Any) -> None:
+        pass
+
 
 def _callers(frame: FrameType | None) -> Iterator[str]:
     """The functions of the orchestrator that are under way, innermost first."""

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from pipeweave.orchestrator.deployment.log_context import TaskRunNames
+from pipeweave.safe_text import call_safely, safe_text, storable
+
+# A longer traceback loses its beginning, a longer text its end (characters).
+MOST_OF_A_TRACEBACK = 16_000
+MOST_OF_A_TEXT = 32_000
 
 # LOG_LEVEL as the documents name it -> Python's level.
 _LEVELS = {"minimal": logging.WARNING, "normal": logging.INFO, "detailed": logging.DEBUG}
@@ -12,29 +23,65 @@ _LEVELS = {"minimal": logging.WARNING, "normal": logging.INFO, "detailed": loggi
 # Attributes that every LogRecord has; further attributes of a record come from `extra`.
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
+# Members of the line itself: a member of `extra` with such a name is called `extra_time` and so on.
+_OWN = frozenset({"time", "level", "logger", "message", "exception", "exception_type"})
+
+# Bound here, because a task may replace the functions of the module.
+_dumps = orjson.dumps
+_OPTIONS = orjson.OPT_NON_STR_KEYS
+
 
 class JsonLines(logging.Formatter):
-    """One JSON object per line: time, level, logger, message, and the caller's `extra`."""
+    """One JSON object per line: time, level, logger, message, the exception, and the caller's `extra`.
+
+    A value of `extra` that JSON cannot hold is written as text.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {
+        line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": storable(record.getMessage())[:MOST_OF_A_TEXT],
         }
-        line |= {
-            key: value for key, value in vars(record).items() if key not in _PLAIN and not key.startswith("_")
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        for key, value in vars(record).items():
+            if key not in _PLAIN and not key.startswith("_"):
+                line[f"extra_{key}" if key in _OWN else key] = value
+        if record.exc_info and record.exc_info[0] is not None:
+            kind = record.exc_info[0]
+            line["exception_type"] = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+            traceback = storable(call_safely(lambda: self.formatException(record.exc_info), ""))  # type: ignore[arg-type]
+            line["exception"] = traceback[-MOST_OF_A_TRACEBACK:]
+        return _as_json(line)
+
+
+def _as_json(line: Mapping[str, Any]) -> str:
+    try:
+        text = _dumps(line, default=_as_text, option=_OPTIONS).decode()
+    except Exception:  # a lone surrogate, a huge number, a value that holds itself
+        text = ""
+    if text and len(text) <= 2 * MOST_OF_A_TEXT:
+        return text
+    return json.dumps({key: _bounded(value) for key, value in line.items()}, ensure_ascii=False)
+
+
+def _as_text(value: object) -> str:
+    return (safe_text(str, value) or f"<{type(value).__name__}>")[:MOST_OF_A_TEXT]
+
+
+def _bounded(value: object) -> object:
+    if value is None or isinstance(value, (bool, float)):
+        return value
+    if isinstance(value, str):
+        return storable(value)[:MOST_OF_A_TEXT]
+    return value if isinstance(value, int) and abs(value) < 2**63 else _as_text(value)
 
 
 def configure(log_level: str) -> None:
     """Send every logger's lines, and Python's warnings, to stderr as JSON."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
+    handler.addFilter(TaskRunNames())
     logging.basicConfig(level=_LEVELS.get(log_level, logging.INFO), handlers=[handler], force=True)
     logging.captureWarnings(True)
     # Celery logs each message it received and finished at INFO; our own events say more. botocore's DEBUG

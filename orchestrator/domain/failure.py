@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import TracebackType
 from typing import Any
 
 from pipeweave.authoring import classify_error
@@ -17,6 +18,9 @@ from pipeweave.safe_text import call_safely, safe_text, storable
 # Long enough for the deepest useful traceback, short enough for a row.
 MAX_TRACEBACK = 16_000
 MAX_MESSAGE = 4_000
+
+# The modules that call users' functions.
+_CALLERS = "pipeweave.workers."
 
 
 class Outcome(StrEnum):
@@ -36,6 +40,7 @@ class Failure:
         outcome: how the attempt ended.
         is_counted: whether it uses up one of the task run's attempts. An attempt that may never have begun
             does not.
+        cause: the exception itself, for the log; None if there is none in this process.
         is_dead: whether a dead letter is written when no attempt is left. A map writes none, because each of
             its failed items has one.
     """
@@ -49,6 +54,7 @@ class Failure:
     outcome: Outcome = Outcome.FAILED
     is_counted: bool = True
     is_dead: bool = True
+    cause: BaseException | None = field(default=None, repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
         shown = {
@@ -64,6 +70,12 @@ class Failure:
 
 def failure_of(error: BaseException) -> Failure:
     """The failure of an exception. It can be stored, whatever the exception contains."""
+    failure = _failure_of(error)
+    # An error of PipeWeave's own says all in its message.
+    return failure if isinstance(error, AttemptFailed) else replace(failure, cause=error)
+
+
+def _failure_of(error: BaseException) -> Failure:
     code, is_retryable = classify_error(error)
     kind = type(error)
     named = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
@@ -116,8 +128,17 @@ def fingerprint(task_id: str, failure: Failure) -> str:
 _VARYING = re.compile(r"\b[0-9a-f]{8,}(?:-[0-9a-f]+)*\b|\d+", re.IGNORECASE)
 
 
+def users_traceback(error: BaseException) -> TracebackType | None:
+    """The traceback of an exception without the frames of the worker that called the function."""
+    trace = error.__traceback__
+    while trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(_CALLERS):
+        trace = trace.tb_next
+    return trace or error.__traceback__
+
+
 def _trace(error: BaseException) -> str:
-    lines = call_safely(lambda: "".join(traceback.format_exception(error)), "")
+    shown = type(error), error, users_traceback(error)
+    lines = call_safely(lambda: "".join(traceback.format_exception(*shown)), "")
     return storable(lines if len(lines) <= MAX_TRACEBACK else "…" + lines[-MAX_TRACEBACK:])
 
 

@@ -6,16 +6,18 @@ left, the dead letter. So each task run that failed for good has exactly one dea
 
 from __future__ import annotations
 
+import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import orjson
 
-from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint
+from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint, users_traceback
 from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.domain.log_names import names_of
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
@@ -25,6 +27,8 @@ from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.rows import read
 from pipeweave.orchestrator.state.task_transitions import Logged, Move, OneOf
 from pipeweave.orchestrator.store.database import Transaction
+
+log = logging.getLogger(__name__)
 
 # The delay (ms) before the attempt that replaces one whose worker was lost or stopped. The task did not fail:
 # waiting gains nothing.
@@ -80,7 +84,35 @@ def end(
     due = [UUID(each["id"]) for each in retries if each["delay_ms"] == 0]
     final = _write(tx, run.id, _FINAL, finals)
     keys_released.announce(tx, final)
+    tx.after_commit(lambda: _log(run, failures, {each.id for each in final}, retries))
     return Ended(final, retried, due)
+
+
+def _log(
+    run: RunHeader,
+    failures: Sequence[tuple[TaskRun, Failure]],
+    final: Collection[UUID],
+    retries: Sequence[Mapping[str, Any]],
+) -> None:
+    """Log each attempt that failed: an error when none follows, a warning with the delay when one does."""
+    retried = {UUID(each["id"]): each for each in retries}
+    for task_run, failure in failures:
+        if task_run.id in final:
+            # A map fails because of its items, and each of those has its line.
+            level = logging.ERROR if failure.is_dead else logging.WARNING
+            _log_failure(level, "task_run.failed", run, task_run, failure, {})
+        elif (row := retried.get(task_run.id)) is not None:
+            more = {"max_attempts": row["max_attempts"], "retry_in_ms": row["delay_ms"]}
+            _log_failure(logging.WARNING, "task_run.retrying", run, task_run, failure, more)
+
+
+def _log_failure(
+    level: int, event: str, run: RunHeader, task_run: TaskRun, failure: Failure, more: Mapping[str, Any]
+) -> None:
+    what = {"error": failure.message, "error_code": failure.code, "error_type": failure.type}
+    cause = failure.cause
+    exc_info = None if cause is None else (type(cause), cause, users_traceback(cause))
+    log.log(level, event, exc_info=exc_info, extra={**names_of(run, task_run), **what, **more})
 
 
 # Locks the rows, so that the decision still holds when it is written.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +17,8 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import rules
+
+log = logging.getLogger(__name__)
 
 _NOT_REOPENED = "reopened_at IS NULL"
 
@@ -40,6 +43,18 @@ def announce_end(tx: Transaction, run_id: UUID, row: Any) -> None:
         row: the answer of the statement that ended the run, with the columns of AWAITED.
     """
     tx.announce(RunEnded(run_id, row.is_awaited, row.limited_tenant))
+    if row.ended is not None:
+        tx.after_commit(lambda: _log_end(run_id, *row.ended))
+
+
+def _log_end(
+    run_id: UUID, tenant: str, pipeline: str | None, status: str, seconds: float | None, code: Any, error: Any
+) -> None:
+    level = logging.INFO if status in (RunStatus.COMPLETED, RunStatus.CANCELLED) else logging.WARNING
+    names = {"tenant": tenant, "pipeline_id": pipeline, "run_id": ids.show(ids.RUN, run_id)}
+    duration = None if seconds is None else round(seconds * 1000, 1)
+    failure = {} if code is None else {"error_code": code, "error": error}
+    log.log(level, f"run.{status}", extra={**names, "duration_ms": duration, **failure})
 
 
 def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at: str = ":now") -> str:
@@ -53,7 +68,7 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at
     return f"""run AS (
             UPDATE runs SET status = '{to.value}'{finished}{failed}
             WHERE id = :run_id AND status IN ({guard}) AND {where}
-            RETURNING id, tenant_id, pipeline_id, error, error_code, finished_at
+            RETURNING id, tenant_id, pipeline_id, status, error, error_code, started_at, finished_at
         ), run_logged AS (
             INSERT INTO events (run_id, at, type, data)
             SELECT m.id, coalesce(m.finished_at, :now), 'run.{to.value}', {data} FROM run AS m
@@ -63,7 +78,10 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at
 # Who waits for the end of the run: the maintenance mode; the tenant, if its active runs are limited.
 AWAITED = f"""{deployment_mode.IS_AWAITED} AS is_awaited,
     (SELECT n.id FROM run JOIN tenants AS n ON n.id = run.tenant_id
-     WHERE n.max_active_runs IS NOT NULL AND run.pipeline_id IS NOT NULL) AS limited_tenant"""
+     WHERE n.max_active_runs IS NOT NULL AND run.pipeline_id IS NOT NULL) AS limited_tenant,
+    (SELECT json_build_array(run.tenant_id, run.pipeline_id, run.status,
+        extract(epoch FROM run.finished_at - run.started_at), run.error_code, run.error ->> 'message')
+     FROM run) AS ended"""
 
 # The SELECT behind `_move_sql`: whether the run moved, and who waits for its end.
 MOVED = f"SELECT EXISTS (SELECT 1 FROM run) AS has_moved, {AWAITED}"

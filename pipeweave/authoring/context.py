@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -59,7 +59,7 @@ class Context:
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose lines carry the ids of this attempt."""
+        """A logger whose lines carry the ids of this attempt, and the members of `extra`."""
         ids = {
             "run_id": self.run_id,
             "task_run_id": self.task_run_id,
@@ -69,7 +69,7 @@ class Context:
             "attempt": self.attempt,
             "tenant": self.tenant,
         }
-        return logging.LoggerAdapter(_logger(self.task_id), ids)
+        return _NamedLines(_logger(self.task_id), ids)
 
     def progress(self, percent: float, message: str | None = None) -> None:
         """Report the progress of the task; lists, the UI and `--wait` show it.
@@ -95,6 +95,19 @@ def _message(message: Any) -> str:
     if faults or not isinstance(text, str):
         raise InvalidInput(f"the progress message must be text without U+0000, not {message!r:.200}")
     return text
+
+
+# A member of `extra` with such a name makes the standard library raise KeyError.
+_RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+
+class _NamedLines(logging.LoggerAdapter[logging.Logger]):
+    """Adds its ids to the `extra` of each call. A reserved name such as `name` becomes `extra_name`."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        given = kwargs.get("extra") or {}
+        free = {f"extra_{key}" if key in _RESERVED else key: value for key, value in given.items()}
+        return msg, {**kwargs, "extra": {**free, **(self.extra or {})}}
 
 
 @lru_cache(maxsize=1024)

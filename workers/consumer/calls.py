@@ -11,12 +11,13 @@ from typing import Any
 from pipeweave import ids
 from pipeweave.authoring import Context, Task, bind, key_of, outcome_of
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
+from pipeweave.orchestrator.deployment import log_context
 from pipeweave.orchestrator.domain import CallOutcome, Completion, KeyWait, RunHeader, TaskRun, failure_of
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.state import heartbeats, previous_attempts
 from pipeweave.orchestrator.store import Database, Transaction, Values
 from pipeweave.spec import references, rules
-from pipeweave.workers.consumer import reconcile
+from pipeweave.workers.consumer import printed_lines, reconcile
 from pipeweave.workers.consumer.inputs import Inputs, Upstream
 from pipeweave.workers.consumer.spoiling import Belongings
 from pipeweave.workers.consumer.time_limit import TimeLimit
@@ -65,13 +66,14 @@ class Calls:
         """Call the task's function once, for `seconds` at most, unless its idempotency key has a result or
         another holder. An exception ends this attempt, never this process.
         """
-        try:
-            return self._call(run, task_run, seconds)
-        except BaseException as error:
-            # SystemExit would end the child, MemoryError the whole worker: both are failures.
-            failure = failure_of(error)
-            log.warning("task_run.failed", extra=_names(run, task_run) | {"code": failure.code})
-            return task_run, failure
+        with log_context.WorkingOn(run, task_run):
+            try:
+                return self._call(run, task_run, seconds)
+            except BaseException as error:
+                # SystemExit would end the child, MemoryError the whole worker: both are failures.
+                return task_run, failure_of(error)
+            finally:
+                printed_lines.end_lines()
 
     def _call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> Completion | KeyWait:
         task = self.tasks.get(task_run.task_id)
@@ -95,7 +97,7 @@ class Calls:
             with self.limit.of(seconds, task_run):
                 returned = task.fn(**arguments)
         finally:
-            self._look_round(run, task_run)
+            self._look_round()
         result = outcome_of(returned)
         chosen = _chosen(result.run_next, run, task_run)
         try:
@@ -106,11 +108,11 @@ class Calls:
             raise InvalidResult(error.detail) from error
         return Completion(task_run, kept, chosen, key)
 
-    def _look_round(self, run: RunHeader, task_run: TaskRun) -> None:
+    def _look_round(self) -> None:
         """After a call: put right what it has spoilt, before anything is stored."""
         if (spoilt := self._belongings.put_right()) is not None:
             self.spoilt = spoilt
-            log.warning("child.spoilt", extra=_names(run, task_run) | {"reason": spoilt})
+            log.warning("child.spoilt", extra={"reason": spoilt})
 
     def _key(self, task: Task[..., Any], task_run: TaskRun, context: Context, seconds: float) -> str | None:
         make = task.spec.idempotency_key
@@ -194,14 +196,3 @@ def _chosen(run_next: Collection[str] | None, run: RunHeader, task_run: TaskRun)
     successors = [run.plan[each].id for each in planned.successors]
     is_item = task_run.map_index is not None
     return rules.select_next(run_next, successors, step_id=planned.id, is_item=is_item)
-
-
-def _names(run: RunHeader, task_run: TaskRun) -> dict[str, Any]:
-    return {
-        "tenant": run.tenant,
-        "run_id": ids.show(ids.RUN, run.id),
-        "task_run_id": ids.show(ids.TASK_RUN, task_run.id),
-        "pipeline_id": run.pipeline_id,
-        "step_id": task_run.step_id,
-        "attempt": task_run.attempt,
-    }

@@ -22,6 +22,7 @@ from pipeweave.orchestrator.registry import WorkerStart, pipelines, registration
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.settings import Settings
 from pipeweave.spec import PipelineSpec, time_limits
+from pipeweave.workers.consumer import printed_lines
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slot, Slots
@@ -150,6 +151,7 @@ def _make_runners(
     def make_runner(**_: object) -> None:
         # Only who takes over from another child is expected to have work at once.
         is_successor = slots.are_taken
+        printed_lines.capture()
         name = worker_processes.child_of(worker_id, os.getpid())
         child = Deployment.open(
             settings,

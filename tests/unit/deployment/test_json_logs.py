@@ -1,0 +1,70 @@
+"""Lines of the log as JSON."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from pipeweave.orchestrator.deployment.json_logs import MOST_OF_A_TEXT, JsonLines
+
+
+def line(message: str = "said", *args: object, **extra: Any) -> dict[str, Any]:
+    record = logging.makeLogRecord(
+        {"msg": message, "args": args, "name": "shop", "levelname": "INFO", **extra}
+    )
+    shown = json.loads(JsonLines().format(record))
+    assert isinstance(shown, dict)
+    return shown
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"a": (1, 2)}, {"a": [1, 2]}),
+        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (b"raw", "b'raw'"),
+        (Unspeakable(), "<Unspeakable>"),
+        (math.nan, None),
+        ({(1, 2): 3}, "{(1, 2): 3}"),
+        (2**70, str(2**70)),
+        ("\ud800", "?"),
+    ],
+)
+def test_a_value_that_json_cannot_hold_is_text(value: object, shown: object) -> None:
+    assert line(value=value)["value"] == shown
+
+
+def test_a_value_that_holds_itself_is_text() -> None:
+    value: list[Any] = []
+    value.append(value)
+    assert line(value=value)["value"] == "[[...]]"
+
+
+def test_a_member_named_as_one_of_the_line_s_own_is_renamed() -> None:
+    shown = line(level="gold", time=3)
+    assert (shown["level"], shown["extra_level"], shown["extra_time"]) == ("info", "gold", 3)
+
+
+def test_a_line_is_bounded() -> None:
+    text = "x" * 10_000_000
+    shown = line(text, body=text, rows=[text])
+    assert [len(shown[each]) for each in ("message", "body", "rows")] == [MOST_OF_A_TEXT] * 3
+
+
+def test_an_exception_has_its_type_and_traceback() -> None:
+    try:
+        raise KeyError("config")
+    except KeyError as error:
+        shown = line(exc_info=(type(error), error, error.__traceback__))
+    assert shown["exception_type"] == "KeyError"
+    assert shown["exception"].endswith("KeyError: 'config'")

@@ -1,0 +1,99 @@
+"""Turns what tasks print into log lines, which carry the ids of their task run."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+import threading
+from typing import Any, TextIO
+
+# A longer line is logged in pieces (characters).
+LONGEST_LINE = 8_000
+
+
+class PrintedLines(io.TextIOBase):
+    """A text stream in place of `sys.stdout` or `sys.stderr`: each line becomes a line of the log.
+
+    Args:
+        original: the stream that is replaced. `buffer` and `fileno` are still its own: bytes, and what other
+            programs write, go there as they are.
+        name: of the logger.
+        level: of the log lines.
+    """
+
+    def __init__(self, original: TextIO, name: str, level: int) -> None:
+        self._original = original
+        self._log = logging.getLogger(name)
+        self._level = level
+        # Each thread has its own beginning of a line, and a mark that it is logging already.
+        self._mine = threading.local()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._original.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        return self._original.errors
+
+    @property
+    def buffer(self) -> Any:
+        return self._original.buffer
+
+    def fileno(self) -> int:
+        return self._original.fileno()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if getattr(self._mine, "is_logging", False):
+            # The logging itself reports an error here.
+            return self._original.write(text)
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        *lines, rest = (getattr(self._mine, "rest", "") + text).split("\n")
+        while len(rest) >= LONGEST_LINE:
+            lines.append(rest[:LONGEST_LINE])
+            rest = rest[LONGEST_LINE:]
+        self._mine.rest = rest
+        for line in lines:
+            self._say(line)
+        return len(text)
+
+    def flush(self) -> None:
+        """Do nothing: a progress bar flushes each piece of its line."""
+
+    def end_line(self) -> None:
+        """Log the line that this thread has begun."""
+        if rest := getattr(self._mine, "rest", ""):
+            self._mine.rest = ""
+            self._say(rest)
+
+    def _say(self, line: str) -> None:
+        # A progress bar rewrites its line after each carriage return: a terminal shows the last state.
+        line = line.rstrip("\r").rpartition("\r")[2]
+        if not line.strip():
+            return
+        self._mine.is_logging = True
+        try:
+            for start in range(0, len(line), LONGEST_LINE):
+                self._log.log(self._level, "%s", line[start : start + LONGEST_LINE])
+        finally:
+            self._mine.is_logging = False
+
+
+def capture() -> None:
+    """Log from now on what this process prints: stdout at INFO, stderr at WARNING."""
+    if not isinstance(sys.stdout, PrintedLines):
+        sys.stdout = PrintedLines(sys.stdout, "pipeweave.stdout", logging.INFO)
+    if not isinstance(sys.stderr, PrintedLines):
+        sys.stderr = PrintedLines(sys.stderr, "pipeweave.stderr", logging.WARNING)
+
+
+def end_lines() -> None:
+    """Log the lines that this thread has begun to print, at the end of a call."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, PrintedLines):
+            stream.end_line()
