@@ -106,13 +106,21 @@ class StepProgress(AnswerModel):
     task_run_id: TaskRunId
     kind: Literal["task", "map"]
     status: TaskStatus
+    attempt: int = Field(description="The number of the latest attempt.")
+    max_attempts: int
+    progress: Percent | None
+    progress_message: str | None
     done: int = Field(description="How many ended, well or badly.")
+    completed: int
     failed: int
+    cancelled: int
+    skipped: int
     total: int = Field(description="1, or the number of items of a map; 0 until that is known.")
     error_code: str | None
-    started_at: AwareDatetime | None
+    due_at: AwareDatetime | None = Field(description="When the next attempt is due, while it waits for that.")
+    started_at: AwareDatetime | None = Field(description="The start of the first attempt.")
     finished_at: AwareDatetime | None
-    duration_ms: float | None
+    duration_ms: float | None = Field(description="Of all attempts, with the waiting between them.")
 
 
 class RunDetail(Run):

@@ -2,91 +2,143 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, task_run_id
-from pipeweave.orchestrator.domain.states import FAILED_TASK, FINAL_TASK, sql_in
+from pipeweave.orchestrator.domain.states import FINAL_TASK
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.size_limits import MAX_STEPS
 
 # A run's steps have its lowest ordinals: this bound keeps PostgreSQL from reading its map items.
 _STEPS = """
-SELECT t.id, t.step_id, t.task_id, t.kind, t.status, t.map_count, t.error_code, t.started_at, t.finished_at
+SELECT t.id, t.step_id, t.task_id, t.kind, t.status, t.attempt, t.max_attempts, t.progress,
+       t.progress_message, t.map_count, t.error_code, t.due_at, t.started_at, t.finished_at
 FROM task_runs AS t WHERE t.run_id = :id AND t.id <= :last AND t.kind <> 'item' ORDER BY t.id
 """
 
-_ITEMS = f"""
-SELECT t.map_parent, count(*) FILTER (WHERE t.finished_at IS NOT NULL) AS done,
-       count(*) FILTER (WHERE t.status IN {sql_in(FAILED_TASK)}) AS failed
-FROM task_runs AS t WHERE t.run_id = :id AND t.kind = 'item' GROUP BY t.map_parent
+_ITEMS = """
+SELECT t.map_parent, t.status, count(*) AS number FROM task_runs AS t
+WHERE t.run_id = :id AND t.kind = 'item' GROUP BY t.map_parent, t.status
 """
+
+# The task run's own row holds the start of its latest attempt only.
+_FIRST_STARTS = """
+SELECT a.task_run_id, min(a.started_at) AS started_at FROM attempts AS a
+WHERE a.run_id = :id AND a.task_run_id = ANY(:ids) GROUP BY a.task_run_id
+"""
+
+_SHARED = (
+    "taskId",
+    "kind",
+    "status",
+    "attempt",
+    "maxAttempts",
+    "progress",
+    "progressMessage",
+    "errorCode",
+    "finishedAt",
+)
 
 
 def run_steps(tx: Transaction, id: UUID, run: Document) -> list[Document]:
-    """The steps of a run in document order: {id, status, done, total, failed, …}; a map counts its items.
+    """The steps of a run in document order: {id, status, attempt, done, total, …}; a map counts its items.
 
     Args:
         run: the run's document from `runs.run`, which has checked that the tenant owns the run.
     """
     if run["taskRunsCursor"] is None:
-        return _of_shown(run["taskRuns"])
-    last = ids.task_run_id(id, MAX_STEPS)
-    rows = tx.execute(_STEPS, {"id": id, "last": last}).all()
-    items: dict[int, Any] = {}
-    if run["taskRunCount"] > len(rows):
-        items = {each.map_parent: each for each in tx.execute(_ITEMS, {"id": id})}
-    return [_step(row, items.get(ids.ordinal_of(row.id))) for row in rows]
-
-
-def _of_shown(task_runs: list[Document]) -> list[Document]:
-    """The steps of a run whose document holds all its task runs: this reads no further row."""
-    items = [each for each in task_runs if each["kind"] == "item"]
-    done = Counter(each["stepId"] for each in items if each["finishedAt"] is not None)
-    failed = Counter(each["stepId"] for each in items if each["status"] in _FAILED)
-    steps = []
-    for each in task_runs:
-        if each["kind"] == "item":
-            continue
-        of_map = each["kind"] == "map"
-        steps.append(
-            {
-                "id": each["stepId"],
-                "taskRunId": each["id"],
-                **{name: each[name] for name in _SHARED},
-                "done": done[each["stepId"]] if of_map else int(each["status"] in FINAL_TASK),
-                "total": each["mapCount"] or 0 if of_map else 1,
-                "failed": failed[each["stepId"]] if of_map else int(each["status"] in _FAILED),
-            }
-        )
-    return steps
-
-
-_FAILED = frozenset({"failed", "timeout"})
-_SHARED = ("taskId", "kind", "status", "errorCode", "startedAt", "finishedAt", "durationMs")
-
-
-def _step(row: Any, items: Any) -> Document:
-    if row.kind == "map":
-        total = row.map_count or 0
-        done, failed = (items.done, items.failed) if items else (0, 0)
+        rows = [each for each in run["taskRuns"] if each["kind"] != "item"]
+        items = _count_shown(run["taskRuns"])
     else:
-        total, done = 1, int(row.status in FINAL_TASK)
-        failed = int(row.status in ("failed", "timeout"))
+        last = ids.task_run_id(id, MAX_STEPS)
+        rows = [_step_row(each) for each in tx.execute(_STEPS, {"id": id, "last": last})]
+        items = _count(tx, id) if run["taskRunCount"] > len(rows) else {}
+    first = _first_starts(tx, id, [each["id"] for each in rows if each["attempt"] > 1])
+    return [_step(each, items.get(each["id"], {}), first.get(each["id"])) for each in rows]
+
+
+def _step_row(row: Any) -> Document:
+    """The parts of a task run that its step shows, as `task_runs.task_run_row` names them."""
     return {
-        "id": row.step_id,
+        "id": task_run_id(row.id),
+        "stepId": row.step_id,
         "taskId": row.task_id,
-        "taskRunId": task_run_id(row.id),
         "kind": row.kind,
         "status": row.status,
-        "done": done,
-        "total": total,
-        "failed": failed,
+        "attempt": row.attempt,
+        "maxAttempts": row.max_attempts,
+        "progress": row.progress,
+        "progressMessage": row.progress_message,
+        "mapCount": row.map_count,
         "errorCode": row.error_code,
+        "dueAt": iso(row.due_at),
         "startedAt": iso(row.started_at),
         "finishedAt": iso(row.finished_at),
         "durationMs": duration_ms(row.started_at, row.finished_at),
     }
+
+
+# --- the items of maps ------------------------------------------------------------------------------------
+
+# Id of a map's task run -> how many of its items have which status.
+Counts = Mapping[str, Mapping[str, int]]
+
+
+def _count_shown(task_runs: Sequence[Document]) -> Counts:
+    """Count the items of a run whose document holds all its task runs: this reads no further row."""
+    maps = {each["stepId"]: each["id"] for each in task_runs if each["kind"] == "map"}
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for each in task_runs:
+        if each["kind"] == "item":
+            found[maps[each["stepId"]]][each["status"]] += 1
+    return found
+
+
+def _count(tx: Transaction, id: UUID) -> Counts:
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in tx.execute(_ITEMS, {"id": id}):
+        found[task_run_id(ids.task_run_id(id, row.map_parent))][row.status] += row.number
+    return found
+
+
+# --- one step ---------------------------------------------------------------------------------------------
+
+
+def _first_starts(tx: Transaction, id: UUID, retried: Sequence[str]) -> dict[str, str | None]:
+    """The start of the first attempt of each task run that had several."""
+    if not retried:
+        return {}
+    wanted = [ids.read(ids.TASK_RUN, each) for each in retried]
+    rows = tx.execute(_FIRST_STARTS, {"id": id, "ids": wanted})
+    return {task_run_id(row.task_run_id): iso(row.started_at) for row in rows}
+
+
+def _step(row: Document, items: Mapping[str, int], first_start: str | None) -> Document:
+    is_map = row["kind"] == "map"
+    counts = items if is_map else {row["status"]: 1}
+    return {
+        "id": row["stepId"],
+        "taskRunId": row["id"],
+        **{name: row[name] for name in _SHARED},
+        "done": sum(number for status, number in counts.items() if status in FINAL_TASK),
+        "total": row["mapCount"] or 0 if is_map else 1,
+        "completed": counts.get("completed", 0),
+        "failed": counts.get("failed", 0) + counts.get("timeout", 0),
+        "cancelled": counts.get("cancelled", 0),
+        "skipped": counts.get("skipped", 0),
+        "dueAt": row["dueAt"] if row["status"] == "pending" else None,
+        "startedAt": first_start or row["startedAt"],
+        "durationMs": row["durationMs"] if first_start is None else _duration(first_start, row["finishedAt"]),
+    }
+
+
+def _duration(started: str, finished: str | None) -> float | None:
+    if finished is None:
+        return None
+    return duration_ms(datetime.fromisoformat(started), datetime.fromisoformat(finished))

@@ -79,6 +79,46 @@ def test_steps_and_counts_are_the_same_when_not_every_task_run_is_shown(
     assert reading.run_steps(tx, mapped, part) == reading.run_steps(tx, mapped, whole)
 
 
+def test_a_map_counts_its_items_by_how_they_ended(tx: Transaction, mapped: UUID) -> None:
+    _, each = reading.run_steps(tx, mapped, reading.run(tx, TENANT, mapped))
+    assert {name: each[name] for name in ("completed", "failed", "cancelled", "skipped")} == {
+        "completed": 2,
+        "failed": 1,
+        "cancelled": 0,
+        "skipped": 0,
+    }
+
+
+def test_a_retried_step_shows_its_attempt_and_takes_as_long_as_all_of_them(
+    tx: Transaction, run_id: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end(tx, run_id, 1)
+    tx.execute(
+        """UPDATE task_runs SET attempt = 2, started_at = :now, finished_at = :now
+        WHERE run_id = :id AND step_id = 'a'""",
+        {"id": run_id, "now": tx.now},
+    )
+    tx.execute(
+        """INSERT INTO attempts (run_id, task_run_id, number, status, code_version, started_at, finished_at)
+        VALUES (:run, :id, 1, 'failed', 1, CAST(:now AS timestamptz) - interval '4 seconds', :now)""",
+        {"run": run_id, "id": ids.task_run_id(run_id, 1), "now": tx.now},
+    )
+    whole = reading.run_steps(tx, run_id, reading.run(tx, TENANT, run_id))
+    assert (whole[0]["attempt"], whole[0]["maxAttempts"] >= 1, whole[0]["durationMs"]) == (2, True, 4000.0)
+    monkeypatch.setattr(runs, "TASK_RUNS_SHOWN", 1)
+    assert reading.run_steps(tx, run_id, reading.run(tx, TENANT, run_id)) == whole
+
+
+def test_a_step_that_waits_for_its_next_attempt_says_when_it_is_due(tx: Transaction, run_id: UUID) -> None:
+    tx.execute(
+        """UPDATE task_runs SET status = 'pending', attempt = 2, due_at = :now
+        WHERE run_id = :id AND step_id = 'a'""",
+        {"id": run_id, "now": tx.now},
+    )
+    first, second = reading.run_steps(tx, run_id, reading.run(tx, TENANT, run_id))
+    assert (first["dueAt"] is not None, second["dueAt"]) == (True, None)
+
+
 def test_a_step_counts_as_one(tx: Transaction, run_id: UUID) -> None:
     end(tx, run_id, 1, "failed")
     found = reading.run_steps(tx, run_id, reading.run(tx, TENANT, run_id))
