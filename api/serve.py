@@ -16,7 +16,7 @@ from gunicorn.glogging import Logger
 from pipeweave.api import create_app
 from pipeweave.api.server import Worker
 from pipeweave.api.server.deadlines import KEEP_ALIVE_S, MAX_CONNECTIONS, MAX_REQUEST_LINE
-from pipeweave.orchestrator.deployment import Deployment, json_logs, process_memory
+from pipeweave.orchestrator.deployment import Deployment, json_logs, process_memory, schema_check
 from pipeweave.settings import Settings
 
 THREADS = 8
@@ -43,9 +43,12 @@ def serve(
 
     Raises:
         InvalidSetting: a URL is missing. Checked before gunicorn starts processes that would end at once.
+        SchemaOutdated: the database has no schema, or an older one.
     """
-    Deployment.open(settings).close()
     json_logs.configure(settings.log_level)
+    deployment = Deployment.open(settings, pool_size=0)
+    schema_check.require_current_if_reachable(deployment.database)
+    deployment.close()
     process_memory.limit_malloc_heaps()
     process_memory.freeze_loaded_objects()
     _Server(settings, options(settings, host, port, processes)).run()

@@ -207,6 +207,12 @@ class ReadOnly(Unavailable):
     code = "READ_ONLY"
 
 
+class SchemaOutdated(Unavailable):
+    """The database lacks the schema that this version needs."""
+
+    code = "SCHEMA_OUTDATED"
+
+
 class WaitTimeout(PipeWeaveError):
     """The run did not end within the timeout."""
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from celery.beat import Scheduler
 
-from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.recovery import Rhythm, tick
+from pipeweave.workers.process.failure_log import FailureLog
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +24,7 @@ class TickScheduler(Scheduler):
         super().__init__(*args, **kwargs)
         self._next_tick = time.monotonic()
         self._rhythm = Rhythm()
+        self._failures = FailureLog(log, "tick.failed")
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """Run the tick if it is due; returns the seconds to sleep."""
@@ -39,7 +40,7 @@ class TickScheduler(Scheduler):
         self._next_tick += missed * interval
         try:
             tick.run_once(self.deployment, self._rhythm.due(time.monotonic()))
-        except PipeWeaveError as error:
-            log.warning("tick.failed", extra={"reason": error.detail})
-        except Exception:
-            log.exception("tick.failed")
+        except Exception as error:
+            self._failures.failed(error)
+        else:
+            self._failures.worked()

@@ -23,6 +23,7 @@ from pipeweave.errors import (
     NotFound,
     PayloadTooLarge,
     PipeWeaveError,
+    SchemaOutdated,
     Unauthenticated,
     Unavailable,
     UnsupportedMediaType,
@@ -56,6 +57,9 @@ def register(app: Flask) -> None:
 def _known(error: PipeWeaveError) -> Response:
     if isinstance(error, Busy):
         log.warning("api.busy", extra={"method": request.method, "path": request.path})
+        return problem(error)
+    if isinstance(error, SchemaOutdated):
+        log.error("api.schema_outdated", extra={"reason": error.detail})
         return problem(error)
     if isinstance(error, Unavailable) and error.__cause__ is not None:
         # The reason names hosts and ports. It goes into the log only, because the caller may have no token.

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import NullPool, PoolProxiedConnection
 
-from pipeweave.errors import Busy, Deadlocked, PipeWeaveError, ReadOnly, Unavailable
+from pipeweave.errors import Busy, Deadlocked, PipeWeaveError, ReadOnly, SchemaOutdated, Unavailable
 from pipeweave.orchestrator.store.idle_pools import IDLE_POOLS
 from pipeweave.orchestrator.store.pooler import Pooler
 from pipeweave.orchestrator.store.server_clock import ServerClock
@@ -101,6 +101,7 @@ class Connections:
             Busy: a statement waited too long for a lock, or took longer than its session allows.
             ReadOnly: PostgreSQL takes no writes.
             Deadlocked: PostgreSQL rolled the block back; it can be repeated.
+            SchemaOutdated: a table or column does not exist.
             psycopg2.Error: PostgreSQL refused a statement; `pgcode` says why.
         """
         with self._lock:
@@ -206,6 +207,11 @@ class Connections:
         if isinstance(cause, psycopg2.errors.ReadOnlySqlTransaction) and not self._is_read_only:
             return ReadOnly(
                 "PostgreSQL takes no writes", hint="check whether DATABASE_URL leads to the primary"
+            )
+        if isinstance(cause, psycopg2.errors.UndefinedTable | psycopg2.errors.UndefinedColumn):
+            missing = str(cause.diag.message_primary)
+            return SchemaOutdated(
+                f"the database lacks a part of the schema: {missing}", hint="run `pipeweave db migrate`"
             )
         is_ended = getattr(cause, "pgcode", None) in _ENDED
         if not is_ended and not isinstance(cause, psycopg2.OperationalError | psycopg2.InterfaceError):

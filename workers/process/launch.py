@@ -16,7 +16,7 @@ from celery.signals import worker_process_init, worker_shutting_down
 from celery.worker import state
 
 from pipeweave.errors import InvalidSetting
-from pipeweave.orchestrator.deployment import Deployment, json_logs, process_memory
+from pipeweave.orchestrator.deployment import Deployment, json_logs, process_memory, schema_check
 from pipeweave.orchestrator.messaging import make_celery
 from pipeweave.orchestrator.registry import WorkerStart, pipelines, registration, worker_processes
 from pipeweave.orchestrator.runs import service_registration
@@ -80,6 +80,7 @@ def run_worker(
     loaded = load(apps)
     concurrency = concurrency or settings.max_concurrency
     deployment = Deployment.open(settings, pool_size=1)
+    schema_check.require_current(deployment.database)
     served = ServedQueues.of(settings.tenant, service, loaded, queues)
     start = _start(service, name, concurrency, loaded, served)
     worker_id = register(deployment, service, loaded, start)
@@ -240,7 +241,10 @@ def run_beat(settings: Settings) -> None:
         )
     json_logs.configure(settings.log_level)
     app = make_celery(settings)
-    TickScheduler.deployment = Deployment.open(settings, pool_size=1)
+    deployment = Deployment.open(settings, pool_size=1)
+    # A beat waits for a PostgreSQL that is away, but nothing it does can mend the schema.
+    schema_check.require_current_if_reachable(deployment.database)
+    TickScheduler.deployment = deployment
     retention_thread.start(settings)
     beat = app.Beat(
         scheduler_cls="pipeweave.workers.beat:TickScheduler",

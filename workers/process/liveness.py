@@ -17,6 +17,7 @@ from pipeweave.orchestrator.registry import BEAT_EVERY, WorkerStart, worker_proc
 from pipeweave.orchestrator.store import Database
 from pipeweave.workers.consumer.child_slots import Slots
 from pipeweave.workers.process.children import Children
+from pipeweave.workers.process.failure_log import FailureLog
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class WorkerLiveness:
         self.log_every_s = log_every_s
         self._children = Children(database, slots, max_retry_delay_ms=max_retry_delay_ms)
         self._stop_at = float("inf")
+        self._failures = FailureLog(log, "worker.beat_failed")
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="liveness", daemon=True)
 
@@ -103,10 +105,10 @@ class WorkerLiveness:
     def _beat(self) -> None:
         try:
             self._store_heartbeat()
-        except PipeWeaveError as error:
-            log.warning("worker.beat_failed", extra={"worker": self.worker_id, "reason": error.detail})
-        except Exception:
-            log.exception("worker.beat_failed")
+        except Exception as error:
+            self._failures.failed(error)
+        else:
+            self._failures.worked()
 
     def _store_heartbeat(self) -> None:
         with self.database.statements() as tx:

@@ -23,6 +23,7 @@ from pipeweave.authoring import (
 )
 from pipeweave.errors import FieldError, InvalidInput, InvalidTask, PipeWeaveError
 from pipeweave.spec import PipelineSpec, derive
+from pipeweave.workers.process.import_errors import described
 
 log = logging.getLogger(__name__)
 
@@ -153,9 +154,7 @@ def _free_name(stem: str) -> str:
 
 
 def _not_importable(name: str, error: Exception) -> InvalidInput:
-    what = f"{type(error).__name__}: {error}"
-    return InvalidInput(
-        f"{name} cannot be loaded: {what}",
-        errors=[FieldError("app", what)],
-        hint="--app takes a module, a file or a folder",
-    )
+    what = described(error)
+    is_name_wrong = isinstance(error, ModuleNotFoundError) and error.name == name.split(".")[0]
+    hint = "--app takes a module, a file or a folder" if is_name_wrong else "correct the code and start again"
+    return InvalidInput(f"{name} cannot be loaded: {what}", errors=[FieldError("app", what)], hint=hint)

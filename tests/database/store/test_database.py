@@ -12,7 +12,7 @@ import pytest
 from support.concurrency import BackgroundCall
 from support.servers import wait_until
 
-from pipeweave.errors import Deadlocked, Unavailable
+from pipeweave.errors import Deadlocked, SchemaOutdated, Unavailable
 from pipeweave.orchestrator.store import connections
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.statements import PREPARE_AFTER
@@ -70,8 +70,16 @@ def test_errors_of_postgresql_keep_their_code(alone: Database, table: str) -> No
         tx.execute(f"INSERT INTO {table} VALUES (:n)", {"n": 1})
     assert (twice.value.pgcode, twice.value.diag.constraint_name) == ("23505", f"{table}_pkey")
     with pytest.raises(psycopg2.Error) as refused, alone.statements() as tx:
-        tx.execute("SELECT * FROM nowhere")
-    assert refused.value.pgcode == "42P01"
+        tx.execute("SELECT 1 / 0")
+    assert refused.value.pgcode == "22012"
+
+
+@pytest.mark.parametrize("missing", ["nowhere", "runs.nothing"])
+def test_a_missing_table_or_column_says_that_the_schema_is_not_there(alone: Database, missing: str) -> None:
+    statement = f"SELECT {missing} FROM runs" if "." in missing else f"SELECT * FROM {missing}"
+    with pytest.raises(SchemaOutdated, match="does not exist") as refused, alone.statements() as tx:
+        tx.execute(statement)
+    assert refused.value.hint == "run `pipeweave db migrate`"
 
 
 def test_a_transaction_that_failed_does_not_pass_for_durable(alone: Database, table: str) -> None:

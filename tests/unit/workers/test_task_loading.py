@@ -57,3 +57,52 @@ def test_a_file_that_is_named_twice_is_loaded_once(tmp_path: Path) -> None:
     task_loading.load([str(path), str(tmp_path)])
     modules = [each for each in sys.modules.values() if getattr(each, "__file__", None) == str(path)]
     assert len(modules) == 1
+
+
+def refused(app: str) -> InvalidInput:
+    with pytest.raises(InvalidInput) as error:
+        task_loading.load([app])
+    return error.value
+
+
+def test_an_error_of_the_code_is_shown_with_file_line_and_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop_settings.py").write_text(
+        "import os\n\n\ndef url():\n    return {}['config']\n\n\nurl()\n"
+    )
+    (tmp_path / "shop_tasks.py").write_text("import shop_settings\n")
+    monkeypatch.chdir(tmp_path)
+    error = refused("shop_tasks.py")
+    assert error.detail == (
+        "shop_tasks.py cannot be loaded: KeyError: 'config' (shop_settings.py:5: return {}['config']; "
+        "called by shop_settings.py:8: url(); called by shop_tasks.py:1: import shop_settings)"
+    )
+    assert "importlib" not in error.detail
+    assert error.hint == "correct the code and start again"
+
+
+def test_a_syntax_error_is_shown_with_file_line_and_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop_broken.py").write_text("x = 1\ndef f(:\n    pass\n")
+    monkeypatch.chdir(tmp_path)
+    assert refused("shop_broken.py").detail.endswith(
+        "SyntaxError: invalid syntax (shop_broken.py:2: def f(:)"
+    )
+
+
+def test_an_error_inside_a_library_shows_the_line_that_called_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shop_json.py").write_text("import json\nrows = json.loads('{')\n")
+    monkeypatch.chdir(tmp_path)
+    assert refused("shop_json.py").detail.endswith("(shop_json.py:2: rows = json.loads('{'))")
+
+
+def test_a_module_that_does_not_exist_is_told_what_an_app_may_be() -> None:
+    error = refused("no_such_module")
+    assert error.detail == (
+        "no_such_module cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"
+    )
+    assert error.hint == "--app takes a module, a file or a folder"

@@ -1,0 +1,53 @@
+"""Says where the import of an app failed: file, line and source, without the frames of the import system."""
+
+from __future__ import annotations
+
+import os
+import site
+import sysconfig
+import traceback
+from pathlib import Path
+
+from pipeweave.safe_text import safe_text
+
+# Frames of the import system and of PipeWeave itself, which say nothing about the user's mistake.
+_OWN = str(Path(__file__).resolve().parents[1])
+_LIBRARIES = tuple({*site.getsitepackages(), sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")})
+
+# At most so many lines of users' code lead to the mistake in the message, the innermost ones.
+MOST_FRAMES = 3
+MOST_CHARS = 2_000
+
+
+def described(error: BaseException) -> str:
+    """Describe an exception of an import: its type, its text, and the lines of users' code that led to it.
+
+    `KeyError: 'config' (settings.py:12: url = os.environ["config"]; called by tasks.py:3: import settings)`
+    """
+    text = safe_text(str, error)[:MOST_CHARS]
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if isinstance(error, SyntaxError):
+        line = f": {error.text.strip()}" if error.text else ""
+        return f"{type(error).__name__}: {error.msg} ({_shown(error.filename or '?')}:{error.lineno}{line})"
+    places = [f"{_shown(each.filename)}:{each.lineno}: {each.line}" for each in _frames(error)]
+    return f"{what} ({'; called by '.join(places)})" if places else what
+
+
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """The frames of users' code, innermost first; those of libraries if there are no others."""
+    found = [each for each in traceback.extract_tb(error.__traceback__) if not _is_import(each.filename)]
+    mine = [each for each in found if not each.filename.startswith(_LIBRARIES)]
+    return (mine or found[-1:])[::-1][:MOST_FRAMES]
+
+
+def _is_import(path: str) -> bool:
+    is_import = path.startswith("<frozen importlib") or f"{os.sep}importlib{os.sep}" in path
+    return is_import or path.startswith(_OWN)
+
+
+def _shown(path: str) -> str:
+    """The path, relative to the current folder if it lies below."""
+    try:
+        return str(Path(path).resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return path
