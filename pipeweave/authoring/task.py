@@ -16,6 +16,7 @@ from pipeweave.authoring import graph_builder
 from pipeweave.authoring.context import Context
 from pipeweave.authoring.retry import Backoff, Retry
 from pipeweave.authoring.task_spec import TaskSpec, code_hash
+from pipeweave.durations import MAX_MS, milliseconds
 from pipeweave.errors import FieldError, InvalidTask
 from pipeweave.suggestions import did_you_mean
 
@@ -126,7 +127,7 @@ def task(
     *,
     id: str | None = None,
     allowed_next: Iterable[str | Task[..., Any]] = (),
-    timeout: float = 300,
+    timeout: float | str = 300,
     retry: Retry | None = None,
     retries: int = 3,
     retry_backoff: Backoff = "exponential",
@@ -140,7 +141,7 @@ def task(
     rate_limit: str | None = None,
     priority: int = 100,
     queue: str | None = None,
-    idempotency_ttl: int | None = None,
+    idempotency_ttl: int | str | None = None,
     idempotency_key: Callable[..., str] | None = None,
     description: str | None = None,
     input_schema: Mapping[str, Any] | None = None,
@@ -151,8 +152,9 @@ def task(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a function a task: `@task` or `@task(retries=5, timeout=60)`.
 
     The options, their units and defaults are those of `TaskSpec`. In addition, `id` is the function's name by
-    default, `allowed_next` takes tasks as well as ids, and `retry` takes a `Retry` in place of the options
-    `retries`, `retry_…` and `max_retry_delay_ms`.
+    default, `allowed_next` takes tasks as well as ids, `timeout` and `idempotency_ttl` take texts such as
+    `30s`, `5m`, `2h` or `7d` as well as seconds, and `retry` takes a `Retry` in place of the options `retries`,
+    `retry_…` and `max_retry_delay_ms`.
 
     Raises:
         InvalidTask: an option is invalid or unknown, or the function cannot be a task.
@@ -181,7 +183,7 @@ def _refuse_unknown(options: Mapping[str, Any]) -> None:
 
 def _make(fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
     _require_plain_function(fn)
-    given = _with_retry(options)
+    given = _with_seconds(_with_retry(options))
     after = given.get("allowed_next", ())
     if isinstance(after, str) or not isinstance(after, Iterable):
         found = f"allowed_next must be a list of tasks, not {after!r}"
@@ -227,6 +229,20 @@ def _with_retry(options: Mapping[str, Any]) -> dict[str, Any]:
             hint=f"use either Retry(…), or {', '.join(retry_options)}",
         )
     return given | retry_options
+
+
+_LONGEST_TTL_MS = 100 * MAX_MS
+
+
+def _with_seconds(given: dict[str, Any]) -> dict[str, Any]:
+    """Convert durations with a unit to seconds; a text that is none is left for TaskSpec to refuse."""
+    for option, longest_ms in (("timeout", MAX_MS), ("idempotency_ttl", _LONGEST_TTL_MS)):
+        ms = (
+            milliseconds(given[option], longest_ms=longest_ms) if isinstance(given.get(option), str) else None
+        )
+        if ms is not None:
+            given[option] = ms // 1_000 if ms % 1_000 == 0 else ms / 1_000
+    return given
 
 
 def _require_plain_function(fn: Any) -> None:

@@ -17,6 +17,7 @@ from pipeweave.authoring.option_checks import (
     queue_mistakes,
 )
 from pipeweave.authoring.retry import BACKOFFS, MAX_MULTIPLIER, MAX_RETRIES, Backoff, RetryPolicy
+from pipeweave.durations import DURATION_EXPECTED
 from pipeweave.errors import FieldError, InvalidTask
 from pipeweave.rates import rate_mistakes
 from pipeweave.size_limits import MAX_DESCRIPTION
@@ -36,6 +37,11 @@ _RANGES: dict[str, tuple[type, float, float]] = {
     "concurrency": (int, 0, _INT),
     "priority": (int, -_INT, _INT),
     "idempotency_ttl": (int, 1, 100 * _YEAR_S),
+}
+
+_DURATIONS = {
+    "timeout": DURATION_EXPECTED,
+    "idempotency_ttl": "whole seconds, or a number with a unit such as 30s, 5m, 2h or 7d",
 }
 
 
@@ -106,8 +112,12 @@ class TaskSpec:
         for place, each in enumerate(self.allowed_next):
             yield from name_mistakes(each, f"allowed_next[{place}]")
         for option, (kind, lowest, highest) in _RANGES.items():
-            if option != "idempotency_ttl" or self.idempotency_ttl is not None:
-                yield from number_mistakes(getattr(self, option), option, kind, lowest, highest)
+            value = getattr(self, option)
+            if isinstance(value, str) and option in _DURATIONS:
+                expected = _DURATIONS[option]
+                yield FieldError(option, f"is {value!r}: use {expected}"[:500], "invalid_value", expected)
+            elif option != "idempotency_ttl" or value is not None:
+                yield from number_mistakes(value, option, kind, lowest, highest)
         yield from choice_mistakes(self.retry_backoff, "retry_backoff", BACKOFFS)
         yield from code_mistakes(self.retry_on, "retry_on")
         yield from rate_mistakes(self.rate_limit, "rate_limit")

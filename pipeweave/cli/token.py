@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -13,6 +12,7 @@ import click
 from pipeweave.cli.support.connection import json_option, with_database
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.tables import Column
+from pipeweave.durations import milliseconds
 from pipeweave.errors import Conflict
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SCOPE_PREFIX = "orchestrator:"
 SCOPES = ("read", "write", "admin", "worker", "tick")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+_LONGEST_MS = 100_000 * 86_400_000
 
 
 class Lifetime(click.ParamType[timedelta | datetime]):
@@ -34,12 +34,17 @@ class Lifetime(click.ParamType[timedelta | datetime]):
         if isinstance(value, timedelta | datetime):
             return value
         text = str(value)
-        if match := re.fullmatch(r"(\d{1,5})([mhd])", text):
-            return timedelta(**{_UNITS[match[2]]: int(match[1])})
+        if (ms := milliseconds(text, longest_ms=_LONGEST_MS)) is not None:
+            return timedelta(milliseconds=ms)
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            self.fail(f"{text!r} is neither a duration such as 30d or 12h nor a time.", param, ctx)
+            self.fail(
+                f"{text!r} is neither a duration such as 30s, 5m, 12h or 30d"
+                " nor a time such as 2026-11-20T12:00:00Z.",
+                param,
+                ctx,
+            )
         if moment.tzinfo is None:
             self.fail(f"{text!r} lacks a time zone, e.g. {text}Z.", param, ctx)
         return moment

@@ -124,13 +124,31 @@ def test_every_option_is_registered() -> None:
     assert "idempotencyKey" not in wire
 
 
+def test_durations_may_have_a_unit() -> None:
+    @task(timeout="5m", idempotency_ttl="7d")
+    def minutes() -> None: ...
+
+    @task(timeout="1500ms")
+    def brief() -> None: ...
+
+    assert (minutes.spec.timeout, minutes.spec.idempotency_ttl, brief.spec.timeout) == (300, 604_800, 1.5)
+
+
+@pytest.mark.parametrize("option", ["timeout", "idempotency_ttl"])
+@pytest.mark.parametrize("wrong", ["5 minutes", "5", "", "0s"])
+def test_a_text_that_is_no_duration_is_refused_with_examples(option: str, wrong: str) -> None:
+    with pytest.raises(InvalidTask, match="a number with a unit such as") as refused:
+        task(id="t", **{option: wrong})(lambda: None)  # type: ignore[call-overload]
+    assert refused.value.errors[0].field == option
+
+
 @pytest.mark.parametrize(
     ("options", "field"),
     [
         ({"id": "a b"}, "id"),
         ({"id": 5}, "id"),
         ({"timeout": 0}, "timeout"),
-        ({"timeout": "5s"}, "timeout"),
+        ({"timeout": "5 s"}, "timeout"),
         ({"timeout": float("nan")}, "timeout"),
         ({"retries": -1}, "retries"),
         ({"retries": 1.5}, "retries"),

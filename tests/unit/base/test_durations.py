@@ -40,6 +40,10 @@ def test_anything_else_is_none(given: Any) -> None:
     assert milliseconds(given) is None
 
 
+def test_a_caller_may_allow_longer_durations() -> None:
+    assert milliseconds("367d", longest_ms=400 * 86_400_000) == 367 * 86_400_000
+
+
 @given(st.integers(1, 366 * 86_400))
 def test_a_number_is_as_many_seconds(seconds: int) -> None:
     assert milliseconds(seconds) == milliseconds(f"{seconds}s") == seconds * 1_000
