@@ -7,15 +7,19 @@ to another task makes an edge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 from pipeweave.authoring.calling import call_plan
 from pipeweave.authoring.context import Context
+from pipeweave.authoring.placeholder import Placeholder, find_placeholder, reference_of, step_of
 from pipeweave.errors import FieldError, InvalidSpec, InvalidTask
-from pipeweave.spec import escape, show_path
+from pipeweave.json_conversion import to_json_value
+from pipeweave.json_values import kind_of
+from pipeweave.spec import escape
 from pipeweave.suggestions import did_you_mean
 
 _current: ContextVar[GraphBuilder | None] = ContextVar("pipeweave_graph_builder", default=None)
@@ -28,54 +32,6 @@ class CallableTask(Protocol):
     def id(self) -> str: ...
     @property
     def fn(self) -> Any: ...
-
-
-class Placeholder:
-    """A value that is known only at run time: a step's output, the run's input, or a part of them."""
-
-    def __init__(self, root: str, path: tuple[str | int, ...], step: str | None = None) -> None:
-        self._root = root
-        self._path = path
-        self._step = step
-
-    @property
-    def step_id(self) -> str | None:
-        """The step whose output this is; None for the run's input."""
-        return self._step
-
-    @property
-    def reference(self) -> str:
-        """The `${…}` reference to this value in a spec."""
-        return show_path(self._root, self._path)
-
-    def __getitem__(self, key: str | int) -> Placeholder:
-        if isinstance(key, bool) or not isinstance(key, (str, int)):
-            raise InvalidSpec(f"{self!r} can be indexed with a name or a number, not with {key!r}")
-        return Placeholder(self._root, (*self._path, key), self._step)
-
-    def __repr__(self) -> str:
-        return f"<{self.reference}>"
-
-    def _refuse(self, problem: str) -> NoReturn:
-        raise InvalidSpec(
-            f"{self!r} {problem} while the pipeline is defined: its value is known only at run time",
-            hint="pass it to a task, or use .map() to run a task for each item of a list",
-        )
-
-    def __iter__(self) -> Iterator[Any]:
-        self._refuse("cannot be iterated")
-
-    def __len__(self) -> int:
-        self._refuse("has no length")
-
-    def __bool__(self) -> bool:
-        self._refuse("is neither true nor false")
-
-    def __format__(self, spec: str) -> str:
-        self._refuse("cannot be inserted into a text")
-
-    def __contains__(self, item: object) -> bool:
-        self._refuse("cannot be searched")
 
 
 class GraphBuilder:
@@ -96,7 +52,7 @@ class GraphBuilder:
     ) -> Placeholder:
         """Add a step that runs the task once."""
         params = {**_by_name(task, args, kwargs), **kwargs}
-        return self._step(task, step_id, needs, {"params": _written(params, "params")} if params else {})
+        return self._step(task, step_id, needs, {"params": written(params, "params")} if params else {})
 
     def map(
         self,
@@ -112,8 +68,8 @@ class GraphBuilder:
         _by_name(task, (), {**params, **({name: None} if name is not None else {})})
         if not isinstance(over, Placeholder):
             over = list(over)
-        members: dict[str, Any] = {"params": _written(params, "params")} if params else {}
-        members["map"] = {"over": _written(over, "map.over"), "as": name}
+        members: dict[str, Any] = {"params": written(params, "params")} if params else {}
+        members["map"] = {"over": written(over, "map.over"), "as": name}
         return self._step(task, step_id, needs, members)
 
     def _step(
@@ -182,40 +138,69 @@ def _by_name(task: CallableTask, args: tuple[Any, ...], kwargs: Mapping[str, Any
     """Map positional arguments to parameter names, as Python does; callers never pass the Context."""
     plan = call_plan(task.fn)
     positional = [each.name for each in plan.parameters if not each.is_keyword_only]
+    known = [each.name for each in plan.parameters]
     if len(args) > len(positional):
-        takes = f"takes {len(positional)} arguments by position, {len(args)} were given"
-        raise InvalidSpec(f"task {task.id!r} {takes}")
+        were = "was" if len(args) == 1 else "were"
+        takes = f"takes {_arguments(len(positional))}, but {len(args)} {were} given"
+        raise InvalidSpec(f"task {task.id!r} {takes}", hint=_signature_hint(known))
     placed = dict(zip(positional, args, strict=False))
-    known = {each.name for each in plan.parameters}
     for name in kwargs:
         if name in placed:
             raise InvalidSpec(f"task {task.id!r} got the argument {name!r} twice")
         if name not in known and not plan.takes_any:
-            hint = did_you_mean(name, known, f"it takes {', '.join(sorted(known)) or 'nothing'}")
+            hint = did_you_mean(name, known, _signature_hint(known))
             raise InvalidSpec(f"task {task.id!r} has no parameter {name!r}", hint=hint)
     return placed
 
 
 def _step_of(value: Any, known: set[str]) -> str:
-    found = value.step_id if isinstance(value, Placeholder) else value
+    found = step_of(value) if isinstance(value, Placeholder) else value
     if not isinstance(found, str):
-        raise InvalidSpec(f"needs takes the results of steps, not {value!r}")
+        raise InvalidSpec(f"needs takes results or ids of earlier steps, not {value!r}")
     if found not in known:
-        raise InvalidSpec(f"needs names {found!r}, which is not an earlier step of this pipeline")
+        hint = did_you_mean(found, known, f"the earlier steps are {', '.join(sorted(known)[:20]) or 'none'}")
+        raise InvalidSpec(f"needs names {found!r}, which is not an earlier step of this pipeline", hint=hint)
     return found
 
 
-def _written(value: Any, path: str) -> Any:
-    """Convert an argument to its form in a spec: placeholders become references, other texts are escaped."""
+def _arguments(count: int) -> str:
+    return f"{count} positional argument{'' if count == 1 else 's'}"
+
+
+def _signature_hint(known: Sequence[str]) -> str:
+    return f"its parameters are {', '.join(known)}" if known else "it has no parameters"
+
+
+def written(value: Any, path: str) -> Any:
+    """Convert an argument, or a pipeline's result, to its form in a spec: placeholders become references,
+    constants JSON values, and other texts are escaped.
+
+    Raises:
+        InvalidSpec: a constant cannot be converted to JSON.
+    """
     if isinstance(value, Placeholder):
-        return value.reference
-    if isinstance(value, str):
+        return reference_of(value)
+    if type(value) is str:
         return escape(value)
     if isinstance(value, Mapping):
-        return {key: _written(each, f"{path}.{key}") for key, each in value.items()}
+        return {key: written(each, f"{path}.{key}") for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_written(each, f"{path}[{place}]") for place, each in enumerate(value)]
-    if value is None or isinstance(value, (bool, int, float)):
+        return [written(each, f"{path}[{place}]") for place, each in enumerate(value)]
+    if value is None or type(value) in (bool, int, float):
         return value
-    found = f"is a {type(value).__name__}, which is not JSON"
-    raise InvalidSpec(f"{path} {found}", errors=[FieldError(path, found, "not_json")])
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        return {each.name: written(getattr(value, each.name), f"{path}.{each.name}") for each in fields}
+    return _constant(value, path)
+
+
+def _constant(value: Any, path: str) -> Any:
+    if find_placeholder(value) is not None:
+        problem = f"is {kind_of(value)} of results, which has no order"
+        raise InvalidSpec(
+            f"{path} {problem}", errors=[FieldError(path, problem, "not_json")], hint="use a list"
+        )
+    converted, faults = to_json_value(value, path)
+    if faults:
+        raise InvalidSpec(f"{faults[0].field} {faults[0].message}", errors=faults, hint=faults[0].expected)
+    return written(converted, path)

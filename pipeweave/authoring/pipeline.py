@@ -9,7 +9,10 @@ from functools import cached_property
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from pipeweave.authoring import graph_builder
+from pipeweave.authoring.drawing import watch_drawing
+from pipeweave.authoring.placeholder import Placeholder
 from pipeweave.errors import InvalidSpec
+from pipeweave.json_conversion import to_json_value
 from pipeweave.spec import PipelineSpec, parse_spec
 
 P = ParamSpec("P")
@@ -63,13 +66,20 @@ class Pipeline(Generic[P, R]):
                 raise InvalidSpec(
                     f"pipeline {self.id!r}: parameter {name!r} cannot be filled from the run's input"
                 )
-            inputs[name] = graph_builder.Placeholder("input", (name,))
+            inputs[name] = Placeholder("input", (name,))
             if each.default is not inspect.Parameter.empty:
-                defaults[name] = each.default
-        with graph_builder.collect_steps() as builder:
+                defaults[name] = self._default(name, each.default)
+        with graph_builder.collect_steps() as builder, watch_drawing(self.id, self.fn, builder):
             self.fn(**inputs)  # type: ignore[call-arg]  # every argument is a placeholder here
         document = {**self._options, "id": self.id, "defaults": defaults, "steps": builder.steps}
         return parse_spec(document), builder.tasks
+
+    def _default(self, name: str, value: Any) -> Any:
+        converted, faults = to_json_value(value, f"defaults.{name}")
+        if faults:
+            detail = f"pipeline {self.id!r}: the default of {name!r} {faults[0].message}"
+            raise InvalidSpec(detail, errors=faults, hint=faults[0].expected)
+        return converted
 
     def __repr__(self) -> str:
         return f"<pipeline {self.id!r}>"

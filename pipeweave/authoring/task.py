@@ -153,8 +153,8 @@ def task(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
     The options, their units and defaults are those of `TaskSpec`. In addition, `id` is the function's name by
     default, `allowed_next` takes tasks as well as ids, `timeout` and `idempotency_ttl` take texts such as
-    `30s`, `5m`, `2h` or `7d` as well as seconds, and `retry` takes a `Retry` in place of the options `retries`,
-    `retry_…` and `max_retry_delay_ms`.
+    `30s`, `5m`, `2h` or `7d` as well as seconds, and `retry` takes a `Retry` in place of the options
+    `retries`, `retry_…` and `max_retry_delay_ms`.
 
     Raises:
         InvalidTask: an option is invalid or unknown, or the function cannot be a task.

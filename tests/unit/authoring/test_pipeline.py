@@ -143,12 +143,12 @@ wrongly: Any = count
     ("mistake", "why"),
     [
         (lambda x: wrongly(), None),
-        (lambda x: wrongly("a", True, 3), "2 arguments by position"),
+        (lambda x: wrongly("a", True, 3), "takes 2 positional arguments, but 3 were given"),
         (lambda x: wrongly("a", path="b"), "'path' twice"),
         (lambda x: wrongly(pth="b"), "no parameter 'pth'"),
         (lambda x: wrongly.map([1], name="pth"), "no parameter 'pth'"),
         (lambda x: report([], ctx=None), "no parameter 'ctx'"),
-        (lambda x: wrongly({1, 2}), "is a set"),
+        (lambda x: wrongly({x}), "is a set of results"),
         (lambda x: wrongly("a") if x else None, "neither true nor false"),
         (lambda x: [wrongly(each) for each in x], "cannot be iterated"),
         (lambda x: wrongly(f"in {x}"), "inserted into a text"),
@@ -160,7 +160,7 @@ wrongly: Any = count
             lambda x: (wrongly.options(step_id="s")("a"), wrongly.options(step_id="s")("b")),
             "already has a step 's'",
         ),
-        (lambda x: None, "at least one step"),
+        (lambda x: None, "is neither a task"),
         (lambda x: called_inside(), "inside another"),
     ],
 )
@@ -195,7 +195,7 @@ def test_a_failed_pipeline_function_leaves_tasks_callable() -> None:
     def broken() -> None:
         raise RuntimeError("oops")
 
-    with pytest.raises(RuntimeError):
+    with pytest.raises(InvalidSpec, match="RuntimeError: oops"):
         _ = broken.spec
     assert count("abc") == 3
 

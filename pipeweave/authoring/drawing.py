@@ -1,0 +1,176 @@
+"""Watch a `@pipeline` function while it is drawn, and say where it goes wrong.
+
+A placeholder that is passed to a function which is no task would be a silent mistake: the function runs
+once, while the pipeline is drawn, and never in a run. A profile function sees each call. A function of the
+user's that calls tasks, or returns a part of a placeholder, is a helper and is allowed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR, CO_VARARGS, CO_VARKEYWORDS
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from pipeweave.authoring.graph_builder import GraphBuilder
+from pipeweave.authoring.placeholder import Placeholder, find_placeholder
+from pipeweave.errors import InvalidSpec, PipeWeaveError
+
+_OURS = f"{Path(__file__).resolve().parent.parent}{os.sep}"
+_LIBRARIES = tuple(
+    str(Path(path).resolve())
+    for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    if (path := sysconfig.get_paths().get(name))
+)
+# Calls of these return later, are part of a loop, or only make an object that may hold placeholders.
+_LATER = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
+_HARMLESS = frozenset({"__init__", "__new__", "__post_init__", "__instancecheck__", "__subclasscheck__"})
+_SENDERS = ("celery", "kombu")
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that goes on: the placeholder that it received, and the number of steps when it began."""
+
+    received: Placeholder | None
+    steps: int
+    is_ignored: bool
+
+
+@contextmanager
+def watch_drawing(pipeline_id: str, fn: Callable[..., Any], builder: GraphBuilder) -> Iterator[None]:
+    """Refuse calls that get a placeholder and do nothing with it, and place every error of the function.
+
+    Raises:
+        InvalidSpec: names the pipeline, and the file and line of the user's code.
+    """
+    watch = _Watch(builder)
+    former = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        yield
+    except Exception as error:
+        sys.setprofile(former)
+        raise _placed(error, pipeline_id, fn) from error
+    finally:
+        sys.setprofile(former)
+    if watch.found is not None:
+        raise watch.found.as_error(pipeline_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Misuse:
+    """A function that received a placeholder, and where it was called."""
+
+    name: str
+    received: str
+    file: str
+    line: int
+
+    def as_error(self, pipeline_id: str) -> InvalidSpec:
+        return InvalidSpec(
+            f"pipeline {pipeline_id!r} ({self.file}:{self.line}): {self.name}() received {self.received},"
+            " but it is neither a task nor does it call one: it would run once while the pipeline is drawn,"
+            " and never in a run",
+            hint="make it a task (@task), or call it inside a task",
+        )
+
+
+class _Watch:
+    """A profile function; `found` is the first misuse."""
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        self.builder = builder
+        self.found: _Misuse | None = None
+        self._calls: list[_Call] = []
+
+    def __call__(self, frame: FrameType, event: str, result: Any) -> None:
+        if event == "call":
+            self._begin(frame)
+        elif event == "return" and self._calls:
+            self._end(self._calls.pop(), frame, result)
+
+    def _begin(self, frame: FrameType) -> None:
+        code, steps = frame.f_code, len(self.builder.steps)
+        # The first call is that of the pipeline's own function.
+        is_first = not self._calls
+        is_ignored = not is_first and (self._calls[-1].is_ignored or code.co_filename.startswith(_OURS))
+        is_looked_at = not is_first and not is_ignored and not code.co_flags & _LATER
+        received = _argument(frame, code) if is_looked_at and code.co_name not in _HARMLESS else None
+        self._calls.append(_Call(received, steps, is_ignored))
+        if received is not None and _package(frame) in _SENDERS:
+            # Before it sends a message.
+            self._note(received, frame)
+            raise InvalidSpec(
+                f"a Celery task received {received!r}: it would be sent while the pipeline is drawn,"
+                " and never in a run",
+                hint="make its function a PipeWeave task (@task), or send it inside a task",
+            )
+
+    def _end(self, call: _Call, frame: FrameType, result: Any) -> None:
+        if call.received is None or self.found is not None or len(self.builder.steps) > call.steps:
+            return
+        if find_placeholder(result) is None and not _holds_placeholder(result):
+            self._note(call.received, frame)
+
+    def _note(self, received: Placeholder, frame: FrameType) -> None:
+        caller = frame.f_back
+        while caller is not None and not is_users(caller.f_code.co_filename):
+            caller = caller.f_back
+        caller = caller or frame
+        name = frame.f_code.co_qualname
+        place = caller.f_code.co_filename, caller.f_lineno
+        self.found = self.found or _Misuse(f"{_module(frame)}{name}", repr(received), *place)
+
+
+def _argument(frame: FrameType, code: CodeType) -> Placeholder | None:
+    """The first placeholder among the arguments of a call."""
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    values = frame.f_locals
+    arguments = (values[name] for name in code.co_varnames[:count] if name in values)
+    return next((found for each in arguments if (found := find_placeholder(each)) is not None), None)
+
+
+def _holds_placeholder(result: Any) -> bool:
+    """Whether a returned object has placeholders as attributes."""
+    slots = getattr(type(result), "__slots__", ())
+    names = [*getattr(result, "__dict__", ()), *((slots,) if isinstance(slots, str) else slots)]
+    return any(find_placeholder(getattr(result, each, None)) is not None for each in names)
+
+
+def _module(frame: FrameType) -> str:
+    name = str(frame.f_globals.get("__name__", ""))
+    return "" if is_users(frame.f_code.co_filename) else f"{name}."
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def is_users(file: str) -> bool:
+    """Whether a file is neither of PipeWeave nor of Python or an installed library."""
+    path = str(Path(file).resolve()) if not file.startswith("<") else file
+    return not file.startswith("<frozen") and not path.startswith((_OURS, *_LIBRARIES))
+
+
+def _placed(error: Exception, pipeline_id: str, fn: Callable[..., Any]) -> InvalidSpec:
+    """An error of a pipeline's function with its place: the innermost line of the user's code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    code = fn.__code__
+    own = [each for each in frames if is_users(each.filename) or each.filename == code.co_filename]
+    place = f"{own[-1].filename}:{own[-1].lineno}" if own else f"{code.co_filename}:{code.co_firstlineno}"
+    where = f"pipeline {pipeline_id!r} ({place})"
+    if isinstance(error, PipeWeaveError):
+        return InvalidSpec(f"{where}: {error.detail}", errors=error.errors, hint=error.hint, **error.context)
+    return InvalidSpec(
+        f"{where}: {type(error).__name__}: {error}",
+        hint="the function is called once, to draw the graph: only task calls belong into it",
+    )

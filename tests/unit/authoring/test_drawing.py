@@ -1,0 +1,218 @@
+"""What cannot be drawn is refused, with the pipeline and the user's file and line."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from celery import Celery, shared_task
+
+from pipeweave import pipeline, task
+from pipeweave.errors import InvalidSpec
+
+SENT: list[Any] = []
+APP = Celery("drawn", broker="memory://")
+
+
+@task
+def size(value: Any) -> int:
+    return len(str(value))
+
+
+@task
+def join(left: Any, right: Any = None) -> None: ...
+
+
+@shared_task
+def shared(value: Any) -> None:
+    SENT.append(value)
+
+
+@APP.task
+def bound(value: Any) -> None:
+    SENT.append(value)
+
+
+def plain(value: Any) -> int:
+    return 5
+
+
+def drawn(body: Callable[[Any], Any]) -> Any:
+    @pipeline(id="drawn")
+    def made(x: Any) -> None:
+        body(size(x))
+
+    return made.spec
+
+
+async def waits(value: Any) -> None:
+    await value
+
+
+@pytest.mark.parametrize(
+    ("use", "why"),
+    [
+        (lambda v: v == 3, "cannot be compared"),
+        (lambda v: v != "a", "cannot be compared"),
+        (lambda v: v < 3, "cannot be compared"),
+        (lambda v: 3 in [v], "cannot be compared"),
+        (lambda v: 3 in v, "cannot be searched"),
+        (lambda v: not v, "neither true nor false"),
+        (lambda v: v + 1, "cannot be calculated with"),
+        (lambda v: 2 * v, "cannot be calculated with"),
+        (lambda v: -v, "is not a number"),
+        (lambda v: range(v), "is not a number"),
+        (lambda v: round(v), "is not a number"),
+        (lambda v: str(v), "inserted into a text"),
+        (lambda v: f"{v:>9}", "inserted into a text"),
+        (lambda v: print(v), "inserted into a text"),
+        (lambda v: Path(v), "is not a path"),
+        (lambda v: Path("a") / v, "is not a path"),
+        (lambda v: v.name, "has no attribute 'name'"),
+        (lambda v: v(), "cannot be called"),
+        (lambda v: v[1:3], "not with a slice"),
+        (lambda v: next(v), "cannot be iterated"),
+        (lambda v: list(v), "cannot be iterated"),
+        (lambda v: v.update(a=1), "has no attribute 'update'"),
+        (lambda v: v.__setitem__("a", 1), "cannot be changed"),
+        (lambda v: waits(v).send(None), "cannot be awaited"),
+        (lambda v: json.dumps(v), "TypeError"),
+        (lambda v: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_a_use_of_a_placeholder_is_refused_with_its_place(use: Callable[[Any], Any], why: str) -> None:
+    with pytest.raises(InvalidSpec, match=why) as refused:
+        drawn(use)
+    assert refused.value.detail.startswith(f"pipeline 'drawn' ({__file__}:")
+    assert refused.value.hint
+
+
+def test_an_attribute_is_answered_with_the_key() -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        drawn(lambda v: v.paths)
+    assert "x['paths']" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda v: shared(v),
+        lambda v: shared.delay(v),
+        lambda v: bound(v),
+        lambda v: bound.apply_async((v,)),
+        lambda v: bound.s(v),
+    ],
+)
+def test_a_celery_task_is_neither_called_nor_sent(call: Callable[[Any], Any]) -> None:
+    with pytest.raises(InvalidSpec, match=r"test_drawing.py:\d+\): a Celery task received <\$\{steps.size}>"):
+        drawn(call)
+    assert not SENT
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda v: plain(v), "plain()"),
+        (lambda v: plain([v]), "plain()"),
+        (lambda v: size(plain({"a": v})), "plain()"),
+        (lambda v: logging.getLogger("x").info("got %s", v), "logging.Logger.info()"),
+        (lambda v: isinstance(v, str) or plain(v), "plain()"),
+    ],
+)
+def test_a_function_that_does_nothing_with_a_placeholder_is_named(
+    call: Callable[[Any], Any], name: str
+) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        drawn(lambda v: (call(v), size(v)))
+    assert f"{name} received <${{steps.size}}>" in refused.value.detail
+    line = refused.value.detail.partition(":")[2].partition(")")[0]
+    assert "lambda v:" in Path(__file__).read_text().splitlines()[int(line) - 1]
+
+
+class Both(NamedTuple):
+    left: Any
+    right: Any
+
+
+@dataclass
+class Pair:
+    left: Any
+    right: Any = None
+
+
+def helper(value: Any) -> Any:
+    """Calls tasks; returns nothing."""
+    join(value, right=[value])
+
+
+def part(value: Any) -> Any:
+    return value["rows"][0]
+
+
+def pair(value: Any) -> Pair:
+    return Pair(value, right=part(value))
+
+
+def parts(value: Any) -> Any:
+    yield value["a"]
+    yield value["b"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        helper,
+        lambda v: size(part(v)),
+        lambda v: size(pair(v).right),
+        lambda v: size(pair(v)),
+        lambda v: size(Both(v, 1).left),
+        lambda v: [size(each) for each in parts(v)],
+        lambda v: join({"at": dt.date(2024, 5, 1), "rows": [v], "set": {2, 1}}),
+        lambda v: join.options(needs={v})(1),
+    ],
+)
+def test_helpers_that_call_tasks_or_hand_placeholders_on_may_be_used(use: Callable[[Any], Any]) -> None:
+    assert len(drawn(use).steps) >= 2
+
+
+def test_constants_are_converted_as_results_are() -> None:
+    spec = drawn(lambda v: join({"at": dt.date(2024, 5, 1), "set": {2, 1}, "text": "${x}"}))
+    assert spec.steps[1].params == {"left": {"at": "2024-05-01", "set": [1, 2], "text": "$${x}"}}
+    with pytest.raises(InvalidSpec, match=r"params.left.a is bytes") as refused:
+        drawn(lambda v: join({"a": b"x"}))
+    assert "base64" in str(refused.value.hint)
+
+
+def test_defaults_are_converted_as_results_are() -> None:
+    @pipeline(id="daily")
+    def daily(day: dt.date = dt.date(2024, 5, 1)) -> None:
+        size(day)
+
+    @pipeline(id="odd")
+    def odd(raw: bytes = b"x") -> None:
+        size(raw)
+
+    assert daily.spec.defaults == {"day": "2024-05-01"}
+    with pytest.raises(InvalidSpec, match="the default of 'raw' is bytes"):
+        _ = odd.spec
+
+
+def test_the_former_profile_function_is_put_back() -> None:
+    def profile(*_: Any) -> None: ...
+
+    sys.setprofile(profile)
+    try:
+        for use in (lambda v: size(v), lambda v: shared(v), lambda v: plain(v)):
+            with suppress(InvalidSpec):
+                drawn(use)
+            assert sys.getprofile() is profile
+    finally:
+        sys.setprofile(None)
