@@ -22,8 +22,8 @@ from pipeweave.settings import Settings, connecting, load, stack_file
 def env(data_dir: Path | None, as_json: bool) -> None:
     """Print shell exports that connect to the deployment.
 
-    The names have the prefix PIPEWEAVE_, so that DATABASE_URL and BROKER_URL of your program stay its own. The
-    output contains the token and the passwords.
+    The names have the prefix PIPEWEAVE_, so that DATABASE_URL and BROKER_URL of your program stay its own.
+    The output contains the token and the passwords.
     """
     variables = dict(_variables(_settings(data_dir)))
     if as_json:
