@@ -84,7 +84,7 @@ def _run(client: Client, limit: int, *, is_quiet: bool) -> Run:
     if is_quiet:
         return client.wait(run.id, DEADLINE_S)
     click.echo(f"\nRunning {PIPELINE}: each file of the standard library is one task run.\n")
-    return follow(client, run.id, DEADLINE_S)
+    return follow(client, run.id, DEADLINE_S, shows_output=False)
 
 
 @contextmanager

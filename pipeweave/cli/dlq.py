@@ -143,7 +143,7 @@ def groups(client: Client, status: str, limit: int, as_json: bool, **filters: An
         Column("error"): field("errorCode"),
         Column("message", wraps=True): field("message"),
         moment("last (UTC)", drop=1): lambda each: when(each["lastFailedAt"]),
-        Column("fingerprint"): field("fingerprint"),
+        Column("fingerprint", drop=2): field("fingerprint"),
     }
     show_list("groups", found, cells, as_json=as_json, none="No dead letter matches.")
 

@@ -185,8 +185,9 @@ def _show_plan(pipeline: str, plan: Document) -> None:
 @click.pass_context
 def status(ctx: click.Context, client: Client, run: str, watch: bool, as_json: bool) -> None:
     """Show a run: its steps, output and errors."""
-    from pipeweave.cli.support.progress import show_run
     from pipeweave.cli.support.rendering import show_json
+    from pipeweave.cli.support.run_view import show_run
+    from pipeweave.cli.support.waiting import why_waiting
 
     found = client.run(run)
     if watch:
@@ -194,7 +195,28 @@ def status(ctx: click.Context, client: Client, run: str, watch: bool, as_json: b
     elif as_json:
         show_json(found.document)
     else:
-        show_run(found)
+        waiting = None if found.is_final else why_waiting(client, found)
+        show_run(found, waiting.line if waiting else None)
+
+
+@click.command(
+    epilog=examples(
+        "pipeweave output prun_01m80arwk4e7", "pipeweave output prun_01m80arwk4e7 charge[3] | jq .total"
+    )
+)
+@click.argument("run")
+@click.argument("step", required=False)
+@click.option("--json", "_as_json", is_flag=True, help="Print JSON, as always.")
+@connected
+def output(client: Client, run: str, step: str | None, _as_json: bool) -> None:
+    """Print the output of a run, or of one step, as JSON.
+
+    STEP is a step's id; charge[3] is item 3 of the map charge. Large values are loaded.
+    """
+    from pipeweave.cli.support.outputs import output_of_run, output_of_step
+    from pipeweave.cli.support.rendering import show_json
+
+    show_json(output_of_run(client, run) if step is None else output_of_step(client, run, step))
 
 
 @click.command(epilog=examples("pipeweave runs --status failed", "pipeweave runs --pipeline nightly -n 100"))

@@ -1,14 +1,20 @@
-"""Show the progress of a run: a live table on a terminal, one line per change elsewhere."""
+"""Follow a run to its end: a live table on a terminal, one line per change elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
-from pipeweave.cli.support.rendering import STYLES, is_terminal, show_fields, show_table, text, took, when
+from pipeweave.cli.support.rendering import STYLES, is_terminal, text, width
+from pipeweave.cli.support.run_view import show_end
+from pipeweave.cli.support.steps import StepProgress, steps_of
+from pipeweave.cli.support.tables import letters
+from pipeweave.cli.support.waiting import why_waiting
+from pipeweave.client.waiting import Waiting
+from pipeweave.errors import PipeWeaveError, Unavailable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,167 +23,174 @@ if TYPE_CHECKING:
 
 BAR_WIDTH = 24
 REDRAWS_PER_SECOND = 8
-SHOWN_FAILURES = 5
 SHOWN_STEPS = 20
+# After this time without any change, say why the run does not go on; look again as often (s).
+QUIET_S = 2.0
+
+Tell = Callable[["Run"], None]
+Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class StepProgress:
-    """The progress of one step; `done`, `total` and `failed` count its task runs (a map has one per item)."""
+def follow(client: Client, run_id: str, timeout: float | None = None, *, shows_output: bool = True) -> Run:
+    """Show the progress of a run until it is final, then its end, its errors and (if wanted) its output.
 
-    id: str
-    status: str
-    done: int
-    total: int
-    failed: int
-    started_at: str | None
-    finished_at: str | None
-
-    @property
-    def is_final(self) -> bool:
-        return self.status in ("completed", "failed", "timeout", "cancelled", "skipped")
-
-
-def steps_of(run: Run) -> list[StepProgress]:
-    """The progress of each step of a run, in the order of its pipeline."""
-    return [
-        StepProgress(
-            each["id"],
-            each["status"],
-            each["done"],
-            each["total"],
-            each["failed"],
-            each.get("startedAt"),
-            each.get("finishedAt"),
-        )
-        for each in run.document.get("steps") or ()
-    ]
-
-
-def follow(client: Client, run_id: str, timeout: float | None = None) -> Run:
-    """Show the progress of a run until it is final, then its result."""
+    Raises:
+        WaitTimeout: the run is not final after `timeout` seconds.
+    """
     final = _live(client, run_id, timeout) if is_terminal() else _lines(client, run_id, timeout)
-    show_end(final)
+    show_end(final, shows_output=shows_output)
     return final
 
 
-def show_run(run: Run) -> None:
-    """Show the current state of a run."""
-    document = run.document
-    show_fields(
-        [
-            ("run", run.id),
-            ("pipeline", _versioned(document)),
-            ("status", run.status),
-            ("created (UTC)", when(document.get("createdAt"))),
-            ("took", took(document.get("startedAt"), document.get("finishedAt"))),
-        ]
-    )
-    click.echo()
-    show_table(
-        ("step", "status", "done", "took"),
-        [
-            (each.id, each.status, f"{each.done}/{each.total}", took(each.started_at, each.finished_at))
-            for each in steps_of(run)
-        ],
-        none="No step has started.",
-    )
-    _show_failures(document)
+class _Silence:
+    """Says why a run does not go on, when nothing has changed for a while and whenever the reason changes."""
+
+    def __init__(self, client: Client, say: Say) -> None:
+        self._client, self._say = client, say
+        self._last: object = None
+        self._reason: tuple[str, ...] | None = None
+        self._since = time.monotonic()
+
+    def saw(self, run: Run) -> None:
+        now = time.monotonic()
+        if run.document != self._last:
+            self._last, self._since, self._reason = run.document, now, None
+        elif now - self._since >= QUIET_S and not run.is_final:
+            self._since = now
+            self._explain(run)
+
+    def _explain(self, run: Run) -> None:
+        try:
+            found = why_waiting(self._client, run)
+        except PipeWeaveError:
+            return  # the next look at the run says what is wrong
+        if found is not None and found.key != self._reason:
+            self._reason = found.key
+            self._say(found.line)
 
 
-def show_end(run: Run) -> None:
-    """Show the final status of a run, and the first errors if task runs failed."""
-    document = run.document
-    duration = took(document.get("startedAt"), document.get("finishedAt"))
-    click.echo(f"{run.id} {_styled(run.status)} in {duration}")
-    _show_failures(document)
+def _wait(client: Client, run_id: str, timeout: float | None, tell: Tell, say: Say) -> Run:
+    waiting, silence = Waiting(run_id, timeout, tell), _Silence(client, say)
+    while True:
+        waiting.asks()
+        try:
+            run = client.run(run_id)
+        except Unavailable as error:
+            time.sleep(waiting.pause_after_outage(error))
+            continue
+        waiting.saw(run)
+        silence.saw(run)
+        if run.is_final:
+            return run
+        time.sleep(waiting.pause_after(run))
 
 
-def _versioned(document: Mapping[str, Any]) -> str | None:
-    name = document.get("pipelineId")
-    return f"{name} v{document.get('pipelineVersion')}" if name else None
-
-
-def _show_failures(document: Mapping[str, Any]) -> None:
-    failures = list(_failures(document))
-    for line in failures[:SHOWN_FAILURES]:
-        click.echo(f"  {line}", err=True)
-    if len(failures) > SHOWN_FAILURES:
-        click.echo(f"  and {len(failures) - SHOWN_FAILURES} more", err=True)
-
-
-def _failures(document: Mapping[str, Any]) -> Iterator[str]:
-    for each in document.get("taskRuns") or ():
-        if each["status"] in ("failed", "timeout"):
-            place = each["stepId"] + (f"[{each['mapIndex']}]" if each.get("mapIndex") is not None else "")
-            said = f"{text(each.get('errorCode'))}: {text(_message(each.get('error')))}"
-            yield f"{place} {each['status']}: {said}"
-
-
-def _message(error: Any) -> Any:
-    return error.get("message", error) if isinstance(error, dict) else error
-
-
-def _styled(status: str) -> str:
-    return click.style(status, fg=STYLES.get(status), bold=True) if is_terminal() else status
+# --- lines ------------------------------------------------------------------------------------------------
 
 
 def _lines(client: Client, run_id: str, timeout: float | None) -> Run:
-    told: dict[str, str] = {}
+    told: dict[str, tuple[object, ...]] = {}
 
     def tell(run: Run) -> None:
         for each in steps_of(run):
-            line = _line(each)
-            if each.status != "pending" and told.get(each.id) != line:
-                told[each.id] = line
-                click.echo(f"{each.id}  {line}")
+            key = _key(each)
+            if (each.status != "pending" or each.is_retrying) and told.get(each.id) != key:
+                told[each.id] = key
+                click.echo(f"{each.id}  {_line(each)}")
 
-    return client.wait(run_id, timeout, tell)
+    return _wait(client, run_id, timeout, tell, click.echo)
+
+
+def _key(step: StepProgress) -> tuple[object, ...]:
+    """When this changes, the step gets a further line: not for each item or percent, to keep logs short."""
+    share = step.done * 4 // step.total if step.is_map and step.total else 0
+    return step.status, step.attempt, share, int((step.progress or 0) // 25), step.message
 
 
 def _line(step: StepProgress) -> str:
-    """The line of a step; it changes with the status and at every quarter of a map, to keep logs short."""
+    if step.is_retrying:
+        return step.detail() or "retry"
+    parts = [step.status]
+    if step.is_map and step.total:
+        parts.append(step.counts())
     if step.is_final:
-        count = f"  {step.done}/{step.total}" if step.total > 1 else ""
-        return f"{step.status}{count}  {took(step.started_at, step.finished_at)}"
-    quarter = step.done * 4 // step.total if step.total > 1 else 0
-    return f"{step.status}  {quarter * 25} % of {step.total}" if quarter else step.status
+        parts += [f"attempt {step.attempts()}"] if step.attempt > 1 and not step.is_map else []
+        return "  ".join([*parts, step.duration()])
+    return "  ".join([*parts, *([step.reported() or ""] if step.reported() else [])])
+
+
+# --- on a terminal ----------------------------------------------------------------------------------------
 
 
 def _live(client: Client, run_id: str, timeout: float | None) -> Run:
     from rich.live import Live
 
-    with Live(refresh_per_second=REDRAWS_PER_SECOND) as live:
-        return client.wait(run_id, timeout, lambda run: live.update(_picture(run)))
+    shown: list[Run] = []
+
+    def picture() -> RenderableType:
+        """Made anew at each redraw: durations and countdowns go on between two answers of the API."""
+        return _picture(shown[-1]) if shown else ""
+
+    def tell(run: Run) -> None:
+        shown[:] = [run]
+
+    with Live(get_renderable=picture, refresh_per_second=REDRAWS_PER_SECOND) as live:
+        return _wait(client, run_id, timeout, tell, lambda line: live.console.out(line, highlight=False))
 
 
 def _picture(run: Run) -> RenderableType:
     from rich.console import Group
-    from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
 
     steps = steps_of(run)
+    shown = shown_steps(steps)
     table = Table.grid(padding=(0, 2))
-    for each in shown_steps(steps):
+    for column in ("id", "status", "bar", "counts", "took", "detail"):
+        table.add_column(no_wrap=column in ("id", "status", "took"), overflow="fold")
+    bar = _bar_width(shown)
+    for each in shown:
         table.add_row(
-            each.id,
+            Text(each.id),
             Text(each.status, style=STYLES.get(each.status, "")),
-            ProgressBar(
-                total=max(each.total, 1),
-                completed=each.done,
-                width=BAR_WIDTH,
-                complete_style="cyan",
-                finished_style="green",
-            ),
-            f"{each.done:,} / {each.total:,}",
-            Text(f"{each.failed:,} failed" if each.failed else "", style="red"),
-            took(each.started_at, each.finished_at) if each.started_at else "",
+            _bar(each, bar) if bar else "",
+            Text(each.counts(), style="red" if each.failed else ""),
+            each.duration() if each.started_at else "",
+            Text(text(each.detail()) if each.detail() else ""),
         )
     if len(steps) <= SHOWN_STEPS:
         return table
     done = sum(each.is_final for each in steps)
     return Group(table, Text(f"{done:,} of {len(steps):,} steps are done", style="bright_black"))
+
+
+def _bar(step: StepProgress, size: int) -> RenderableType:
+    from rich.progress_bar import ProgressBar
+
+    share = (step.progress or 0) / 100 if not step.is_map and not step.is_final else step.done
+    return ProgressBar(
+        total=max(step.total, 1),
+        completed=share,
+        width=size,
+        complete_style="cyan",
+        finished_style="red" if step.failed else "green",
+    )
+
+
+def _bar_width(steps: list[StepProgress]) -> int:
+    """The bars take what the texts leave; 0 for no bars."""
+    texts = [
+        max((letters(cell) for cell in cells), default=0)
+        for cells in (
+            [each.id for each in steps],
+            [each.status for each in steps],
+            [each.counts() for each in steps],
+            [each.duration() for each in steps],
+            [each.detail() or "" for each in steps],
+        )
+    ]
+    left = width() - sum(texts[:-1]) - min(texts[-1], BAR_WIDTH) - 2 * len(texts)
+    return min(BAR_WIDTH, left) if left >= 4 else 0
 
 
 def shown_steps(steps: list[StepProgress]) -> list[StepProgress]:

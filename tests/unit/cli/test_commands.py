@@ -23,10 +23,6 @@ Call = Callable[..., Result]
 RUN_ID = show(RUN, new_id())
 
 
-def step(id: str, status: str, done: int = 1, total: int = 1) -> dict[str, Any]:
-    return {"id": id, "status": status, "done": done, "total": total, "failed": 0}
-
-
 def run_document(status: str, **more: Any) -> dict[str, Any]:
     return {"id": RUN_ID, "pipelineId": "report", "pipelineVersion": 2, "status": status, "steps": [], **more}
 
@@ -145,65 +141,6 @@ def test_wrong_input_is_never_sent(
     assert result.exit_code == code
     assert said in result.stderr
     assert served.asked == []
-
-
-@pytest.mark.parametrize(
-    ("status", "code"), [("completed", 0), ("partial", 1), ("failed", 1), ("cancelled", 1)]
-)
-def test_waiting_succeeds_only_with_a_completed_run(
-    served: Served, call: Call, status: str, code: int
-) -> None:
-    served.put("POST /api/pipelines/report/trigger", (200, {"pipelineRunId": RUN_ID, "status": "running"}))
-    served.put(
-        f"GET /api/runs/{RUN_ID}",
-        (200, run_document("running", steps=[step("list", "completed"), step("count", "running", 3, 8)])),
-        (200, run_document("running", steps=[step("list", "completed"), step("count", "running", 4, 8)])),
-        (200, run_document(status, steps=[step("list", "completed"), step("count", status, 8, 8)])),
-    )
-    result = call("trigger", "report", "--wait")
-    assert result.exit_code == code
-    assert result.stdout.splitlines()[:3] == [
-        "list  completed  -",
-        "count  running  25 % of 8",
-        "count  running  50 % of 8",
-    ]
-    assert result.stdout.splitlines()[-1].startswith(f"{RUN_ID} {status}")
-    assert "\x1b" not in result.stdout
-
-
-def test_a_failed_run_shows_its_first_errors(served: Served, call: Call) -> None:
-    failed = [
-        {
-            "stepId": "count",
-            "mapIndex": n,
-            "status": "failed",
-            "errorCode": "X",
-            "error": {"message": f"no {n}"},
-        }
-        for n in range(7)
-    ]
-    served.put(f"GET /api/runs/{RUN_ID}", (200, run_document("failed", taskRuns=failed)))
-    result = call("status", RUN_ID)
-    assert result.exit_code == 0
-    assert result.stderr.splitlines() == [
-        *(f"  count[{n}] failed: X: no {n}" for n in range(5)),
-        "  and 2 more",
-    ]
-
-
-def test_waiting_in_json_prints_only_the_final_run(served: Served, call: Call) -> None:
-    served.put("POST /api/pipelines/report/trigger", (200, {"pipelineRunId": RUN_ID, "status": "running"}))
-    served.put(f"GET /api/runs/{RUN_ID}", (200, run_document("running")), (200, run_document("completed")))
-    result = call("trigger", "report", "--wait", "--json")
-    assert (result.exit_code, json.loads(result.stdout)["status"]) == (0, "completed")
-
-
-def test_waiting_no_longer_than_asked(served: Served, call: Call) -> None:
-    served.put("POST /api/pipelines/report/trigger", (200, {"pipelineRunId": RUN_ID, "status": "running"}))
-    served.put(f"GET /api/runs/{RUN_ID}", (200, run_document("running")))
-    result = call("trigger", "report", "--wait", "--timeout", "0.1")
-    assert result.exit_code == 1
-    assert "WAIT_TIMEOUT" in result.stderr
 
 
 def test_a_list_is_plain_lines_without_colour_where_no_terminal_is(served: Served, call: Call) -> None:

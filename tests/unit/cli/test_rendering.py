@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeweave.cli.support.progress import StepProgress, shown_steps
 from pipeweave.cli.support.rendering import seconds, show_fields, show_table, text, took, when
 
 
@@ -69,17 +68,3 @@ def test_the_duration_of_open_work_ends_now() -> None:
 def test_times_are_shown_in_utc() -> None:
     assert when("2026-11-20T23:30:00+02:00") == "2026-11-20 21:30:00"
     assert when(None) == "-"
-
-
-def steps(*shown: tuple[str, str]) -> list[StepProgress]:
-    return [StepProgress(id, status, 0, 1, int(status == "failed"), "t", None) for id, status in shown]
-
-
-def test_a_small_run_is_shown_whole() -> None:
-    few = steps(("a", "completed"), ("b", "running"))
-    assert shown_steps(few) == few
-
-
-def test_of_a_large_run_only_open_and_failed_steps_are_shown() -> None:
-    many = steps(*((f"s{n}", "completed") for n in range(5000)), ("x", "running"), ("y", "failed"))
-    assert [each.id for each in shown_steps(many)] == ["x", "y"]

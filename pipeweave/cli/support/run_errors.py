@@ -1,0 +1,57 @@
+"""Say what ended a run: its own error, and the errors of its task runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from pipeweave.cli.support.rendering import is_terminal, text
+
+SHOWN_FAILURES = 5
+# The run's error says no more than its failed steps say.
+_OF_A_STEP = "STEP_FAILED"
+# A run that ends cancels its open task runs with these codes: the run's own error says why.
+_BY_THE_END = frozenset({"RUN_FAILED", "CANCELLED", "RUN_TIMEOUT", "RUN_IDLE_TIMEOUT"})
+
+
+def run_error(document: Mapping[str, Any]) -> str | None:
+    """What ended the run, with its code; None if it did not end badly, or only because a step failed."""
+    code = document.get("errorCode")
+    if code is None or code == _OF_A_STEP:
+        return None
+    return said(code, document.get("error"))
+
+
+def show_failures(document: Mapping[str, Any]) -> None:
+    """Print the first errors of task runs: below the table on a terminal, on standard error elsewhere."""
+    failures = list(_failures(document))
+    lines = failures[:SHOWN_FAILURES]
+    if len(failures) > SHOWN_FAILURES:
+        lines.append(f"and {len(failures) - SHOWN_FAILURES:,} more")
+    for line in lines:
+        shown = f"  {line}"
+        click.echo(click.style(shown, fg="red") if is_terminal() else shown, err=not is_terminal())
+
+
+def said(code: Any, error: Any) -> str:
+    """`CODE: message` of an error."""
+    message = error.get("message") if isinstance(error, dict) else error
+    return text(f"{code}: {message}" if message else code)
+
+
+def place(task_run: Mapping[str, Any]) -> str:
+    """The step of a task run, with the index of an item of a map: `charge[3]`."""
+    index = task_run.get("mapIndex")
+    return str(task_run["stepId"]) if index is None else f"{task_run['stepId']}[{index}]"
+
+
+def _failures(document: Mapping[str, Any]) -> Iterator[str]:
+    for each in document.get("taskRuns") or ():
+        code = each.get("errorCode")
+        failed = each["status"] in ("failed", "timeout")
+        cancelled = each["status"] == "cancelled" and code not in _BY_THE_END
+        # A map fails because of its items, which are listed themselves.
+        if (failed or cancelled) and each.get("kind") != "map":
+            yield f"{place(each)} {each['status']}: {said(code, each.get('error'))}"

@@ -1,0 +1,99 @@
+"""Print a run: its fields, the table of its steps, its errors and its output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave.cli.support.rendering import (
+    STYLES,
+    is_terminal,
+    show_fields,
+    show_table,
+    took,
+    when,
+    width,
+)
+from pipeweave.cli.support.run_errors import run_error, show_failures
+from pipeweave.cli.support.steps import steps_of
+from pipeweave.cli.support.tables import Column
+
+if TYPE_CHECKING:
+    from pipeweave.client import Run
+
+# An output of more letters, as JSON, is not printed with its run.
+MOST_OUTPUT = 2_000
+
+_COLUMNS = (
+    Column("step"),
+    Column("status"),
+    Column("done", wraps=True),
+    Column("attempt", drop=1),
+    Column("took", drop=2),
+    Column("detail", wraps=True),
+)
+
+
+def show_run(run: Run, waits: str | None = None) -> None:
+    """Show the current state of a run.
+
+    Args:
+        run: the run.
+        waits: why it does not go on, if it does not.
+    """
+    document = run.document
+    show_fields(
+        [
+            ("run", run.id),
+            ("pipeline", _versioned(document)),
+            ("status", run.status),
+            ("error", run_error(document)),
+            ("waits", waits),
+            ("created (UTC)", when(document.get("createdAt"))),
+            ("took", took(document.get("startedAt"), document.get("finishedAt"))),
+        ]
+    )
+    click.echo()
+    rows = [
+        (each.id, each.status, each.counts(), each.attempts(), each.duration(), each.detail())
+        for each in steps_of(run)
+    ]
+    show_table(_COLUMNS, rows, none="No step has started.")
+    show_failures(document)
+    _show_output(run)
+
+
+def show_end(run: Run, *, shows_output: bool = True) -> None:
+    """Show how a run ended: its status, its error or the first errors of its task runs, its output."""
+    document = run.document
+    status = click.style(run.status, fg=STYLES.get(run.status), bold=True) if is_terminal() else run.status
+    error = run_error(document)
+    because = f": {error}" if error else ""
+    duration = took(document.get("startedAt"), document.get("finishedAt"))
+    click.echo(f"{run.id} {status} in {duration}{because}")
+    show_failures(document)
+    if shows_output:
+        _show_output(run)
+
+
+def _versioned(document: Mapping[str, Any]) -> str | None:
+    name = document.get("pipelineId")
+    return f"{name} v{document.get('pipelineVersion')}" if name else None
+
+
+def _show_output(run: Run) -> None:
+    """Print a small output; of a large one, say how to print it."""
+    output, references = run.document.get("output"), run.document.get("outputRefs")
+    if output is None and not references:
+        return
+    import orjson
+
+    shown = orjson.dumps(output).decode()
+    if references or len(shown) > MOST_OUTPUT:
+        click.echo(f"output: large; `pipeweave output {run.id}` prints it")
+    elif len(shown) + len("output: ") <= width():
+        click.echo(f"output: {shown}")
+    else:
+        click.echo(f"output:\n{orjson.dumps(output, option=orjson.OPT_INDENT_2).decode()}")

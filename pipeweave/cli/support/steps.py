@@ -1,0 +1,118 @@
+"""The progress of a run's steps as people read it: what is done, which attempt, what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pipeweave.cli.support.rendering import seconds, took
+
+if TYPE_CHECKING:
+    from pipeweave.client import Run
+
+FINAL = frozenset({"completed", "failed", "timeout", "cancelled", "skipped"})
+
+
+@dataclass(frozen=True, slots=True)
+class StepProgress:
+    """The progress of one step; the numbers count its task runs (a map has one per item).
+
+    Args:
+        status: as the API says it, but `running` for a map whose items are not final.
+        done: how many ended, well or badly.
+        progress: percent that the running attempt reported.
+        message: what the running attempt reported.
+        due_at: when the next attempt is due, while the step waits for that.
+        started_at: start of the first attempt.
+    """
+
+    id: str
+    status: str
+    is_map: bool = False
+    done: int = 0
+    total: int = 1
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    skipped: int = 0
+    attempt: int = 1
+    max_attempts: int = 1
+    progress: float | None = None
+    message: str | None = None
+    due_at: str | None = None
+    error_code: str | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+
+    @property
+    def is_final(self) -> bool:
+        return self.status in FINAL
+
+    @property
+    def is_retrying(self) -> bool:
+        """Whether the step waits for its next attempt."""
+        return self.status == "pending" and self.attempt > 1 and self.due_at is not None
+
+    def counts(self) -> str:
+        """How many of its task runs completed, and how the others ended: `8/10, 2 failed`."""
+        others = {"failed": self.failed, "cancelled": self.cancelled, "skipped": self.skipped}
+        ended = [f"{number:,} {name}" for name, number in others.items() if number and self.is_map]
+        return ", ".join([f"{self.completed:,}/{self.total:,}", *ended])
+
+    def attempts(self) -> str | None:
+        """`2/4`: the attempt and how many there may be; None for maps and steps that never started."""
+        if self.is_map or (self.started_at is None and not self.is_retrying):
+            return None
+        return f"{self.attempt}/{max(self.max_attempts, self.attempt)}"
+
+    def detail(self, now: datetime | None = None) -> str | None:
+        """What the step does or waits for, or the code of its error."""
+        if self.is_retrying:
+            return f"retry {self.attempts()} {_until(self.due_at, now)}"
+        if self.is_final:
+            return self.error_code
+        return self.reported()
+
+    def reported(self) -> str | None:
+        """The progress that the task reported: `30 %: asking the bank`."""
+        shown = [] if self.progress is None else [f"{self.progress:g} %"]
+        return ": ".join([*shown, *([self.message] if self.message else [])]) or None
+
+    def duration(self) -> str:
+        """The time from the start of its first attempt to its end, or until now."""
+        return took(self.started_at, self.finished_at)
+
+
+def steps_of(run: Run) -> list[StepProgress]:
+    """The progress of each step of a run, in the order of its pipeline."""
+    return [_step(each) for each in run.document.get("steps") or ()]
+
+
+def _step(each: Mapping[str, Any]) -> StepProgress:
+    is_map = each.get("kind") == "map"
+    return StepProgress(
+        id=each["id"],
+        status="running" if is_map and each["status"] == "waiting" else each["status"],
+        is_map=is_map,
+        done=each["done"],
+        total=each["total"],
+        completed=each["completed"],
+        failed=each["failed"],
+        cancelled=each["cancelled"],
+        skipped=each["skipped"],
+        attempt=each["attempt"],
+        max_attempts=each["maxAttempts"],
+        progress=each.get("progress"),
+        message=each.get("progressMessage"),
+        due_at=each.get("dueAt"),
+        error_code=each.get("errorCode"),
+        started_at=each.get("startedAt"),
+        finished_at=each.get("finishedAt"),
+    )
+
+
+def _until(moment: str | None, now: datetime | None) -> str:
+    left = (datetime.fromisoformat(moment or "") - (now or datetime.now(UTC))).total_seconds()
+    return f"in {seconds(left)}" if left >= 1 else "now"

@@ -1,0 +1,61 @@
+"""Say why an open run does not go on, as `pipeweave why` says it of a task run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pipeweave.cli.support.rendering import text
+from pipeweave.cli.support.run_errors import place
+
+if TYPE_CHECKING:
+    from pipeweave.client import Client, Run
+
+# Task runs that wait, those first that nothing of their own run holds back.
+_ORDER = ("queued", "ready", "pending")
+# A retry that is due within this time is no reason to say anything (s).
+SOON_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a run does not go on.
+
+    Args:
+        key: the kind of reason; it stays equal while only the numbers of its text change.
+        line: what to print.
+    """
+
+    key: tuple[str, ...]
+    line: str
+
+
+def why_waiting(client: Client, run: Run) -> Waiting | None:
+    """Why a run does not go on; None if a task run of it runs, or all ended."""
+    found = first_waiting(run)
+    if found is None:
+        return None
+    answer = client.why(found["id"])
+    reasons = answer["reasons"]
+    if not reasons or answer["status"] not in _ORDER or _is_about_to_start(reasons):
+        return None
+    key = (found["id"], *(each["code"] for each in reasons))
+    return Waiting(key, f"{place(found)} waits: {'; '.join(text(each['text']) for each in reasons)}")
+
+
+def _is_about_to_start(reasons: Sequence[Mapping[str, Any]]) -> bool:
+    return [each["code"] for each in reasons] == ["retry_due"] and reasons[0]["inS"] < SOON_S
+
+
+def first_waiting(run: Run) -> Mapping[str, Any] | None:
+    """The task run to ask about; None if one runs, or none is open."""
+    shown = [each for each in run.document.get("taskRuns") or () if each["kind"] != "map"]
+    if any(each["status"] == "running" for each in shown):
+        return None
+    waiting = [each for each in shown if each["status"] in _ORDER]
+    return min(waiting, key=_rank, default=None)
+
+
+def _rank(task_run: Mapping[str, Any]) -> tuple[int, bool]:
+    return _ORDER.index(task_run["status"]), task_run.get("dueAt") is None
