@@ -148,6 +148,11 @@ def database_url(text: str) -> str:
 
 def broker_url(text: str) -> str:
     """Read a Redis or Valkey URL that kombu accepts: over TCP, TLS or a Unix socket."""
+    if text.strip().partition("://")[0] in {"amqp", "amqps", "pyamqp"}:
+        raise Unreadable(
+            "must be the URL of a Redis or Valkey server (redis://, rediss:// or redis+socket://); RabbitMQ "
+            "is not supported"
+        )
     return str(url("redis", "rediss", "redis+socket")(text))
 
 

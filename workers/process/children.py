@@ -18,6 +18,7 @@ from pipeweave.orchestrator.domain import Failure, failure
 from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.store import Database
 from pipeweave.workers.consumer.child_slots import Ending, Slot, Slots, SlotState
+from pipeweave.workers.process import child_exits
 
 log = logging.getLogger(__name__)
 
@@ -88,11 +89,12 @@ class Children:
 
     def _bury(self, slot: Slot, seen: SlotState, worker_id: str) -> None:
         doing = slot.activity(worker_id)
+        reason = child_exits.describe(seen.pid)
         count = losses.of_child(
-            self.database, doing, _failure(seen), max_retry_delay_ms=self.max_retry_delay_ms
+            self.database, doing, _failure(seen, reason), max_retry_delay_ms=self.max_retry_delay_ms
         )
         if count:
-            log.warning("child.lost", extra={"pid": seen.pid, "attempts": count})
+            log.warning("child.lost", extra={"pid": seen.pid, "attempts": count, "reason": reason})
         slot.free()
 
     def _watch(self, pid: int) -> None:
@@ -110,14 +112,16 @@ class Children:
         os.close(handle)
 
 
-def _failure(seen: SlotState) -> Failure:
+def _failure(seen: SlotState, reason: str) -> Failure:
     match seen.ending:
         case Ending.OVERDUE:
             return failure.overdue(seen.limit)
         case Ending.STOPPED:
             return failure.interrupted()
-        case Ending.UNKNOWN | Ending.FENCED:
-            return failure.lost(f"its process ({seen.pid}) died")
+        case Ending.FENCED:
+            return failure.lost(f"its process ({seen.pid}) was ended, because the attempt was taken away")
+        case Ending.UNKNOWN:
+            return failure.lost(reason)
 
 
 def _is_alive(pid: int) -> bool:

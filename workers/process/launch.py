@@ -27,7 +27,7 @@ from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slot, Slots
 from pipeweave.workers.consumer.runner import ChildProcess, Runner
-from pipeweave.workers.process import remote_control, retention_thread, users_apps
+from pipeweave.workers.process import celery_lines, remote_control, retention_thread, users_apps
 from pipeweave.workers.process.liveness import WorkerLiveness
 from pipeweave.workers.process.served_queues import ServedQueues
 from pipeweave.workers.process.sigterm import DeferredSigterm
@@ -86,6 +86,7 @@ def run_worker(
     worker_id = register(deployment, service, loaded, start)
     app = make_celery(settings, queues=served.all, is_worker=True)
     app.conf.update(worker_pool=POOL, worker_proc_alive_timeout=READY_WITHIN_S)
+    celery_lines.install()
     users_apps.keep()
     remote_control.restrict_to_questions()
     slots = Slots(concurrency)

@@ -27,6 +27,8 @@ from billiard.compat import mem_rss
 from billiard.pool import RUN
 from celery.concurrency import asynpool, prefork
 
+from pipeweave.workers.process import child_exits
+
 log = logging.getLogger(__name__)
 
 # Typed as Any because Celery's stubs lack what is replaced here.
@@ -155,6 +157,14 @@ class ChildPool(_Pool):  # type: ignore[misc]
         super()._event_process_exit(hub, proc)
         if proc in self._pool:
             hub.call_later(LOOK_AGAIN_S, self.maintain_pool)
+
+    def _join_exited_workers(self, shutdown: bool = False) -> Any:
+        before = list(self._pool)
+        gone = super()._join_exited_workers(shutdown)
+        for child in before:
+            if child not in self._pool and child.exitcode is not None:
+                child_exits.note(child.pid, child.exitcode)
+        return gone
 
     def maintain_pool(self) -> None:
         super().maintain_pool()

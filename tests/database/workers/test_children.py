@@ -20,6 +20,7 @@ from pipeweave.orchestrator.registry.worker_processes import child_of
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers.consumer.child_slots import Ending, Slot, Slots, SlotState
+from pipeweave.workers.process import child_exits
 from pipeweave.workers.process.children import Children
 
 WORKER = "w@host:1:ab"
@@ -194,3 +195,26 @@ def test_a_child_whose_end_cannot_be_stored_keeps_no_other_from_its_end(
     end(children)
     assert kept(driver, lost) == [(1, "lost", "WORKER_LOST")]
     dead.wait()
+
+
+@pytest.mark.parametrize(
+    ("program", "how"),
+    [
+        ("signal.raise_signal(signal.SIGKILL)", "was killed by signal 9 (SIGKILL), as the kernel does when"),
+        ("signal.raise_signal(signal.SIGSEGV)", "was killed by signal 11 (SIGSEGV)"),
+        ("os._exit(3)", "exited with code 3"),
+    ],
+)
+@pytest.mark.parametrize("is_waited_for", [False, True])
+def test_a_lost_attempt_says_how_its_process_ended(
+    driver: RunDriver, children: Children, program: str, how: str, is_waited_for: bool
+) -> None:
+    child = subprocess.Popen([sys.executable, "-c", f"import os, signal; {program}"])
+    run_id, _ = at_work(driver, children, child.pid, until=time.monotonic() + LATER_S)
+    if is_waited_for:
+        # As the pool does, which may be faster than the look.
+        child_exits.note(child.pid, child.wait())
+    end(children)
+    child.wait()
+    [attempt] = driver.rows("SELECT error FROM attempts WHERE run_id = :id", id=run_id)
+    assert attempt.error["message"].startswith(f"its process ({child.pid}) {how}")

@@ -323,3 +323,10 @@ def test_the_password_in_the_url_of_the_api_is_masked() -> None:
         row.name: row.value for row in explain({"PIPEWEAVE_ORCHESTRATOR_URL": "http://me:hunter5@host:3000"})
     }
     assert rows["PIPEWEAVE_ORCHESTRATOR_URL"] == "http://me:***@host:3000"
+
+
+@pytest.mark.parametrize("url", ["amqp://guest@localhost//", "pyamqp://mq"])
+def test_the_url_of_rabbitmq_is_refused_as_such(url: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        load({"BROKER_URL": url})
+    assert refused.value.errors[0].message.endswith("RabbitMQ is not supported")
