@@ -23,7 +23,7 @@ Kind = Literal["task", "map", "item"]
 class Reference(AnswerModel):
     """The path of a large value in storage, its size and its hash."""
 
-    path: str
+    path: str | None = Field(description="null: it is in its row; the answer has too many values to show it.")
     size: int = Field(description="Bytes of JSON.")
     hash: str
 
@@ -136,11 +136,12 @@ class RunDetail(Run):
     task_runs_cursor: str | None = Field(
         description="Send it as `cursor` to `/task-runs` to get the next ones."
     )
-    output: dict[str, Any] | None = Field(
-        description="Outputs by step, of the completed steps that have no successor."
+    output: Any = Field(
+        description="What the pipeline returns (`output`), else the output of its end step, or of several end"
+        " steps by step; null unless the run is `completed` or `partial`."
     )
     output_refs: dict[str, Reference | MapReference] = Field(
-        description="References to the outputs that are too large to show."
+        description="By step, the outputs too large to show: what refers to them in `output` is null."
     )
 
 

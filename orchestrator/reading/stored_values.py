@@ -6,17 +6,19 @@ would make the other requests wait.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeweave.errors import LimitExceeded
 from pipeweave.orchestrator.store.keyset import Document
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.size_limits import MAX_LOADED_BYTES
+from pipeweave.spec import run_output
 
-# A run's `output` is an object of steps, and the output of a map is a list: no StoredValue is deeper. The
-# values of users, which may be nested deep, are not searched.
-DEPTH = 2
+# The output of a map is a list: no StoredValue is deeper. The values of users, which may be nested deep, are
+# not searched.
+DEPTH = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,35 @@ class StoredValue:
     """Stands in a document for the value at a path in storage."""
 
     path: str
+
+
+@dataclass(frozen=True, slots=True)
+class PendingOutput:
+    """Stands in a document for the output of a run until its large values are loaded.
+
+    Args:
+        template: see `spec/output.py`.
+        input: the run's input, which may be a StoredValue.
+        steps: output by step id; an output, or an item of a map, may be a StoredValue.
+        left_out: steps whose outputs are not shown.
+        has_input: whether the input is shown.
+    """
+
+    template: Any
+    input: Any
+    steps: Mapping[str, Any]
+    left_out: frozenset[str]
+    has_input: bool
+
+    def resolved(self) -> Any:
+        """The output, when no StoredValue is left."""
+        return run_output(
+            self.template,
+            input=self.input,
+            steps=self.steps,
+            left_out=self.left_out,
+            has_input=self.has_input,
+        )
 
 
 class Loading:
@@ -75,6 +106,9 @@ def _filled(value: Any, values: Values, depth: int) -> Any:
     match value:
         case StoredValue():
             return values.load(None, value.path)
+        case PendingOutput():
+            steps = {name: _filled(each, values, 1) for name, each in value.steps.items()}
+            return replace(value, input=_filled(value.input, values, 0), steps=steps).resolved()
         case dict() if depth > 0:
             return {name: _filled(each, values, depth - 1) for name, each in value.items()}
         case list() if depth > 0:

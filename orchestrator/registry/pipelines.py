@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,9 +12,9 @@ from pipeweave.errors import FieldError, InvalidSpec, NotFound
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
 from pipeweave.orchestrator.registry.tenants import ensure_tenant
 from pipeweave.orchestrator.store.cache import CacheSpec
-from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.store.keyset import Document
-from pipeweave.spec import PipelineSpec, parse_spec
+from pipeweave.spec import PipelineSpec, named_in, output_template, parse_spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,16 @@ class StoredPipeline:
         """The compiled plan. Versions never change, so it is compiled once."""
         return compile_plan(self.spec)
 
+    @functools.cached_property
+    def output_template(self) -> Any:
+        """What the output of a run is made of; see `spec/output.py`."""
+        return output_template(self.spec, [self.plan[each].id for each in self.plan.ends])
+
+    @functools.cached_property
+    def named_in_output(self) -> tuple[Mapping[str, int], int]:
+        """How often the output of a run refers to each step, and to the run's input."""
+        return named_in(self.output_template)
+
 
 # By tenant, pipeline and version. A spec of 5,000 steps takes about 5 MB, an ordinary one 10 KB.
 VERSIONS = CacheSpec[tuple[str, str, int], StoredPipeline]("pipeline versions", 256)
@@ -59,8 +70,10 @@ SELECT spec_hash FROM pipeline_versions WHERE tenant_id = :tenant AND pipeline_i
 """
 
 _INSERT_VERSION = """
-INSERT INTO pipeline_versions (tenant_id, pipeline_id, version, spec, spec_hash, source, created_at)
-VALUES (:tenant, :id, :version, CAST(:spec AS jsonb), :spec_hash, :source, :now)
+INSERT INTO pipeline_versions
+    (tenant_id, pipeline_id, version, spec, input_schema, output, spec_hash, source, created_at)
+VALUES (:tenant, :id, :version, CAST(:spec AS jsonb), CAST(:input_schema AS jsonb), CAST(:output AS jsonb),
+    :spec_hash, :source, :now)
 """
 
 _UPDATE = """
@@ -84,7 +97,7 @@ def store(tx: Transaction, tenant: str, spec: PipelineSpec, *, source: str) -> S
         "tenant": tenant,
         "id": spec.id,
         "description": spec.description,
-        "spec": spec.canonical.decode(),
+        **_stored(spec),
         "spec_hash": spec.spec_hash,
         "source": source,
         "now": tx.now,
@@ -100,6 +113,24 @@ def store(tx: Transaction, tenant: str, spec: PipelineSpec, *, source: str) -> S
     tx.execute(_INSERT_VERSION, {**parameters, "version": latest + 1})
     tx.execute(_UPDATE, {**parameters, "version": latest + 1})
     return StoredVersion(spec.id, latest + 1, spec.spec_hash, True)
+
+
+def _stored(spec: PipelineSpec) -> dict[str, str | None]:
+    """A spec as its columns. Members that the previous version does not know have columns of their own: its
+    processes, which run beside this one during a deploy, refuse a spec with unknown members.
+    """
+    document = spec.to_json()
+    parts = {"input_schema": document.pop("inputSchema", None), "output": document.pop("output", None)}
+    shown: dict[str, str | None] = {
+        name: None if part is None else to_json(part) for name, part in parts.items()
+    }
+    return {"spec": to_json(document), **shown}
+
+
+def _parsed(row: Any) -> PipelineSpec:
+    """The spec of a row; members that are NULL are left out, as in all rows of earlier versions."""
+    parts = {"inputSchema": row.input_schema, "output": row.output}
+    return parse_spec({**row.spec, **{name: part for name, part in parts.items() if part is not None}})
 
 
 def _check(tx: Transaction, tenant: str, spec: PipelineSpec) -> None:
@@ -143,7 +174,7 @@ def unknown_tasks(tx: Transaction, tenant: str, spec: PipelineSpec) -> list[Fiel
 LATEST_VERSION = "SELECT latest_version FROM pipelines WHERE tenant_id = :tenant AND id = :id"
 
 _GET = """
-SELECT pipeline_id, version, spec, spec_hash, source, created_at FROM pipeline_versions
+SELECT pipeline_id, version, spec, input_schema, output, spec_hash, source, created_at FROM pipeline_versions
 WHERE tenant_id = :tenant AND pipeline_id = :id AND version = :version
 """
 
@@ -165,7 +196,7 @@ def get(tx: Transaction, tenant: str, pipeline_id: str, version: int | None = No
         shown = f"{pipeline_id!r}" if version is None else f"version {version} of {pipeline_id!r}"
         raise NotFound(f"there is no pipeline {shown}", pipelineId=pipeline_id)
     stored = StoredPipeline(
-        row.pipeline_id, row.version, parse_spec(row.spec), row.spec_hash, row.source, row.created_at
+        row.pipeline_id, row.version, _parsed(row), row.spec_hash, row.source, row.created_at
     )
     # This transaction may have written the row itself, and may still be rolled back.
     tx.cache_after_commit(VERSIONS, key, stored)

@@ -10,6 +10,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from pipeweave.authoring import graph_builder
 from pipeweave.authoring.drawing import watch_drawing
+from pipeweave.authoring.graph_builder import written
 from pipeweave.authoring.placeholder import Placeholder
 from pipeweave.errors import InvalidSpec
 from pipeweave.json_conversion import to_json_value
@@ -70,9 +71,17 @@ class Pipeline(Generic[P, R]):
             if each.default is not inspect.Parameter.empty:
                 defaults[name] = self._default(name, each.default)
         with graph_builder.collect_steps() as builder, watch_drawing(self.id, self.fn, builder):
-            self.fn(**inputs)  # type: ignore[call-arg]  # every argument is a placeholder here
+            result = self.fn(**inputs)  # type: ignore[call-arg]  # every argument is a placeholder here
         document = {**self._options, "id": self.id, "defaults": defaults, "steps": builder.steps}
+        document["output"] = self._output(result)
         return parse_spec(document), builder.tasks
+
+    def _output(self, result: Any) -> Any:
+        try:
+            return written(result, "the returned value")
+        except InvalidSpec as error:
+            detail = f"pipeline {self.id!r}: {error.detail}"
+            raise InvalidSpec(detail, errors=error.errors, hint=error.hint) from None
 
     def _default(self, name: str, value: Any) -> Any:
         converted, faults = to_json_value(value, f"defaults.{name}")

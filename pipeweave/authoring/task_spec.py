@@ -20,6 +20,7 @@ from pipeweave.authoring.retry import BACKOFFS, MAX_MULTIPLIER, MAX_RETRIES, Bac
 from pipeweave.durations import DURATION_EXPECTED
 from pipeweave.errors import FieldError, InvalidTask
 from pipeweave.rates import rate_mistakes
+from pipeweave.schema import validate_schema
 from pipeweave.size_limits import MAX_DESCRIPTION
 
 _INT = 2**31 - 1
@@ -130,8 +131,6 @@ class TaskSpec:
         elif self.description is not None and len(self.description) > MAX_DESCRIPTION:
             yield FieldError("description", f"is longer than {MAX_DESCRIPTION} characters", "too_long")
         if self.input_schema is not None:
-            from pipeweave.schema import validate_schema
-
             for fault in validate_schema(self.input_schema):
                 path = f"input_schema.{fault.field}" if fault.field else "input_schema"
                 yield FieldError(path, fault.message, fault.code, fault.expected)

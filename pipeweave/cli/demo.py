@@ -57,7 +57,7 @@ def demo(ctx: click.Context, data_dir: Path | None, keep: bool, limit: int, as_j
     with _stack(data_dir, keep=keep, is_quiet=as_json) as (folder, ready):
         with _client(ready) as client:
             run = _run(client, limit, is_quiet=as_json)
-        found = run.output.get("report") if run.status == "completed" else None
+        found = run.output if run.status == "completed" else None
         if as_json:
             show_json({"run": run.id, "status": run.status, "report": found})
         elif found is not None:

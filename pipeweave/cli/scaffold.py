@@ -31,7 +31,7 @@ def summarise(rows: list[dict[str, str | int]]) -> dict[str, str | int | None]:
 def word_lengths(text: str = "Durable observable pipelines on Celery"):
     """Find the longest word of a text."""
     words = split(text=text)
-    summarise(rows=measure.map(words))
+    return summarise(rows=measure.map(words))
 '''
 
 TESTS = '''"""Tasks and pipelines run in this process: no server, no database, no worker."""

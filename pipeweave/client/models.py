@@ -99,9 +99,12 @@ class Run:
         return self.document.get("counts") or {}
 
     @property
-    def output(self) -> Mapping[str, Any]:
-        """The outputs of the completed end steps, by step id; large outputs are left out unless loaded."""
-        return self.document.get("output") or {}
+    def output(self) -> Any:
+        """What the pipeline returns; without a return the output of its end step, or of several end steps by
+        step id. None unless the run is `completed` or `partial`. A large value is None unless it is loaded:
+        `document["outputRefs"]` names its step.
+        """
+        return self.document.get("output")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,17 @@ Anyone who may register a task may write a pattern, and Python's `re` needs expo
 while it keeps every other thread waiting. pydantic has the Rust engine; its `$`, `\\uXXXX` and `(?<name>…)`
 are those of JavaScript. It knows neither lookaround nor back references: such patterns are accepted, because
 workers in other languages check them, and are not checked here (docs/decisions/0016-patterns.md).
+pydantic is imported when the first pattern is read.
 """
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import StringConstraints, TypeAdapter, ValidationError
-from pydantic_core import SchemaError
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 
 def matches(pattern: str, text: str) -> bool:
@@ -21,6 +22,8 @@ def matches(pattern: str, text: str) -> bool:
     compiled = _compiled(pattern)
     if compiled is None:
         return True
+    from pydantic import ValidationError
+
     try:
         compiled.validate_python(text, strict=True)
     except ValidationError:
@@ -42,6 +45,9 @@ def pattern_fault(pattern: str) -> str | None:
 
 @lru_cache(maxsize=512)
 def _compiled(pattern: str) -> TypeAdapter[str] | None:
+    from pydantic import StringConstraints, TypeAdapter
+    from pydantic_core import SchemaError
+
     try:
         return TypeAdapter(Annotated[str, StringConstraints(pattern=pattern)])
     except SchemaError:

@@ -10,6 +10,7 @@ from pipeweave.spec import references, rules, time_limits
 from pipeweave.spec.derivation import derive
 from pipeweave.spec.document import parse_spec
 from pipeweave.spec.graph import DryRun, Graph, GraphError, dry_run, validate_graph
+from pipeweave.spec.output import WITH_OUTPUT, named_in, output_template, run_output
 from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepSpec
 from pipeweave.spec.reference_syntax import escape, show_path
 from pipeweave.spec.rules import CODES, FAIL_FAST, FAILURE_MODES, PINNED, Decision, Predecessor
@@ -19,6 +20,7 @@ __all__ = [
     "FAILURE_MODES",
     "FAIL_FAST",
     "PINNED",
+    "WITH_OUTPUT",
     "Decision",
     "DryRun",
     "Graph",
@@ -30,9 +32,12 @@ __all__ = [
     "derive",
     "dry_run",
     "escape",
+    "named_in",
+    "output_template",
     "parse_spec",
     "references",
     "rules",
+    "run_output",
     "show_path",
     "time_limits",
     "validate_graph",

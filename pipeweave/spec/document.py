@@ -14,18 +14,21 @@ from pipeweave.durations import DURATION_EXPECTED, MAX_MS, milliseconds
 from pipeweave.errors import FieldError, InvalidSpec
 from pipeweave.field_errors import MOST_ERRORS
 from pipeweave.json_values import json_faults
+from pipeweave.schema import validate_schema
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
 from pipeweave.spec.document_steps import StepReader, TooManyEdges
 from pipeweave.spec.graph import validate_graph
 from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
-from pipeweave.spec.references import json_type
+from pipeweave.spec.reference_syntax import Reference, show_path
+from pipeweave.spec.references import find_references, json_type
 from pipeweave.spec.rules import ANY_CODE, CODES, FAIL_FAST, FAILURE_MODES
 
 _PIPELINE_KEYS = (
     *("id", "description", "failureMode", "priority", "defaults", "steps", "code"),
-    *("timeout", "timeoutMs", "idleTimeout", "idleTimeoutMs"),
+    *("timeout", "timeoutMs", "idleTimeout", "idleTimeoutMs", "inputSchema", "output"),
 )
 _SMALLEST_INT, _LARGEST_INT = -(2**31), 2**31 - 1
+_DEEPEST_OUTPUT = 32  # with the values in it, an output must not be deeper than an answer can be
 _DEEPEST = 72  # MAX_VALUE_DEPTH, plus the levels above steps[].parallel[].params
 
 
@@ -81,8 +84,9 @@ class _Reader(StepReader):
         self.errors += json_faults(document, budget=MAX_SPEC_BYTES, max_depth=_DEEPEST)
         self.refuse_if_wrong(document)
         self.unknown_keys(document, _PIPELINE_KEYS, "")
+        spec_id, steps = self.pipeline_id(document, id), self.all_steps(document)
         return PipelineSpec(
-            id=self.pipeline_id(document, id),
+            id=spec_id,
             description=self.description(document),
             failure_mode=self.failure_mode(document),
             priority=self.priority(document),
@@ -90,7 +94,9 @@ class _Reader(StepReader):
             timeout_ms=self.duration(document, "timeout"),
             idle_timeout_ms=self.duration(document, "idleTimeout"),
             code=self.code(document),
-            steps=self.all_steps(document),
+            steps=steps,
+            input_schema=self.input_schema(document),
+            output=self.output(document.get("output"), steps),
         )
 
     def pipeline_id(self, document: Mapping[str, Any], id: str | None) -> str:
@@ -168,6 +174,37 @@ class _Reader(StepReader):
             self.wrong("defaults", f"must be an object, not {json_type(defaults)}", "invalid_type", "object")
             return {}
         return defaults
+
+    def input_schema(self, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        schema = document.get("inputSchema")
+        if schema is None:
+            return None
+        for fault in validate_schema(schema):
+            path = f"inputSchema.{fault.field}" if fault.field else "inputSchema"
+            self.wrong(path, fault.message, fault.code, fault.expected)
+        return dict(schema) if isinstance(schema, Mapping) else None
+
+    def output(self, output: Any, steps: tuple[StepSpec, ...]) -> Any:
+        """Read `output`; what is the output without it, too, is left out, so that equal specs are equal."""
+        if output is None or not steps:
+            return None
+        if json_faults(output, max_depth=_DEEPEST_OUTPUT):
+            self.wrong("output", f"is nested deeper than {_DEEPEST_OUTPUT} levels", "too_deep")
+            return None
+        found, errors = find_references(output, "output")
+        self.errors += errors
+        for path, reference in found:
+            self.output_reference(reference, path)
+        ends = {each.id for each in steps} - {each for step in steps for each in step.needs}
+        return None if len(ends) == 1 and output == show_path("steps", tuple(ends)) else output
+
+    def output_reference(self, reference: Reference, path: str) -> None:
+        if reference.root in ("item", "mapIndex"):
+            self.wrong(path, f"{reference.text} has no value in the output of a run", "invalid_reference")
+        elif reference.step is not None and reference.step not in self.known:
+            near = self.nearest(reference.step, self.known)
+            hint = f"; did you mean {near!r}?" if near is not None else ""
+            self.wrong(path, f"{reference.step[:200]!r} is not a step{hint}", "unknown_step", near)
 
     def all_steps(self, document: Mapping[str, Any]) -> tuple[StepSpec, ...]:
         try:

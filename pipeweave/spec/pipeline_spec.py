@@ -74,6 +74,10 @@ class PipelineSpec:
         idle_timeout_ms: how long nothing may happen in a run, ms; None for no limit.
         code: `any` (default): a step calls the code of whichever worker takes it; `pinned`: only the code
             that its task had when the run began.
+        input_schema: the fields of the run's input (see `pipeweave.schema`); None for an input that is not
+            checked.
+        output: what the output of a run is made of, a JSON value with references; None for the output of the
+            end step (see `output.py`).
     """
 
     id: str
@@ -85,6 +89,8 @@ class PipelineSpec:
     timeout_ms: int | None = None
     idle_timeout_ms: int | None = None
     code: str = ANY_CODE
+    input_schema: Mapping[str, Any] | None = None
+    output: Any = None
 
     def to_json(self) -> dict[str, Any]:
         shown: dict[str, Any] = {"id": self.id}
@@ -101,6 +107,10 @@ class PipelineSpec:
             shown["code"] = self.code
         if self.defaults:
             shown["defaults"] = dict(self.defaults)
+        if self.input_schema is not None:
+            shown["inputSchema"] = dict(self.input_schema)
+        if self.output is not None:
+            shown["output"] = self.output
         shown["steps"] = [step.to_json() for step in self.steps]
         return shown
 

@@ -41,7 +41,9 @@ class RunResult:
     Attributes:
         status: `completed`, `partial` or `failed`.
         steps: the results by step id, in the order in which the steps were decided.
-        output: the output of the end step; if the pipeline has several end steps, their outputs by step id.
+        output: the run's output, as the API shows it: what the `@pipeline` function returns (`output` of a
+            document), else the output of the end step; if the pipeline has several end steps, their outputs
+            by step id. None if the run is neither `completed` nor `partial`.
     """
 
     status: str

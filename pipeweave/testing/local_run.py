@@ -14,7 +14,7 @@ from pipeweave.errors import MapSourceInvalid, PipeWeaveError, TaskError
 from pipeweave.json_conversion import details_of
 from pipeweave.safe_text import safe_text
 from pipeweave.size_limits import MAX_ITEM_BYTES, MAX_MAP_ITEMS
-from pipeweave.spec import Graph, PipelineSpec, StepSpec
+from pipeweave.spec import WITH_OUTPUT, Graph, PipelineSpec, StepSpec, output_template, run_output
 from pipeweave.spec.references import json_type, resolve
 from pipeweave.spec.rules import (
     FAIL_FAST,
@@ -73,10 +73,13 @@ class LocalRun:
                 self.results[step_id] = StepResult("cancelled")
             else:
                 self.results[step_id] = self.decide(self.spec.by_id[step_id])
-        outputs = {end: self.results[end].output for end in self.graph.ends}
-        output = next(iter(outputs.values())) if len(outputs) == 1 else outputs
         status = final_run_status(self.mode, (each.status for each in self.results.values()))
-        return RunResult(status, self.results, output)
+        return RunResult(status, self.results, self.output() if status in WITH_OUTPUT else None)
+
+    def output(self) -> Any:
+        completed = {id: each.output for id, each in self.results.items() if each.status == "completed"}
+        template = output_template(self.spec, self.graph.ends)
+        return run_output(template, input=self.input, steps=completed)
 
     def decide(self, step: StepSpec) -> StepResult:
         before = {id: self.predecessor(id) for id in self.graph.predecessors[step.id]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
-from support.factories import a_pipeline, a_task, end, register
+from support.factories import a_pipeline, a_task, end, end_run, register
 from support.stored_values import VALUES
 
 from pipeweave import ids
@@ -132,11 +132,12 @@ def test_the_output_of_a_map_is_its_items_outputs_in_order(
         "UPDATE task_runs SET status = 'completed', finished_at = :now WHERE run_id = :id AND kind = 'map'",
         {"id": mapped, "now": tx.now},
     )
-    assert reading.run(tx, TENANT, mapped)["output"] == {"each": [0, 1, None]}
+    end_run(tx, mapped)
+    assert reading.run(tx, TENANT, mapped)["output"] == [0, 1, None]
     assert reading.task_run(tx, TENANT, ids.task_run_id(mapped, 2))["output"] == [0, 1, None]
     monkeypatch.setattr("pipeweave.orchestrator.reading.outputs.MAP_ITEMS_SHOWN", 2)
     found = reading.run(tx, TENANT, mapped)
-    assert (found["output"], found["outputRefs"]["each"]["items"]) == ({}, 3)
+    assert (found["output"], found["outputRefs"]["each"]["items"]) == (None, 3)
 
 
 def test_an_item_shows_its_place_and_value(tx: Transaction, mapped: UUID) -> None:

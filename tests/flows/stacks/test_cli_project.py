@@ -32,7 +32,7 @@ def test_a_run_is_followed_to_its_end(project: StackFolder) -> None:
 
 def test_the_output_is_in_the_run(project: StackFolder) -> None:
     done = project.call("trigger", "hello", "-i", '{"text": "a bb ccc"}', "--wait", "--json")
-    assert json.loads(done.stdout)["output"] == {"summarise": {"words": 3, "longest": "ccc"}}
+    assert json.loads(done.stdout)["output"] == {"words": 3, "longest": "ccc"}
 
 
 def test_a_run_that_fails_exits_1_and_shows_why(project: StackFolder) -> None:
@@ -78,7 +78,7 @@ def test_a_document_is_stored_once_and_can_be_triggered(project: StackFolder) ->
     assert "new" in first.stdout
     assert "unchanged" in second.stdout
     done = project.call("trigger", "short", "-i", '{"text": "a b"}', "--wait", "--json")
-    assert json.loads(done.stdout)["output"] == {"split": ["a", "b"]}
+    assert json.loads(done.stdout)["output"] == ["a", "b"]
 
 
 def test_a_final_run_cannot_be_cancelled(project: StackFolder) -> None:
