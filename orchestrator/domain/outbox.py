@@ -83,6 +83,7 @@ class PutBack:
 
     Args:
         since: when its task runs were queued.
+        task_id: their task; None where it is not known.
     """
 
     run_id: UUID
@@ -93,6 +94,7 @@ class PutBack:
     part: int
     joins: tuple[int, ...]
     since: datetime
+    task_id: str | None = None
 
 
 Outgoing = Released | Chord | Part | JoinCheck | InvalidChord | PutBack

@@ -34,7 +34,9 @@ CHUNK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RunMessage:
-    """A message that runs these task runs. `part` is its index in the chords of `joins`, or UNCOUNTED."""
+    """A message that runs these task runs, all of one task. `part` is its index in the chords of `joins`, or
+    UNCOUNTED.
+    """
 
     run_id: UUID
     ordinals: tuple[int, ...]
@@ -43,6 +45,7 @@ class RunMessage:
     priority: int
     part: int = UNCOUNTED
     joins: tuple[int, ...] = ()
+    task_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +86,13 @@ def _messages(released: Iterable[Released]) -> Iterable[RunMessage]:
         key = (each.run_id, each.attempt, each.task_id, each.queue, each.priority, joins, each.is_limited)
         groups[key].append(each)
     index = 0
-    for (run_id, attempt, _, queue, priority, joins, is_limited), members in groups.items():
+    for (run_id, attempt, task_id, queue, priority, joins, is_limited), members in groups.items():
         # A task run of a limited task takes up its limit while it waits in a message: it gets its own
         # message.
         size = 1 if is_limited else chunk_size(len(members), _seconds(members))
         for chunk in _chunks([each.ordinal for each in members], size):
             part = index if joins else UNCOUNTED
-            yield RunMessage(run_id, chunk, attempt, queue, priority, part, joins)
+            yield RunMessage(run_id, chunk, attempt, queue, priority, part, joins, task_id)
             index += 1
 
 

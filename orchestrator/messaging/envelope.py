@@ -28,6 +28,8 @@ JOIN_TASK = "pipeweave.join"
 _MOST_BYTES = 256 * 1024
 # Far more task runs than one message names (batching.MAX_CHUNK).
 _MOST_NAMED = 1_000
+# A task's id and how many task runs the message names.
+_LONGEST_NAME = 300
 _MOST_COUNTED = 2**31 - 1
 _RUN_ID = re.compile(r"[0-9a-f]{32}\Z")
 
@@ -73,6 +75,7 @@ class Envelope:
         arguments: of the task; their types and sizes are right.
         sent: when it was sent (s since the epoch, by PostgreSQL's clock); 0 when it does not say.
         put_back: how often a worker has put it back.
+        shown: the name by which Flower and `celery inspect` show it; None for that of the Celery task.
     """
 
     task: str
@@ -80,6 +83,7 @@ class Envelope:
     arguments: list[Any]
     sent: float
     put_back: int = 0
+    shown: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,7 @@ def encode(
     sent: float,
     *,
     put_back: int = 0,
+    shown: str | None = None,
 ) -> str:
     """Encode a message for a worker of `queue`.
 
@@ -109,6 +114,8 @@ def encode(
         level: the Redis level of the message.
         sent: when it is sent (s since the epoch, by PostgreSQL's clock); the header carries it in whole ms.
         put_back: how often a worker has put it back; only such a message has this header.
+        shown: the name by which Flower and `celery inspect` show it, in Celery's header `shadow`; None for
+            the name of the Celery task.
     """
     headers: dict[str, Any] = {
         "lang": "py",
@@ -126,6 +133,8 @@ def encode(
     }
     if put_back:
         headers["put_back"] = put_back
+    if shown is not None:
+        headers["shadow"] = shown
     properties = {
         "correlation_id": id_,
         "delivery_mode": 2,
@@ -155,7 +164,7 @@ def decode(raw: bytes | str) -> Envelope | Unreadable:
         headers, body = message["headers"], message["body"]
         task, id_ = headers["task"], headers["id"]
         arguments, keywords, _ = orjson.loads(b64decode(body, validate=True))
-        put_back = headers.get("put_back", 0)
+        put_back, shown = headers.get("put_back", 0), headers.get("shadow")
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         return Unreadable(f"it is no message ({type(error).__name__}: {str(error)[:100]})")
     if type(task) is not str or task not in _IS_READABLE:
@@ -164,7 +173,8 @@ def decode(raw: bytes | str) -> Envelope | Unreadable:
         return Unreadable("its headers have wrong types")
     if type(arguments) is not list or keywords != {} or not _IS_READABLE[task](arguments):
         return Unreadable(f"its arguments do not fit {task}")
-    return Envelope(task, id_, arguments, _sent(headers.get("sent")), put_back)
+    is_name = type(shown) is str and 0 < len(shown) <= _LONGEST_NAME
+    return Envelope(task, id_, arguments, _sent(headers.get("sent")), put_back, shown if is_name else None)
 
 
 def _is_run(arguments: list[Any]) -> bool:

@@ -124,6 +124,7 @@ class GuardedChannel(_Channel):  # type: ignore[misc]
             level,
             found.sent,
             put_back=found.put_back + 1,
+            shown=found.shown,
         )
         with self.conn_or_acquire() as client:
             client.rpush(list_key(queue, level), again)
@@ -161,6 +162,7 @@ def _for_celery(found: Envelope, queue: str, level: int, tag: int) -> dict[str, 
             "argsrepr": "",
             "kwargsrepr": "",
             "ignore_result": True,
+            "shadow": found.shown,
         },
         "properties": {
             "correlation_id": found.id,

@@ -268,7 +268,19 @@ def _run(message: RunMessage | PutBack, at: int, sent: float) -> str:
     first = ids.task_run_id(message.run_id, message.ordinals[0])
     id_ = f"{ids.show(ids.TASK_RUN, first)}.{message.attempt}"
     arguments = (message.run_id.hex, message.ordinals, message.attempt, message.part, message.joins)
-    return encode(RUN_TASK, id_, arguments, message.queue, at, sent)
+    return encode(RUN_TASK, id_, arguments, message.queue, at, sent, shown=_shown(message))
+
+
+def _shown(message: RunMessage | PutBack) -> str | None:
+    """The name of a message in Flower and `celery inspect`: its task, how many task runs, which attempt.
+
+    `charge`, `charge x12` or `charge, attempt 2`.
+    """
+    if message.task_id is None:
+        return None
+    count = "" if len(message.ordinals) == 1 else f" x{len(message.ordinals)}"
+    attempt = "" if message.attempt == 1 else f", attempt {message.attempt}"
+    return f"{message.task_id}{count}{attempt}"
 
 
 def _check(check: JoinCheck, sent: float) -> str:

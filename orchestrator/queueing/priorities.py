@@ -47,6 +47,7 @@ class Better:
         attempt: their attempt.
         named_priority: the priority of the best task run that the message names.
         named_since: when that task run was queued.
+        named_task: the task of the task runs that the message names.
     """
 
     run_id: UUID
@@ -54,6 +55,7 @@ class Better:
     attempt: int
     named_priority: int
     named_since: datetime
+    named_task: str
 
 
 # The task runs of the message are read first, so that the search goes along the index and ends early. Task
@@ -61,7 +63,7 @@ class Better:
 # another worker is claiming are locked, and are skipped.
 _BETTER = f"""
 WITH named AS MATERIALIZED (
-    SELECT t.priority, t.queued_at FROM {NAMED} JOIN task_runs AS t ON {by_key()}
+    SELECT t.priority, t.queued_at, t.task_id FROM {NAMED} JOIN task_runs AS t ON {by_key()}
     WHERE t.attempt = :attempt AND {status_is(TaskStatus.QUEUED)}
     ORDER BY t.priority, t.queued_at LIMIT 1
 ), best AS MATERIALIZED (
@@ -71,7 +73,8 @@ WITH named AS MATERIALIZED (
     ORDER BY t.priority, t.queued_at LIMIT 1 FOR UPDATE OF t SKIP LOCKED
 )
 SELECT t.run_id, t.id, t.attempt, t.priority, t.queued_at,
-    (SELECT n.priority FROM named AS n) AS named_priority, (SELECT n.queued_at FROM named AS n) AS named_since
+    (SELECT n.priority FROM named AS n) AS named_priority,
+    (SELECT n.queued_at FROM named AS n) AS named_since, (SELECT n.task_id FROM named AS n) AS named_task
 {_QUEUED} AND NOT {IS_PAUSED}
     AND t.run_id = (SELECT b.run_id FROM best AS b) AND t.priority = (SELECT b.priority FROM best AS b)
     AND t.queued_at = (SELECT b.queued_at FROM best AS b) AND t.attempt = (SELECT b.attempt FROM best AS b)
@@ -103,7 +106,9 @@ def better(
     # A later attempt is always claimed alone.
     alike = takewhile(lambda row: _place(row) == _place(first), rows if first.attempt == 1 else rows[:1])
     found = tuple(sorted(ids.ordinal_of(row.id) for row in alike))
-    return Better(first.run_id, found, first.attempt, first.named_priority, first.named_since)
+    return Better(
+        first.run_id, found, first.attempt, first.named_priority, first.named_since, first.named_task
+    )
 
 
 def _place(row: Any) -> tuple[UUID, int, int, datetime]:

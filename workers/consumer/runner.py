@@ -204,6 +204,7 @@ class Runner:
                 part,
                 tuple(joins),
                 found.named_since,
+                found.named_task,
             )
         )
         return Work(run, found.attempt, queue=queue), started

@@ -150,3 +150,8 @@ def test_checks_are_sent_once_and_parts_as_they_are() -> None:
 def test_a_part_has_the_same_id_however_often_it_is_counted() -> None:
     assert Part(RUN, 5, "q", ordinal=2).id == Part(RUN, 5, "r", ordinal=2).id
     assert Part(RUN, 5, "q", ordinal=2).id != Part(RUN, 5, "q", message=2).id
+
+
+def test_the_messages_of_a_chunk_name_its_task() -> None:
+    batch = group_into_messages([released(number, task="charge") for number in range(1, 300)])
+    assert {each.task_id for each in batch.messages} == {"charge"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,17 @@ from pipeweave.orchestrator.messaging.envelope import (
 @given(st.floats(0, 4e9))
 def test_a_message_says_to_the_millisecond_when_it_was_sent(now: float) -> None:
     assert 0 <= now - sent_at(encode("t", "id", (), "q", 0, now)) < 0.002
+
+
+@pytest.mark.parametrize(
+    ("shown", "read"),
+    [("charge x12", "charge x12"), ("", None), ("x" * 301, None), (["charge"], None), (5, None)],
+)
+def test_a_name_that_is_none_is_left_out(shown: Any, read: str | None) -> None:
+    arguments = [ids.new_id().hex, 3]
+    found = decode(encode(JOIN_TASK, "x", arguments, "q", 0, 0, shown=shown))
+    assert isinstance(found, Envelope)
+    assert found.shown == read
 
 
 @given(st.binary() | st.text())
