@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -259,6 +260,18 @@ def has_silent(tx: Transaction, queue: str) -> bool:
     """
     parameters = {"queue": queue, "now": None, "after": LOST_AFTER}
     return tx.execute(_SILENT_OF_QUEUE, parameters).scalar_one() is True
+
+
+_ALIVE_PROCESS = f"""
+SELECT EXISTS (SELECT 1 FROM workers AS w WHERE w.pid = :pid AND w.hostname = :hostname AND {_IS_ALIVE})
+"""
+
+
+def is_alive_at(database_url: str, pid: int) -> bool:
+    """Whether this process of this host is registered as a worker and alive; opens its own connection."""
+    parameters = {"pid": pid, "hostname": socket.gethostname(), "now": None, "after": LOST_AFTER}
+    with Database(database_url, pool_size=0).transaction() as tx:
+        return tx.execute(_ALIVE_PROCESS, parameters).scalar_one() is True
 
 
 def count_alive_at(database_url: str) -> int:

@@ -56,6 +56,12 @@ _data_dir = click.option(
     help="Module, file or folder with tasks; may be repeated. Defaults to ./pipelines or ./tasks.py.",
 )
 @click.option("--flower/--no-flower", "has_flower", default=True, help="Also run Flower, if it is installed.")
+@click.option(
+    "--reload",
+    "is_reloading",
+    is_flag=True,
+    help="Restart the workers when their code changes (development).",
+)
 @click.option("--detach", is_flag=True, help="Return when the stack is ready; `pipeweave down` stops it.")
 def up(
     data_dir: Path | None,
@@ -64,6 +70,7 @@ def up(
     concurrency: int | None,
     apps: tuple[str, ...],
     has_flower: bool,
+    is_reloading: bool,
     detach: bool,
 ) -> None:
     """Run everything on this machine.
@@ -89,6 +96,7 @@ def up(
         secret_key=settings.secret_key,
         has_flower=has_flower,
         mode=settings.mode,
+        is_reloading=is_reloading,
     )
     if detach:
         _announce(run_detached(options), options, "pipeweave down stops it")

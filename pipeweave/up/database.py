@@ -39,10 +39,11 @@ def issue_token(url: str, tenant: str, known: str | None) -> str:
         )
 
 
-class WorkerCount:
-    """Counts live workers.
+class LiveWorkers:
+    """Tells whether a worker of this machine is registered and alive.
 
-    If workers of a crashed stack are still registered, the count is 0 until they are taken for lost.
+    If workers of a crashed stack are still registered, none is until they are taken for lost: a new process
+    may have the process id of one of them.
     """
 
     def __init__(self, url: str) -> None:
@@ -54,10 +55,10 @@ class WorkerCount:
             worker_processes.LOST_AFTER.total_seconds() if left_behind else 0
         )
 
-    def __call__(self) -> int:
+    def __call__(self, pid: int) -> bool:
         from pipeweave.orchestrator.registry import worker_processes
 
-        return worker_processes.count_alive_at(self._url) if time.monotonic() >= self._trusted_from else 0
+        return time.monotonic() >= self._trusted_from and worker_processes.is_alive_at(self._url, pid)
 
 
 class Ticks:

@@ -62,6 +62,7 @@ class DataFolder:
         self.logs = self.root / "logs"
         self.run = self.root / "run"
         self.processes = self.run / "processes.json"
+        self.requests = self.run / "requests"
         self.connection = self.root / "connection.json"
         self._lock = self.run / "lock"
         self.kept_file = self.root / "kept.json"

@@ -27,6 +27,7 @@ class UpOptions:
         secret_key: the user's secret key; None for the folder's.
         has_flower: true to run Flower, too.
         mode: `standalone`, or `serverless`, which runs no beat.
+        is_reloading: true to restart the workers when files of their apps change.
     """
 
     data_dir: Path
@@ -39,6 +40,7 @@ class UpOptions:
     secret_key: str | None = None
     has_flower: bool = True
     mode: str = "standalone"
+    is_reloading: bool = False
 
     @property
     def url(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TextIO
@@ -13,7 +12,6 @@ from typing import TextIO
 FILE_BYTES = 10_000_000
 FILES = 10
 
-_TAIL_LINES = 20
 _NAME_WIDTH = 9
 
 
@@ -42,7 +40,6 @@ class Output:
     def __init__(self, name: str, folder: Path, console: Console) -> None:
         self.name = name
         self.path = folder / f"{name}.log"
-        self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._console = console
         self._file = RotatingFileHandler(
             self.path, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="utf-8", errors="replace"
@@ -50,7 +47,6 @@ class Output:
 
     def write(self, line: str) -> None:
         """Add one line."""
-        self.tail.append(line)
         self._file.handle(logging.makeLogRecord({"msg": line}))
         self._console.write(self.name, line)
 

@@ -24,26 +24,34 @@ class ProcessSpec:
         name: unique; also the name of its log.
         launch: makes its Launch; called for every start.
         is_ready: true if the process works now; called in a separate thread.
+        is_pid_ready: the same, given the process id.
         stage: processes of a higher stage are stopped first.
         stop_signal: the signal that asks it to end.
         grace_s: seconds it gets to end before it is killed.
         is_watching_us: true if its standard input is held open until the supervisor ends.
+        is_replaceable: true if two may run side by side: a restart starts the new process first, and stops
+            the old one when the new one is ready.
+        about: what it runs, for people.
     """
 
     name: str
     launch: Callable[[], Launch]
     is_ready: Callable[[], bool] = lambda: True
+    is_pid_ready: Callable[[int], bool] = lambda pid: True
     stage: int = 0
     stop_signal: int = signal.SIGTERM
     grace_s: float = 3.0
     is_watching_us: bool = False
+    is_replaceable: bool = False
+    about: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessRow:
     """The state of one process.
 
-    `pid` and `started_at` (seconds since 1970) are None while it does not run.
+    `pid` and `started_at` (seconds since 1970) are None while it does not run. `last_exit` says how and with
+    which last words the process ended before, unless it was asked to.
     """
 
     name: str
@@ -54,6 +62,8 @@ class ProcessRow:
     restarts: int
     stage: int
     stop_signal: int
+    last_exit: str | None = None
+    about: str | None = None
 
     def to_json(self, now: datetime) -> dict[str, Any]:
         """The row as `pipeweave ps` shows it; uptime in seconds."""
@@ -70,6 +80,8 @@ class ProcessRow:
             "uptime": uptime,
             "restarts": self.restarts,
             "startedAt": started,
+            "lastExit": self.last_exit,
+            "about": self.about,
         }
 
 
@@ -91,7 +103,7 @@ def read_rows(file: Path) -> list[ProcessRow]:
 
 
 # `leftovers` reads these names, too, but does not import this module.
-_FILE_NAMES = {"started_at": "startedAt", "stop_signal": "stopSignal"}
+_FILE_NAMES = {"started_at": "startedAt", "stop_signal": "stopSignal", "last_exit": "lastExit"}
 
 
 def _to_file(row: ProcessRow) -> dict[str, Any]:

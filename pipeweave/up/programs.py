@@ -71,14 +71,22 @@ class Programs:
         launch = self._launch(("api", *where), environment.for_program(self._settings()))
         return ProcessSpec("api", lambda: launch, self._is_api_healthy, stage=_API, grace_s=5.0)
 
-    def worker(self, number: int, is_ready: Callable[[], bool]) -> ProcessSpec:
-        """The worker with this number; `is_ready` is given, because it counts all registered workers."""
+    def worker(self, number: int, is_alive: Callable[[int], bool]) -> ProcessSpec:
+        """The worker with this number; `is_alive` is given, because it looks at the registered workers."""
         name = f"worker-{number}"
         apps = [part for app in self._options.apps for part in ("--app", app)]
         how = ("--concurrency", str(self._options.concurrency), "--service", "python", "--name", name)
         grace = ("--grace", f"{_CALLS_GRACE_S:g}")
         launch = self._launch(("worker", *apps, *how, *grace), environment.for_worker(self._settings()))
-        return ProcessSpec(name, lambda: launch, is_ready, stage=_WORKERS, grace_s=_WORKER_GRACE_S)
+        return ProcessSpec(
+            name,
+            lambda: launch,
+            is_pid_ready=is_alive,
+            stage=_WORKERS,
+            grace_s=_WORKER_GRACE_S,
+            is_replaceable=True,
+            about=", ".join(self._options.apps),
+        )
 
     def beat(self, is_ready: Callable[[], bool]) -> ProcessSpec:
         """The beat process; `is_ready` is given, because it watches the ticks in the database."""

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pipeweave.errors import PortInUse
-from pipeweave.up import database, environment, leftovers
+from pipeweave.up import database, environment, leftovers, requests
+from pipeweave.up.changes import Watch
 from pipeweave.up.folder import Connection, DataFolder, Kept
 from pipeweave.up.launch import server_account
 from pipeweave.up.options import HOW_TO_ADD_TASKS, UpOptions
@@ -18,6 +20,7 @@ from pipeweave.up.output import Console
 from pipeweave.up.ports import free_port, is_free
 from pipeweave.up.processes import write_rows
 from pipeweave.up.programs import FLOWER_USER, Programs
+from pipeweave.up.requests import RequestFolder
 from pipeweave.up.supervisor import Stopped, Supervisor
 
 # Time limits for servers and for PipeWeave's processes to become ready, even at a first start on a busy
@@ -58,13 +61,19 @@ def run(options: UpOptions, console: Console, on_ready: Callable[[Announcement],
         supervisor = Supervisor(folder.logs, console, partial(write_rows, folder.processes))
         if swept:
             supervisor.say(f"ended processes that an earlier stack left behind: {', '.join(swept)}")
-        with _stopped_by_signals(supervisor):
+        asked = RequestFolder(folder)
+        supervisor.take_requests = asked.take
+        with _signals_go_to(supervisor):
             try:
-                on_ready(_start(options, folder, supervisor))
-                supervisor.watch()
+                announcement = _start(options, folder, supervisor)
+                asked.open()
+                with _reloading(options, supervisor):
+                    on_ready(announcement)
+                    supervisor.watch()
             except Stopped:
                 pass
             finally:
+                asked.close()
                 folder.connection.unlink(missing_ok=True)
                 supervisor.stop()
                 folder.processes.unlink(missing_ok=True)
@@ -95,9 +104,8 @@ def _start_servers(programs: Programs, supervisor: Supervisor) -> None:
 
 
 def _start_processes(options: UpOptions, programs: Programs, supervisor: Supervisor) -> None:
-    alive = database.WorkerCount(programs.postgres_server.url)
-    numbers = range(1, options.workers + 1)
-    workers = [programs.worker(number, lambda: alive() >= options.workers) for number in numbers]
+    alive = database.LiveWorkers(programs.postgres_server.url)
+    workers = [programs.worker(number, alive) for number in range(1, options.workers + 1)]
     needed = [programs.api(), *workers]
     if options.mode == "standalone":
         needed.append(programs.beat(database.Ticks(programs.postgres_server.url)))
@@ -149,11 +157,28 @@ def _with_ports(kept: Kept) -> Kept:
 
 
 @contextmanager
-def _stopped_by_signals(supervisor: Supervisor) -> Iterator[None]:
-    def ask(*_: object) -> None:
+def _reloading(options: UpOptions, supervisor: Supervisor) -> Iterator[None]:
+    if not options.is_reloading or not options.workers:
+        yield
+        return
+    watch = Watch(options.apps, Path.cwd(), supervisor.files_changed)
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.stop()
+
+
+@contextmanager
+def _signals_go_to(supervisor: Supervisor) -> Iterator[None]:
+    def stop(*_: object) -> None:
         supervisor.request_stop()
 
-    before = {each: signal.signal(each, ask) for each in _STOP_SIGNALS}
+    def look(*_: object) -> None:
+        supervisor.look_for_requests()
+
+    before = {each: signal.signal(each, stop) for each in _STOP_SIGNALS}
+    before[requests.SIGNAL] = signal.signal(requests.SIGNAL, look)
     try:
         yield
     finally:

@@ -7,10 +7,12 @@ import signal
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipeweave.errors import PipeWeaveError, StartFailed
+from pipeweave.up import log_line
 from pipeweave.up.launch import spawn
 from pipeweave.up.leftovers import birth, end_group
 from pipeweave.up.output import Output
@@ -27,6 +29,8 @@ _READY_POLL_S = 0.05
 # Seconds that the last lines of an ended process get to be read: one of its children may keep the pipe open.
 _REST_S = 1.0
 _LONGEST_LINE = 65_536
+TAIL_LINES = 20
+_ERROR_OF_A_COMMAND = "pipeweave: "
 _NO_PROGRAM = 127
 
 
@@ -52,7 +56,19 @@ class StopRequested:
     """A signal or a caller asked the supervisor to stop everything."""
 
 
-Event = Ready | Exited | StopRequested
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A signal told that another process has left requests in the data directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilesChanged:
+    """Files of the apps have changed."""
+
+    paths: tuple[str, ...]
+
+
+Event = Ready | Exited | StopRequested | Asked | FilesChanged
 
 
 def restart_delay(short_lives: int, code: int) -> float:
@@ -64,6 +80,16 @@ def restart_delay(short_lives: int, code: int) -> float:
     """
     delay = RESTART_DELAYS_S[min(short_lives, len(RESTART_DELAYS_S) - 1)]
     return min(delay, KILLED_DELAY_S) if code == -signal.SIGKILL else delay
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code in words, such as `exit code 1` or `signal 9 (SIGKILL)`."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"signal {-code}"
 
 
 class Supervised:
@@ -78,6 +104,11 @@ class Supervised:
         self.state: State = "stopped"
         self.restarts = 0
         self.restart_at: float | None = None
+        self.kill_at: float | None = None
+        self.is_to_return = False
+        self.last_exit: str | None = None
+        # The output may be shared with a process that runs beside this one.
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._post = post
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
@@ -103,18 +134,21 @@ class Supervised:
             self.restarts,
             self.spec.stage,
             self.spec.stop_signal,
+            self.last_exit,
+            self.spec.about,
         )
 
     def start(self) -> None:
         """Start the process. If its program cannot be executed, report an exit at once."""
-        self.restart_at = None
+        self.restart_at = self.kill_at = None
+        self.is_to_return = False
         self.state = "starting"
         self._started, self._started_at = time.monotonic(), time.time()
         stdin = subprocess.PIPE if self.spec.is_watching_us else subprocess.DEVNULL
         try:
             process = spawn(self.spec.launch(), subprocess.PIPE, stdin)
         except StartFailed as error:
-            self.output.write(error.detail)
+            self._write(error.detail)
             self._post(Exited(self.spec.name, None, _NO_PROGRAM))
             return
         self._process, self._born = process, birth(process.pid)
@@ -132,6 +166,8 @@ class Supervised:
                 with contextlib.suppress(OSError):
                     self._process.stdin.close()
             self._process = None
+        if self.state != "stopping":
+            self.last_exit = ": ".join((how_it_ended(code), *self.last_words()))
         if not will_restart:
             self.state = "stopped"
             return 0.0
@@ -163,7 +199,13 @@ class Supervised:
     def last_lines(self, count: int) -> list[str]:
         """The last lines that the ended process wrote: its end may be seen before they were read."""
         self._read_rest()
-        return list(self.output.tail)[-count:]
+        return list(self._tail)[-count:]
+
+    def last_words(self) -> list[str]:
+        """What the ended process wrote last, as one line for people; empty if it wrote nothing."""
+        said = [message for line in self.last_lines(TAIL_LINES) if (message := log_line.message_of(line))]
+        errors = [line for line in said if line.startswith(_ERROR_OF_A_COMMAND)]
+        return (errors or said)[-1:]
 
     def close(self) -> None:
         """Read the last lines of the process and close its log."""
@@ -178,7 +220,11 @@ class Supervised:
         assert process.stdout
         with process.stdout as lines:
             while line := lines.readline(_LONGEST_LINE):
-                self.output.write(line.decode(errors="replace").rstrip("\r\n"))
+                self._write(line.decode(errors="replace").rstrip("\r\n"))
+
+    def _write(self, line: str) -> None:
+        self._tail.append(line)
+        self.output.write(line)
 
     def _wait(self, process: subprocess.Popen[bytes], ended: threading.Event) -> None:
         code = process.wait()
@@ -188,6 +234,6 @@ class Supervised:
     def _await_readiness(self, pid: int, ended: threading.Event) -> None:
         while not ended.wait(_READY_POLL_S):
             with contextlib.suppress(PipeWeaveError):
-                if self.spec.is_ready():
+                if self.spec.is_ready() and self.spec.is_pid_ready(pid):
                     self._post(Ready(self.spec.name, pid))
                     return

@@ -13,7 +13,17 @@ from pathlib import Path
 from pipeweave.errors import StartFailed, Unavailable
 from pipeweave.up.output import Console, Output
 from pipeweave.up.processes import ProcessRow, ProcessSpec
-from pipeweave.up.supervised import Event, Exited, Ready, StopRequested, Supervised
+from pipeweave.up.restarts import Request, Restarts
+from pipeweave.up.supervised import (
+    Asked,
+    Event,
+    Exited,
+    FilesChanged,
+    Ready,
+    StopRequested,
+    Supervised,
+    how_it_ended,
+)
 
 # Seconds that a killed process gets to disappear, and that a process gets after a second stop request.
 _KILL_WAIT_S = 2.0
@@ -47,6 +57,9 @@ class Supervisor:
         self._awaited: set[str] = set()
         self._is_stopping = False
         self._stops_asked = 0
+        self._restarts = Restarts(self._processes, self._events.put, self.say)
+        # Called when another process has left requests.
+        self.take_requests: Callable[[], Iterable[Request]] = tuple
 
     def say(self, line: str) -> None:
         """Write a line to the console and the log `up.log`."""
@@ -55,6 +68,14 @@ class Supervisor:
     def request_stop(self) -> None:
         """Request a stop of everything; a second request shortens the waits. Safe in signals and threads."""
         self._events.put(StopRequested())
+
+    def look_for_requests(self) -> None:
+        """Look whether another process has left requests. Safe in signals and threads."""
+        self._events.put(Asked())
+
+    def files_changed(self, paths: Sequence[str]) -> None:
+        """Restart the workers, because files of their apps have changed. Safe in threads."""
+        self._events.put(FilesChanged(tuple(paths)))
 
     def start(self, spec: ProcessSpec) -> None:
         """Start a process and keep it running from now on."""
@@ -91,8 +112,10 @@ class Supervisor:
         """Stop all processes, the highest stage first; kill those that do not end in time."""
         self._is_stopping = True
         self._awaited = set()
-        for stage in sorted({each.spec.stage for each in self._processes.values()}, reverse=True):
-            self._stop_all([each for each in self._processes.values() if each.spec.stage == stage])
+        self._restarts.give_up()
+        everything = [*self._processes.values(), *self._restarts.beside]
+        for stage in sorted({each.spec.stage for each in everything}, reverse=True):
+            self._stop_all([each for each in everything if each.spec.stage == stage])
         for each in self._processes.values():
             each.close()
         self._own.close()
@@ -119,13 +142,14 @@ class Supervisor:
         return min(process.spec.grace_s, _URGENT_GRACE_S) if is_urgent else process.spec.grace_s
 
     def _turn(self, until: float) -> None:
-        """Handle one event, or restart the processes that are due; wait until `until` (monotonic) at most."""
+        """Handle one event, or what is due; wait until `until` (monotonic) at most."""
         due = [each.restart_at for each in self._processes.values() if each.restart_at is not None]
-        timeout = max(min([until, *due]) - time.monotonic(), 0)
+        timeout = max(min([until, *due, *self._restarts.due()]) - time.monotonic(), 0)
         try:
             self._take(self._events.get(timeout=timeout))
         except queue.Empty:
             self._start_due()
+            self._restarts.kill_late()
 
     def _start_due(self) -> None:
         for each in self._processes.values():
@@ -137,10 +161,21 @@ class Supervisor:
         match event:
             case StopRequested():
                 self._stops_asked += 1
+            case Asked():
+                for request in self.take_requests():
+                    self._restarts.ask(request)
+                self._write_down()
+            case FilesChanged(paths):
+                self._restarts.reload(paths)
+                self._write_down()
             case Ready(name, pid):
                 self._ready(self._processes[name], pid)
+                if self._restarts.ready(name, pid):
+                    self._write_down()
             case Exited(name, pid, code):
-                if self._processes[name].pid == pid:
+                if self._restarts.exited(name, pid, code):
+                    self._write_down()
+                elif self._processes[name].pid == pid:
                     self._exited(self._processes[name], code)
 
     def _ready(self, process: Supervised, pid: int) -> None:
@@ -149,7 +184,7 @@ class Supervisor:
             self._write_down()
 
     def _exited(self, process: Supervised, code: int) -> None:
-        name, how = process.spec.name, f"signal {-code}" if code < 0 else f"exit code {code}"
+        name, how = process.spec.name, how_it_ended(code)
         gives_up = name in self._awaited and code >= 0
         delay = process.ended(code, will_restart=not (gives_up or self._is_stopping))
         self._write_down()
@@ -162,4 +197,4 @@ class Supervisor:
             self.say(f"{name} ended with {how}; it is restarted in {delay:g} s")
 
     def _write_down(self) -> None:
-        self._record([each.row() for each in self._processes.values()])
+        self._record([each.row() for each in [*self._processes.values(), *self._restarts.beside]])

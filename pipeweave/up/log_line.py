@@ -1,0 +1,86 @@
+"""Read the lines of the logs of `up`: PipeWeave's JSON, and those of PostgreSQL, Valkey and others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+# 2026-11-22 15:04:05.123 UTC [812] LOG:  checkpoint starting
+_POSTGRES = re.compile(
+    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) (?:UTC|GMT) \[\d+\][^:]*? ([A-Z]+\d?): +(.*)", re.S
+)
+# 812:M 22 Nov 2026 15:04:05.123 * Ready to accept connections
+_VALKEY = re.compile(r"\d+:[A-Z] (\d\d \w{3} \d{4} \d\d:\d\d:\d\d\.\d{3}) ([.*#-]) (.*)", re.S)
+_VALKEY_LEVELS = {".": "debug", "-": "info", "*": "info", "#": "warning"}
+_POSTGRES_LEVELS = {"WARNING": "warning", "ERROR": "error", "FATAL": "error", "PANIC": "error"}
+_OWN = ("time", "level", "logger", "message")
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a log.
+
+    Args:
+        text: the line as it was written.
+        time: when it was written; None if the line does not say so.
+        level: debug, info, warning, error or critical; None if the line does not say so.
+        message: what it says.
+        fields: further members of a JSON line, such as `run_id`.
+    """
+
+    text: str
+    time: datetime | None = None
+    level: str | None = None
+    message: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parse(text: str) -> LogLine:
+    """Read one line of any process."""
+    if text.startswith("{") and (line := _json(text)):
+        return line
+    if found := _POSTGRES.match(text):
+        time = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
+        return LogLine(text, time, _POSTGRES_LEVELS.get(found[2], "info"), found[3])
+    if found := _VALKEY.match(text):
+        return LogLine(text, _valkey_time(found[1]), _VALKEY_LEVELS[found[2]], found[3])
+    return LogLine(text, message=text)
+
+
+def message_of(text: str) -> str:
+    """What a line says, without what is for machines."""
+    return parse(text).message.strip()
+
+
+def _json(text: str) -> LogLine | None:
+    try:
+        document = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(document, dict) or "message" not in document:
+        return None
+    fields = {name: value for name, value in document.items() if name not in _OWN}
+    return LogLine(
+        text, _iso(document.get("time")), str(document.get("level", "info")), str(document["message"]), fields
+    )
+
+
+def _iso(text: Any) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _valkey_time(text: str) -> datetime | None:
+    """Valkey writes the local time of its process."""
+    try:
+        return datetime.strptime(text, "%d %b %Y %H:%M:%S.%f").astimezone(UTC)
+    except ValueError:
+        return None

@@ -1,0 +1,197 @@
+"""Restart processes on request, one after another, so that work goes on.
+
+A worker is replaced: its successor starts beside it, and the worker is asked to stop when the successor is
+ready. Other processes are stopped and started again. If a successor does not get ready, the old process stays,
+and the rest of the request is given up: the next one would fail in the same way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pipeweave.up.supervised import Event, Supervised, how_it_ended
+
+# Seconds that a successor gets until it is ready.
+READY_WITHIN_S = 60.0
+# At most so many changed files are named in one line.
+_NAMED_FILES = 3
+
+
+@dataclass(slots=True)
+class Request:
+    """A request to restart processes.
+
+    Args:
+        names: of the processes, in the order of their restart.
+        answer: called with the name of each process, and None or what went wrong.
+    """
+
+    names: Sequence[str]
+    answer: Callable[[str, str | None], None] = field(default=lambda name, problem: None)
+
+
+class Restarts:
+    """The restarts under way. Only the supervisor's thread calls these methods.
+
+    Args:
+        processes: name -> process; a successor takes the place of its predecessor here.
+        post: receives the events of successors.
+        say: writes a line for people.
+    """
+
+    def __init__(
+        self,
+        processes: dict[str, Supervised],
+        post: Callable[[Event], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._processes, self._post, self._say = processes, post, say
+        self._waiting: deque[tuple[str, Request]] = deque()
+        self._current: tuple[str, Request] | None = None
+        self._successor: Supervised | None = None
+        self._leaving: list[Supervised] = []
+
+    @property
+    def beside(self) -> list[Supervised]:
+        """The processes that run beside those of the stack: a successor, and predecessors that stop."""
+        return [*([self._successor] if self._successor else []), *self._leaving]
+
+    def ask(self, request: Request) -> None:
+        """Restart these processes after those that were asked for before."""
+        for name in request.names:
+            self._waiting.append((name, request))
+        self._next()
+
+    def reload(self, paths: Sequence[str]) -> None:
+        """Restart the workers with the changed files. A successor that still starts is replaced, too."""
+        named = ", ".join(paths[:_NAMED_FILES]) + (", …" if len(paths) > _NAMED_FILES else "")
+        self._say(f"{named} changed: the workers restart")
+        self._waiting.clear()
+        self._give_up_current("the files changed again")
+        self.ask(Request([name for name, each in self._processes.items() if each.spec.is_replaceable]))
+
+    def ready(self, name: str, pid: int) -> bool:
+        """Handle that a process is ready; True if it was restarted here."""
+        if self._current is None or self._current[0] != name:
+            return False
+        successor = self._successor
+        if successor is not None:
+            if successor.pid != pid:
+                return False
+            self._take_over(successor)
+        elif self._processes[name].pid != pid:
+            return False
+        self._end(None)
+        return True
+
+    def exited(self, name: str, pid: int | None, code: int) -> bool:
+        """Handle that a process ended; True if it was a successor, or was asked to stop here."""
+        if gone := next((each for each in self._leaving if (each.spec.name, each.pid) == (name, pid)), None):
+            gone.ended(code, will_restart=False)
+            self._leaving.remove(gone)
+            return True
+        successor = self._successor
+        if successor is not None and (successor.spec.name, successor.pid) == (name, pid):
+            successor.ended(code, will_restart=False)
+            self._failed(successor)
+            return True
+        process = self._processes[name]
+        if process.is_to_return and process.pid == pid:
+            process.ended(code, will_restart=False)
+            process.restarts += 1
+            process.start()
+            return True
+        if self._current is not None and self._current[0] == name and process.pid == pid:
+            self._end(how_it_ended(code))
+        return False
+
+    def due(self) -> Iterator[float]:
+        """The times (monotonic) at which a process that was asked to stop is killed."""
+        return (each.kill_at for each in self._limited() if each.kill_at is not None)
+
+    def kill_late(self) -> None:
+        """Kill the processes that did not stop in time."""
+        for each in self._limited():
+            if each.kill_at is not None and each.kill_at <= time.monotonic():
+                late = "is not ready" if each is self._successor else "did not stop"
+                self._say(f"{each.spec.name} {late} in time and is killed")
+                each.kill_at = None
+                each.kill()
+
+    def give_up(self) -> None:
+        """Forget all requests: the stack stops."""
+        for name, request in self._waiting:
+            request.answer(name, "the stack stops")
+        self._waiting.clear()
+        self._give_up_current("the stack stops")
+        for each in self._processes.values():
+            each.is_to_return = False
+
+    def _next(self) -> None:
+        if self._current is not None or not self._waiting:
+            return
+        self._current = self._waiting.popleft()
+        process = self._processes[self._current[0]]
+        if process.pid is None:
+            # It ended, and waits for its restart: now is the time.
+            process.start()
+        elif process.spec.is_replaceable:
+            self._successor = Supervised(process.spec, process.output, self._post)
+            self._successor.start()
+            self._successor.kill_at = time.monotonic() + READY_WITHIN_S
+        else:
+            self._stop(process)
+            process.is_to_return = True
+
+    def _take_over(self, successor: Supervised) -> None:
+        old = self._processes[successor.spec.name]
+        successor.state = "running"
+        successor.kill_at = None
+        successor.restarts = old.restarts + 1
+        self._processes[successor.spec.name] = successor
+        self._successor = None
+        if old.pid is not None:
+            self._stop(old)
+            self._leaving.append(old)
+
+    def _failed(self, successor: Supervised) -> None:
+        assert self._current
+        name, request = self._current
+        self._successor = None
+        self._say(f"{name} did not start again ({successor.last_exit}); the one before goes on")
+        self._processes[name].last_exit = successor.last_exit
+        given_up = [each for each, of in self._waiting if of is request]
+        self._waiting = deque(each for each in self._waiting if each[1] is not request)
+        for each in given_up:
+            request.answer(each, f"not restarted, because {name} did not start")
+        self._end(successor.last_exit)
+
+    def _give_up_current(self, problem: str) -> None:
+        if self._current is None:
+            return
+        if self._successor is not None:
+            self._stop(self._successor)
+            self._leaving.append(self._successor)
+            self._successor = None
+        self._current[1].answer(self._current[0], problem)
+        self._current = None
+
+    def _end(self, problem: str | None) -> None:
+        assert self._current
+        name, request = self._current
+        self._current = None
+        if problem is None:
+            self._say(f"{name} was restarted")
+        request.answer(name, problem)
+        self._next()
+
+    def _stop(self, process: Supervised) -> None:
+        process.ask_to_stop()
+        process.kill_at = time.monotonic() + process.spec.grace_s
+
+    def _limited(self) -> list[Supervised]:
+        """The processes with a time limit for their start or their end."""
+        return [*self.beside, *(each for each in self._processes.values() if each.is_to_return)]
