@@ -44,6 +44,7 @@ _LONGEST = (
     "flows/stacks/test_chaos.py",
     "flows/stacks/test_up_accounts.py",
     "flows/stacks/test_up_stack.py",
+    "flows/stacks/test_restart_and_reload.py",
     "flows/faults/test_broker_faults.py",
     "database/diagnosis/test_verify.py",
     "flows/faults/test_clocks.py",

@@ -26,6 +26,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "up": "pipeweave.cli.stack:up",
         "down": "pipeweave.cli.stack:down",
         "ps": "pipeweave.cli.stack:ps",
+        "restart": "pipeweave.cli.restart:restart",
+        "logs": "pipeweave.cli.logs:logs",
         "demo": "pipeweave.cli.demo:demo",
         "init": "pipeweave.cli.init:init",
     },

@@ -48,7 +48,7 @@ def init(name: str | None, folder: Path | None, as_json: bool) -> None:
     if place.resolve() != Path.cwd():
         click.echo(f"  cd {place}")
     click.echo("  python -m pytest")
-    click.echo("  pipeweave up --app tasks.py")
+    click.echo("  pipeweave up --app tasks.py --reload")
     click.echo(f"  pipeweave trigger {named} --wait    (in a second terminal)")
 
 

@@ -66,7 +66,7 @@ Run the tests; they need nothing else:
 Start PostgreSQL, Valkey, the API, beat and a worker that loads `tasks.py`. All data stay in `.pipeweave/`;
 Ctrl-C stops it:
 
-    pipeweave up --app tasks.py
+    pipeweave up --app tasks.py --reload
 
 In a second terminal, in this folder, start a run and follow it:
 
@@ -75,12 +75,14 @@ In a second terminal, in this folder, start a run and follow it:
 Then look around:
 
     pipeweave runs
+    pipeweave logs -f
     pipeweave tasks
     pipeweave pipelines show @NAME@
     pipeweave dry-run @NAME@
 
-After a change of `tasks.py`, stop `pipeweave up` and start it again: tasks that changed get the next code
-version, a pipeline that changed gets the next version, and runs that had begun keep theirs.
+With `--reload`, a change of `tasks.py` or of a module beside it restarts the worker; without it, `pipeweave restart`
+does. Tasks that changed get the next code version, a pipeline that changed gets the next version, and runs
+that had begun keep theirs.
 """
 
 IGNORED = """.pipeweave/

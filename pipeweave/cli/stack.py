@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipeweave.cli.support.help_texts import examples
-from pipeweave.settings import Settings, load, stack_file
+from pipeweave.cli.support.stack_folder import stack_folder, stack_option
+from pipeweave.settings import Settings, load
 
 if TYPE_CHECKING:
     from pipeweave.up.options import UpOptions
@@ -105,25 +106,25 @@ def up(
 
 
 @click.command()
-@_data_dir
+@stack_option
 def down(data_dir: Path | None) -> None:
     """Stop the processes that `up` started. The data are kept."""
     from pipeweave.up.control import stop
 
-    folder = _found(data_dir)
+    folder = stack_folder(data_dir)
     stopped = stop(folder)
     click.echo(f"Stopped {', '.join(stopped)}" if stopped else f"No stack runs in {folder}")
 
 
 @click.command()
-@_data_dir
+@stack_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def ps(ctx: click.Context, data_dir: Path | None, as_json: bool) -> None:
     """List the processes of `up`. Exits 1 if no stack runs; uptime is in seconds."""
     from pipeweave.up.control import processes
 
-    folder = _found(data_dir)
+    folder = stack_folder(data_dir)
     rows = processes(folder)
     if as_json:
         _show_json(rows or [])
@@ -136,11 +137,6 @@ def ps(ctx: click.Context, data_dir: Path | None, as_json: bool) -> None:
 
 def _folder(settings: Settings, data_dir: Path | None) -> Path:
     return (data_dir or Path(settings.data_dir)).absolute()
-
-
-def _found(data_dir: Path | None) -> Path:
-    """The data directory of a stack that exists: as `up`, but one above the current folder is found, too."""
-    return (data_dir or stack_file.folder_of(load().data_dir)).absolute()
 
 
 def _existing(app: str) -> str:
@@ -166,7 +162,16 @@ def _show_json(rows: list[ProcessRow]) -> None:
 
 def _show_table(rows: list[ProcessRow]) -> None:
     from pipeweave.cli.support.rendering import show_table
+    from pipeweave.cli.support.tables import Column
 
-    columns = ("name", "pid", "state", "uptime", "restarts")
+    columns = [*map(Column, ("name", "pid", "state", "uptime", "restarts")), Column("note", wraps=True)]
     shown = [row.to_json(datetime.now(UTC)) for row in rows]
-    show_table(columns, [[row[column] for column in columns] for row in shown])
+    names = ("name", "pid", "state", "uptime", "restarts")
+    show_table(columns, [[*(row[name] for name in names), _note(row)] for row in shown])
+
+
+def _note(row: dict[str, Any]) -> str | None:
+    """Why a process restarts or has restarted; else what it runs."""
+    last_exit: str | None = row["lastExit"]
+    about: str | None = row["about"]
+    return f"ended with {last_exit}" if last_exit else about

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
+from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TextIO
@@ -45,11 +47,16 @@ class Output:
             self.path, maxBytes=FILE_BYTES, backupCount=FILES - 1, encoding="utf-8", errors="replace"
         )
 
-    def write(self, line: str) -> None:
-        """Add one line."""
-        self._file.handle(logging.makeLogRecord({"msg": line}))
+    def write(self, line: str, *, is_timed: bool = False) -> None:
+        """Add one line; with the time if it is the supervisor's own: other processes write it themselves."""
+        self._file.handle(logging.makeLogRecord({"msg": _timed(line) if is_timed else line}))
         self._console.write(self.name, line)
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _timed(line: str) -> str:
+    time = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"time": time, "level": "info", "logger": "pipeweave.up", "message": line})

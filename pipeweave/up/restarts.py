@@ -1,8 +1,8 @@
 """Restart processes on request, one after another, so that work goes on.
 
 A worker is replaced: its successor starts beside it, and the worker is asked to stop when the successor is
-ready. Other processes are stopped and started again. If a successor does not get ready, the old process stays,
-and the rest of the request is given up: the next one would fail in the same way.
+ready. Other processes are stopped and started again. If a successor does not get ready, the old process
+stays, and the rest of the request is given up: the next one would fail in the same way.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Restarts:
         successor = self._successor
         if successor is not None and (successor.spec.name, successor.pid) == (name, pid):
             successor.ended(code, will_restart=False)
-            self._failed(successor)
+            self._failed(successor, how_it_ended(code))
             return True
         process = self._processes[name]
         if process.is_to_return and process.pid == pid:
@@ -154,14 +154,15 @@ class Restarts:
         self._processes[successor.spec.name] = successor
         self._successor = None
         if old.pid is not None:
+            old.last_exit = None
             self._stop(old)
             self._leaving.append(old)
 
-    def _failed(self, successor: Supervised) -> None:
+    def _failed(self, successor: Supervised, how: str) -> None:
         assert self._current
         name, request = self._current
         self._successor = None
-        self._say(f"{name} did not start again ({successor.last_exit}); the one before goes on")
+        self._say(f"{name} did not start again ({how}); the one before goes on")
         self._processes[name].last_exit = successor.last_exit
         given_up = [each for each, of in self._waiting if of is request]
         self._waiting = deque(each for each in self._waiting if each[1] is not request)

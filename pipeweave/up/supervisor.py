@@ -63,7 +63,7 @@ class Supervisor:
 
     def say(self, line: str) -> None:
         """Write a line to the console and the log `up.log`."""
-        self._own.write(line)
+        self._own.write(line, is_timed=True)
 
     def request_stop(self) -> None:
         """Request a stop of everything; a second request shortens the waits. Safe in signals and threads."""

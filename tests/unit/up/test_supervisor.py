@@ -7,13 +7,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.servers import wait_until
+from support.stand_in_processes import SLEEP, Stage, shell
 
 from pipeweave.errors import StartFailed, Unavailable
 from pipeweave.up import leftovers
@@ -22,58 +21,7 @@ from pipeweave.up.leftovers import birth
 from pipeweave.up.output import Console, Output
 from pipeweave.up.processes import ProcessRow, ProcessSpec, read_rows, write_rows
 from pipeweave.up.supervised import KILLED_DELAY_S, RESTART_DELAYS_S, Supervised, restart_delay
-from pipeweave.up.supervisor import Stopped, Supervisor
-
-SLEEP = "exec sleep 600"
-
-
-def shell(name: str, script: str, **given: object) -> ProcessSpec:
-    launch = Launch(("/bin/sh", "-c", script), {"PATH": os.defpath})
-    return ProcessSpec(name, lambda: launch, **given)  # type: ignore[arg-type]
-
-
-class Stage:
-    """A supervisor in a thread of its own, and what it wrote down."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.console = StringIO()
-        self.rows: dict[str, ProcessRow] = {}
-        self.supervisor = Supervisor(folder, Console(self.console), self._record)
-        self._thread: threading.Thread | None = None
-
-    def _record(self, rows: Sequence[ProcessRow]) -> None:
-        self.rows = {row.name: row for row in rows}
-        write_rows(self.folder / "processes.json", rows)
-
-    def start(self, *specs: ProcessSpec) -> None:
-        for spec in specs:
-            self.supervisor.start(spec)
-        self.supervisor.wait_ready([spec.name for spec in specs], 120)
-
-    def watch(self) -> None:
-        self._thread = threading.Thread(target=self.supervisor.watch)
-        self._thread.start()
-
-    def stop(self) -> None:
-        if self._thread:
-            self.supervisor.request_stop()
-            self._thread.join(60)
-        self.supervisor.stop()
-
-    def pid(self, name: str) -> int:
-        pid = self.rows[name].pid
-        assert pid
-        return pid
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    stage = Stage(tmp_path)
-    try:
-        yield stage
-    finally:
-        stage.stop()
+from pipeweave.up.supervisor import Stopped
 
 
 def test_a_process_is_running_once_it_is_ready(stage: Stage, tmp_path: Path) -> None:

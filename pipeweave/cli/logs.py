@@ -1,0 +1,152 @@
+"""`pipeweave logs`: show the log files of the stack in this folder as one log."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeweave.cli.support.connection import json_option
+from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rendering import is_terminal, text
+from pipeweave.cli.support.stack_folder import stack_folder, stack_option
+from pipeweave.errors import InvalidInput, NotFound
+from pipeweave.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from pipeweave.up.log_files import Entry
+    from pipeweave.up.log_line import LogLine
+
+# Members of a line that name a run or a task run; `--run` looks at them.
+RUN_MEMBERS = ("run_id", "task_run_id")
+_COLOURS = {"warning": "yellow", "error": "red", "critical": "red", "debug": "bright_black"}
+# Members that stand elsewhere in a printed line, or only serve machines.
+_NOT_SHOWN = {"exception", "exception_type", "run_id", "task_run_id", "trace_id", "tenant"}
+# Members that the id of a step makes superfluous, for people.
+_OF_A_STEP = {"step_id", "map_index", "task_id", "pipeline_id"}
+_NAME_WIDTH, _LEVEL_WIDTH = 9, 7
+_LEAST_RUN_LETTERS = 6
+
+
+@click.command(
+    epilog=examples(
+        "pipeweave logs -f",
+        "pipeweave logs worker-1 -n 20",
+        "pipeweave logs --run prun_01m80arwk4es…",
+    )
+)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "--run", metavar="ID", help="Only lines of this run or task run: its id, or the beginning of it."
+)
+@click.option(
+    "-n",
+    "--lines",
+    "count",
+    metavar="N",
+    type=click.IntRange(0, 1_000_000),
+    default=100,
+    show_default=True,
+    help="Lines to show.",
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with new lines until Ctrl-C.")
+@json_option
+@stack_option
+def logs(
+    names: tuple[str, ...], run: str | None, count: int, follow: bool, as_json: bool, data_dir: Path | None
+) -> None:
+    """Show the logs of the processes of `up`, sorted by time.
+
+    NAME is a process of `pipeweave ps`; all by default. The logs are files of this machine: workers on other
+    hosts are not among them.
+    """
+    from pipeweave.up import log_files
+
+    folder = stack_folder(data_dir) / "logs"
+    chosen = _chosen(log_files.names(folder), names, folder)
+    wanted = _wanted(run)
+    if run is None:
+        shown = log_files.last(folder, chosen, count)
+    else:
+        shown = log_files.matching(folder, chosen, run, lambda line: _is_of(line, wanted), count)
+    fresh: Iterator[Entry] = log_files.follow(folder, chosen) if follow else iter(())
+    later = (each for each in fresh if not wanted or _is_of(each.line, wanted))
+    _print(chain(shown, later), as_json=as_json)
+    if not shown and not follow and not as_json:
+        click.echo("No log lines." if run is None else f"No log lines of {run} on this machine.", err=True)
+
+
+def _chosen(known: list[str], names: tuple[str, ...], folder: Path) -> list[str]:
+    if not known:
+        raise NotFound(
+            f"there are no logs in {folder}", hint="`pipeweave up` writes them; or give --data-dir"
+        )
+    for name in names:
+        if name not in known:
+            meant = did_you_mean(name, known)
+            listed = f"there are logs of {', '.join(known)}"
+            raise NotFound(f"process {name!r} has no log", hint=f"{meant} {listed}" if meant else listed)
+    return list(names) or known
+
+
+def _wanted(run: str | None) -> str:
+    if run is not None and len(run) < _LEAST_RUN_LETTERS:
+        raise InvalidInput(
+            f"{run!r} is too short for the id of a run", hint="ids look like prun_01m80arwk4es…"
+        )
+    return run or ""
+
+
+def _is_of(line: LogLine, run: str) -> bool:
+    return any(str(line.fields.get(name, "")).startswith(run) for name in RUN_MEMBERS)
+
+
+def _print(entries: Iterable[Entry], *, as_json: bool) -> None:
+    for entry in entries:
+        click.echo(_as_json(entry) if as_json else _for_people(entry))
+        sys.stdout.flush()
+
+
+def _as_json(entry: Entry) -> str:
+    """One object per line, as the log has it, with the name of the process."""
+    import orjson
+
+    line = entry.line
+    own = {
+        "process": entry.process,
+        "time": entry.time.isoformat(timespec="milliseconds"),
+        "level": line.level,
+        "message": line.message,
+    }
+    return orjson.dumps({**own, **line.fields}, default=str).decode()
+
+
+def _for_people(entry: Entry) -> str:
+    line = entry.line
+    said = " ".join([text(line.message), *_members(line)])
+    level = f"{line.level or '':<{_LEVEL_WIDTH}}"
+    if is_terminal() and (colour := _COLOURS.get(line.level or "")):
+        level = click.style(level, fg=colour)
+    time = f"{entry.time.astimezone():%H:%M:%S}.{entry.time.microsecond // 1000:03}"
+    exception = line.fields.get("exception")
+    below = "".join(f"\n    {text(each)}" for each in str(exception).splitlines()) if exception else ""
+    return f"{time} {entry.process:<{_NAME_WIDTH}} {level} {said}{below}"
+
+
+def _members(line: LogLine) -> Iterator[str]:
+    """What the line has beside its message: the step, then the rest; the id at the end, and whole."""
+    fields = {name: value for name, value in line.fields.items() if value is not None}
+    if "step_id" in fields:
+        item = f"[{fields['map_index']}]" if "map_index" in fields else ""
+        yield f"step={text(fields['step_id'])}{item}"
+    for name, value in fields.items():
+        if name not in _NOT_SHOWN and not (name in _OF_A_STEP and "step_id" in fields):
+            yield f"{name}={text(value)}"
+    # A step is named already; a standalone task run is known by its own id.
+    name = "run_id" if "pipeline_id" in fields or "task_run_id" not in fields else "task_run_id"
+    if name in fields:
+        yield text(fields[name])

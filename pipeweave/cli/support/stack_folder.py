@@ -1,0 +1,20 @@
+"""The option --data-dir of commands that look at a stack of this machine, and the folder it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipeweave.settings import load, stack_file
+
+stack_option = click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Data directory of the stack. Defaults to PIPEWEAVE_DATA_DIR, else the nearest .pipeweave.",
+)
+
+
+def stack_folder(data_dir: Path | None) -> Path:
+    """The data directory of the stack; one in a folder above the current folder is found, too."""
+    return (data_dir or stack_file.folder_of(load().data_dir)).absolute()
