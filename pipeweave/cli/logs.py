@@ -36,7 +36,7 @@ _LEAST_RUN_LETTERS = 6
     epilog=examples(
         "pipeweave logs -f",
         "pipeweave logs worker-1 -n 20",
-        "pipeweave logs --run prun_01m80arwk4es…",
+        "pipeweave logs --run prun_01m80arwk4es7bk8x0dg000000",
     )
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")

@@ -80,9 +80,9 @@ Then look around:
     pipeweave pipelines show @NAME@
     pipeweave dry-run @NAME@
 
-With `--reload`, a change of `tasks.py` or of a module beside it restarts the worker; without it, `pipeweave restart`
-does. Tasks that changed get the next code version, a pipeline that changed gets the next version, and runs
-that had begun keep theirs.
+With `--reload`, a change of `tasks.py` or of a module beside it restarts the worker; without it,
+`pipeweave restart` does. Tasks that changed get the next code version, a pipeline that changed gets the next
+version, and runs that had begun keep theirs.
 """
 
 IGNORED = """.pipeweave/

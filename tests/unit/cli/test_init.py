@@ -47,7 +47,7 @@ def test_init_prints_the_next_commands(here: Path) -> None:
     assert [line.strip() for line in lines[2:5]] == [
         "cd hello",
         "python -m pytest",
-        "pipeweave up --app tasks.py",
+        "pipeweave up --app tasks.py --reload",
     ]
 
 
