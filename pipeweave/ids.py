@@ -33,6 +33,7 @@ _NAME = re.compile(r"(?!\.+\Z)[A-Za-z0-9._~:@-]{1,200}\Z")
 
 # Crockford's base 32, lower case, as TypeID uses it: 26 characters for 128 bits.
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_LENGTH = 26
 _VALUES = {letter: value for value, letter in enumerate(_ALPHABET)}
 
 
@@ -93,7 +94,7 @@ def read(prefix: str, text: str) -> UUID:
             answered like an unknown id.
     """
     head, _, tail = text.rpartition("_")
-    if head != prefix or len(tail) != 26 or not set(tail) <= _VALUES.keys() or tail[0] > "7":
+    if head != prefix or len(tail) != _LENGTH or not set(tail) <= _VALUES.keys() or tail[0] > "7":
         raise NotFound(
             f"there is no {text!r}", hint=f"ids of this kind look like {prefix}_01jd…", id=text[:200]
         )
@@ -101,6 +102,27 @@ def read(prefix: str, text: str) -> UUID:
     for letter in tail:
         number = number << 5 | _VALUES[letter]
     return UUID(int=number)
+
+
+def span(prefix: str, beginning: str) -> tuple[UUID, UUID]:
+    """The lowest and the highest id that a TypeID with this beginning may have.
+
+    Args:
+        prefix: the kind of id, e.g. `prun`.
+        beginning: 1 to 26 characters of the id, with or without `prun_` before them.
+
+    Raises:
+        NotFound: no id of this kind begins like that.
+    """
+    tail = beginning.removeprefix(f"{prefix}_")
+    if not 0 < len(tail) <= _LENGTH or not set(tail) <= _VALUES.keys():
+        raise NotFound(
+            f"no id begins with {beginning[:200]!r}", hint=f"ids of this kind look like {prefix}_01jd…"
+        )
+    if tail[0] > "7":
+        raise NotFound(f"no id begins with {beginning!r}", hint="the first character is 0 to 7")
+    lowest, highest = (f"{prefix}_{tail.ljust(_LENGTH, fill)}" for fill in (_ALPHABET[0], _ALPHABET[-1]))
+    return read(prefix, lowest), read(prefix, highest)
 
 
 def check_name(text: str, kind: str) -> str:

@@ -197,10 +197,15 @@ CALLS: Calls = [
     # reading
     ("the first page", lambda tx, _: letter_lists.dead_letter_list(tx, TENANT, PAGE, LETTERS)),
     ("every filter", lambda tx, _: letter_lists.dead_letter_list(tx, TENANT, BEHIND["letters"], FULL)),
+    (
+        "by the beginning of an id",
+        lambda tx, _: letter_lists.dead_letter_list(tx, TENANT, PAGE, LETTERS, status="all", id_prefix="01"),
+    ),
     ("all open", lambda tx, _: letter_lists.dead_letter_groups(tx, TENANT, 10, LETTERS)),
     ("", lambda tx, _: letter_lists.redrive(tx, TENANT, RUN)),
     ("the first page", lambda tx, _: letter_lists.redrive_list(tx, TENANT, PAGE)),
     ("a later page", lambda tx, _: letter_lists.redrive_list(tx, TENANT, BEHIND["redrives"])),
+    ("by the beginning of an id", lambda tx, _: letter_lists.redrive_list(tx, TENANT, PAGE, id_prefix="01")),
     ("the first page", lambda tx, _: queue.queue_items(tx, TENANT, PAGE)),
     (
         "every filter",
@@ -222,6 +227,7 @@ CALLS: Calls = [
             created_before=NOW,
         ),
     ),
+    ("by the beginning of an id", lambda tx, _: run_lists.run_list(tx, TENANT, PAGE, id_prefix="01")),
     ("the first page", lambda tx, _: task_run_lists.of_run(tx, RUN, PAGE)),
     (
         "every filter",

@@ -37,6 +37,7 @@ from pipeweave.api.contract.dead_letters import (
     PurgeRequest,
     Redrive,
     RedriveList,
+    RedrivesQuery,
     RetriedAnswer,
     RetryAllRequest,
 )
@@ -51,6 +52,7 @@ from pipeweave.api.contract.pipeline_answers import (
 )
 from pipeweave.api.contract.query_parameters import (
     EventsQuery,
+    FindTaskRunsQuery,
     PageQuery,
     QueueItemsQuery,
     RunsQuery,
@@ -82,6 +84,7 @@ from pipeweave.api.contract.requests import (
 )
 from pipeweave.api.contract.run_answers import (
     EventList,
+    FoundTaskRuns,
     QueueBatchAnswer,
     Queued,
     QueueItemList,
@@ -110,7 +113,9 @@ __all__ = [
     "DryRunRequest",
     "EventList",
     "EventsQuery",
+    "FindTaskRunsQuery",
     "FlatTask",
+    "FoundTaskRuns",
     "GroupsQuery",
     "Health",
     "HistoryAnswer",
@@ -139,6 +144,7 @@ __all__ = [
     "Queued",
     "Redrive",
     "RedriveList",
+    "RedrivesQuery",
     "RegisterRequest",
     "RegisteredAnswer",
     "RemoveTaskRequest",

@@ -8,7 +8,15 @@ from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, With
 
 from pipeweave import ids
 from pipeweave.api.contract.answers import AnswerModel, CodeHash, Paged, RunId, TaskRunId, type_id_pattern
-from pipeweave.api.contract.query_parameters import DIGITS, Moment, PageQuery, Query
+from pipeweave.api.contract.query_parameters import (
+    BEGINNING,
+    DIGITS,
+    DeadLetterIdBeginning,
+    Moment,
+    PageQuery,
+    Query,
+    RedriveIdBeginning,
+)
 from pipeweave.api.contract.requests import MAX_REASON, Name, Request
 from pipeweave.api.contract.run_answers import Kind
 from pipeweave.durations import DURATION_EXPECTED, DURATION_PATTERN, milliseconds
@@ -66,6 +74,13 @@ class DeadLettersQuery(PageQuery, _Filtered):
     """Parameters of the list of dead letters."""
 
     status: Status = "open"
+    id_prefix: DeadLetterIdBeginning | None = Field(None, description=BEGINNING.format(ids.DEAD_LETTER))
+
+
+class RedrivesQuery(PageQuery):
+    """Parameters of the list of redrives."""
+
+    id_prefix: RedriveIdBeginning | None = Field(None, description=BEGINNING.format(ids.REDRIVE))
 
 
 class GroupsQuery(_Filtered):

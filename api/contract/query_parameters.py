@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from pipeweave import ids
 from pipeweave.api.contract.requests import MAX_INT32, Name
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT, Page
@@ -88,13 +89,37 @@ class _Filtered(PageQuery):
         return {name: str(value) if isinstance(value, str) else value for name, value in given.items()}
 
 
+def _beginning(prefix: str, least: int = 1) -> str:
+    """The pattern of the beginning of an id of this kind, of `least` characters or more."""
+    return rf"^({prefix}_)?[0-7][0-9a-hjkmnp-tv-z]{{{least - 1},25}}$"
+
+
+RunIdBeginning = Annotated[str, Field(pattern=_beginning(ids.RUN))]
+DeadLetterIdBeginning = Annotated[str, Field(pattern=_beginning(ids.DEAD_LETTER))]
+RedriveIdBeginning = Annotated[str, Field(pattern=_beginning(ids.REDRIVE))]
+# A shorter beginning would have to be looked for among the task runs of more than a second.
+TaskRunIdBeginning = Annotated[str, Field(pattern=_beginning(ids.TASK_RUN, least=8))]
+BEGINNING = "Only ids that begin like this, with or without `{}_` before it."
+
+
 class RunsQuery(_Filtered):
     """Filters of the list of runs."""
+
+    id_prefix: RunIdBeginning | None = Field(None, description=BEGINNING.format(ids.RUN))
 
     status: Annotated[RunStatus, Field(strict=False)] | None = None
     pipeline_id: Name | None = None
     created_after: Moment | None = Field(None, description="Created at this time or later.")
     created_before: Moment | None = Field(None, description="Created before this time.")
+
+
+class FindTaskRunsQuery(Query):
+    """Parameters of the search for task runs."""
+
+    id_prefix: TaskRunIdBeginning = Field(description=BEGINNING.format(ids.TASK_RUN))
+    limit: Annotated[int, Field(ge=1, le=100), DIGITS] = Field(
+        10, description="The largest number of task runs in the answer."
+    )
 
 
 class TaskRunsQuery(_Filtered):

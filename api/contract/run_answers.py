@@ -98,6 +98,18 @@ class TaskRunList(Paged):
     task_runs: list[TaskRun]
 
 
+class FoundTaskRun(_TaskRun):
+    """A task run that was looked for by its id. `runId` is null for a standalone task."""
+
+    run_id: RunId | None
+
+
+class FoundTaskRuns(AnswerModel):
+    """Task runs whose ids begin alike, the newest run first."""
+
+    task_runs: list[FoundTaskRun]
+
+
 class StepProgress(AnswerModel):
     """The progress of one step. For a map, its items are counted."""
 

@@ -16,11 +16,11 @@ from pipeweave.api.contract import (
     DiscardMatchingRequest,
     DiscardRequest,
     GroupsQuery,
-    PageQuery,
     PurgedAnswer,
     PurgeRequest,
     Redrive,
     RedriveList,
+    RedrivesQuery,
     RetriedAnswer,
     RetryAllRequest,
     ValuesQuery,
@@ -45,7 +45,9 @@ REDRIVE = {"id": PathId(ids.REDRIVE, "The redrive's id.")}
 def list_dead_letters(call: Call, query: DeadLettersQuery) -> dict[str, Any]:
     """Dead letters, newest first. Without `status`, only those that were neither retried nor discarded."""
     with call.reading() as tx:
-        return queries.dead_letter_list(tx, call.tenant, query.page(), query.filter(), status=query.status)
+        return queries.dead_letter_list(
+            tx, call.tenant, query.page(), query.filter(), status=query.status, id_prefix=query.id_prefix
+        )
 
 
 @routes.add("GET", "/api/dlq/groups", "Group the dead letters", query=GroupsQuery, answer=DeadLetterGroups)
@@ -147,11 +149,14 @@ def retry_all(call: Call, body: RetryAllRequest) -> Answer:
         return Answer(queries.redrive(tx, call.tenant, redrive_id), 202)
 
 
-@routes.add("GET", "/api/dlq/redrives", "List the redrives", query=PageQuery, answer=RedriveList)
-def list_redrives(call: Call, query: PageQuery) -> dict[str, Any]:
+@routes.add("GET", "/api/dlq/redrives", "List the redrives", query=RedrivesQuery, answer=RedriveList)
+def list_redrives(call: Call, query: RedrivesQuery) -> dict[str, Any]:
     """Redrives (retries of many dead letters), newest first."""
     with call.reading() as tx:
-        return query.named("redrives", queries.redrive_list(tx, call.tenant, query.page()))
+        return query.named(
+            "redrives",
+            queries.redrive_list(tx, call.tenant, query.page(), id_prefix=query.id_prefix),
+        )
 
 
 @routes.add(

@@ -9,6 +9,8 @@ from pipeweave.api.contract import (
     CancelRequest,
     EventList,
     EventsQuery,
+    FindTaskRunsQuery,
+    FoundTaskRuns,
     RunDetail,
     RunList,
     RunsQuery,
@@ -104,6 +106,13 @@ def cancel(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
     run_id = ids.read(ids.RUN, id)
     call.change(lambda tx: triggering.cancel(tx, call.tenant, run_id, reason=body.reason))
     return get_run(call, id, ValuesQuery(load=False))
+
+
+@routes.add("GET", "/api/task-runs", "Find task runs", query=FindTaskRunsQuery, answer=FoundTaskRuns)
+def find_task_runs(call: Call, query: FindTaskRunsQuery) -> dict[str, Any]:
+    """Task runs of all runs, and standalone ones, whose ids begin like `idPrefix`."""
+    with call.reading() as tx:
+        return {"taskRuns": reading.find_task_runs(tx, call.tenant, query.id_prefix, query.limit)}
 
 
 @routes.add(

@@ -82,6 +82,14 @@ def run_ids(tx: Transaction, *, since: datetime | None = None, before: UUID | No
         last = rows[-1]
 
 
+_BETWEEN = "SELECT r.id FROM runs AS r WHERE r.id BETWEEN :first AND :last ORDER BY r.id DESC LIMIT :limit"
+
+
+def runs_between(tx: Transaction, first: UUID, last: UUID, limit: int) -> list[UUID]:
+    """The newest runs with ids from `first` to `last`, at most `limit`."""
+    return list(tx.execute(_BETWEEN, {"first": first, "last": last, "limit": limit}).scalars())
+
+
 _RUNS = "SELECT r.id FROM runs AS r WHERE r.id >= :oldest AND r.id < :before ORDER BY r.id DESC LIMIT :limit"
 
 

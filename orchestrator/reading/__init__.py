@@ -18,7 +18,7 @@ from pipeweave.orchestrator.reading.run_events import run_events
 from pipeweave.orchestrator.reading.runs import run, run_list, run_task_runs
 from pipeweave.orchestrator.reading.steps import run_steps
 from pipeweave.orchestrator.reading.stored_values import load_values
-from pipeweave.orchestrator.reading.task_runs import task_run
+from pipeweave.orchestrator.reading.task_runs import find_task_runs, task_run
 from pipeweave.orchestrator.reading.version_list import pipeline_versions
 from pipeweave.orchestrator.store.keyset import Document as Document
 from pipeweave.orchestrator.store.keyset import Page as Page
@@ -27,6 +27,7 @@ __all__ = [
     "Document",
     "Page",
     "deploys",
+    "find_task_runs",
     "input_schema",
     "load_values",
     "pipeline",

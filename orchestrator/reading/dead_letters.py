@@ -36,7 +36,13 @@ _COLUMNS = """d.id, d.run_id, d.task_run_id, d.pipeline_id, d.step_id, d.task_id
 
 
 def dead_letter_list(
-    tx: Transaction, tenant: str, page: Page, letter_filter: LetterFilter, *, status: str = "open"
+    tx: Transaction,
+    tenant: str,
+    page: Page,
+    letter_filter: LetterFilter,
+    *,
+    status: str = "open",
+    id_prefix: str | None = None,
 ) -> Document:
     """Dead letters, newest first: {items, nextCursor, total, totalIsCapped}.
 
@@ -44,11 +50,17 @@ def dead_letter_list(
 
     Args:
         status: `open`, `retried`, `discarded` or `all`.
+        id_prefix: only dead letters whose id begins like this.
 
     Raises:
         InvalidInput: another status.
+        NotFound: no id begins like `id_prefix`.
     """
     where, parameters = _where(tenant, letter_filter, status)
+    if id_prefix is not None:
+        lowest, highest = ids.span(ids.DEAD_LETTER, id_prefix)
+        where += " AND d.id BETWEEN :lowest AND :highest"
+        parameters |= {"lowest": lowest, "highest": highest}
     total = _total(tx, where, parameters)
     after = page.after("dead-letters", UUID)
     if after:
@@ -241,11 +253,22 @@ def redrive(tx: Transaction, tenant: str, redrive_id: UUID) -> Document:
     return _redrive(row)
 
 
-def redrive_list(tx: Transaction, tenant: str, page: Page) -> Document:
-    """The redrives of a tenant, newest first: {items, nextCursor}."""
+def redrive_list(tx: Transaction, tenant: str, page: Page, *, id_prefix: str | None = None) -> Document:
+    """The redrives of a tenant, newest first: {items, nextCursor}.
+
+    Args:
+        id_prefix: only redrives whose id begins like this.
+
+    Raises:
+        NotFound: no id begins like `id_prefix`.
+    """
     after = page.after("redrives", UUID)
-    parameters = {"tenant": tenant, "after": after and after[0], "limit": page.limit + 1}
-    rows = tx.execute(_REDRIVES.format(where="w.id < :after" if after else "true"), parameters).all()
+    where = ["w.id < :after"] if after else []
+    parameters: dict[str, Any] = {"tenant": tenant, "after": after and after[0], "limit": page.limit + 1}
+    if id_prefix is not None:
+        where.append("w.id BETWEEN :lowest AND :highest")
+        parameters["lowest"], parameters["highest"] = ids.span(ids.REDRIVE, id_prefix)
+    rows = tx.execute(_REDRIVES.format(where=" AND ".join(where) or "true"), parameters).all()
     return page.cut(rows, "redrives", lambda row: (row.id,), _redrive)
 
 

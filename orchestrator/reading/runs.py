@@ -38,22 +38,30 @@ def run_list(
     pipeline_id: str | None = None,
     created_after: datetime | None = None,
     created_before: datetime | None = None,
+    id_prefix: str | None = None,
 ) -> Document:
     """The tenant's runs, newest first, without standalone tasks: {items, nextCursor}.
 
     Args:
         created_after: runs created at this time or later.
         created_before: runs created earlier than this time.
+        id_prefix: runs whose id begins like this.
+
+    Raises:
+        NotFound: no id begins like `id_prefix`.
     """
     where = ["r.tenant_id = :tenant", "r.pipeline_id IS NOT NULL"]
     parameters: dict[str, Any] = {"tenant": tenant, "limit": page.limit + 1}
     after = page.after("runs", UUID)
+    first, last = (None, None) if id_prefix is None else ids.span(ids.RUN, id_prefix)
     bounds = {
         "r.status = :status": status,
         "r.pipeline_id = :pipeline_id": pipeline_id,
         "r.id < :after": after and after[0],
         "r.id >= :oldest": created_after and _bound(created_after),
         "r.id < :newest": created_before and _bound(created_before),
+        "r.id >= :first": first,
+        "r.id <= :last": last,
     }
     for condition, value in bounds.items():
         if value is not None:

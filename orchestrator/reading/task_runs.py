@@ -72,6 +72,36 @@ def task_run_row(row: Any) -> Document:
     }
 
 
+# --- by the beginning of an id ----------------------------------------------------------------------------
+
+# The ids of a run's task runs begin like the run's own.
+_FIND = f"""
+SELECT r.pipeline_id, t.* FROM (
+    SELECT r.id, r.pipeline_id FROM runs AS r
+    WHERE r.id BETWEEN :first_run AND :last_run AND r.tenant_id = :tenant
+    ORDER BY r.id DESC LIMIT :limit) AS r
+CROSS JOIN LATERAL (
+    SELECT {_COLUMNS}, t.error - 'traceback' AS error FROM task_runs AS t
+    WHERE t.run_id = r.id AND t.id BETWEEN :first AND :last ORDER BY t.run_id, t.id LIMIT :limit) AS t
+ORDER BY t.run_id DESC, t.id LIMIT :limit
+"""
+
+
+def find_task_runs(tx: Transaction, tenant: str, id_prefix: str, limit: int) -> list[Document]:
+    """The task runs of a tenant whose ids begin like `id_prefix`, also standalone ones; at most `limit`.
+
+    Raises:
+        NotFound: no id begins like `id_prefix`.
+    """
+    first, last = ids.span(ids.TASK_RUN, id_prefix)
+    parameters = {"first": first, "last": last, "tenant": tenant, "limit": limit}
+    runs = {"first_run": ids.run_id_of(first), "last_run": ids.run_id_of(last)}
+    return [
+        {**task_run_row(row), "runId": None if row.pipeline_id is None else run_id(row.run_id)}
+        for row in tx.execute(_FIND, parameters | runs)
+    ]
+
+
 # --- one task run -----------------------------------------------------------------------------------------
 
 _ONE = f"""

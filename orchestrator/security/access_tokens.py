@@ -128,17 +128,27 @@ _REVOKE = "UPDATE access_tokens SET revoked_at = :now WHERE revoked_at IS NULL A
 def revoke(tx: Transaction, name_or_id: str) -> list[str]:
     """Revoke every valid token of this name or, if there is none, the token with this id (`tok_…`).
 
+    Args:
+        name_or_id: a name, an id, or the beginning of one with `tok_`.
+
     Returns:
         The ids of the revoked tokens.
 
     Raises:
         NotFound: no valid token has this name or id.
+        InvalidInput: the ids of several valid tokens begin like this.
     """
     parameters = {"now": tx.now, "name": name_or_id.replace("\0", "")}
     revoked = list(tx.execute(_REVOKE.format(where="name = :name"), parameters).scalars())
     if not revoked and name_or_id.startswith(f"{TOKEN_ID}_"):
-        parameters["id"] = ids.read(TOKEN_ID, name_or_id)
-        revoked = list(tx.execute(_REVOKE.format(where="id = :id"), parameters).scalars())
+        parameters["first"], parameters["last"] = ids.span(TOKEN_ID, name_or_id)
+        revoked = list(tx.execute(_REVOKE.format(where="id BETWEEN :first AND :last"), parameters).scalars())
+        if len(revoked) > 1:
+            named = ", ".join(sorted(ids.show(TOKEN_ID, each) for each in revoked)[:5])
+            # The transaction ends with this error: nothing is revoked.
+            raise InvalidInput(
+                f"several tokens begin with {name_or_id!r}: {named}", hint="give more of the id"
+            )
     if not revoked:
         raise NotFound(f"there is no valid token {name_or_id[:200]!r}", hint="see `pipeweave token list`")
     return [ids.show(TOKEN_ID, each) for each in revoked]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.tables import Column
@@ -153,10 +154,13 @@ def groups(client: Client, status: str, limit: int, as_json: bool, **filters: An
 @json_option
 @connected
 def show(client: Client, dead_letter: str, as_json: bool) -> None:
-    """Show a dead letter: error, input and attempts."""
+    """Show a dead letter: error, input and attempts.
+
+    DEAD_LETTER is an id, the beginning of one, or `latest`.
+    """
     from pipeweave.cli.support.rendering import show_json
 
-    found = client.dlq.get(dead_letter, load=True)
+    found = client.dlq.get(id_arguments.dead_letter(client, dead_letter), load=True)
     if as_json:
         show_json(found)
     else:
@@ -209,11 +213,11 @@ def _json(value: Any) -> str:
 def retry(ctx: click.Context, client: Client, dead_letter: str, wait: bool, as_json: bool) -> None:
     """Retry a dead letter with the current code.
 
-    Its run continues from the failed step.
+    Its run continues from the failed step. DEAD_LETTER is an id, the beginning of one, or `latest`.
     """
     from pipeweave.cli.support.rendering import show_json
 
-    answer = client.dlq.retry(dead_letter)
+    answer = client.dlq.retry(id_arguments.dead_letter(client, dead_letter))
     if not as_json:
         click.echo(f"{answer['newRunId']} {answer['status']} (code v{answer['codeVersion']})")
     ended = _followed(client, answer, as_json=as_json) if wait else None
@@ -280,11 +284,12 @@ def retry_all(
 def redrive(client: Client, redrive: str, cancel: bool, as_json: bool) -> None:
     """Show or cancel what `retry-all` started.
 
-    `retry-all` works in the background, as a redrive with an id.
+    `retry-all` works in the background, as a redrive. REDRIVE is its id, the beginning of one, or `latest`.
     """
     from pipeweave.cli.support.rendering import show_json
 
-    found = client.dlq.cancel_redrive(redrive) if cancel else client.dlq.redrive(redrive)
+    redrive_id = id_arguments.redrive(client, redrive)
+    found = client.dlq.cancel_redrive(redrive_id) if cancel else client.dlq.redrive(redrive_id)
     if as_json:
         show_json(found)
     else:
@@ -308,14 +313,14 @@ def discard(
 ) -> None:
     """Discard dead letters: `retry-all` then skips them.
 
-    Give their ids, or filters.
+    Give their ids (or the beginnings of them), or filters.
     """
     from pipeweave.cli.support.rendering import show_json
 
     given = _given(filters)
     if bool(dead_letters) == bool(given):
         raise click.UsageError("give either dead letters or filters")
-    for each in dead_letters:
+    for each in [id_arguments.dead_letter(client, given) for given in dead_letters]:
         client.dlq.discard(each, reason)
     count = len(dead_letters) if dead_letters else client.dlq.discard_all(reason, **given)
     if as_json:

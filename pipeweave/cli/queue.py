@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 
@@ -93,24 +94,37 @@ def limits(client: Client, max_active_runs: int | None, no_max_active_runs: bool
         show_fields(_limits(found))
 
 
-@click.command()
-@click.argument("task_run")
+@click.command(epilog=examples("pipeweave why latest", "pipeweave why 01m80arwk4e7 charge[3]"))
+@click.argument("run")
+@click.argument("step", required=False)
 @json_option
 @connected
-def why(client: Client, task_run: str, as_json: bool) -> None:
-    """Explain why a task run does not run yet.
+def why(client: Client, run: str, step: str | None, as_json: bool) -> None:
+    """Explain why a run or a task run does not go on.
 
-    The reason to resolve first comes first.
+    RUN is the id of a run or of a task run, the beginning of one, or `latest`. Of a run it explains STEP, or
+    else the step that waits. The reason to resolve first comes first.
     """
     from pipeweave.cli.support.rendering import show_json, text
 
-    found = client.why(task_run)
+    found = client.why(_asked(client, run, step))
     if as_json:
         show_json(found)
         return
     click.echo(f"{found['taskRunId']} is {found['status']}")
     for each in found["reasons"]:
         click.echo(f"  {text(each['text'])}")
+
+
+def _asked(client: Client, run: str, step: str | None) -> str:
+    """The task run to explain."""
+    from pipeweave.cli.support.outputs import task_run_id_of
+    from pipeweave.cli.support.waiting import first_open
+
+    if id_arguments.is_task_run(run):
+        return id_arguments.task_run(client, run)
+    run_id = id_arguments.run(client, run)
+    return task_run_id_of(client, run_id, step) if step else first_open(client.run(run_id))
 
 
 def _limits(found: Document) -> tuple[tuple[str, object], ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave import ids
+from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.tables import Column
@@ -37,6 +37,9 @@ input_options = (
         help="Read the run's input from a JSON file; - for standard input.",
     ),
 )
+
+
+pipeline_option = click.option("--pipeline", help="With `latest`: the newest run of this pipeline.")
 
 
 def _with_input(command: Any) -> Any:
@@ -177,46 +180,54 @@ def _show_plan(pipeline: str, plan: Document) -> None:
         )
 
 
-@click.command()
+@click.command(epilog=examples("pipeweave status latest", "pipeweave status 01m80arwk4e7 --watch"))
 @click.argument("run")
+@pipeline_option
 @click.option("-w", "--watch", is_flag=True, help="Follow the run; exit 0 only if it completes.")
 @json_option
 @connected
 @click.pass_context
-def status(ctx: click.Context, client: Client, run: str, watch: bool, as_json: bool) -> None:
-    """Show a run: its steps, output and errors."""
+def status(
+    ctx: click.Context, client: Client, run: str, pipeline: str | None, watch: bool, as_json: bool
+) -> None:
+    """Show a run: its steps, output and errors.
+
+    RUN is an id, the beginning of one, or `latest`.
+    """
     from pipeweave.cli.support.rendering import show_json
     from pipeweave.cli.support.run_view import show_run
     from pipeweave.cli.support.waiting import why_waiting
 
-    found = client.run(run)
+    run_id = id_arguments.run(client, run, pipeline)
     if watch:
-        _follow(ctx, client, run, None, as_json)
-    elif as_json:
+        _follow(ctx, client, run_id, None, as_json)
+    found = client.run(run_id)
+    if as_json:
         show_json(found.document)
-    else:
-        waiting = None if found.is_final else why_waiting(client, found)
-        show_run(found, waiting.line if waiting else None)
+        return
+    waiting = None if found.is_final else why_waiting(client, found)
+    show_run(found, waiting.line if waiting else None)
 
 
 @click.command(
-    epilog=examples(
-        "pipeweave output prun_01m80arwk4e7", "pipeweave output prun_01m80arwk4e7 charge[3] | jq .total"
-    )
+    epilog=examples("pipeweave output latest", "pipeweave output 01m80arwk4e7 charge[3] | jq .total")
 )
 @click.argument("run")
 @click.argument("step", required=False)
+@pipeline_option
 @click.option("--json", "_as_json", is_flag=True, help="Print JSON, as always.")
 @connected
-def output(client: Client, run: str, step: str | None, _as_json: bool) -> None:
+def output(client: Client, run: str, step: str | None, pipeline: str | None, _as_json: bool) -> None:
     """Print the output of a run, or of one step, as JSON.
 
-    STEP is a step's id; charge[3] is item 3 of the map charge. Large values are loaded.
+    RUN is an id, the beginning of one, or `latest`. STEP is a step's id; charge[3] is item 3 of the map
+    charge. Large values are loaded.
     """
     from pipeweave.cli.support.outputs import output_of_run, output_of_step
     from pipeweave.cli.support.rendering import show_json
 
-    show_json(output_of_run(client, run) if step is None else output_of_step(client, run, step))
+    run_id = id_arguments.run(client, run, pipeline)
+    show_json(output_of_run(client, run_id) if step is None else output_of_step(client, run_id, step))
 
 
 @click.command(epilog=examples("pipeweave runs --status failed", "pipeweave runs --pipeline nightly -n 100"))
@@ -261,7 +272,7 @@ def runs(
         click.echo(f"More: --cursor {page.next_cursor}", err=True)
 
 
-@click.command()
+@click.command(epilog=examples("pipeweave cancel 01m80arwk4e7 --reason 'the wrong day'"))
 @click.argument("run")
 @click.option("--reason", help="Stored with the run, and shown wherever the run is shown.")
 @json_option
@@ -269,16 +280,18 @@ def runs(
 def cancel(client: Client, run: str, reason: str | None, as_json: bool) -> None:
     """Cancel a run, or a standalone task by its task run.
 
-    What waits never starts. Running attempts may end, but their results are ignored.
+    RUN is an id, the beginning of one, or `latest`; the id of a task run begins with `trun_`. What waits
+    never starts. Running attempts may end, but their results are ignored.
     """
     from pipeweave.cli.support.rendering import show_json
 
-    is_task = run.startswith(f"{ids.TASK_RUN}_")
-    found = client.cancel_task(run, reason) if is_task else client.cancel(run, reason).document
+    is_task = id_arguments.is_task_run(run)
+    id_ = id_arguments.task_run(client, run) if is_task else id_arguments.run(client, run)
+    found = client.cancel_task(id_, reason) if is_task else client.cancel(id_, reason).document
     if as_json:
         show_json(found)
     else:
-        click.echo(f"{run} {found['status']}")
+        click.echo(f"{id_} {found['status']}")
 
 
 def _follow(ctx: click.Context, client: Client, run_id: str, timeout: float | None, as_json: bool) -> None:

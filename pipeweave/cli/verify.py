@@ -59,7 +59,7 @@ def verify(
         raise click.UsageError("give either runs, or --all or --since")
     with opened(database_url) as database:
         after = database.now() - since if isinstance(since, timedelta) else since
-        chosen = map(_read, run_ids) if run_ids else _recent(database, after, limit)
+        chosen = (_read(database, each) for each in run_ids) if run_ids else _recent(database, after, limit)
         seen = _Report(as_json)
         for run_id in chosen:
             try:
@@ -73,12 +73,19 @@ def verify(
     ctx.exit(1 if seen.differing else 0)
 
 
-def _read(text: str) -> UUID:
-    """Read the id of a run, or of a task run, which gives its run (a standalone task has only a task run)."""
-    try:
-        return ids.run_id_of(ids.read(ids.TASK_RUN, text))
-    except NotFound:
-        return ids.read(ids.RUN, text)
+def _read(database: Database, given: str) -> UUID:
+    """Read the id of a run (or its beginning), or of a task run, which gives its run: a standalone task has
+    only a task run.
+    """
+    from pipeweave.cli.support.id_arguments import MOST_NAMED, chosen_of
+    from pipeweave.orchestrator.diagnosis import verify
+
+    if given.startswith(f"{ids.TASK_RUN}_"):
+        return ids.run_id_of(ids.read(ids.TASK_RUN, given))
+    first, last = ids.span(ids.RUN, given)
+    with verify.snapshot(database) as tx:
+        found = verify.runs_between(tx, first, last, MOST_NAMED + 1)
+    return ids.read(ids.RUN, chosen_of(ids.RUN, given, [ids.show(ids.RUN, each) for each in found]))
 
 
 def _recent(database: Database, since: datetime | None, limit: int | None) -> Iterator[UUID]:

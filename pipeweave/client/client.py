@@ -210,10 +210,27 @@ class Client:
         pipeline_id: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
+        id_prefix: str | None = None,
         **filters: Any,
     ) -> Page:
-        """List one page of runs, newest first."""
-        query = {"status": status, "pipelineId": pipeline_id, "limit": limit, "cursor": cursor, **filters}
+        """List one page of runs, newest first.
+
+        Args:
+            status: only runs in this status.
+            pipeline_id: only runs of this pipeline.
+            limit: rows per page, 1 to 1,000; None for 50.
+            cursor: `next_cursor` of the page before.
+            id_prefix: only runs whose id begins like this, with or without `prun_`.
+            filters: further parameters of the API, such as `createdAfter`.
+        """
+        query = {
+            "status": status,
+            "pipelineId": pipeline_id,
+            "limit": limit,
+            "cursor": cursor,
+            "idPrefix": id_prefix,
+            **filters,
+        }
         return self._page("/api/runs", "runs", query)
 
     def cancel(self, run_id: str, reason: str | None = None) -> Run:
@@ -243,6 +260,16 @@ class Client:
         return self._all(
             f"/api/runs/{checked_id(run_id)}/task-runs", "taskRuns", {"limit": PAGE_SIZE, **filters}
         )
+
+    def find_task_runs(self, id_prefix: str, limit: int = 10) -> list[Document]:
+        """Find task runs of all runs whose id begins like this, with or without `trun_`.
+
+        Args:
+            id_prefix: 8 characters of the id or more.
+            limit: how many at most, 1 to 100.
+        """
+        answer = self._http.get("/api/task-runs", {"idPrefix": id_prefix, "limit": limit})
+        return list(document_of(answer)["taskRuns"])
 
     def events(self, /, run_id: str, **filters: Any) -> Iterator[Document]:
         """Iterate over all events of a run in order, page by page."""

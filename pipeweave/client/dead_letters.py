@@ -32,6 +32,7 @@ class DeadLetters:
         status: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
+        id_prefix: str | None = None,
         **filters: Any,
     ) -> Page:
         """List one page of dead letters, newest first.
@@ -40,9 +41,16 @@ class DeadLetters:
             status: `open` (neither retried nor discarded), `retried`, `discarded` or `all`; None for `open`.
             limit: rows per page, 1 to 1,000; None for 50.
             cursor: `next_cursor` of the page before.
+            id_prefix: only dead letters whose id begins like this, with or without `dlq_`.
             filters: see the class.
         """
-        query = {"status": status, "limit": limit, "cursor": cursor, **_named(filters)}
+        query = {
+            "status": status,
+            "limit": limit,
+            "cursor": cursor,
+            "idPrefix": id_prefix,
+            **_named(filters),
+        }
         answer = document_of(self._http.get("/api/dlq", query))
         return Page(list(answer["items"]), answer["nextCursor"])
 
@@ -108,6 +116,16 @@ class DeadLetters:
             NotFound: there is no such redrive.
         """
         return document_of(self._http.get(f"/api/dlq/redrives/{checked_id(redrive_id)}"))
+
+    def redrives(self, *, id_prefix: str | None = None, limit: int | None = None) -> list[Document]:
+        """List the newest redrives.
+
+        Args:
+            id_prefix: only redrives whose id begins like this, with or without `rdr_`.
+            limit: how many at most, 1 to 1,000; None for 50.
+        """
+        answer = self._http.get("/api/dlq/redrives", {"idPrefix": id_prefix, "limit": limit})
+        return list(document_of(answer)["redrives"])
 
     def cancel_redrive(self, redrive_id: str) -> Document:
         """Stop a redrive; the runs that it has retried continue.

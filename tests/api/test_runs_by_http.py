@@ -143,3 +143,30 @@ def test_every_list_ends(api: Api, run_id: str) -> None:
                 break
             query["cursor"] = page["nextCursor"]
         assert api.get(path, limit=1000).json["nextCursor"] is None
+
+
+def test_runs_and_task_runs_are_found_by_the_beginning_of_their_ids(
+    api: Api, neighbour: Api, run_id: str
+) -> None:
+    for beginning in (run_id, run_id[:20], run_id[5:20]):
+        assert run_id in [each["id"] for each in api.get("/api/runs", idPrefix=beginning).json["runs"]]
+    assert api.get("/api/runs", idPrefix="0000000000").json["runs"] == []
+    step = api.get(f"/api/runs/{run_id}").json["taskRuns"][0]["id"]
+    assert [each["id"] for each in api.get("/api/task-runs", idPrefix=step).json["taskRuns"]] == [step]
+    assert neighbour.get("/api/task-runs", idPrefix=step).json["taskRuns"] == []
+    assert neighbour.get("/api/runs", idPrefix=run_id).json["runs"] == []
+
+
+def test_a_standalone_task_run_is_found_without_a_run(api: Api) -> None:
+    made = api.post("/api/queue/task", {"taskId": "count", "input": {"path": "a"}}).json["runId"]
+    (found,) = api.get("/api/task-runs", idPrefix=made[5:]).json["taskRuns"]
+    assert (found["id"], found["runId"], found["taskId"]) == (made, None, "count")
+
+
+@pytest.mark.parametrize(
+    ("path", "beginning"),
+    [("/api/runs", "trun_01"), ("/api/runs", "ilou"), ("/api/task-runs", "01m80ar"), ("/api/dlq", "")],
+)
+def test_a_beginning_of_no_id_is_refused(api: Api, path: str, beginning: str) -> None:
+    answer = api.get(path, idPrefix=beginning)
+    assert (answer.status_code, answer.json["errors"][0]["field"]) == (400, "idPrefix")

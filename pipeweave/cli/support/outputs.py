@@ -37,14 +37,19 @@ def output_of_step(client: Client, run_id: str, step: str) -> Any:
     Raises:
         NotFound: the run has no such step or item, or it did not complete.
     """
-    found = client.task_run(_task_run_id(client, run_id, step), load=True)
+    found = client.task_run(task_run_id_of(client, run_id, step), load=True)
     if found["status"] != "completed":
         code = f" ({found['errorCode']})" if found["errorCode"] else ""
         raise NotFound(f"step {step} is {found['status']}{code} and has no output")
     return found["output"]
 
 
-def _task_run_id(client: Client, run_id: str, step: str) -> str:
+def task_run_id_of(client: Client, run_id: str, step: str) -> str:
+    """The id of the task run of a step, or of one item of a map (`charge[3]`).
+
+    Raises:
+        NotFound: the run has no such step or item.
+    """
     steps: Mapping[str, Any] = {each["id"]: each for each in client.run(run_id).document["steps"]}
     if step in steps:
         return str(steps[step]["taskRunId"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeweave.cli.support.rendering import text
 from pipeweave.cli.support.run_errors import place
+from pipeweave.errors import Conflict
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Run
@@ -42,6 +43,21 @@ def why_waiting(client: Client, run: Run) -> Waiting | None:
         return None
     key = (found["id"], *(each["code"] for each in reasons))
     return Waiting(key, f"{place(found)} waits: {'; '.join(text(each['text']) for each in reasons)}")
+
+
+def first_open(run: Run) -> str:
+    """The id of the task run that explains best why a run does not go on, or what it does.
+
+    Raises:
+        Conflict: the run has ended.
+    """
+    shown = [each for each in run.document.get("taskRuns") or () if each["kind"] != "map"]
+    found = first_waiting(run) or next((each for each in shown if each["status"] == "running"), None)
+    if found is None:
+        raise Conflict(
+            f"run {run.id} is {run.status}: nothing of it waits", hint=f"`pipeweave status {run.id}` shows it"
+        )
+    return str(found["id"])
 
 
 def _is_about_to_start(reasons: Sequence[Mapping[str, Any]]) -> bool:

@@ -181,6 +181,27 @@ READS: dict[str, tuple[Read, int]] = {
         ),
         200,
     ),
+    "runs by the beginning of an id": (
+        lambda tx: reading.run_list(tx, TENANT, Page(), id_prefix=ids.show(ids.RUN, newest_run(tx))[:14]),
+        200,
+    ),
+    "task runs by the beginning of an id": (
+        lambda tx: reading.find_task_runs(
+            tx, TENANT, ids.show(ids.TASK_RUN, ids.task_run_id(newest_run(tx), 1))[:14], 10
+        ),
+        200,
+    ),
+    "dead letters by the beginning of an id": (
+        lambda tx: letters.dead_letter_list(
+            tx,
+            TENANT,
+            Page(),
+            LetterFilter(),
+            status="all",
+            id_prefix=ids.show(ids.RUN, newest_run(tx))[5:14],
+        ),
+        200,
+    ),
     "a page deep in the runs": (
         lambda tx: reading.run_list(
             tx,

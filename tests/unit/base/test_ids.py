@@ -41,6 +41,21 @@ def test_an_id_tells_its_time_even_after_the_clock_went_back() -> None:
     assert [ids.new_id(stamp).int >> 80 for stamp in (5_000, 1_000, 5_000)] == [5_000, 1_000, 5_000]
 
 
+@given(st.uuids(), st.integers(min_value=1, max_value=26), st.booleans())
+def test_a_beginning_spans_the_ids_that_begin_like_it(value: UUID, length: int, is_prefixed: bool) -> None:
+    shown = ids.show(ids.RUN, value)
+    first, last = ids.span(ids.RUN, shown[: 5 + length] if is_prefixed else shown[5 : 5 + length])
+    assert first <= value <= last
+    assert ids.show(ids.RUN, first).startswith(shown[: 5 + length])
+    assert ids.show(ids.RUN, last).startswith(shown[: 5 + length])
+
+
+@pytest.mark.parametrize("text", ["", "prun_", "8", "u", "trun_01", "0" * 27, "0 "])
+def test_what_begins_no_id_is_not_found(text: str) -> None:
+    with pytest.raises(NotFound):
+        ids.span(ids.RUN, text)
+
+
 @given(st.integers(1, ids.MAX_TASK_RUNS - 1))
 def test_a_task_run_s_id_tells_its_run_and_ordinal(ordinal: int) -> None:
     run = ids.new_id()

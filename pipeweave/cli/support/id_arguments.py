@@ -1,0 +1,136 @@
+"""Read the ids that commands take: whole, the beginning of one, or `latest`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from pipeweave import ids
+from pipeweave.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from pipeweave.client import Client
+
+LATEST = "latest"
+# How many ids an error names.
+MOST_NAMED = 5
+_KINDS = {
+    ids.RUN: "run",
+    ids.TASK_RUN: "task run",
+    ids.DEAD_LETTER: "dead letter",
+    ids.REDRIVE: "redrive",
+    "tok": "token",
+}
+_WHOLE = 26
+# An API answers with the ids of at most this many objects that begin alike.
+Find = Callable[[str, int], Sequence[str]]
+
+
+def run(client: Client, given: str, pipeline: str | None = None) -> str:
+    """The id of a run.
+
+    Args:
+        client: where to look.
+        given: an id, its beginning, or `latest` for the newest run.
+        pipeline: only runs of this pipeline.
+
+    Raises:
+        NotFound: there is no such run.
+        InvalidInput: several runs begin like this, or it is the id of something else.
+    """
+
+    def find(beginning: str, limit: int) -> list[str]:
+        prefix = {"id_prefix": beginning} if beginning else {}
+        return [each["id"] for each in client.runs(pipeline_id=pipeline, limit=limit, **prefix).items]
+
+    return _chosen(ids.RUN, given, find, has_latest=True)
+
+
+def task_run(client: Client, given: str) -> str:
+    """The id of a task run, given whole or by its beginning.
+
+    Raises:
+        NotFound, InvalidInput: as `run`.
+    """
+    return _chosen(
+        ids.TASK_RUN,
+        given,
+        lambda beginning, limit: [each["id"] for each in client.find_task_runs(beginning, limit)],
+    )
+
+
+def dead_letter(client: Client, given: str) -> str:
+    """The id of a dead letter, given whole, by its beginning, or as `latest`: the newest open one.
+
+    Raises:
+        NotFound, InvalidInput: as `run`.
+    """
+
+    def find(beginning: str, limit: int) -> list[str]:
+        if not beginning:
+            return [each["id"] for each in client.dlq.page(limit=limit).items]
+        page = client.dlq.page(status="all", limit=limit, id_prefix=beginning)
+        return [each["id"] for each in page.items]
+
+    return _chosen(ids.DEAD_LETTER, given, find, has_latest=True)
+
+
+def redrive(client: Client, given: str) -> str:
+    """The id of a redrive, given whole, by its beginning, or as `latest`.
+
+    Raises:
+        NotFound, InvalidInput: as `run`.
+    """
+
+    def find(beginning: str, limit: int) -> list[str]:
+        return [each["id"] for each in client.dlq.redrives(id_prefix=beginning or None, limit=limit)]
+
+    return _chosen(ids.REDRIVE, given, find, has_latest=True)
+
+
+def is_task_run(given: str) -> bool:
+    """Whether this is the id of a task run, or its beginning with `trun_`."""
+    return given.startswith(f"{ids.TASK_RUN}_")
+
+
+def chosen_of(prefix: str, given: str, found: Sequence[str]) -> str:
+    """The only id of those that were found.
+
+    Raises:
+        NotFound: none was found.
+        InvalidInput: several were found.
+    """
+    kind = _KINDS[prefix]
+    if not found:
+        raise NotFound(f"{kind} {given!r} not found", hint=_where_to_look(prefix))
+    if len(found) > 1:
+        named = ", ".join(found[:MOST_NAMED]) + (", …" if len(found) > MOST_NAMED else "")
+        raise InvalidInput(f"several {kind}s begin with {given!r}: {named}", hint="give more of the id")
+    return found[0]
+
+
+def _chosen(prefix: str, given: str, find: Find, *, has_latest: bool = False) -> str:
+    if given == LATEST and has_latest:
+        newest = find("", 1)
+        if not newest:
+            raise NotFound(f"there is no {_KINDS[prefix]} yet")
+        return newest[0]
+    tail = given.lower().removeprefix(f"{prefix}_")
+    other = next((each for each in _KINDS if tail.startswith(f"{each}_")), None)
+    if other is not None:
+        raise InvalidInput(f"{given!r} is the id of a {_KINDS[other]}, not of a {_KINDS[prefix]}")
+    if not re.fullmatch(r"[0-7][0-9a-hjkmnp-tv-z]{0,25}", tail):
+        raise NotFound(f"{_KINDS[prefix]} {given!r} not found", hint=_where_to_look(prefix))
+    whole = f"{prefix}_{tail}"
+    return whole if len(tail) == _WHOLE else chosen_of(prefix, given, find(whole, MOST_NAMED + 1))
+
+
+def _where_to_look(prefix: str) -> str:
+    return {
+        ids.RUN: "`pipeweave runs` lists the runs",
+        ids.TASK_RUN: "give 8 characters of its id or more; `pipeweave status RUN --json` shows the ids",
+        ids.DEAD_LETTER: "`pipeweave dlq list --status all` lists the dead letters",
+        ids.REDRIVE: "`pipeweave dlq retry-all` prints the id",
+        "tok": "`pipeweave token list` lists the tokens",
+    }[prefix]
