@@ -24,6 +24,8 @@ from pipeweave.size_limits import MAX_JSON_DEPTH, MAX_OUTPUT_BYTES
 from pipeweave.suggestions import did_you_mean
 
 _MOST_ERRORS = 50
+# An error of the parameters names this many of them in its message.
+_SAID_ERRORS = 5
 _LOOKED_AT = 32  # members of an output that are looked at before it is written
 _STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 
@@ -134,10 +136,11 @@ def _unknown(plan: Signature, ctx: Context) -> list[FieldError]:
 
 
 def _refusal(errors: list[FieldError], ctx: Context) -> InvalidParams:
-    first = errors[0]
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    said = [f"{each.field} {each.message}" for each in errors[:_SAID_ERRORS]]
+    if len(errors) > _SAID_ERRORS:
+        said.append(f"and {len(errors) - _SAID_ERRORS} more")
     prefix = f"task {ctx.task_id!r}: " if ctx.task_id else ""
-    return InvalidParams(f"{prefix}{first.field} {first.message}{more}", errors=errors[:_MOST_ERRORS])
+    return InvalidParams(f"{prefix}{'; '.join(said)}", errors=errors[:_MOST_ERRORS])
 
 
 @dataclass(frozen=True, slots=True)

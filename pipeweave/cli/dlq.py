@@ -93,26 +93,22 @@ def dlq() -> None:
 def list_(client: Client, status: str, limit: int, cursor: str | None, as_json: bool, **filters: Any) -> None:
     """List dead letters, newest first."""
     from pipeweave.cli.support.rendering import field, moment, show_list, when
+    from pipeweave.cli.support.run_errors import place
 
     page = client.dlq.page(status=status, limit=limit, cursor=cursor, **_given(filters))
     cells = {
         Column("dead letter"): field("id"),
         Column("pipeline", drop=1): field("pipelineId"),
-        Column("step"): _place,
+        Column("step"): place,
         Column("error"): field("errorCode"),
         Column("attempts", drop=4): field("attempts"),
         moment("failed (UTC)", drop=2): lambda each: when(each["failedAt"]),
         Column("status", drop=3): field("status"),
     }
-    none = "There are no open dead letters." if status == "open" else "No dead letter matches."
+    none = "No open dead letters." if status == "open" else "No dead letter matches."
     show_list("items", page.items, cells, as_json=as_json, none=none, nextCursor=page.next_cursor)
     if page.next_cursor and not as_json:
         click.echo(f"More: --cursor {page.next_cursor}", err=True)
-
-
-def _place(letter: Any) -> str:
-    index = letter["mapIndex"]
-    return str(letter["stepId"]) if index is None else f"{letter['stepId']}[{index}]"
 
 
 @dlq.command()
@@ -151,57 +147,22 @@ def groups(client: Client, status: str, limit: int, as_json: bool, **filters: An
 
 @dlq.command()
 @click.argument("dead_letter")
+@click.option("--full", is_flag=True, help="Show every frame of the tracebacks.")
 @json_option
 @connected
-def show(client: Client, dead_letter: str, as_json: bool) -> None:
+def show(client: Client, dead_letter: str, full: bool, as_json: bool) -> None:
     """Show a dead letter: error, input and attempts.
 
     DEAD_LETTER is an id, the beginning of one, or `latest`.
     """
+    from pipeweave.cli.support.dead_letter_view import show_dead_letter
     from pipeweave.cli.support.rendering import show_json
 
     found = client.dlq.get(id_arguments.dead_letter(client, dead_letter), load=True)
     if as_json:
         show_json(found)
     else:
-        _show(found)
-
-
-def _show(letter: Document) -> None:
-    from pipeweave.cli.support.rendering import show_fields, text, when
-
-    changed = " (changed since)" if letter["codeChanged"] else ""
-    show_fields(
-        [
-            ("dead letter", letter["id"]),
-            ("status", letter["status"]),
-            ("task run", letter["taskRunId"]),
-            ("task", letter["taskId"]),
-            ("run", letter["pipelineRunId"]),
-            ("run status", letter["runStatus"]),
-            ("pipeline", letter["pipelineId"]),
-            ("step", None if letter["pipelineId"] is None else _place(letter)),
-            ("code", f"v{letter['codeVersion']}{changed}"),
-            ("failed (UTC)", when(letter["failedAt"])),
-            ("fingerprint", letter["fingerprint"]),
-            ("retried as", letter["retryTaskRunId"]),
-            ("discarded", letter["discardReason"]),
-            ("input", _json(letter["input"])),
-            ("item", None if letter["kind"] != "item" else _json(letter["item"])),
-        ]
-    )
-    for each in letter["previousAttempts"]:
-        error = each["error"] or {}
-        click.echo(f"\nattempt {each['attempt']}: {each['status']}, {text(each['errorCode'])}")
-        # Print the traceback line by line, without control characters, which a terminal might obey.
-        for line in str(error.get("traceback") or error.get("message") or "").splitlines():
-            click.echo("  " + "".join(sign if sign.isprintable() else "?" for sign in line))
-
-
-def _json(value: Any) -> str:
-    import orjson
-
-    return orjson.dumps(value).decode()
+        show_dead_letter(found, is_full=full)
 
 
 @dlq.command()

@@ -70,7 +70,7 @@ def test_a_list_names_the_step_and_the_item(served: Served, call: Call) -> None:
     assert "2026-11-20 12:00:00" in result.stdout
     assert "--cursor more" in result.stderr
     served.put("GET /api/dlq?status=open&limit=20", (200, {"items": [], "nextCursor": None}))
-    assert call("list").stdout == "There are no open dead letters.\n"
+    assert call("list").stdout == "No open dead letters.\n"
     assert json.loads(call("list", "--json").stdout) == {"items": [], "nextCursor": None}
 
 
@@ -105,28 +105,71 @@ def test_groups_are_counted(served: Served, call: Call) -> None:
     assert ("12" in line, "try later" in line, "f" * 64 in line) == (True, True, True)
 
 
-def test_a_dead_letter_is_shown_with_every_traceback(served: Served, call: Call) -> None:
-    attempt = {
-        "attempt": 1,
-        "status": "failed",
-        "errorCode": "BUSY",
-        "error": {"traceback": "Traceback:\n  line\x1b[31m"},
-    }
-    more = {
-        "codeChanged": True,
-        "runStatus": "failed",
-        "fingerprint": "f" * 64,
-        "retryTaskRunId": None,
-        "discardReason": None,
-        "input": {"to": "x"},
-        "item": "y",
-        "previousAttempts": [attempt],
-    }
-    served.put(f"GET /api/dlq/{LETTER}?load=true", (200, letter(**more)))
+TRACEBACK = """Traceback (most recent call last):
+  File "/srv/shop/tasks.py", line 47, in send
+    return mails.send(to)
+  File "/srv/venv/lib/python3.13/site-packages/mails/send.py", line 3, in send
+    raise Busy("\x1b[31m")
+  File "/usr/lib/python3.13/smtplib.py", line 9, in quit
+mails.Busy: try later \x1b[31m
+"""
+
+
+def shown_letter(served: Served, *attempts: dict[str, Any]) -> None:
+    error = {"message": "try later", "traceback": TRACEBACK, "details": {"server": "mx1"}}
+    shown = letter(
+        runStatus="failed",
+        fingerprint="ab" * 32,
+        input={"to": "someone"},
+        item=3,
+        error=error,
+        previousAttempts=[{"error": error, **each} for each in attempts],
+        codeChanged=True,
+        retryTaskRunId=None,
+        discardReason=None,
+    )
+    served.put(f"GET /api/dlq/{LETTER}?load=true", (200, shown))
+
+
+def attempt(number: int, **more: Any) -> dict[str, Any]:
+    times = {"startedAt": "2026-11-20T12:00:00Z", "finishedAt": "2026-11-20T12:00:01Z"}
+    return {"attempt": number, "status": "failed", "errorCode": "BUSY", **times, **more}
+
+
+def test_a_dead_letter_shows_its_error_details_and_input_first(served: Served, call: Call) -> None:
+    shown_letter(served, attempt(1))
     shown = call("show", LETTER).stdout
-    assert 'input         {"to":"x"}' in shown
-    assert "v1 (changed since)" in shown
-    assert "attempt 1: failed, BUSY\n  Traceback:\n    line?[31m\n" in shown
+    assert "error         SMTP_DOWN: try later\n" in shown
+    assert 'details       {"server":"mx1"}\n' in shown
+    assert 'input         {"to":"someone"}\n' in shown
+    assert "v1 (the code has changed since)" in shown
+
+
+def test_equal_tracebacks_are_shown_once_and_without_frames_of_libraries(served: Served, call: Call) -> None:
+    shown_letter(served, attempt(1), attempt(2), attempt(3, errorCode="LATE", error={"message": "too late"}))
+    shown = call("show", LETTER).stdout
+    assert shown.endswith(
+        """
+attempts 1 to 2: failed, BUSY, the same each time (1.0 s, 1.0 s)
+  Traceback (most recent call last):
+    File "/srv/shop/tasks.py", line 47, in send
+      return mails.send(to)
+    2 frames of libraries left out; --full shows all
+  mails.Busy: try later ?[31m
+
+attempt 3: failed, LATE (1.0 s)
+  too late
+"""
+    )
+    assert "\x1b" not in shown
+
+
+def test_all_frames_are_shown_on_request_or_where_no_frame_is_the_users(served: Served, call: Call) -> None:
+    shown_letter(served, attempt(1))
+    assert "smtplib.py" in call("show", LETTER, "--full").stdout
+    theirs = TRACEBACK.replace("/srv/shop/", "/venv/site-packages/")
+    shown_letter(served, attempt(1, error={"traceback": theirs}))
+    assert "smtplib.py" in call("show", LETTER).stdout
 
 
 def test_a_retry_says_what_goes_on(served: Served, call: Call) -> None:
