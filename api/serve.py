@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
+import socket
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,6 +18,7 @@ from gunicorn.glogging import Logger
 from pipeweave.api import create_app
 from pipeweave.api.server import Worker
 from pipeweave.api.server.deadlines import KEEP_ALIVE_S, MAX_CONNECTIONS, MAX_REQUEST_LINE
+from pipeweave.errors import PortInUse, StartFailed
 from pipeweave.orchestrator.deployment import Deployment, json_logs, process_memory, schema_check
 from pipeweave.settings import Settings
 
@@ -44,14 +47,34 @@ def serve(
     Raises:
         InvalidSetting: a URL is missing. Checked before gunicorn starts processes that would end at once.
         SchemaOutdated: the database has no schema, or an older one.
+        PortInUse: another process listens on the port.
+        StartFailed: this host does not have the address, or does not allow the port.
     """
     json_logs.configure(settings.log_level)
     deployment = Deployment.open(settings, pool_size=0)
     schema_check.require_current_if_reachable(deployment.database)
     deployment.close()
+    _refuse_used_port(host or settings.host, settings.port if port is None else port)
     process_memory.limit_malloc_heaps()
     process_memory.freeze_loaded_objects()
     _Server(settings, options(settings, host, port, processes)).run()
+
+
+def _refuse_used_port(host: str, port: int) -> None:
+    """Say it at once: gunicorn tries for five seconds, and logs each try."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                hint = "stop the process that listens there, or choose another port with --port"
+                raise PortInUse(f"port {port} on {host} is in use", hint=hint) from None
+            raise StartFailed(
+                f"the API cannot listen on port {port} of {host}: {error.strerror or error}",
+                hint="choose another --host or --port",
+            ) from None
 
 
 def options(settings: Settings, host: str | None, port: int | None, processes: int) -> dict[str, Any]:

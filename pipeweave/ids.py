@@ -17,6 +17,9 @@ from pipeweave.errors import InvalidId, NotFound
 RUN, TASK_RUN, DEAD_LETTER, SERVICE, EVENT = "prun", "trun", "dlq", "svc", "evt"
 REDRIVE = "rdr"
 
+# What an id of a prefix names, for messages.
+_KINDS = {RUN: "run", TASK_RUN: "task run", DEAD_LETTER: "dead letter", REDRIVE: "redrive"}
+
 ORDINAL_BITS = 24
 MAX_TASK_RUNS = 1 << ORDINAL_BITS
 _ORDINAL_MASK = MAX_TASK_RUNS - 1
@@ -96,7 +99,9 @@ def read(prefix: str, text: str) -> UUID:
     head, _, tail = text.rpartition("_")
     if head != prefix or len(tail) != _LENGTH or not set(tail) <= _VALUES.keys() or tail[0] > "7":
         raise NotFound(
-            f"there is no {text!r}", hint=f"ids of this kind look like {prefix}_01jd…", id=text[:200]
+            f"{_KINDS.get(prefix, prefix)} {text[:200]!r} not found",
+            hint=f"ids of this kind look like {prefix}_01jd…",
+            id=text[:200],
         )
     number = 0
     for letter in tail:

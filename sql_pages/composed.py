@@ -27,6 +27,7 @@ from pipeweave.orchestrator.reading import queue, registry
 from pipeweave.orchestrator.reading import runs as run_lists
 from pipeweave.orchestrator.reading import task_runs as task_run_lists
 from pipeweave.orchestrator.recovery import look, tick
+from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.retention import (
     archive,
     archive_format,
@@ -181,6 +182,10 @@ CALLS: Calls = [
     ("", lambda tx, _: cancelling.cancel_tasks(tx, RUN, ["a"], code="C", message="m")),
     ("", lambda tx, _: completing.lay_out(tx, RUN, 1, first=2, count=3)),
     ("", lambda tx, _: completing.finish_map(tx, RUN, 1, count=3)),
+    # registry
+    ("of pipelines", lambda tx, _: unknown_names.names(tx, TENANT, "pipeline")),
+    ("of tasks", lambda tx, _: unknown_names.names(tx, TENANT, "task")),
+    ("of services", lambda tx, _: unknown_names.names(tx, TENANT, "service")),
     # queueing and engine
     ("", lambda tx, _: maintenance_mode.request(tx)),
     ("", lambda tx, _: maintenance_mode.enter_if_drained(tx)),

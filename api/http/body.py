@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from pipeweave.api.http.validation_errors import MAX_FIELD_ERRORS, field_errors
+from pipeweave.api.http.validation_errors import MAX_FIELD_ERRORS, field_errors, summary
 from pipeweave.errors import FieldError, InvalidInput, MalformedJson, UnsupportedMediaType
 from pipeweave.json_values import json_faults
 from pipeweave.size_limits import MAX_JSON_DEPTH
@@ -77,11 +77,12 @@ def read_query(request: Request, model: type[Model] | None) -> Model | None:
             errors.append(FieldError(name[:200], "is given more than once", "invalid"))
         given[name] = values if name in lists else values[0]
     if errors:
-        raise InvalidInput("a query parameter is not valid", errors=errors[:MAX_FIELD_ERRORS])
+        raise InvalidInput(summary(errors, "the query"), errors=errors[:MAX_FIELD_ERRORS])
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise InvalidInput("a query parameter is not valid", errors=field_errors(error, model)) from None
+        found = field_errors(error, model)
+        raise InvalidInput(summary(found, "the query"), errors=found) from None
 
 
 def _content(request: Request) -> bytes:
@@ -102,8 +103,7 @@ def _refusal(error: ValidationError, model: type[BaseModel]) -> InvalidInput:
     if first["type"] == "json_invalid":
         return MalformedJson(first["msg"].replace("Invalid JSON: ", "the body is not JSON: "))
     found = field_errors(error, model)
-    names = ", ".join(dict.fromkeys(fault.field or "the body" for fault in found[:5]))
-    return InvalidInput(f"the body is not valid: {names}", errors=found)
+    return InvalidInput(summary(found, "the body"), errors=found)
 
 
 def _refuse_repeated_keys(content: bytes) -> None:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from pipeweave.errors import FieldError
+from pipeweave.json_values import json_type
 
 MAX_FIELD_ERRORS = 100
 
@@ -19,6 +20,17 @@ _TAGS = ("<flat>", "<nested>")
 
 # "Input should be a valid integer", "List should have at least 1 item".
 _RULE = re.compile(r"\w+ should (be|have|match) (.+)", re.DOTALL)
+
+# Pydantic's names of types -> the names in JSON, as input schemas use them.
+_TYPES = {
+    "a valid string": "a text",
+    "a valid dictionary": "an object",
+    "an object": "an object",
+    "a valid list": "a list",
+    "a valid integer": "an integer",
+    "a valid number": "a number",
+    "a valid boolean": "true or false",
+}
 
 # The codes of pydantic -> the codes that input schemas use, so that a client meets one set of codes.
 _CODES = {
@@ -40,8 +52,8 @@ _CODES = {
 
 def field_errors(error: ValidationError, model: type[BaseModel]) -> list[FieldError]:
     """One FieldError per validation error, at most MAX_FIELD_ERRORS. They contain no values of the input."""
-    # Without these flags pydantic quotes the input, which may be secret or not UTF-8.
-    details = error.errors(include_input=False, include_url=False, include_context=False)
+    # Of the input only its type is shown: it may be secret, or not UTF-8.
+    details = error.errors(include_url=False, include_context=False)
     return [_field_error(detail, model) for detail in details[:MAX_FIELD_ERRORS]]
 
 
@@ -56,8 +68,21 @@ def _field_error(detail: ErrorDetails, model: type[BaseModel]) -> FieldError:
         return FieldError(field, "is required", code)
     said = detail["msg"].removeprefix("Value error, ")
     if rule := _RULE.match(said):
-        return FieldError(field, f"must {rule[1]} {rule[2]}", code, rule[2])
+        expected = _TYPES.get(rule[2], rule[2])
+        given = f", not {json_type(detail['input'])}" if kind.endswith("_type") else ""
+        return FieldError(field, f"must {rule[1]} {expected}{given}", code, expected)
     return FieldError(field, said, code)
+
+
+def summary(found: Sequence[FieldError], subject: str) -> str:
+    """The first error as a sentence, and how many others there are: `priority: must be an integer (and 2
+    more)`.
+
+    Args:
+        subject: what an error without a field is about.
+    """
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"{found[0].field or subject}: {found[0].message}{more}"
 
 
 def _without_tags(path: Sequence[int | str], *, is_name_last: bool) -> list[int | str]:
@@ -73,8 +98,9 @@ def _without_tags(path: Sequence[int | str], *, is_name_last: bool) -> list[int 
 def unknown_field(field: str, name: str, known: list[str]) -> FieldError:
     """The error for an unknown name; it suggests the nearest known name."""
     nearest = get_close_matches(name, known, n=1, cutoff=0.6)
-    message = f"is unknown; did you mean {nearest[0]!r}?" if nearest else "is unknown"
-    return FieldError(field, message, "unknown_field", f"one of {', '.join(known)}" if known else "nothing")
+    expected = f"one of {', '.join(known)}" if known else "nothing"
+    hint = f"did you mean {nearest[0]!r}?" if nearest else f"expected {expected}"
+    return FieldError(field, f"is unknown; {hint}", "unknown_field", expected)
 
 
 def dotted(path: Sequence[int | str]) -> str:

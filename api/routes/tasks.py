@@ -24,7 +24,7 @@ from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.queueing import pauses
-from pipeweave.orchestrator.registry import TaskRow, task_rows
+from pipeweave.orchestrator.registry import TaskRow, task_rows, unknown_names
 from pipeweave.orchestrator.runs import task_removal
 from pipeweave.orchestrator.security import READ, WRITE
 from pipeweave.schema import validate_input as faults_of
@@ -170,6 +170,6 @@ def _paused(found: pauses.Pause) -> dict[str, Any]:
 def _task(call: Call, task_id: str) -> TaskRow:
     with call.reading() as tx:
         row = task_rows.tasks(tx, call.tenant, [task_id]).get(task_id)
-    if row is None:
-        raise NotFound(f"there is no task {task_id!r}", taskId=task_id)
-    return row
+        if row is None:
+            raise unknown_names.not_found(tx, call.tenant, "task", task_id, taskId=task_id)
+        return row

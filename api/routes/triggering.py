@@ -76,7 +76,7 @@ def known_pipeline(tx: Transaction, tenant: str, pipeline_id: str) -> Iterator[N
         if not task_rows.tasks(tx, tenant, [pipeline_id]):
             raise
         raise NotFound(
-            f"there is no pipeline {pipeline_id!r}, but a task with this id",
+            f"pipeline {pipeline_id!r} not found, but there is a task with this id",
             hint=f"queue it by POST /api/queue/task, or declare a pipeline: PUT /api/pipelines/{pipeline_id}",
             pipelineId=pipeline_id,
         ) from None

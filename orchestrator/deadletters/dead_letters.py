@@ -70,7 +70,7 @@ def _require(tx: Transaction, tenant: str, letter_id: UUID) -> Any:
     row: Any = tx.execute(_ONE, {"tenant": tenant, "id": letter_id}).one_or_none()
     if row is None:
         shown = ids.show(ids.DEAD_LETTER, letter_id)
-        raise NotFound(f"there is no dead letter {shown}", dlqId=shown)
+        raise NotFound(f"dead letter {shown} not found", dlqId=shown)
     return row
 
 

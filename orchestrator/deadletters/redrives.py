@@ -85,7 +85,7 @@ def cancel(tx: Transaction, tenant: str, redrive_id: UUID) -> None:
 
 def no_redrive(redrive_id: UUID) -> NotFound:
     """The error for a redrive that does not exist or belongs to another tenant."""
-    return NotFound(f"there is no redrive {ids.show(ids.REDRIVE, redrive_id)}")
+    return NotFound(f"redrive {ids.show(ids.REDRIVE, redrive_id)} not found")
 
 
 # --- the chore --------------------------------------------------------------------------------------------

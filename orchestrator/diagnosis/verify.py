@@ -101,7 +101,7 @@ def run(tx: Transaction, run_id: UUID) -> list[Difference]:
     """
     row = tx.execute(_RUN, {"run_id": run_id}).one_or_none()
     if row is None:
-        raise NotFound(f"there is no run {ids.show(ids.RUN, run_id)}")
+        raise NotFound(f"run {ids.show(ids.RUN, run_id)} not found")
     rebuilt = replay.rebuild(_events(tx, run_id))
     return list(islice(_differences(tx, run_id, row, rebuilt), MOST_PER_RUN))
 

@@ -44,7 +44,7 @@ def why(tx: Transaction, tenant: str, id: UUID, oldest: Oldest) -> Document:
     """
     row: Any = tx.execute(_ROW, {"run_id": ids.run_id_of(id), "id": id, "tenant": tenant}).one_or_none()
     if row is None:
-        raise NotFound(f"there is no task run {task_run_id(id)}", taskRunId=task_run_id(id))
+        raise NotFound(f"task run {task_run_id(id)} not found", taskRunId=task_run_id(id))
     return {
         "taskRunId": task_run_id(row.id),
         "runId": None if row.pipeline_id is None else run_id(row.run_id),

@@ -11,9 +11,9 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime
 
-from pipeweave.errors import Conflict, NotFound
+from pipeweave.errors import Conflict
 from pipeweave.orchestrator.queueing import limits, placement
-from pipeweave.orchestrator.registry import task_rows, tenants
+from pipeweave.orchestrator.registry import task_rows, tenants, unknown_names
 from pipeweave.orchestrator.state import pause_sql, releasing
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -94,7 +94,7 @@ def _check(tx: Transaction, tenant: str, task_id: str | None) -> None:
     if task_id is None:
         tenants.ensure_tenant(tx, tenant)
     elif not task_rows.tasks(tx, tenant, [task_id]):
-        raise NotFound(f"there is no task {task_id[:200]!r}", taskId=task_id)
+        raise unknown_names.not_found(tx, tenant, "task", task_id, taskId=task_id)
 
 
 _FIND = (

@@ -156,7 +156,7 @@ def dead_letter(tx: Transaction, tenant: str, letter_id: UUID, *, load: bool = F
     row = tx.execute(_ONE, {"tenant": tenant, "id": letter_id}).one_or_none()
     if row is None:
         shown = ids.show(ids.DEAD_LETTER, letter_id)
-        raise NotFound(f"there is no dead letter {shown}", dlqId=shown)
+        raise NotFound(f"dead letter {shown} not found", dlqId=shown)
     return {
         **_letter(row),
         "input": Loading(load).value_of(row.input, row.input_path, None),

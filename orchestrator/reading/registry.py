@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import iso
-from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.registry import pipelines, unknown_names
 from pipeweave.orchestrator.registry.loaded_tasks import last_seen_sql
 from pipeweave.orchestrator.state.pause_sql import from_pauses
 from pipeweave.orchestrator.store.database import Transaction
@@ -46,7 +45,7 @@ def service(tx: Transaction, tenant: str, service_id: str) -> Document:
     parameters = {"tenant": tenant, "id": service_id, "limit": 1}
     row = tx.execute(_SERVICES.format(where="s.id = :id"), parameters).one_or_none()
     if row is None:
-        raise NotFound(f"there is no service {service_id!r}", serviceId=service_id)
+        raise unknown_names.not_found(tx, tenant, "service", service_id, serviceId=service_id)
     return _service(row)
 
 
@@ -119,12 +118,8 @@ def task(tx: Transaction, tenant: str, task_id: str) -> Document:
     parameters = {"tenant": tenant, "id": task_id, "limit": 1}
     row = tx.execute(_TASKS.format(where="t.id = :id"), parameters).one_or_none()
     if row is None:
-        raise _no_task(task_id)
+        raise unknown_names.not_found(tx, tenant, "task", task_id, taskId=task_id)
     return _task(row)
-
-
-def _no_task(task_id: str) -> NotFound:
-    return NotFound(f"there is no task {task_id!r}", taskId=task_id)
 
 
 def _task(row: Any) -> Document:
@@ -202,7 +197,7 @@ def input_schema(tx: Transaction, tenant: str, task_id: str) -> Document:
     """
     row = tx.execute(_INPUT_SCHEMA, {"tenant": tenant, "id": task_id}).one_or_none()
     if row is None:
-        raise _no_task(task_id)
+        raise unknown_names.not_found(tx, tenant, "task", task_id, taskId=task_id)
     return {"taskId": task_id, "hasSchema": row.input_schema is not None, "schema": row.input_schema}
 
 

@@ -150,7 +150,7 @@ def _counts(tx: Transaction, id: UUID, shown: Document) -> dict[str, int]:
 
 def no_run(id: UUID) -> NotFound:
     """The error for a run that does not exist or belongs to another tenant."""
-    return NotFound(f"there is no run {run_id(id)}", runId=run_id(id))
+    return NotFound(f"run {run_id(id)} not found", runId=run_id(id))
 
 
 # Event type -> phase: what a running run does, in more detail than its status.

@@ -128,7 +128,7 @@ def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> D
     """
     row = tx.execute(_ONE, {"run_id": ids.run_id_of(id), "id": id, "tenant": tenant}).one_or_none()
     if row is None:
-        raise NotFound(f"there is no task run {task_run_id(id)}", taskRunId=task_run_id(id))
+        raise NotFound(f"task run {task_run_id(id)} not found", taskRunId=task_run_id(id))
     output, where, loading = None, None, Loading(load)
     if row.status == "completed":
         output, where = outputs.of_task_run(tx, row.run_id, row, loading)

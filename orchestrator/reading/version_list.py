@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeweave.errors import NotFound
 from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.registry.pipelines import LATEST_VERSION, NO_VERSION
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Int32, Page
@@ -26,7 +26,7 @@ def pipeline_versions(tx: Transaction, tenant: str, pipeline_id: str, page: Page
     parameters = {"tenant": tenant, "id": pipeline_id, "before": after[0] if after else NO_VERSION}
     rows = tx.execute(_VERSIONS, {**parameters, "limit": page.limit + 1}).all()
     if not rows and tx.execute(LATEST_VERSION, parameters).first() is None:
-        raise NotFound(f"there is no pipeline {pipeline_id!r}", pipelineId=pipeline_id)
+        raise unknown_names.not_found(tx, tenant, "pipeline", pipeline_id, pipelineId=pipeline_id)
     return page.cut(rows, "versions", lambda row: (row.version,), _shape)
 
 

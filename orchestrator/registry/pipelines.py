@@ -10,6 +10,7 @@ from typing import Any
 
 from pipeweave.errors import FieldError, InvalidSpec, NotFound
 from pipeweave.orchestrator.domain.plan import Plan, compile_plan
+from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.registry.tenants import ensure_tenant
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction, to_json
@@ -160,15 +161,17 @@ def unknown_tasks(tx: Transaction, tenant: str, spec: PipelineSpec) -> list[Fiel
     """An error for each step whose task no service of the tenant has registered, at most 100."""
     wanted = sorted({step.task for step in spec.steps})
     known = set(tx.execute(_KNOWN, {"tenant": tenant, "ids": wanted}).scalars())
+    unknown = [(at, step) for at, step in enumerate(spec.steps) if step.task not in known][:100]
+    near = unknown_names.nearest_names(tx, tenant, "task", {step.task for _, step in unknown})
     return [
         FieldError(
             f"steps[{at}].task",
-            f"step {step.id!r} runs task {step.task!r}, which no service has registered",
+            f"step {step.id!r} runs task {step.task!r}, which no service has registered"
+            + (f"; did you mean {near[step.task]!r}?" if step.task in near else ""),
             "unknown_task",
         )
-        for at, step in enumerate(spec.steps)
-        if step.task not in known
-    ][:100]
+        for at, step in unknown
+    ]
 
 
 LATEST_VERSION = "SELECT latest_version FROM pipelines WHERE tenant_id = :tenant AND id = :id"
@@ -193,14 +196,24 @@ def get(tx: Transaction, tenant: str, pipeline_id: str, version: int | None = No
         return found
     row = tx.execute(_GET, parameters).one_or_none()
     if row is None:
-        shown = f"{pipeline_id!r}" if version is None else f"version {version} of {pipeline_id!r}"
-        raise NotFound(f"there is no pipeline {shown}", pipelineId=pipeline_id)
+        raise _not_found(tx, tenant, pipeline_id, version)
     stored = StoredPipeline(
         row.pipeline_id, row.version, _parsed(row), row.spec_hash, row.source, row.created_at
     )
     # This transaction may have written the row itself, and may still be rolled back.
     tx.cache_after_commit(VERSIONS, key, stored)
     return stored
+
+
+def _not_found(tx: Transaction, tenant: str, pipeline_id: str, version: int | None) -> NotFound:
+    latest = tx.execute(LATEST_VERSION, {"tenant": tenant, "id": pipeline_id}).scalar_one_or_none()
+    if latest is None or version is None:
+        return unknown_names.not_found(tx, tenant, "pipeline", pipeline_id, pipelineId=pipeline_id)
+    return NotFound(
+        f"pipeline {pipeline_id!r} has no version {version}",
+        hint=f"its newest version is {latest}",
+        pipelineId=pipeline_id,
+    )
 
 
 # Higher than every possible version.

@@ -14,7 +14,7 @@ from pipeweave.orchestrator.domain.plan import standalone_plan
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Kept
 from pipeweave.orchestrator.engine import idempotency
-from pipeweave.orchestrator.registry import task_rows
+from pipeweave.orchestrator.registry import task_rows, unknown_names
 from pipeweave.orchestrator.registry.task_rows import TaskRow
 from pipeweave.orchestrator.runs import creation, triggering
 from pipeweave.orchestrator.runs.creation import NewRun
@@ -82,12 +82,12 @@ def enqueue_kept(
     if unknown:
         name = requests[unknown[0]].task_id
         raise NotFound(
-            f"there is no task {name[:200]!r}",
+            f"task {name[:200]!r} not found",
             errors=[
                 FieldError(f"tasks[{number}].taskId", "is not registered", "unknown_task")
                 for number in unknown
             ],
-            hint="`pipeweave tasks` lists the registered tasks",
+            hint=unknown_names.hint("task", name, unknown_names.names(tx, tenant, "task")),
         )
     tasks = triggering.runnable(known, known)
     new_runs = [_new_run(tx, tenant, *each, tasks) for each in zip(requests, inputs, strict=True)]

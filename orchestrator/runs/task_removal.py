@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pipeweave.errors import Conflict, NotFound
+from pipeweave.errors import Conflict
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
-from pipeweave.orchestrator.registry import loaded_tasks, services
+from pipeweave.orchestrator.registry import loaded_tasks, services, unknown_names
 from pipeweave.orchestrator.runs import orphans
 from pipeweave.orchestrator.store import advisory_locks
 from pipeweave.orchestrator.store.database import Transaction
@@ -50,7 +50,7 @@ def remove(tx: Transaction, tenant: str, task_id: str, *, reason: str | None = N
     advisory_locks.hold_tenant_until_commit(tx, advisory_locks.REGISTRATION, tenant)
     found: Any = tx.execute(_TASK, {"tenant": tenant, "task": task_id}).one_or_none()
     if found is None:
-        raise NotFound(f"there is no task {task_id[:200]!r}", taskId=task_id)
+        raise unknown_names.not_found(tx, tenant, "task", task_id, taskId=task_id)
     if found.is_loaded:
         raise Conflict(
             f"a live worker has task {task_id!r}",

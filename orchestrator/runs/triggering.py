@@ -263,7 +263,7 @@ def runnable(tasks: Mapping[str, TaskRow], task_ids: Collection[str]) -> Mapping
     gone = sorted(each for each in task_ids if each not in tasks or tasks[each].orphaned_at is not None)
     if gone:
         raise Conflict(
-            f"task {gone[0]!r} is not registered" + (f" (nor are {len(gone) - 1} more)" if gone[1:] else ""),
+            f"task {gone[0]!r} is not registered" + (f" (and {len(gone) - 1} more)" if gone[1:] else ""),
             errors=[FieldError("task", f"{each!r} is not registered", "unknown_task") for each in gone[:20]],
             hint="start a worker that loads it, or store a version of the pipeline without it",
         )
@@ -389,7 +389,7 @@ def cancel(tx: Transaction, tenant: str, run_id: UUID, *, reason: str | None = N
     shown = ids.show(ids.RUN, run_id)
     status = tx.execute(_STATUS, {"id": run_id, "tenant": tenant}).scalar_one_or_none()
     if status is None:
-        raise NotFound(f"there is no run {shown}")
+        raise NotFound(f"run {shown} not found")
     if not _cancel(tx, tenant, run_id, reason):
         raise Conflict(f"run {shown} is {status} already", hint="only an open run can be cancelled")
 
@@ -411,7 +411,7 @@ def cancel_task(tx: Transaction, tenant: str, task_run_id: UUID, *, reason: str 
     key = {"run_id": run_id, "id": task_run_id, "tenant": tenant}
     row: Any = tx.execute(_TASK_RUN, key).one_or_none()
     if row is None:
-        raise NotFound(f"there is no task run {shown}")
+        raise NotFound(f"task run {shown} not found")
     if row.pipeline_id is not None:
         run = ids.show(ids.RUN, run_id)
         raise Conflict(f"task run {shown} is a step of run {run}", hint=f"cancel the run: {run}")

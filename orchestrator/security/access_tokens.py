@@ -150,7 +150,7 @@ def revoke(tx: Transaction, name_or_id: str) -> list[str]:
                 f"several tokens begin with {name_or_id!r}: {named}", hint="give more of the id"
             )
     if not revoked:
-        raise NotFound(f"there is no valid token {name_or_id[:200]!r}", hint="see `pipeweave token list`")
+        raise NotFound(f"token {name_or_id[:200]!r} not found", hint="see `pipeweave token list`")
     return [ids.show(TOKEN_ID, each) for each in revoked]
 
 

@@ -142,7 +142,15 @@ def test_every_wrong_field_is_named(api: Api, pipeline: str) -> None:
     assert fields(answer).keys() == body.keys()
     expected = {each["field"]: each.get("expected") for each in answer.json["errors"]}
     assert expected["failureMode"] == "'fail-fast', 'continue' or 'partial-merge'"
-    assert expected["priority"] == "a valid integer"
+    assert expected["priority"] == "an integer"
+    assert fields(answer)["metadata"] == "must be an object, not a list"
+    assert answer.json["detail"].endswith("must be 'fail-fast', 'continue' or 'partial-merge' (and 4 more)")
+
+
+def test_the_detail_names_the_first_wrong_field_as_a_sentence(api: Api, pipeline: str) -> None:
+    answer = api.post("/api/pipelines/files/trigger", {"priority": "5"})
+    assert answer.json["detail"] == "priority: must be an integer, not a text"
+    assert api.get("/api/runs?limit=0").json["detail"] == "limit: must be greater than or equal to 1"
 
 
 def test_a_wrong_field_in_a_list_has_its_index(api: Api) -> None:

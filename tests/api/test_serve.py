@@ -20,7 +20,7 @@ from support.servers import wait_until
 
 from pipeweave.api.serve import GRACEFUL_TIMEOUT_S, options, redacted, serve
 from pipeweave.api.server import unreadable
-from pipeweave.errors import InvalidSetting
+from pipeweave.errors import InvalidSetting, PortInUse, StartFailed
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.security.access_tokens import WRITE
 from pipeweave.settings import Settings
@@ -52,6 +52,18 @@ def test_the_process_serves_and_stops_when_told(deployment: Deployment, tmp_path
 def test_without_its_urls_the_process_says_so_and_does_not_start(deployment: Deployment, url: str) -> None:
     with pytest.raises(InvalidSetting, match=f"{url.upper()} is not set"):
         serve(replace(deployment.settings, **{url: None}), port=free_port())
+
+
+def test_a_port_that_is_in_use_is_said_at_once(deployment: Deployment) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(PortInUse, match=f"port {port} on 127.0.0.1 is in use"):
+            serve(deployment.settings, "127.0.0.1", port)
+
+
+def test_an_address_that_this_host_does_not_have_is_said_at_once(deployment: Deployment) -> None:
+    with pytest.raises(StartFailed, match=r"cannot listen on port \d+ of 192.0.2.1"):
+        serve(deployment.settings, "192.0.2.1", free_port())
 
 
 def test_a_request_that_is_not_http_gets_a_problem_document(server: Server) -> None:

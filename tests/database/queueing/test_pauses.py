@@ -349,7 +349,7 @@ def test_pausing_again_changes_at_most_the_reason(driver: RunDriver) -> None:
 def test_an_unknown_task_is_not_found(
     driver: RunDriver, verb: Callable[[Transaction, str, str], object]
 ) -> None:
-    with pytest.raises(NotFound, match="there is no task 'nothing'"):
+    with pytest.raises(NotFound, match="task 'nothing' not found"):
         driver.database.run(lambda tx: verb(tx, driver.tenant, "nothing"))
 
 

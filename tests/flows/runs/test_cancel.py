@@ -104,7 +104,7 @@ def test_a_run_of_another_tenant_is_not_there(stack: LiveStack) -> None:
     run = stack.ran({"id": "plain", "steps": [{"id": "only", "task": "noop"}]})
     for tenant, run_id in (("default", run.id), (stack.settings.tenant, ids.new_id())):
         with (
-            pytest.raises(NotFound, match="there is no run"),
+            pytest.raises(NotFound, match="not found"),
             stack.deployment.database.transaction() as tx,
         ):
             triggering.cancel(tx, tenant, run_id)

@@ -50,7 +50,7 @@ def test_a_batch_runs_every_task_once(stack: LiveStack) -> None:
 
 def test_a_batch_with_an_unknown_task_queues_nothing(stack: LiveStack) -> None:
     before = stack.rows("SELECT count(*) FROM runs")
-    with pytest.raises(NotFound, match="there is no task 'nothing'") as caught:
+    with pytest.raises(NotFound, match="task 'nothing' not found") as caught:
         stack.enqueue(QueueRequest("noop"), QueueRequest("nothing"), QueueRequest("noop"))
     assert [error.field for error in caught.value.errors] == ["tasks[1].taskId"]
     assert stack.rows("SELECT count(*) FROM runs") == before

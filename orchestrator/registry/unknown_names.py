@@ -1,0 +1,63 @@
+"""Answers an unknown name with the nearest known one, or with some that exist: of the same tenant only."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Literal
+
+from pipeweave.errors import NotFound
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.suggestions import nearest
+
+Kind = Literal["pipeline", "task", "service"]
+
+# So many names are compared, and so many are shown.
+MOST_COMPARED = 500
+SHOWN = 5
+
+_NAMES: dict[Kind, str] = {
+    "pipeline": "SELECT id FROM pipelines WHERE tenant_id = :tenant ORDER BY id LIMIT :most",
+    "task": (
+        "SELECT id FROM tasks WHERE tenant_id = :tenant AND orphaned_at IS NULL ORDER BY id LIMIT :most"
+    ),
+    "service": "SELECT id FROM services WHERE tenant_id = :tenant ORDER BY id LIMIT :most",
+}
+
+_HOW_TO_MAKE: dict[Kind, str] = {
+    "pipeline": "a worker stores those of its --app when it starts, or PUT /api/pipelines/{id} stores one",
+    "task": "a worker registers those of its --app when it starts",
+    "service": "a worker registers its service when it starts",
+}
+
+
+def not_found(tx: Transaction, tenant: str, kind: Kind, name: str, **context: Any) -> NotFound:
+    """The error for a name that the tenant does not have. Costs one statement.
+
+    Args:
+        context: further members of the problem document.
+    """
+    known = names(tx, tenant, kind)
+    return NotFound(f"{kind} {name[:200]!r} not found", hint=hint(kind, name, known), **context)
+
+
+def names(tx: Transaction, tenant: str, kind: Kind) -> Sequence[str]:
+    """The names that a tenant has, in their order, at most MOST_COMPARED."""
+    return list(tx.execute(_NAMES[kind], {"tenant": tenant, "most": MOST_COMPARED}).scalars())
+
+
+def nearest_names(tx: Transaction, tenant: str, kind: Kind, unknown: Collection[str]) -> dict[str, str]:
+    """The nearest known name of each unknown one that resembles any. Costs a statement if there are any."""
+    known = names(tx, tenant, kind) if unknown else ()
+    found = {name: nearest(name, known) for name in unknown}
+    return {name: near for name, near in found.items() if near is not None}
+
+
+def hint(kind: Kind, name: str, known: Sequence[str]) -> str:
+    """`did you mean 'orders'?`, or some of the names that exist, or how to make one (pure)."""
+    if not known:
+        return f"the tenant has no {kind} yet; {_HOW_TO_MAKE[kind]}"
+    if (near := nearest(name, known)) is not None:
+        return f"did you mean {near!r}?"
+    more = "" if len(known) <= SHOWN else f" and {len(known) - SHOWN} more"
+    more = " and many more" if len(known) >= MOST_COMPARED else more
+    return f"known {kind}s: {', '.join(known[:SHOWN])}{more}"
