@@ -11,6 +11,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 from pipeweave.authoring import graph_builder
 from pipeweave.authoring.drawing import watch_drawing
 from pipeweave.authoring.graph_builder import written
+from pipeweave.authoring.input_schema import pipeline_schema
 from pipeweave.authoring.placeholder import Placeholder
 from pipeweave.errors import InvalidSpec
 from pipeweave.json_conversion import to_json_value
@@ -73,6 +74,7 @@ class Pipeline(Generic[P, R]):
         with graph_builder.collect_steps() as builder, watch_drawing(self.id, self.fn, builder):
             result = self.fn(**inputs)  # type: ignore[call-arg]  # every argument is a placeholder here
         document = {**self._options, "id": self.id, "defaults": defaults, "steps": builder.steps}
+        document["inputSchema"] = pipeline_schema(self.fn, builder)
         document["output"] = self._output(result)
         return parse_spec(document), builder.tasks
 

@@ -35,6 +35,7 @@ class Parameter:
         plain_type: a value of exactly this type needs no validation; None if every value needs it.
         validate: converts a value to the hinted type and lists its mistakes; None if there is no hint.
         is_keyword_only: true if it cannot be given by position.
+        hint: the type hint; Any if there is none.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Parameter:
     plain_type: type | None = None
     validate: Validate | None = None
     is_keyword_only: bool = False
+    hint: Any = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def _read(fn: Callable[..., Any]) -> Signature:
     parameters: list[Parameter] = []
     context: inspect.Parameter | None = None
     takes_any = False
-    hints = _hints(fn)
+    hints = hints_of(fn)
     for name, each in _parameters(fn):
         if each.kind is inspect.Parameter.POSITIONAL_ONLY:
             raise InvalidTask(
@@ -129,11 +131,16 @@ def _parameter(parameter: inspect.Parameter, hint: Any) -> Parameter:
         plain_type=hint if hint in _PLAIN else None,
         validate=None if hint is MISSING or hint is Any else _validator(parameter.name, hint),
         is_keyword_only=parameter.kind is inspect.Parameter.KEYWORD_ONLY,
+        hint=Any if hint is MISSING else hint,
     )
 
 
-def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
-    """The type hints of a function; hints may name variables of the functions around it."""
+def hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
+    """The type hints of a function; hints may name variables of the functions around it.
+
+    Raises:
+        InvalidTask: a hint cannot be read.
+    """
     inner = inspect.unwrap(fn)
     try:
         return typing.get_type_hints(inner, localns=_closure(inner), include_extras=True)

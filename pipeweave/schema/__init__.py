@@ -7,6 +7,7 @@ reference: a schema is complete in itself.
 from __future__ import annotations
 
 from pipeweave.schema.definition import TYPES, validate_schema
+from pipeweave.schema.run_input import run_input_errors
 from pipeweave.schema.validation import apply_defaults, validate_input
 
-__all__ = ["TYPES", "apply_defaults", "validate_input", "validate_schema"]
+__all__ = ["TYPES", "apply_defaults", "run_input_errors", "validate_input", "validate_schema"]

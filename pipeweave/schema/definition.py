@@ -22,7 +22,19 @@ _TEXTS = ("description", "placeholder", "helpText", "accept")
 _COUNTS = ("minLength", "maxLength")
 _NUMBERS = ("min", "max", "maxSize")
 _MEMBERS = (
-    *("name", "type", "label", "required", "default", "pattern", "options", "items", "properties", "showIf"),
+    *(
+        "name",
+        "type",
+        "label",
+        "required",
+        "nullable",
+        "default",
+        "pattern",
+        "options",
+        "items",
+        "properties",
+        "showIf",
+    ),
     *(*_TEXTS, *_COUNTS, *_NUMBERS),
 )
 _MAX_DEPTH = 16
@@ -98,8 +110,9 @@ class _Definition(FieldErrors):
             found = field.get("type")
             hint = did_you_mean(str(found), TYPES, f"the types are {', '.join(TYPES)}")
             self.wrong(f"{path}.type", f"is {str(found)[:80]!r}; {hint}", "invalid_value")
-        if not isinstance(field.get("required", False), bool):
-            self.wrong(f"{path}.required", "must be true or false", "invalid_type")
+        for member in ("required", "nullable"):
+            if not isinstance(field.get(member, False), bool):
+                self.wrong(f"{path}.{member}", "must be true or false", "invalid_type")
 
     def texts(self, field: Mapping[str, Any], path: str) -> None:
         for member in _TEXTS:

@@ -52,6 +52,11 @@ def validate_input(schema: Mapping[str, Any] | None, value: Any) -> list[FieldEr
     return list(islice(chain(errors, unknown), MOST_ERRORS))
 
 
+def member_errors(fields: Iterable[Field], value: Mapping[str, Any]) -> Iterator[FieldError]:
+    """Yield the mistakes in the members of an input by the fields of a schema that was checked before."""
+    return _InputCheck().members(fields, value, "")
+
+
 def _unknown_members(fields: Iterable[Field], value: Mapping[str, Any]) -> Iterator[FieldError]:
     known = {each["name"] for each in fields}
     unknown = [str(key) for key in value if key not in known]
@@ -87,6 +92,8 @@ class _InputCheck:
                 yield FieldError(place, "Required", "invalid_type", _EXPECTED.get(field["type"]))
 
     def check(self, field: Field, value: Any, path: str) -> Iterator[FieldError]:
+        if value is None and field.get("nullable"):
+            return iter(())
         return _CHECKS[field["type"]](self, field, value, path)
 
     def text(self, field: Field, value: Any, path: str) -> Iterator[FieldError]:

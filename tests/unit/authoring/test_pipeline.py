@@ -60,6 +60,10 @@ def test_the_example_of_the_documentation_draws_the_documented_spec() -> None:
             },
             {"id": "report", "task": "report", "needs": ["count"], "params": {"rows": "${steps.count}"}},
         ],
+        "inputSchema": {
+            "fields": [{"name": "root", "label": "Root", "required": False, "type": "string"}],
+            "strict": True,
+        },
     }
     assert parse_spec(stdlib_report.spec.to_json()).spec_hash == stdlib_report.spec.spec_hash
     assert registered_pipelines()["stdlib-report"] is stdlib_report.spec
