@@ -102,7 +102,7 @@ class DryRunAnswer(AnswerModel):
     warnings: list[GraphFault]
     execution_plan: list[PlanEntry]
     validation_errors: dict[str, list[Fault]] = Field(
-        {}, description="Errors of the input by entry task, when an input was given."
+        {}, description="Errors of the input by pipeline and entry task, when an input was given."
     )
 
 
@@ -120,7 +120,9 @@ class TriggerAnswer(AnswerModel):
     created: bool = Field(
         description="false: an earlier trigger with this run token and input created the run."
     )
-    validation_warnings: dict[str, list[Fault]] = Field({}, description="Errors of the input by entry task.")
+    validation_warnings: dict[str, list[Fault]] = Field(
+        {}, description="Errors of the input by pipeline and entry task."
+    )
 
 
 class TriggerBatchAnswer(AnswerModel):

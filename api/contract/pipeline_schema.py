@@ -67,6 +67,24 @@ _PARALLEL = {
     "properties": {"parallel": {"type": "array", "minItems": 1, "items": _STEP}},
 }
 
+INPUT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "The fields of an input; also used to draw forms.",
+    "required": ["fields"],
+    "additionalProperties": False,
+    "properties": {
+        "fields": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name", "type", "label"],
+                "properties": {"name": _TEXT, "type": {"enum": list(TYPES)}, "label": _TEXT},
+            },
+        },
+        "strict": {"type": "boolean", "description": "Refuse input members that are not in `fields`."},
+    },
+}
+
 PIPELINE: dict[str, Any] = {
     "required": ["steps"],
     "additionalProperties": False,
@@ -87,6 +105,13 @@ PIPELINE: dict[str, Any] = {
             "default": CODES[0],
             "description": "`pinned`: steps call only the code that their tasks had when the run began.",
         },
+        "inputSchema": {
+            "anyOf": [{"type": "null"}, INPUT_SCHEMA],
+            "description": "The fields of the run's input. Absent: it is not checked.",
+        },
+        "output": {
+            "description": "The output of a run, with references to steps. Absent: that of the end step.",
+        },
         "defaults": {"type": "object", "description": "Default values of fields of the run's input."},
         "steps": {
             "type": "array",
@@ -94,23 +119,5 @@ PIPELINE: dict[str, Any] = {
             "maxItems": MAX_STEPS,
             "items": {"anyOf": [_STEP, _PARALLEL]},
         },
-    },
-}
-
-INPUT_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "description": "The fields of the task's input; also used to draw forms.",
-    "required": ["fields"],
-    "additionalProperties": False,
-    "properties": {
-        "fields": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["name", "type", "label"],
-                "properties": {"name": _TEXT, "type": {"enum": list(TYPES)}, "label": _TEXT},
-            },
-        },
-        "strict": {"type": "boolean", "description": "Refuse input members that are not in `fields`."},
     },
 }

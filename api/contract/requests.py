@@ -122,23 +122,32 @@ class RunRequest(Request):
     )
 
 
+_MODE = (
+    "What errors in the input do. Absent: errors of the pipeline's `inputSchema` refuse the run, those of the"
+    " entry tasks' input schemas are warnings. `strict`: both refuse; `warn`: both are warnings; `none`: no"
+    " check."
+)
+
+
 class TriggerRequest(RunRequest):
     """Start a run."""
 
-    validation_mode: ValidationMode = "warn"
+    validation_mode: ValidationMode | None = Field(None, description=_MODE)
 
 
 class TriggerBatchRequest(Request):
     """Start several runs of a pipeline: all of them, or none."""
 
     runs: Annotated[list[RunRequest], Field(min_length=1, max_length=MAX_BATCH)]
-    validation_mode: ValidationMode = "warn"
+    validation_mode: ValidationMode | None = Field(None, description=_MODE)
 
 
 class DryRunRequest(Request):
     """Plan a run without starting it."""
 
-    input: Any = Field(None, description="Checked against the entry tasks' input schemas, when given.")
+    input: Any = Field(
+        None, description="Checked against the pipeline's and the entry tasks' input schemas, when given."
+    )
     spec: dict[str, Any] | None = Field(None, description="The document to plan. Absent: the stored version.")
 
 

@@ -1,75 +1,104 @@
-"""Checks the input of a run against the input schemas of the pipeline's entry tasks."""
+"""Checks the input of a run against the input schemas of its pipeline and of the pipeline's entry tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from pipeweave.errors import FieldError, InputValidationFailed
 from pipeweave.field_errors import MOST_ERRORS
 from pipeweave.orchestrator.registry import TaskRow
-from pipeweave.schema import validate_input
+from pipeweave.schema import run_input_errors, validate_input
 from pipeweave.spec import PipelineSpec
 
-Faults = dict[str, list[FieldError]]
+
+@dataclass(frozen=True, slots=True)
+class InputFaults:
+    """The mistakes in one input.
+
+    Args:
+        pipeline_id: the pipeline.
+        own: those that the pipeline's own schema finds.
+        of_tasks: those that the schemas of entry tasks find, by task.
+    """
+
+    pipeline_id: str = ""
+    own: Sequence[FieldError] = ()
+    of_tasks: Mapping[str, Sequence[FieldError]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.own or self.of_tasks)
+
+    def are_refused(self, mode: str | None) -> bool:
+        """Whether a validation mode refuses them; without a mode, only the pipeline's own schema refuses."""
+        return bool(self) if mode == "strict" else mode is None and bool(self.own)
+
+    def to_json(self) -> dict[str, list[dict[str, Any]]]:
+        """The mistakes by pipeline and task."""
+        found = {task_id: list(errors) for task_id, errors in self.of_tasks.items()}
+        if self.own:
+            found[self.pipeline_id] = [*self.own, *found.get(self.pipeline_id, ())]
+        return {name: [each.to_json() for each in errors] for name, errors in found.items()}
+
+    def errors(self, prefix: str) -> list[FieldError]:
+        """The mistakes as errors of the fields of a request."""
+        found = [*self.own, *(each for errors in self.of_tasks.values() for each in errors)]
+        return [
+            FieldError(
+                f"{prefix}.{each.field}" if each.field else prefix, each.message, each.code, each.expected
+            )
+            for each in found
+        ][:MOST_ERRORS]
 
 
-def entry_faults(spec: PipelineSpec, tasks: Mapping[str, TaskRow], value: Any) -> Faults:
-    """Entry task -> the errors that its input schema finds in a run's input.
+def _below(prefix: str, error: FieldError) -> FieldError:
+    path = f"{prefix}.{error.field}" if error.field else prefix
+    return FieldError(path, error.message, error.code, error.expected)
 
-    Steps with `params` are left out, because their input is not the run's. So are maps.
+
+def faults_of(spec: PipelineSpec, tasks: Mapping[str, TaskRow], value: Any) -> InputFaults:
+    """The mistakes in a run's input.
+
+    Entry steps with `params` are left out, because their input is not the run's. So are maps.
     """
     entries = {
         step.task for step in spec.steps if not step.needs and step.params is None and step.map is None
     }
-    faults: Faults = {}
+    found: dict[str, list[FieldError]] = {}
     given = spec.input_with_defaults(value)
     for task_id in sorted(entries & tasks.keys()):
-        found = validate_input(tasks[task_id].input_schema, given)
-        if found:
-            faults[task_id] = found
-    return faults
+        if errors := validate_input(tasks[task_id].input_schema, given):
+            found[task_id] = errors
+    return InputFaults(spec.id, run_input_errors(spec.input_schema, value), found)
 
 
-def shown(faults: Faults) -> dict[str, list[dict[str, Any]]]:
-    """The faults as JSON."""
-    return {task_id: [fault.to_json() for fault in found] for task_id, found in faults.items()}
-
-
-def refuse(faults: Faults) -> None:
-    """Raise an error if there are faults.
+def refuse(faults: InputFaults, mode: str | None) -> None:
+    """Raise an error if there are faults that the mode refuses.
 
     Raises:
-        InputValidationFailed: has `validationErrors` by task, and one FieldError per fault.
+        InputValidationFailed: has `validationErrors` by pipeline and task, and one FieldError per fault.
     """
-    if faults:
+    if faults.are_refused(mode):
+        errors = faults.errors("input")
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         raise InputValidationFailed(
-            f"the input does not fit the schema of {', '.join(faults)}",
-            errors=_field_errors(faults, "input"),
-            validationErrors=shown(faults),
+            f"pipeline {faults.pipeline_id!r}: {errors[0].field}: {errors[0].message}{more}",
+            errors=errors,
+            validationErrors=faults.to_json(),
         )
 
 
-def refuse_runs(faults: Sequence[Faults]) -> None:
-    """Raise an error if an input of a batch has faults. The fields name the run, e.g. `runs[3].input.to`.
+def refuse_runs(faults: Sequence[InputFaults], mode: str | None) -> None:
+    """Raise an error if the mode refuses an input of a batch. The fields name the run: `runs[3].input.to`.
 
     Raises:
         InputValidationFailed: has one FieldError per fault.
     """
-    errors = [
-        error for index, found in enumerate(faults) for error in _field_errors(found, f"runs[{index}].input")
-    ]
-    if errors:
-        wrong = [index for index, found in enumerate(faults) if found]
+    wrong = [index for index, found in enumerate(faults) if found.are_refused(mode)]
+    if wrong:
+        errors = [error for index in wrong for error in faults[index].errors(f"runs[{index}].input")]
         raise InputValidationFailed(
-            f"{len(wrong)} of {len(faults)} inputs do not fit their schema, first that of runs[{wrong[0]}]",
+            f"{len(wrong)} of {len(faults)} inputs are not valid; {errors[0].field}: {errors[0].message}",
             errors=errors[:MOST_ERRORS],
         )
-
-
-def _field_errors(faults: Faults, prefix: str) -> list[FieldError]:
-    return [
-        FieldError(f"{prefix}.{fault.field}" if fault.field else prefix, fault.message, fault.code)
-        for found in faults.values()
-        for fault in found
-    ][:MOST_ERRORS]

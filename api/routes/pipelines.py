@@ -137,9 +137,10 @@ def list_versions(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
 def trigger(call: Call, id: str, body: TriggerRequest) -> dict[str, Any]:
     """Start a run of the newest version. The answer comes when the run is durable, not when it has ended.
 
-    The input is checked against the input schema of every entry task. If it does not fit, `validationMode`
-    `strict` refuses the run and `warn` (default) lists the errors in `validationWarnings`; `none` does not
-    check.
+    The input is checked against the pipeline's `inputSchema`, which the signature of a `@pipeline` function
+    gives, and against the input schema of every entry task. Without a `validationMode`, errors of the former
+    refuse the run and errors of the latter are listed in `validationWarnings`. `strict` refuses the run for
+    both, `warn` lists both, `none` does not check.
 
     With a `runToken` (or the header Idempotency-Key) that was used before with this pipeline and input, no
     run is started: the answer shows the first run in its present state, with `created` false. With another
@@ -191,7 +192,8 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
     stored or started.
 
     With `spec`, the document in the body is planned instead of the stored version, and its errors are in the
-    answer. With `input`, `validationErrors` lists the errors that the entry tasks' input schemas find in it.
+    answer. With `input`, `validationErrors` lists the errors that the input schemas of the pipeline and of
+    its entry tasks find in it.
     """
     with call.reading() as tx:
         if body.spec is None:
@@ -207,9 +209,7 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
         answer = plan_of(spec, known).to_json()
         answer["warnings"] += _time_warnings(call, spec, known)
         if "input" in body.model_fields_set:
-            answer["validationErrors"] = input_checks.shown(
-                input_checks.entry_faults(spec, tasks, body.input)
-            )
+            answer["validationErrors"] = input_checks.faults_of(spec, tasks, body.input).to_json()
         return answer
 
 

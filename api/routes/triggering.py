@@ -19,13 +19,12 @@ from pipeweave.spec import PipelineSpec
 
 def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
     """Start the run that the body asks for."""
-    faults: input_checks.Faults = {}
+    faults = input_checks.InputFaults()
 
     def check(spec: PipelineSpec, tasks: Mapping[str, TaskRow]) -> None:
         nonlocal faults
-        faults = input_checks.entry_faults(spec, tasks, body.input)
-        if body.validation_mode == "strict":
-            input_checks.refuse(faults)
+        faults = input_checks.faults_of(spec, tasks, body.input)
+        input_checks.refuse(faults, body.validation_mode)
 
     def verb(tx: Transaction) -> triggering.CreatedRun:
         with known_pipeline(tx, call.tenant, pipeline_id):
@@ -45,12 +44,11 @@ def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[
         _trigger(pipeline_id, run, idempotency_header.of_entry(call.key, run.run_token, index))
         for index, run in enumerate(batch.runs)
     ]
-    faults: list[input_checks.Faults] = [{} for _ in requests]
+    faults = [input_checks.InputFaults() for _ in requests]
 
     def check(spec: PipelineSpec, tasks: Mapping[str, TaskRow]) -> None:
-        faults[:] = [input_checks.entry_faults(spec, tasks, request.input) for request in requests]
-        if batch.validation_mode == "strict":
-            input_checks.refuse_runs(faults)
+        faults[:] = [input_checks.faults_of(spec, tasks, request.input) for request in requests]
+        input_checks.refuse_runs(faults, batch.validation_mode)
 
     def verb(tx: Transaction) -> list[triggering.CreatedRun]:
         with known_pipeline(tx, call.tenant, pipeline_id):
@@ -88,7 +86,7 @@ def _trigger(pipeline_id: str, body: RunRequest, run_token: str | None) -> trigg
     )
 
 
-def _answer(run: triggering.CreatedRun, faults: input_checks.Faults) -> dict[str, Any]:
+def _answer(run: triggering.CreatedRun, faults: input_checks.InputFaults) -> dict[str, Any]:
     answer = {
         "pipelineRunId": ids.show(ids.RUN, run.id),
         "pipelineVersion": run.version,
@@ -98,4 +96,4 @@ def _answer(run: triggering.CreatedRun, faults: input_checks.Faults) -> dict[str
         "queuedTasks": run.queued_tasks,
         "created": run.created,
     }
-    return {**answer, "validationWarnings": input_checks.shown(faults)} if faults else answer
+    return {**answer, "validationWarnings": faults.to_json()} if faults else answer

@@ -114,7 +114,8 @@ class Client:
             priority: lower runs first; None for the pipeline's priority.
             metadata: stored with the run, for people and filters.
             run_token: if a run was triggered with the same token and input before, that run is returned.
-            validation_mode: `strict`, `warn` or `none`: how the entry tasks' input schemas are applied.
+            validation_mode: `strict`, `warn` or `none`; None refuses what does not fit the pipeline's own
+                signature, and warns of what does not fit the entry tasks' input schemas.
 
         Raises:
             NotFound: there is no such pipeline.
@@ -142,7 +143,8 @@ class Client:
         Args:
             pipeline_id: the pipeline, or the entry task of a derived pipeline.
             runs: for each run {input?, failureMode?, priority?, metadata?, runToken?}.
-            validation_mode: `strict`, `warn` or `none`: how the entry tasks' input schemas are applied.
+            validation_mode: `strict`, `warn` or `none`; None refuses what does not fit the pipeline's own
+                signature, and warns of what does not fit the entry tasks' input schemas.
 
         Raises:
             NotFound: there is no such pipeline.

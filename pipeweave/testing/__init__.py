@@ -25,8 +25,9 @@ from pipeweave.authoring import (
     outcome_of,
     registered_tasks,
 )
-from pipeweave.errors import InvalidInput, InvalidSpec
+from pipeweave.errors import InputValidationFailed, InvalidInput, InvalidSpec
 from pipeweave.json_values import json_faults
+from pipeweave.schema import run_input_errors
 from pipeweave.size_limits import MAX_JSON_DEPTH
 from pipeweave.spec import PipelineSpec, parse_spec, validate_graph
 from pipeweave.testing.local_result import RunResult, StepResult
@@ -112,13 +113,16 @@ def run_pipeline(
     Raises:
         InvalidSpec: the pipeline is invalid, or uses a task that is not defined.
         InvalidInput: the input is not JSON.
+        InputValidationFailed: the input does not fit the pipeline's signature.
     """
     spec = _spec_of(pipeline)
     functions, options = _functions(pipeline, tasks)
     unknown = sorted({step.task for step in spec.steps} - functions.keys())
     if unknown:
         raise InvalidSpec(f"pipeline {spec.id!r} uses tasks that are not defined: {', '.join(unknown[:20])}")
-    given = spec.input_with_defaults(_json(input, "input"))
+    checked = _json(input, "input")
+    _check_input(spec, checked)
+    given = spec.input_with_defaults(checked)
     mode = failure_mode or spec.failure_mode
     return LocalRun(spec, given, functions, options, mode=mode, tenant=tenant).to_end()
 
@@ -145,6 +149,18 @@ def _functions(pipeline: Any, tasks: Any) -> tuple[dict[str, Function], dict[str
     # The options of a task also apply to a plain function that replaces it.
     options = {id: each.spec for all in (known, given) for id, each in all.items() if isinstance(each, Task)}
     return functions, options
+
+
+def _check_input(spec: PipelineSpec, value: Any) -> None:
+    errors = run_input_errors(spec.input_schema, value)
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+        first = (
+            f"input.{errors[0].field}: {errors[0].message}"
+            if errors[0].field
+            else f"input: {errors[0].message}"
+        )
+        raise InputValidationFailed(f"pipeline {spec.id!r}: {first}{more}", errors=errors)
 
 
 def _json(value: Any, name: str) -> Any:

@@ -136,7 +136,13 @@ def test_an_unknown_field_gets_the_nearest_right_name(api: Api, pipeline: str) -
 
 
 def test_every_wrong_field_is_named(api: Api, pipeline: str) -> None:
-    body = {"failureMode": "maybe", "priority": True, "metadata": [], "validationMode": None, "runToken": ""}
+    body = {
+        "failureMode": "maybe",
+        "priority": True,
+        "metadata": [],
+        "validationMode": "maybe",
+        "runToken": "",
+    }
     answer = api.post("/api/pipelines/files/trigger", body)
     problem(answer, 400, "INVALID_INPUT")
     assert fields(answer).keys() == body.keys()

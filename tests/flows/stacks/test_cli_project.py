@@ -35,10 +35,10 @@ def test_the_output_is_in_the_run(project: StackFolder) -> None:
     assert json.loads(done.stdout)["output"] == {"words": 3, "longest": "ccc"}
 
 
-def test_a_run_that_fails_exits_1_and_shows_why(project: StackFolder) -> None:
-    done = project.call("trigger", "hello", "-i", '{"text": 7}', "--wait")
+def test_an_input_that_does_not_fit_is_refused(project: StackFolder) -> None:
+    done = project.call("trigger", "hello", "-i", '{"txt": "a"}', "--wait")
     assert done.returncode == 1
-    assert "split failed: INVALID_PARAMS" in done.stderr
+    assert "did you mean 'text'?" in done.stderr
 
 
 def test_a_second_trigger_with_the_same_token_is_the_same_run(project: StackFolder) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipeweave import TaskError, pipeline, task
-from pipeweave.errors import InvalidSpec
+from pipeweave.errors import InputValidationFailed, InvalidSpec
 from pipeweave.testing import run_pipeline
 
 
@@ -66,3 +66,12 @@ def test_a_returned_value_that_is_not_json_is_refused() -> None:
 
     with pytest.raises(InvalidSpec, match=r"pipeline 'odd': the returned value.raw is bytes"):
         _ = odd.spec
+
+
+def test_an_input_that_does_not_fit_the_signature_is_refused_as_by_the_server() -> None:
+    with pytest.raises(InputValidationFailed) as refused:
+        run_pipeline(returning, {"nn": 2, "kind": 5})
+    assert refused.value.detail == (
+        "pipeline 'returning': input.nn: is not an input of this pipeline; did you mean 'n'? (and 2 more)"
+    )
+    assert [each.field for each in refused.value.errors] == ["nn", "n", "kind"]
