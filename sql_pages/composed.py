@@ -242,6 +242,7 @@ CALLS: Calls = [
     ("", lambda tx, _: look._look(tx, tick.conditions(tick.CHORES), None)),
     # retention
     ("", lambda tx, _: archive.count_rows(tx, MONTH)),
+    ("", lambda tx, _: month_status.count_rows(tx, month_status.MonthOnDisk(MONTH, {"runs": 0}))),
     ("", lambda tx, _: archive._has_run(tx, MONTH, RUN)),
     ("", lambda tx, _: archive_format._batch_end(tx, MONTH, RUN)),
     ("", lambda tx, _: archive_format._RowStream(tx, HISTORY_TABLES[0], MONTH, RUN, RUN)),

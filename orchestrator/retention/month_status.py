@@ -44,6 +44,22 @@ def months_on_disk(tx: Transaction) -> list[MonthOnDisk]:
     ]
 
 
+# A table with more rows than this is not counted: PostgreSQL's estimate is shown.
+MOST_COUNTED = 20_000
+
+_COUNT = "SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT :most) AS n"
+
+
+def count_rows(tx: Transaction, on_disk: MonthOnDisk) -> dict[str, tuple[int, bool]]:
+    """The rows of a month by table, and whether that is exact; large tables are estimated, not counted."""
+    found = {}
+    for parent, estimate in on_disk.rows.items():
+        statement = _COUNT.format(table=on_disk.month.table(parent))
+        number = int(tx.execute(statement, {"most": MOST_COUNTED + 1}).scalar_one())
+        found[parent] = (number, True) if number <= MOST_COUNTED else (max(number, estimate), False)
+    return found
+
+
 # Both halves read an index of open runs: finished runs cost nothing.
 _ACTIVE = f"""
 SELECT id FROM {{runs}} WHERE status IN {sql_in(ACTIVE_RUN)}

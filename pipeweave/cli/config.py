@@ -46,7 +46,19 @@ def _with_stack(rows: list[SettingRow], data_dir: Path | None) -> list[SettingRo
     With --data-dir the file overrides the environment; without it, the environment overrides the file.
     """
     stack = stack_file.read(data_dir) if data_dir else stack_file.find(load().data_dir)
-    return [_of_stack(row, stack, is_first=data_dir is not None) for row in rows] if stack else rows
+    if stack is None:
+        return rows
+    shown = [_of_stack(row, stack, is_first=data_dir is not None) for row in rows]
+    if any(row.name == "DATABASE_URL" and row.source != str(stack.path) for row in shown):
+        return shown  # the environment names another deployment, whose settings it sets, too
+    return [_of_its_processes(row, stack) for row in shown]
+
+
+def _of_its_processes(row: SettingRow, stack: StackFile) -> SettingRow:
+    """What the processes of the stack were started with, whatever this shell's environment says."""
+    if row.name not in stack.settings:
+        return row
+    return replace(row, value=stack.settings[row.name], source=str(stack.path))
 
 
 def _of_stack(row: SettingRow, stack: StackFile, *, is_first: bool) -> SettingRow:

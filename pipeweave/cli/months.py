@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pipeweave.orchestrator.store import Database, Transaction
 
 MOST_COUNTED = 10_000
+# Table -> its name in JSON.
+_TABLES = {"runs": "runs", "task_runs": "taskRuns", "attempts": "attempts", "events": "events"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +101,12 @@ def _month(tx: Transaction, on_disk: month_status.MonthOnDisk, policy: Policy) -
     from pipeweave.orchestrator.retention import month_status
 
     found = len(month_status.active_runs(tx, on_disk.month, MOST_COUNTED))
+    counts = month_status.count_rows(tx, on_disk)
     due_at = policy.due_at(on_disk.month)
     return {
         "month": str(on_disk.month),
-        "runs": on_disk.rows.get("runs", 0),
-        "taskRuns": on_disk.rows.get("task_runs", 0),
-        "attempts": on_disk.rows.get("attempts", 0),
-        "events": on_disk.rows.get("events", 0),
+        **{shown: counts.get(table, (0, True))[0] for table, shown in _TABLES.items()},
+        "estimated": [shown for table, shown in _TABLES.items() if table in counts and not counts[table][1]],
         "bytes": on_disk.size,
         "activeRuns": found,
         "policy": _word(on_disk, found, is_due=policy.is_due(on_disk.month, tx.now)),
@@ -125,8 +126,13 @@ def _cells(month: dict[str, Any]) -> tuple[Any, ...]:
     policy = month["policy"]
     if policy == "kept" and month["dueAt"]:
         policy = f"kept until {month['dueAt'][:10]}"
-    counts = [f"{month[name]:,}" for name in ("runs", "taskRuns", "attempts", "events")]
+    counts = [_count(month, name) for name in _TABLES.values()]
     return (month["month"], *counts, _size(month["bytes"]), f"{month['activeRuns']:,}", policy)
+
+
+def _count(month: dict[str, Any], name: str) -> str:
+    about = "about " if name in month["estimated"] else ""
+    return f"{about}{month[name]:,}"
 
 
 def _size(number: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,11 @@ _MADE_BY_UP = ("kept.json", FILE_NAME)
 
 @dataclass(frozen=True, slots=True)
 class StackFile:
-    """The content of a `connection.json`, and the folder it lies in."""
+    """The content of a `connection.json`, and the folder it lies in.
+
+    Args:
+        settings: the settings of the stack's processes by name, without defaults and secrets.
+    """
 
     folder: Path
     url: str
@@ -34,6 +38,7 @@ class StackFile:
     token: str
     database_url: str
     broker_url: str
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def path(self) -> Path:
@@ -89,7 +94,8 @@ def read(data_dir: Path) -> StackFile:
         raise Unavailable(f"{path} cannot be read: {error}") from error
     if not isinstance(document, dict) or _MEMBERS.keys() - document.keys():
         raise Unavailable(f"{path} is not a connection file of `pipeweave up`")
-    return StackFile(data_dir, **_texts(document))
+    # A stack of an earlier version wrote no settings.
+    return StackFile(data_dir, **_texts(document), settings=document.get("settings") or {})
 
 
 def _texts(document: Mapping[str, Any]) -> dict[str, str]:

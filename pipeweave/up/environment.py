@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pipeweave.settings import environment
+from pipeweave.settings import environment, explain
 from pipeweave.settings.database_url import DATABASE_PARTS
 from pipeweave.settings.table import PREFIX, TABLE
+from pipeweave.up.options import UpOptions
 
 # Variables that programs and Python need; none of them is secret.
 _PLAIN = {
@@ -44,6 +45,23 @@ def for_worker(own: Mapping[str, str]) -> dict[str, str]:
     passed = {name: value for name, value in environment().items() if name not in decided}
     ours = {PREFIX + name if name in theirs else name: value for name, value in own.items()}
     return {**passed, "PYTHONUNBUFFERED": "1", **ours}
+
+
+def settings_of(options: UpOptions) -> dict[str, str]:
+    """The settings of the stack's processes by name, without defaults and secrets."""
+    decided = _names_of(_DECIDED)
+    secret = {setting.name for setting in TABLE if setting.mask}
+    passed = {
+        row.name: row.value
+        for row in explain()
+        if row.value is not None and row.source != "default" and row.name not in decided | secret
+    }
+    return passed | {
+        "MODE": options.mode,
+        "MAX_CONCURRENCY": str(options.concurrency),
+        "PIPEWEAVE_HOST": options.host,
+        "PORT": str(options.port),
+    }
 
 
 def without_effect() -> list[str]:

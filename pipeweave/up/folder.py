@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +21,27 @@ _HOLDER_WAIT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The content of `connection.json`: how to reach a running stack."""
+    """The content of `connection.json`: how to reach a running stack.
+
+    Args:
+        settings: by name, the settings without secrets with which its processes run, for `pipeweave config`.
+    """
 
     url: str
     tenant: str
     token: str
     database_url: str
     broker_url: str
+    settings: dict[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "url": self.url,
             "tenant": self.tenant,
             "token": self.token,
             "databaseUrl": self.database_url,
             "brokerUrl": self.broker_url,
+            "settings": self.settings,
         }
 
 

@@ -90,7 +90,14 @@ def _start(options: UpOptions, folder: DataFolder, supervisor: Supervisor) -> An
     kept.token = database.issue_token(url, options.tenant, kept.token)
     folder.keep(kept)
     _start_processes(options, programs, supervisor)
-    connection = Connection(options.url, options.tenant, kept.token, url, programs.valkey_server.url)
+    connection = Connection(
+        options.url,
+        options.tenant,
+        kept.token,
+        url,
+        programs.valkey_server.url,
+        environment.settings_of(options),
+    )
     folder.announce(connection)
     return Announcement(connection, tuple(_notes(options, folder, programs, supervisor)))
 

@@ -15,7 +15,7 @@ from support.servers import new_database
 from pipeweave import ids
 from pipeweave.cli import main
 from pipeweave.orchestrator.domain.months import Month
-from pipeweave.orchestrator.retention import drop_months, partitions
+from pipeweave.orchestrator.retention import drop_months, month_status, partitions
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.up.postgres import Postgres
 
@@ -70,6 +70,21 @@ def test_the_months_are_listed_with_what_the_policy_says(
     shown = call(database, "partitions").output
     assert MONTH in shown
     assert "kept until" in shown
+
+
+def test_few_rows_are_counted_and_many_are_estimated(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        put(database)
+    old = said(database, "partitions")["months"][0]
+    assert (old["runs"], old["estimated"]) == (3, [])
+    monkeypatch.setattr(month_status, "MOST_COUNTED", 1)
+    with database.transaction() as tx:
+        tx.execute("ANALYZE runs")
+    old = said(database, "partitions")["months"][0]
+    assert (old["runs"], "runs" in old["estimated"]) == (3, True)
+    assert "about 3" in call(database, "partitions").stdout
 
 
 def test_rows_without_a_month_are_reported_with_what_mends_it(database: Database) -> None:

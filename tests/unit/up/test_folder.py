@@ -19,7 +19,9 @@ from pipeweave.up.launch import Account, Launch, run
 from pipeweave.up.options import UpOptions, default_apps, default_concurrency
 from pipeweave.up.ports import free_port, is_free
 
-CONNECTION = Connection("http://127.0.0.1:3000", "default", "pw_x", "postgresql://x", "redis://x")
+CONNECTION = Connection(
+    "http://127.0.0.1:3000", "default", "pw_x", "postgresql://x", "redis://x", {"PORT": "3000"}
+)
 
 
 @pytest.fixture
@@ -67,6 +69,7 @@ def test_the_connection_file_speaks_json_and_is_private(folder: DataFolder) -> N
         "token": "pw_x",
         "databaseUrl": "postgresql://x",
         "brokerUrl": "redis://x",
+        "settings": {"PORT": "3000"},
     }
     assert mode(folder.connection) == 0o600
 
