@@ -1,7 +1,7 @@
 # Everything a developer does here. A machine with Python 3.11 to 3.13 and make is enough.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test tests check lint bench chaos sql lock links
+.PHONY: help setup demo up test tests check lint bench chaos sql lock lowest links
 
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -72,9 +72,20 @@ lock: ## Resolve the dependencies anew and write both lock files
 	.venv/lock/bin/uv lock --python $(BIN)/python
 	.venv/lock/bin/uv export --quiet --frozen --all-extras --all-groups --no-emit-project --no-header --no-annotate \
 	  --format requirements-txt -o requirements.lock
-	.venv/lock/bin/uv export --quiet --frozen --extra flower --extra s3 --no-dev --no-emit-project --no-header \
+	.venv/lock/bin/uv export --quiet --frozen --extra server --extra flower --extra s3 --no-dev --no-emit-project --no-header \
 	  --no-annotate --format requirements-txt -o requirements-image.lock
 	rm -rf .venv/lock
+
+LOWEST := .venv/lowest
+lowest: ## Run chosen tests with the lowest versions that pyproject.toml allows
+	rm -rf $(LOWEST) && $(BIN)/python -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	VIRTUAL_ENV=$(LOWEST) $(LOWEST)/bin/uv pip install --quiet --resolution lowest-direct --editable '.[all]'
+	VIRTUAL_ENV=$(LOWEST) $(LOWEST)/bin/uv pip install --quiet pytest pytest-timeout pytest-xdist psutil hypothesis \
+	  time-machine setuptools 'moto[server]'
+	$(LOWEST)/bin/python -m pytest -q -n 2 tests/unit tests/api tests/database/store tests/database/state \
+	  tests/database/messaging tests/flows/runs/test_workflows.py tests/flows/runs/test_retries.py \
+	  --deselect tests/api/test_contract.py --ignore tests/unit/docs
 
 links: ## Renew typings/, through which mypy sees the mapped folders
 	@mkdir -p typings/pipeweave

@@ -272,6 +272,12 @@ class StartFailed(PipeWeaveError):
     code = "START_FAILED"
 
 
+class MissingExtra(PipeWeaveError):
+    """Packages that this command needs are not installed."""
+
+    code = "MISSING_EXTRA"
+
+
 class Busy(Unavailable):
     """PostgreSQL did not do it in time."""
 

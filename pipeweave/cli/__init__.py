@@ -12,9 +12,11 @@ from typing import Any
 
 import click
 
+from pipeweave.cli.support.extras import missing_extra
 from pipeweave.cli.support.help_texts import write_groups
 from pipeweave.cli.support.rendering import text
 from pipeweave.errors import PipeWeaveError
+from pipeweave.suggestions import nearest
 
 # The exit code that shells use for a command ended by Ctrl-C.
 INTERRUPTED = 130
@@ -97,14 +99,21 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.NoSuchCommand as error:
-            raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            near = nearest(name, COMMANDS)
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {near!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            needed = missing_extra(ctx.invoked_subcommand, error)
+            if needed is None:
+                raise
+            click.echo(_one_line(needed), err=True)
+            ctx.exit(1)
         except PipeWeaveError as error:
             click.echo(_one_line(error), err=True)
             ctx.exit(1)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeweave.cli.support.connection import json_option
+from pipeweave.cli.support.extras import check_up
 from pipeweave.errors import AlreadyUp, PipeWeaveError
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ def _stack(data_dir: Path | None, *, keep: bool, is_quiet: bool) -> Iterator[tup
     from pipeweave.up.control import stop
     from pipeweave.up.detached import run_detached
 
+    check_up()
     folder = (data_dir or Path(tempfile.mkdtemp(prefix="pipeweave-demo-"))).absolute()
     say = (lambda _: None) if is_quiet else _say
     is_ours = True

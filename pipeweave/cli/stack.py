@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipeweave.cli.support.extras import check_up
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.stack_folder import stack_folder, stack_option
 from pipeweave.settings import Settings, load
@@ -84,6 +85,7 @@ def up(
     from pipeweave.up.output import Console
     from pipeweave.up.stack import run
 
+    check_up()
     settings = load()
     found = tuple(map(_existing, apps)) or default_apps(Path.cwd())
     options = UpOptions(

@@ -23,7 +23,14 @@ SCOPES = ("read", "write", "admin", "worker", "tick")
 _LONGEST_MS = 100_000 * 86_400_000
 
 
-class Lifetime(click.ParamType[timedelta | datetime]):
+if TYPE_CHECKING:
+    _Lifetime = click.ParamType[timedelta | datetime]
+else:
+    # Generic from click 8.4 on.
+    _Lifetime = click.ParamType
+
+
+class Lifetime(_Lifetime):
     """A duration such as 12h or 30d, or an ISO time with its time zone."""
 
     name = "30d|12h|TIME"
