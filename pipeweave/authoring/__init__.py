@@ -11,6 +11,7 @@ from __future__ import annotations
 from pipeweave.authoring.calling import Outcome, bind, encode, outcome_of
 from pipeweave.authoring.context import Context, Progress, TaskResult
 from pipeweave.authoring.document_loading import SUFFIXES, load_documents
+from pipeweave.authoring.hint_checks import check_hints
 from pipeweave.authoring.idempotency_keys import KEY_CHARACTERS, KEY_EXPECTED, is_key, key_of
 from pipeweave.authoring.option_checks import (
     CODES_EXPECTED,
@@ -58,6 +59,7 @@ __all__ = [
     "TaskSpec",
     "are_codes",
     "bind",
+    "check_hints",
     "classify_error",
     "collect",
     "duplicate_tasks",

@@ -132,6 +132,7 @@ def classify_error(error: BaseException) -> tuple[str, bool]:
             code = safe_text(str, error.task_code)[:MAX_CODE] or error.code
             return code, call_safely(lambda: bool(error.retryable), True)
         case PipeWeaveError():
-            return error.code, not isinstance(error, AttemptFailed)
+            # A wrong definition of a task is as wrong at the next attempt.
+            return error.code, not isinstance(error, (AttemptFailed, InvalidTask))
         case _:
             return storable(type(error).__name__)[:MAX_CODE], True

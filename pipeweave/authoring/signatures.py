@@ -20,8 +20,6 @@ class _Missing:
 
 MISSING: Final = _Missing()
 
-Validate = Callable[[Any], tuple[Any, list[FieldError]]]
-
 _PLAIN: frozenset[Any] = frozenset({str, int, float, bool, list, dict})
 
 
@@ -41,7 +39,7 @@ class Parameter:
     name: str
     is_required: bool
     plain_type: type | None = None
-    validate: Validate | None = None
+    validate: HintValidator | None = None
     is_keyword_only: bool = False
     hint: Any = Any
 
@@ -129,7 +127,7 @@ def _parameter(parameter: inspect.Parameter, hint: Any) -> Parameter:
         parameter.name,
         is_required=parameter.default is inspect.Parameter.empty,
         plain_type=hint if hint in _PLAIN else None,
-        validate=None if hint is MISSING or hint is Any else _validator(parameter.name, hint),
+        validate=None if hint is MISSING or hint is Any else HintValidator(parameter.name, hint),
         is_keyword_only=parameter.kind is inspect.Parameter.KEYWORD_ONLY,
         hint=Any if hint is MISSING else hint,
     )
@@ -174,36 +172,49 @@ def _is_context(hint: Any) -> bool:
     return origin in (typing.Union, types.UnionType) and Context in typing.get_args(hint)
 
 
-def _validator(name: str, hint: Any) -> Validate:
-    """A validator for one parameter; it builds its pydantic adapter at the first call."""
-    adapters: list[Any] = []
+class HintValidator:
+    """Checks the values of one parameter. Its pydantic adapter is built at the first call, or by `build`."""
 
-    def validate(value: Any) -> tuple[Any, list[FieldError]]:
+    def __init__(self, name: str, hint: Any) -> None:
+        self._name = name
+        self._hint = hint
+        self._adapter: Any = None
+
+    def build(self) -> None:
+        """Build the adapter now.
+
+        Raises:
+            InvalidTask: pydantic cannot check values against the hint; its one FieldError has pydantic's
+                sentence.
+        """
+        if self._adapter is None:
+            self._adapter = _adapter(self._name, self._hint)
+
+    def __call__(self, value: Any) -> tuple[Any, list[FieldError]]:
         from pydantic import ValidationError
 
-        if not adapters:
-            adapters.append(_adapter(name, hint))
+        self.build()
         try:
-            return adapters[0].validate_python(value), []
+            return self._adapter.validate_python(value), []
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False)
-            return None, [_field_error(name, each) for each in found]
-
-    return validate
+            return None, [_field_error(self._name, each) for each in found]
 
 
 def _adapter(name: str, hint: Any) -> Any:
-    from pydantic import PydanticUserError, TypeAdapter
-    from pydantic.errors import PydanticSchemaGenerationError
+    from pydantic import TypeAdapter
 
     try:
-        return TypeAdapter(hint)
-    except (PydanticUserError, PydanticSchemaGenerationError) as error:
+        adapter: TypeAdapter[Any] = TypeAdapter(hint)
+        adapter.rebuild(raise_errors=True)  # a class that names a later class is only checked here
+    except Exception as error:  # pydantic's own errors, and those of the user's classes
+        sentence = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidTask(
-            f"parameter {name!r}: values cannot be checked against the type hint {hint!r}",
-            errors=[FieldError(name, str(error).splitlines()[0], "invalid_hint")],
+            f"parameter {name!r}: {sentence}",
+            errors=[FieldError(name, sentence, "invalid_hint")],
             hint="use JSON types, dataclasses, TypedDicts, pydantic models, or Any",
         ) from error
+    return adapter
 
 
 def _field_error(name: str, found: Mapping[str, Any]) -> FieldError:

@@ -9,6 +9,7 @@ involves several processes. Steps run one after the other, in the graph's topolo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from inspect import isfunction
 from typing import Any
 
 import orjson
@@ -22,6 +23,7 @@ from pipeweave.authoring import (
     Task,
     TaskSpec,
     bind,
+    check_hints,
     outcome_of,
     registered_tasks,
 )
@@ -112,6 +114,7 @@ def run_pipeline(
 
     Raises:
         InvalidSpec: the pipeline is invalid, or uses a task that is not defined.
+        InvalidTask: values cannot be checked against a type hint of a task.
         InvalidInput: the input is not JSON.
         InputValidationFailed: the input does not fit the pipeline's signature.
     """
@@ -120,6 +123,8 @@ def run_pipeline(
     unknown = sorted({step.task for step in spec.steps} - functions.keys())
     if unknown:
         raise InvalidSpec(f"pipeline {spec.id!r} uses tasks that are not defined: {', '.join(unknown[:20])}")
+    used = {step.task: functions[step.task] for step in spec.steps}
+    check_hints({task_id: each for task_id, each in used.items() if isfunction(each)})
     checked = _json(input, "input")
     _check_input(spec, checked)
     given = spec.input_with_defaults(checked)

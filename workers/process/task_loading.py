@@ -16,6 +16,7 @@ from typing import Any
 from pipeweave.authoring import (
     SUFFIXES,
     Task,
+    check_hints,
     duplicate_tasks,
     load_documents,
     registered_pipelines,
@@ -60,6 +61,7 @@ def load(apps: Iterable[str]) -> Loaded:
             f"no tasks found in {', '.join(apps)}",
             hint="decorate a function with @task (from pipeweave import task)",
         )
+    check_hints({id_: each.fn for id_, each in tasks.items()})
     declared = list(registered_pipelines().values())
     named = {each.id for each in [*declared, *documents]}
     derived = [each for each in derive(each.spec for each in tasks.values()) if each.id not in named]

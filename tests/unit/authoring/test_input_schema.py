@@ -168,6 +168,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     other = {
         Order: st.builds(Order, id=st.uuids(), lines=st.lists(lines), note=st.none() | text),
         Line: lines,
+        Path: text.map(Path),
         Row: st.fixed_dictionaries({"sku": text}, optional={"at": st.datetimes(timezones=st.timezones())}),
         Converting: st.fixed_dictionaries({"total": st.none() | st.integers(0, 9) | st.just("5")}),
         Aliased: st.sampled_from([{"sum": 1}, {"total": 1}]),
