@@ -28,7 +28,7 @@ def _check() -> None:
     path = str(environ.get("RAW_URI", "")).partition("?")[0]
     if "//" in environ.get("PATH_INFO", "") or _ENCODED.search(path):
         raise NotFound(
-            f"there is nothing at {path[:200]}",
+            f"path {path[:200]!r} not found",
             hint="a path has one spelling: single slashes; letters, digits, dots and slashes are not encoded",
         )
     if environ.get("SERVER_PROTOCOL") == "HTTP/1.1" and not environ.get("HTTP_HOST"):

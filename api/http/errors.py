@@ -84,10 +84,10 @@ def _translated(error: HTTPException) -> PipeWeaveError:
     match error.code:
         case 404:
             return NotFound(
-                f"there is nothing at {request.path[:200]}", hint="GET /api/openapi.json lists every path"
+                f"path {request.path[:200]!r} not found", hint="GET /api/openapi.json lists every path"
             )
         case 405:
-            return MethodNotAllowed(f"{request.path[:200]} does not take {request.method[:20]}")
+            return MethodNotAllowed(f"path {request.path[:200]!r} does not allow {request.method[:20]}")
         case 413:
             limit = request.max_content_length or 0
             return PayloadTooLarge(f"a body may have at most {limit} bytes", limit=limit)

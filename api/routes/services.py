@@ -27,8 +27,8 @@ SERVICE = {"id": PathId(None, "The service's id.")}
 
 _EXAMPLE = {
     "serviceId": "mailer",
+    "kind": "python",
     "version": "1.4.0",
-    "baseUrl": "http://mailer.internal:8080",
     "tasks": [
         {"id": "send-mail", "codeHash": "9f86d081884c7d65", "timeout": 60, "retries": 3, "rateLimit": "100/m"}
     ],
@@ -78,6 +78,10 @@ def list_service_tasks(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
 )
 def register(call: Call, body: RegisterRequest) -> dict[str, Any]:
     """Store a service and its tasks in their present form.
+
+    Python workers do this themselves when they start; a Python service that is registered here before that
+    accepts runs, which wait for its first worker. The tasks of an HTTP service (`baseUrl`) are stored, but this
+    version cannot call them: a trigger answers 409.
 
     A changed code hash raises the task's code version. If the version of an HTTP service changed, its tasks
     that are missing in the request are removed, and their task runs that have not started are cancelled. A

@@ -29,7 +29,7 @@ class RequestBody:
 
     Raises:
         RequestTimeout: the client did not send the body in time.
-        InvalidInput: the body is not sent in chunks as HTTP has them.
+        InvalidInput: the chunked body is malformed.
     """
 
     def __init__(self, body: Any) -> None:
@@ -58,4 +58,4 @@ def _errors_of_the_request() -> Iterator[None]:
     except TimeoutError as error:
         raise RequestTimeout(f"the body did not arrive within {BODY_S:.0f} seconds") from error
     except ParseException as error:
-        raise InvalidInput("the body is not sent in chunks as HTTP has them") from error
+        raise InvalidInput("the chunked body is malformed") from error

@@ -220,7 +220,9 @@ def _refuse_closed(row: Any) -> None:
     if row.retried_at is not None:
         task_run = ids.show(ids.TASK_RUN, row.retry_task_run_id)
         raise Conflict(
-            f"dead letter {shown} was retried already", hint=f"its retry is task run {task_run}", dlqId=shown
+            f"dead letter {shown} has already been retried",
+            hint=f"its retry is task run {task_run}",
+            dlqId=shown,
         )
     if row.discarded_at is not None:
         hint = "a discarded dead letter cannot be retried or discarded again"

@@ -80,7 +80,7 @@ def cancel(tx: Transaction, tenant: str, redrive_id: UUID) -> None:
     status = tx.execute(_STATUS, key).scalar_one_or_none()
     if status is None:
         raise no_redrive(redrive_id)
-    raise Conflict(f"redrive {ids.show(ids.REDRIVE, redrive_id)} is {status} already")
+    raise Conflict(f"redrive {ids.show(ids.REDRIVE, redrive_id)} is already {status}")
 
 
 def no_redrive(redrive_id: UUID) -> NotFound:

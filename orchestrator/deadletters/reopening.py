@@ -60,15 +60,15 @@ def lock_run(tx: Transaction, run: RunHeader | None, run_id: UUID) -> RunStatus:
     status = None if run is None else run_transitions.lock_status(tx, run_id)
     if status is None:
         raise Conflict(
-            f"the history of run {ids.show(ids.RUN, run_id)} was dropped: the run cannot go on",
+            f"the history of run {ids.show(ids.RUN, run_id)} was deleted, so the run cannot continue",
             hint="trigger a new run, and discard the dead letter",
         )
     if status in (RunStatus.FAILED, RunStatus.PARTIAL, RunStatus.RUNNING):
         return status
     was = "was cancelled" if status is RunStatus.CANCELLED else f"is {status}"
     raise Conflict(
-        f"run {ids.show(ids.RUN, run_id)} {was}: it cannot go on from a dead letter",
-        hint="a run goes on from a dead letter while it is running, failed or partial",
+        f"run {ids.show(ids.RUN, run_id)} {was}, so it cannot continue from a dead letter",
+        hint="only a run that is running, failed or partial continues from a dead letter",
     )
 
 
@@ -172,7 +172,9 @@ def _failed(tx: Transaction, run: RunHeader, letters: Mapping[UUID, UUID]) -> li
     rows = tx.execute(_FAILED, {"run_id": run.id, "ids": list(letters)}).all()
     for row in rows:
         if row.status not in FAILED_TASK:
-            raise Conflict(f"task run {ids.show(ids.TASK_RUN, row.id)} did not fail: it is {row.status}")
+            raise Conflict(
+                f"task run {ids.show(ids.TASK_RUN, row.id)} is {row.status}, so it cannot be retried"
+            )
     return [_Failed(ids.ordinal_of(row.id), row.map_parent) for row in rows]
 
 

@@ -65,6 +65,8 @@ class Advance:
         self.tx = tx
         self.run = run
         self.touched = TouchedLimits() if touched is None else touched
+        # How the attempts failed that this transaction ended.
+        self._causes: dict[UUID, Failure] = {}
         # Whether this transaction ended the run.
         self.ended = False
         self._chords = ChordAccounting(tx, run, counting, queue)
@@ -108,6 +110,7 @@ class Advance:
         """
         if failures and self.run.failure_mode == rules.FAIL_FAST:
             run_transitions.lock(self.tx, self.run.id)
+        self._causes |= {task_run.id: failure for task_run, failure in failures}
         ended = attempts.end(self.tx, self.run, failures, max_retry_delay_ms=max_retry_delay_ms)
         self._note_freed(ended.retried)
         self.release_due(ended.due)
@@ -260,7 +263,7 @@ class Advance:
     def _fail_run(self, failed: TaskRun) -> None:
         """Fail fast: the first final failure ends the run and cancels its open task runs."""
         self.ended = True
-        if run_transitions.fail(self.tx, self.run, failed):
+        if run_transitions.fail(self.tx, self.run, failed, self._causes.get(failed.id)):
             message = f"the run failed at step {failed.step_id}"
             self._note_freed(cancelling.cancel_all(self.tx, self.run.id, code=RUN_FAILED, message=message))
 

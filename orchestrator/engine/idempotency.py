@@ -97,8 +97,8 @@ def claim(tx: Transaction, tenant: str, task_run: TaskRun, key: str) -> Completi
         if row.is_open and row.holder != task_run.id:
             return KeyWait(task_run, key, row.holder, row.since)
         if not row.is_me:
-            raise AttemptFenced("the attempt is not this worker's any more")
-    raise Deadlocked(f"idempotency key {key[:80]!r} changes hands too often")
+            raise AttemptFenced("this worker no longer owns the attempt")
+    raise Deadlocked(f"idempotency key {key[:80]!r} was claimed by other task runs again and again")
 
 
 def _take(tx: Transaction, statement: str, tenant: str, task_id: str, key: str, ids: dict[str, Any]) -> Any:
@@ -128,7 +128,7 @@ def reserve(tx: Transaction, tenant: str, task_id: str, key: str, task_run_id: U
             return None
         if row.is_hit or row.is_unfinished:
             return row
-    raise Deadlocked(f"idempotency key {key[:80]!r} changes hands too often")
+    raise Deadlocked(f"idempotency key {key[:80]!r} was claimed by other task runs again and again")
 
 
 # --- the outcomes of a turn -------------------------------------------------------------------------------

@@ -73,14 +73,14 @@ def _items(source: Any) -> list[str]:
         raise MapSourceInvalid(f"a map needs a list, not {what}", hint="let the step before it return a list")
     if len(source) > MAX_MAP_ITEMS:
         raise MapSourceInvalid(
-            f"the list has {len(source):,} items, a map takes at most {MAX_MAP_ITEMS:,}",
+            f"the list has {len(source):,} items; a map takes at most {MAX_MAP_ITEMS:,}",
             hint="map over batches: a list of lists",
         )
     items = [canonical(each) for each in source]
     for index, each in enumerate(items):
         if len(each) > MAX_ITEM_BYTES:
             raise MapSourceInvalid(
-                f"item {index} has {len(each):,} bytes, an item has at most {MAX_ITEM_BYTES:,}",
+                f"item {index} has {len(each):,} bytes; an item may have at most {MAX_ITEM_BYTES:,}",
                 hint="map over keys or paths, and let the task load what they name",
             )
     return [each.decode() for each in items]

@@ -131,6 +131,6 @@ def leave(tx: Transaction, reason: str | None = None) -> None:
 def _not_requested() -> Conflict:
     return Conflict(
         "maintenance was not requested: the mode is running",
-        hint="`pipeweave maintenance request` comes first",
+        hint="run `pipeweave maintenance request` first",
         maintenanceMode=RUNNING,
     )

@@ -85,7 +85,7 @@ class Loading:
         self.bytes += size
         if self.is_wanted and self.bytes > MAX_LOADED_BYTES:
             raise LimitExceeded(
-                f"the values take more than {MAX_LOADED_BYTES:,} bytes of JSON: one request loads no more",
+                f"the values take more than {MAX_LOADED_BYTES:,} bytes of JSON, the limit of one request",
                 hint="without load=true the answer says where they are; load task runs one by one",
                 limit=MAX_LOADED_BYTES,
             )

@@ -391,7 +391,7 @@ def cancel(tx: Transaction, tenant: str, run_id: UUID, *, reason: str | None = N
     if status is None:
         raise NotFound(f"run {shown} not found")
     if not _cancel(tx, tenant, run_id, reason):
-        raise Conflict(f"run {shown} is {status} already", hint="only an open run can be cancelled")
+        raise Conflict(f"run {shown} is already {status}", hint="a run that has ended cannot be cancelled")
 
 
 _TASK_RUN = """
@@ -417,7 +417,7 @@ def cancel_task(tx: Transaction, tenant: str, task_run_id: UUID, *, reason: str 
         raise Conflict(f"task run {shown} is a step of run {run}", hint=f"cancel the run: {run}")
     if not _cancel(tx, tenant, run_id, reason):
         raise Conflict(
-            f"task run {shown} is {row.status} already", hint="only an open task run can be cancelled"
+            f"task run {shown} is already {row.status}", hint="a task run that has ended cannot be cancelled"
         )
 
 

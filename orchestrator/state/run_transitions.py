@@ -11,6 +11,7 @@ import orjson
 from pipeweave import ids
 from pipeweave.orchestrator.domain import states
 from pipeweave.orchestrator.domain.facts import RunEnded
+from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
@@ -19,6 +20,9 @@ from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import rules
 
 log = logging.getLogger(__name__)
+
+# The error of a run repeats so much of its step's message (characters).
+MOST_OF_A_CAUSE = 500
 
 _NOT_REOPENED = "reopened_at IS NULL"
 
@@ -107,11 +111,16 @@ def lock(tx: Transaction, run_id: UUID) -> None:
     tx.catch_up()
 
 
-def fail(tx: Transaction, run: RunHeader, failed: TaskRun) -> bool:
-    """Fail a run because a step failed."""
+def fail(tx: Transaction, run: RunHeader, failed: TaskRun, cause: Failure | None = None) -> bool:
+    """Fail a run because a step failed.
+
+    Args:
+        cause: how the step's last attempt failed; None where that is not known.
+    """
+    why = "" if cause is None else f": {cause.code}: {cause.message[:MOST_OF_A_CAUSE]}"
     error = {
         "code": "STEP_FAILED",
-        "message": f"step {failed.step_id} failed",
+        "message": f"step {failed.step_id} failed{why}",
         "stepId": failed.step_id,
         "taskRunId": ids.show(ids.TASK_RUN, failed.id),
     }

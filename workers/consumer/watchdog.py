@@ -161,7 +161,7 @@ class Watchdog:
         if not is_mine and self._call is call:
             call.is_fenced = True
             self.fence(call.deadline, time.monotonic() + HARD_AFTER_S)
-            self.limit.interrupt(call.task_run, AttemptFenced("the attempt is not this worker's any more"))
+            self.limit.interrupt(call.task_run, AttemptFenced("this worker no longer owns the attempt"))
 
     def _store_usual_duration(self) -> None:
         """Store how long a task usually takes: it decides how many task runs share a message."""

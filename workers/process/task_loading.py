@@ -76,7 +76,7 @@ def _refuse_doubles() -> None:
     doubled = duplicate_tasks()
     if doubled:
         raise InvalidTask(
-            "two functions claim one task id: "
+            "two functions have the same task id: "
             + "; ".join(
                 f"{id_!r} in {first} and {second}" for id_, (first, second) in sorted(doubled.items())
             ),
@@ -126,7 +126,7 @@ def _import_module(name: str) -> ModuleType:
 def _import_file(path: Path) -> ModuleType:
     resolved = path.resolve()
     if not resolved.is_file():
-        raise InvalidInput(f"there is no file {str(path)!r}", hint="--app takes a module, a file or a folder")
+        raise InvalidInput(f"file {str(path)!r} not found", hint="--app takes a module, a file or a folder")
     for known in list(sys.modules.values()):
         if getattr(known, "__file__", None) == str(resolved):
             return known

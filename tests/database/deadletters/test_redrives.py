@@ -160,7 +160,7 @@ def test_a_cancelled_redrive_stops(worker: InlineWorker) -> None:
     redrives.run_once(driver.database, driver.values)
     assert progress(driver, redrive_id)["status"] == "cancelled"
     assert len(listed(driver)["items"]) == 1
-    with pytest.raises(Conflict, match="is cancelled already"):
+    with pytest.raises(Conflict, match="is already cancelled"):
         driver.database.run(lambda tx: redrives.cancel(tx, driver.tenant, redrive_id))
     with pytest.raises(NotFound):
         driver.database.run(lambda tx: redrives.cancel(tx, driver.tenant, ids.new_id()))

@@ -294,3 +294,9 @@ def test_nothing_of_a_gathered_fan_out_is_taken_along(driver: RunDriver) -> None
     driver.sent.clear()
     assert ended_by_a_worker(driver, run_id) == []
     assert driver.released(run_id) == list(range(2, 10))
+
+
+def test_the_error_of_a_run_that_fails_fast_says_why_its_step_failed(driver: RunDriver) -> None:
+    run_id = driver.begin({"a": [], "b": ["a"]})
+    driver.finish(run_id, "a", failure=PERMANENT)
+    assert driver.run(run_id).error["message"] == "step a failed: BOOM: it broke"

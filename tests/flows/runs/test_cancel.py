@@ -86,7 +86,7 @@ def test_items_that_wait_in_messages_are_not_started_after_a_cancel(stack: LiveS
 def test_a_run_is_cancelled_once(stack: LiveStack, gate: Path) -> None:
     run_id = held(stack, gate)
     stack.cancel(run_id, "first")
-    with pytest.raises(Conflict, match="is cancelled already"):
+    with pytest.raises(Conflict, match="is already cancelled"):
         stack.cancel(run_id, "second")
     assert stack.run(run_id).error["message"] == "first"
     gate.touch()
@@ -95,7 +95,7 @@ def test_a_run_is_cancelled_once(stack: LiveStack, gate: Path) -> None:
 
 def test_a_final_run_cannot_be_cancelled(stack: LiveStack) -> None:
     run = stack.ran({"id": "plain", "steps": [{"id": "only", "task": "noop"}]})
-    with pytest.raises(Conflict, match="is completed already"):
+    with pytest.raises(Conflict, match="is already completed"):
         stack.cancel(run.id)
     assert stack.run(run.id) == run
 

@@ -179,10 +179,12 @@ def test_a_retry_says_what_goes_on(served: Served, call: Call) -> None:
 
 
 def test_a_refused_retry_is_one_line_and_exit_1(served: Served, call: Call) -> None:
-    problem = Conflict(f"dead letter {LETTER} was retried already", hint="look at its retry").to_problem()
+    problem = Conflict(
+        f"dead letter {LETTER} has already been retried", hint="look at its retry"
+    ).to_problem()
     served.put(f"POST /api/dlq/{LETTER}/retry", (409, problem))
     result = call("retry", LETTER)
-    expected = f"pipeweave: CONFLICT: dead letter {LETTER} was retried already; look at its retry\n"
+    expected = f"pipeweave: CONFLICT: dead letter {LETTER} has already been retried; look at its retry\n"
     assert (result.exit_code, result.stderr) == (1, expected)
 
 
