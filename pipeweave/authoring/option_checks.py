@@ -22,6 +22,9 @@ CODES_EXPECTED = f"a list of 1 to {MAX_CODES} error codes, each a text of 1 to {
 QUEUE_PATTERN = "^[A-Za-z0-9._-]{1,100}$"
 """The name of a queue."""
 
+MAX_VERSION = 100
+"""The most characters of the version of a task's code."""
+
 QUEUE_EXPECTED = "1 to 100 of the characters A-Z a-z 0-9 . _ -"
 
 
@@ -34,6 +37,13 @@ def queue_mistakes(value: Any) -> Iterator[FieldError]:
     """Yield the mistakes of the name of a task's queue; None is valid."""
     if value is not None and not is_queue(value):
         yield FieldError("queue", f"is {value!r}: use {QUEUE_EXPECTED}"[:500], "invalid", QUEUE_EXPECTED)
+
+
+def version_mistakes(value: Any) -> Iterator[FieldError]:
+    """Yield the mistakes of the version of a task's code; None is valid."""
+    if value is not None and not (isinstance(value, str) and 1 <= len(value) <= MAX_VERSION):
+        expected = f"a text of 1 to {MAX_VERSION} characters, e.g. '2'"
+        yield FieldError("version", f"is {value!r}: use {expected}"[:500], "invalid", expected)
 
 
 def name_mistakes(text: Any, option: str) -> Iterator[FieldError]:

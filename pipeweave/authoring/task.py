@@ -145,6 +145,7 @@ def task(
     idempotency_key: Callable[..., str] | None = None,
     description: str | None = None,
     input_schema: Mapping[str, Any] | None = None,
+    version: str | None = None,
 ) -> Decorator: ...
 
 
@@ -195,7 +196,9 @@ def _make(fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
         given["id"] = fn.__name__
     if given.get("description") is None:
         given["description"] = (inspect.getdoc(fn) or "").partition("\n")[0] or None
-    spec = TaskSpec(code_hash=code_hash(fn), name=f"{fn.__module__}.{fn.__qualname__}", **given)
+    spec = TaskSpec(
+        code_hash=code_hash(fn, given.get("version")), name=f"{fn.__module__}.{fn.__qualname__}", **given
+    )
     made: Task[..., Any] = Task(fn, spec)
     _register(made)
     return made

@@ -15,6 +15,7 @@ from pipeweave.authoring.option_checks import (
     name_mistakes,
     number_mistakes,
     queue_mistakes,
+    version_mistakes,
 )
 from pipeweave.authoring.retry import BACKOFFS, MAX_MULTIPLIER, MAX_RETRIES, Backoff, RetryPolicy
 from pipeweave.durations import DURATION_EXPECTED
@@ -52,7 +53,7 @@ class TaskSpec:
 
     Args:
         id: the task's id, unique in its tenant.
-        code_hash: lower-case hex SHA-256 of the function's source.
+        code_hash: lower-case hex SHA-256 of the function's source and of `version`.
         name: the function's name, `package.module.function`.
         allowed_next: ids of the tasks that may follow it in derived pipelines.
         timeout: how long an attempt may run, s.
@@ -75,6 +76,8 @@ class TaskSpec:
             arguments, the code version; None for no key.
         description: a text for people; the first line of the docstring by default.
         input_schema: the schema of the input (see `pipeweave.schema`).
+        version: a text that stands for the code which the function uses: another version is a new code
+            version. Only the function's own source, with its decorator, counts otherwise.
 
     Raises:
         InvalidTask: an option is invalid; each FieldError names one option.
@@ -101,6 +104,7 @@ class TaskSpec:
     idempotency_key: Callable[..., str] | None = None
     description: str | None = None
     input_schema: Mapping[str, Any] | None = None
+    version: str | None = None
 
     def __post_init__(self) -> None:
         errors = list(self._mistakes())
@@ -124,6 +128,7 @@ class TaskSpec:
         yield from rate_mistakes(self.rate_limit, "rate_limit")
         yield from queue_mistakes(self.queue)
         yield from key_mistakes(self.idempotency_key)
+        yield from version_mistakes(self.version)
         if self.description is not None and not isinstance(self.description, str):
             yield FieldError(
                 "description", f"must be a text, not {self.description!r}", "invalid_type", "string"
@@ -176,11 +181,12 @@ class TaskSpec:
         return shown | {key: value for key, value in optional.items() if value is not None}
 
 
-def code_hash(fn: Callable[..., Any]) -> str:
-    """Lower-case hex SHA-256 of a function's source without its indentation.
+def code_hash(fn: Callable[..., Any], version: object = None) -> str:
+    """Lower-case hex SHA-256 of a function's source (dedented) and, if one is given, of a version.
 
-    If there is no source (a shell, `exec`), the byte code and constants are hashed instead; that hash changes
-    with the version of Python.
+    Functions that it calls are not part of it: nobody could tell which of them matter. If there is no source
+    (a shell, `exec`), the byte code and constants are hashed instead; that hash changes with the version of
+    Python.
     """
     import inspect
     import textwrap
@@ -190,7 +196,8 @@ def code_hash(fn: Callable[..., Any]) -> str:
     except (OSError, TypeError):
         code = getattr(fn, "__code__", None)
         source = _code_bytes(code) if isinstance(code, CodeType) else repr(fn).encode()
-    return hashlib.sha256(source).hexdigest()
+    given = b"" if version is None else b"\0version=" + str(version).encode(errors="surrogatepass")
+    return hashlib.sha256(source + given).hexdigest()
 
 
 def _code_bytes(code: CodeType) -> bytes:

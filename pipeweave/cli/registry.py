@@ -57,7 +57,11 @@ def tasks() -> None:
 @json_option
 @connected
 def list_tasks(client: Client, service: str | None, as_json: bool) -> None:
-    """List the tasks with code versions, workers and limits."""
+    """List the tasks with code versions, workers and limits.
+
+    The code version grows when the source of the task's own function changes, or its `version`; changes
+    of what the function calls do not count.
+    """
     from pipeweave.cli.support.rendering import field, moment, show_list, when
 
     cells = {

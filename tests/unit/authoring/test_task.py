@@ -291,6 +291,21 @@ def test_the_hash_changes_with_the_source_and_not_with_its_indentation(tmp_path:
     assert len(first) == 64
 
 
+def test_the_hash_changes_with_the_version_that_the_task_names() -> None:
+    def count(n: int) -> int:
+        return n
+
+    versions = [None, "1", "2"]
+    assert len({code_hash(count, each) for each in versions}) == len(versions)
+    assert task(id="count-2", version="2")(count).spec.code_hash == code_hash(count, "2")
+
+
+@pytest.mark.parametrize("version", [2, "", "x" * 101])
+def test_a_version_is_a_short_text(version: Any) -> None:
+    with pytest.raises(InvalidTask, match=r"version is .*: use a text of 1 to 100 characters"):
+        task(id="count-3", version=version)(lambda n: n)
+
+
 def test_a_function_without_source_has_a_hash_that_is_the_same_in_every_process() -> None:
     program = (
         "from pipeweave.authoring.task_spec import code_hash\n"

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import distribution, packages_distributions, requires
 
+from support.pages import ROOT
 from support.stub_http_server import Served
 
 _REFUSE = """
@@ -88,7 +90,8 @@ def _refused() -> set[str]:
 
 def _allowed() -> set[str]:
     """The modules of the base dependencies, of their dependencies and so on."""
-    needed, waiting = set(), _requirements("pipeweave")
+    base = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    needed, waiting = set(), {_normal(each) for each in base}
     while waiting:
         name = waiting.pop()
         if name not in needed:
@@ -103,8 +106,7 @@ def _allowed() -> set[str]:
 
 def _requirements(name: str) -> set[str]:
     texts = [each for each in requires(name) or () if "extra ==" not in each.replace("'", '"')]
-    found = {_normal(re.match(r"[\w.-]+", text)[0]) for text in texts}  # type: ignore[index]
-    return {each for each in found if _is_installed(each)}
+    return {each for each in map(_normal, texts) if _is_installed(each)}
 
 
 def _is_installed(name: str) -> bool:
@@ -115,7 +117,9 @@ def _is_installed(name: str) -> bool:
     return True
 
 
-def _normal(name: str) -> str:
+def _normal(requirement: str) -> str:
+    """The normal form of the name that begins a requirement."""
+    name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
