@@ -126,6 +126,7 @@ def _step(row: Document, items: Mapping[str, int], first_start: str | None) -> D
         "id": row["stepId"],
         "taskRunId": row["id"],
         **{name: row[name] for name in _SHARED},
+        **(_HAS_FAILED if is_map and _has_ended_its_run(row, counts) else {}),
         "done": sum(number for status, number in counts.items() if status in FINAL_TASK),
         "total": row["mapCount"] or 0 if is_map else 1,
         "completed": counts.get("completed", 0),
@@ -136,6 +137,16 @@ def _step(row: Document, items: Mapping[str, int], first_start: str | None) -> D
         "startedAt": first_start or row["startedAt"],
         "durationMs": row["durationMs"] if first_start is None else _duration(first_start, row["finishedAt"]),
     }
+
+
+# An item's failure ends a run that fails fast, and the end of the run cancels the map. Its step has failed:
+# that is what its run says, and what a map shows that waited for all its items.
+_HAS_FAILED: Document = {"status": "failed", "errorCode": "MAP_ITEMS_FAILED"}
+
+
+def _has_ended_its_run(row: Document, counts: Mapping[str, int]) -> bool:
+    is_cut_off = row["status"] == "cancelled" and row["errorCode"] == "RUN_FAILED"
+    return is_cut_off and any(counts.get(status) for status in ("failed", "timeout"))
 
 
 def _duration(started: str, finished: str | None) -> float | None:

@@ -23,8 +23,8 @@ QUESTIONS = frozenset(
     }
 )
 
-# Flower sends these every few seconds, unless it is told not to.
-_UNHEARD = frozenset({"enable_events", "disable_events"})
+# Flower sends these when it starts and every few seconds, unless it is told not to.
+_UNHEARD = frozenset({"enable_events", "disable_events", "heartbeat"})
 
 _Command = Callable[..., Any]
 

@@ -119,6 +119,21 @@ def test_a_step_that_waits_for_its_next_attempt_says_when_it_is_due(tx: Transact
     assert (first["dueAt"] is not None, second["dueAt"]) == (True, None)
 
 
+@pytest.mark.parametrize(
+    ("code", "shown"), [("RUN_FAILED", ("failed", "MAP_ITEMS_FAILED")), ("CANCELLED", ("cancelled", "CANCELLED"))]
+)
+def test_a_map_whose_item_ended_the_run_is_shown_as_failed(
+    tx: Transaction, mapped: UUID, code: str, shown: tuple[str, str]
+) -> None:
+    tx.execute(
+        """UPDATE task_runs SET status = 'cancelled', error_code = :code, finished_at = :now
+        WHERE run_id = :id AND kind = 'map'""",
+        {"id": mapped, "code": code, "now": tx.now},
+    )
+    _, each = reading.run_steps(tx, mapped, reading.run(tx, TENANT, mapped))
+    assert (each["status"], each["errorCode"]) == shown
+
+
 def test_a_step_counts_as_one(tx: Transaction, run_id: UUID) -> None:
     end(tx, run_id, 1, "failed")
     found = reading.run_steps(tx, run_id, reading.run(tx, TENANT, run_id))

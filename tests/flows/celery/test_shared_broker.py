@@ -120,10 +120,11 @@ def test_what_asks_a_worker_is_answered(shared: LiveStack) -> None:
         assert "error" not in answer, question
 
 
-def test_flowers_request_for_events_changes_nothing(shared: LiveStack) -> None:
-    [answer] = broadcast(shared, "enable_events")
+@pytest.mark.parametrize("command", ["enable_events", "heartbeat"])
+def test_what_flower_sends_to_all_workers_changes_nothing(shared: LiveStack, command: str) -> None:
+    [answer] = broadcast(shared, command)
     assert set(answer) == {"ok"}
-    assert '"command": "enable_events"' not in shared.logs()
+    assert f'"command":"{command}"' not in shared.logs()
 
 
 def test_flower_shows_our_workers_and_our_queues_alone(shared: LiveStack) -> None:
