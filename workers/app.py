@@ -1,7 +1,7 @@
-"""The app for `celery -A pipeweave.workers.app status | inspect | flower`: tools that look at a deployment.
+"""The app for `celery -A pipeweave.workers.app status | inspect | flower`: tools that look at the broker.
 
-It finds the deployment as every command of PipeWeave does (docs/configuration.md). To run a worker, use
-`pipeweave worker`.
+It finds the broker as every command of PipeWeave does (docs/configuration.md), and needs no database. To run a
+worker, use `pipeweave worker`.
 """
 
 from pipeweave.errors import PipeWeaveError
@@ -9,7 +9,7 @@ from pipeweave.orchestrator.messaging import make_celery
 from pipeweave.settings import connecting, load
 
 try:
-    app = make_celery(connecting.servers(load()), is_worker=True)
+    app = make_celery(connecting.broker(load()), is_worker=True)
 except PipeWeaveError as error:
     # `celery` prints a traceback of 30 lines for every Exception in an app's module.
     raise SystemExit(f"pipeweave: {error.code}: {error.detail}; {error.hint}") from error

@@ -130,6 +130,21 @@ def servers(settings: Settings, data_dir: Path | None = None) -> Settings:
     )
 
 
+def broker(settings: Settings) -> Settings:
+    """Complete the settings for a tool that talks to the broker alone, such as Flower.
+
+    Raises:
+        InvalidSetting: nothing names a broker, or the environment names only a database.
+    """
+    if settings.broker_url:
+        return settings
+    if settings.database_url is None and (stack := stack_file.find(settings.data_dir)):
+        return _joined(settings, stack, settings.chosen_tenant)
+    raise InvalidSetting(
+        "BROKER_URL is not set", errors=[_is_not_set("BROKER_URL")], hint=f"set BROKER_URL, or {_START}"
+    )
+
+
 def _of_stack(stack: StackFile, token: str | None, tenant: str | None) -> Connection:
     return Connection(stack.url, token or stack.token, tenant or stack.tenant)
 

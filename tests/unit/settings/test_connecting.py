@@ -130,6 +130,13 @@ def test_a_process_that_finds_no_servers_names_every_way_to_give_them(tmp_path: 
     assert all(way in hint for way in ("DATABASE_URL", "BROKER_URL", "--data-dir", "pipeweave up"))
 
 
+def test_a_tool_that_looks_at_the_broker_needs_no_database(data_dir: Path, tmp_path: Path) -> None:
+    assert connecting.broker(here(tmp_path, broker_url="redis://mine/0")).broker_url == "redis://mine/0"
+    assert connecting.broker(here(data_dir)).broker_url == "redis://of-the-file/0"
+    with pytest.raises(InvalidSetting, match="BROKER_URL is not set"):
+        connecting.broker(here(data_dir, database_url="postgresql://mine/x"))
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with a stack in `.pipeweave`; the current folder is one of its folders."""
