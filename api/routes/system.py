@@ -100,7 +100,7 @@ def run_tick(call: Call) -> dict[str, Any]:
     elif mode_now == MAINTENANCE:
         message = "Nothing is done during maintenance."
     else:
-        message = "Something was due or lost." if processed else "Nothing was due or lost."
+        message = "Work was due, or was recovered." if processed else "Nothing was due, and nothing was lost."
     if ticked.failed_chores:
         message += f" Some chores failed: {', '.join(ticked.failed_chores)}."
     return {

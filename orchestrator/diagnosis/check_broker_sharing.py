@@ -49,15 +49,15 @@ def sharing(settings: Settings) -> Verdict:
     finally:
         redis.close()
     if not found.keys:
-        return fine("nobody else uses this database")
-    parts = [f"{found.keys} keys of others"]
+        return fine("no other application uses this database")
+    parts = [f"{found.keys} keys of other applications"]
     if found.queues:
         parts.append(f"another Celery app with {_listed('queue', found.queues)}")
     if found.workers:
         parts.append(_listed("worker", found.workers))
     return warning(
         f"the database is shared: {', '.join(parts)}",
-        "nothing gets mixed up, but FLUSHDB or full memory hits all: give each a database number of its own",
+        "nothing is mixed up, but FLUSHDB or full memory hits all: use a database number of its own",
     )
 
 

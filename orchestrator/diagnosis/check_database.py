@@ -65,11 +65,15 @@ def schema(settings: Settings) -> Verdict:
     try:
         found = migrate.status(settings.database_url or "")
     except ValueError:
-        return error("the schema is newer than this version", "install the version that migrated it")
+        return error(
+            "the schema is newer than this version of PipeWeave", "install the version that migrated it"
+        )
     if found.is_current:
         return fine(f"the schema is current: {found.current}")
     pending = ", ".join(found.pending)
-    return error(f"the schema is at {found.current or 'nothing'}; pending: {pending}", "pipeweave db migrate")
+    return error(
+        f"the schema is at {found.current or 'no version'}; pending: {pending}", "run `pipeweave db migrate`"
+    )
 
 
 def partitions_ahead(settings: Settings) -> Verdict:
@@ -80,12 +84,15 @@ def partitions_ahead(settings: Settings) -> Verdict:
         ahead = partitions.missing(tx, tx.now)
     if now:
         return error(
-            "this month's partitions are missing", "pipeweave db migrate; `pipeweave beat` keeps them"
+            "this month's partitions are missing",
+            "run `pipeweave db migrate`; then keep `pipeweave beat` running",
         )
     if ahead:
         names = ", ".join(str(each.month) for each in ahead)
-        return warning(f"partitions are missing: {names}", "start `pipeweave beat`, or pipeweave db migrate")
-    return fine(f"partitions are there, {partitions.MONTHS_AHEAD} months ahead")
+        return warning(
+            f"partitions are missing: {names}", "start `pipeweave beat`, or run `pipeweave db migrate`"
+        )
+    return fine(f"partitions exist, {partitions.MONTHS_AHEAD} months ahead")
 
 
 def default_partitions(settings: Settings) -> Verdict:
@@ -96,7 +103,7 @@ def default_partitions(settings: Settings) -> Verdict:
         return fine("the default partitions are empty")
     shown = ", ".join(f"{each.rows:,} {each.parent} of {each.month}" for each in found[:4])
     return warning(
-        f"rows lie in the default partitions: {shown}",
+        f"the default partitions hold rows: {shown}",
         "check the clocks of all hosts; `pipeweave db migrate` moves them to their months",
     )
 
@@ -137,9 +144,8 @@ def connections(settings: Settings) -> Verdict:
         alive = tx.execute(_WORKERS, {"after": worker_processes.LOST_AFTER}).one()
     api = settings.db_pool_max + max(1, settings.db_pool_max // 2) + RESERVED + TICKING
     needed = api + BEAT + PER_WORKER * alive.number + PER_CHILD * int(alive.children)
-    shown = (
-        f"{row.used} of {row.most} in use; an API process, beat and {alive.number} workers may use {needed}"
-    )
+    users = f"an API process, beat and the workers ({alive.number})"
+    shown = f"{row.used} of {row.most} in use; {users} may use {needed}"
     hint = "raise max_connections of PostgreSQL, or lower DB_POOL_MAX and the workers' concurrency"
     if row.used >= CROWDED * row.most or needed > row.most:
         return warning(shown, hint)

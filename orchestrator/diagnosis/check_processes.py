@@ -44,7 +44,7 @@ def workers_alive(settings: Settings) -> Verdict:
         counts[f"{row.service_id} ({row.tenant_id})"] += row.number
     shown = ", ".join(f"{number} of {service}" for service, number in list(counts.items())[:SHOWN])
     if not rows:
-        return warning("no worker lives", "start one: pipeweave worker --app MODULE")
+        return warning("no worker is running", "start one: `pipeweave worker --app MODULE`")
     if lost:
         return warning(
             f"workers: {shown}; lost the last worker of: {', '.join(lost[:SHOWN])}",
@@ -59,9 +59,9 @@ def one_storage(settings: Settings) -> Verdict:
         hosts = {row.hostname for row in tx.execute(_ALIVE, {"after": worker_processes.LOST_AFTER})}
     is_bucket = any(each["provider"] != "local" for each in settings.storage_backends)
     if is_bucket or len(hosts) <= 1:
-        return fine("a bucket" if is_bucket else "files, for processes on one host")
+        return fine("a bucket" if is_bucket else "a local folder, and all workers run on one host")
     return warning(
-        f"files, for workers on {len(hosts)} hosts",
+        f"a local folder, but workers run on {len(hosts)} hosts",
         "mount the same folder on all of them, or set STORAGE_BACKENDS to a bucket",
     )
 
@@ -75,7 +75,7 @@ def tick(settings: Settings) -> Verdict:
         what, _, hint = complaint.partition(": ")
         return error(what, hint)
     if last.age is None:
-        return fine("the tick is called from outside, and there was none yet")
+        return fine("the tick is called from outside; there was none yet")
     return fine(f"the last tick was {last.age.total_seconds():.0f} s ago")
 
 
@@ -92,7 +92,7 @@ def chores(settings: Settings) -> Verdict:
     slow = [chore for chore in found if chore.took >= tick_status.SLOW]
     if slow:
         shown = ", ".join(f"{chore.name} {chore.took.total_seconds():.0f} s" for chore in slow[:SHOWN])
-        return warning(f"chores of the tick take long: {shown}", "until they end, nothing else is healed")
+        return warning(f"chores of the tick are slow: {shown}", "until they end, nothing else is recovered")
     skipping = [
         chore
         for chore in found
@@ -105,7 +105,9 @@ def chores(settings: Settings) -> Verdict:
     recent = [chore for chore in found if chore.failed_at and now - chore.failed_at < RECENTLY]
     if recent:
         shown = ", ".join(f"{chore.name} ({chore.error_code})" for chore in recent[:SHOWN])
-        return warning(f"chores of the tick failed lately: {shown}", "they succeed again; the log says more")
+        return warning(
+            f"chores of the tick failed recently: {shown}", "they succeed again; the log says more"
+        )
     return fine("the chores of the tick succeed" if found else "no chore of the tick ran yet")
 
 
@@ -166,12 +168,15 @@ def dead_letters(settings: Settings) -> Verdict:
         number = int(tx.execute(_DEAD_LETTERS, {"most": MOST_COUNTED}).scalar_one())
     if number:
         shown = f"{number:,}" if number < MOST_COUNTED else f"{number:,} or more"
-        return warning(f"{shown} dead letters are open", "look at them, then retry or discard them")
-    return fine("no dead letter is open")
+        letters = "dead letter" if number == 1 else "dead letters"
+        return warning(
+            f"{shown} open {letters}", "`pipeweave dlq groups` shows what failed; retry or discard them"
+        )
+    return fine("no open dead letters")
 
 
-def standing_still(settings: Settings) -> Verdict:
-    """Nothing is stalled."""
+def stuck_work(settings: Settings) -> Verdict:
+    """Nothing is stuck."""
     deployment = Deployment.open(settings, pool_size=0)
     try:
         with read_transaction(settings) as tx:
@@ -179,9 +184,9 @@ def standing_still(settings: Settings) -> Verdict:
     finally:
         deployment.close()
     if not found:
-        return fine("nothing is stalled")
+        return fine("nothing is stuck")
     kinds = ", ".join(dict.fromkeys(each.kind.value for each in found))
-    return warning(f"{len(found)} found: {kinds}", "`pipeweave recover` says since when and why")
+    return warning(f"{len(found)} stuck: {kinds}", "`pipeweave recover` says since when and why")
 
 
 CHECKS = (
@@ -192,5 +197,5 @@ CHECKS = (
     Check("maintenance", mode, needs=("schema",)),
     Check("queues", queues, needs=("schema",)),
     Check("dead letters", dead_letters, needs=("schema",)),
-    Check("standing still", standing_still, needs=("schema", "broker")),
+    Check("stuck work", stuck_work, needs=("schema", "broker")),
 )

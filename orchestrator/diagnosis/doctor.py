@@ -96,7 +96,7 @@ def examine(settings: Settings, checks: Sequence[Check], *, limit_s: float = LIM
         if lacking is None:
             verdict = _run_with_limit(check, settings, limit_s)
         else:
-            verdict = warning("not checked", f"mend `{lacking}` first")
+            verdict = warning("not checked", f"fix `{lacking}` first")
         # A check that did not run counts as failed for the checks that need it.
         if verdict.level is Level.ERROR or lacking is not None:
             failed.add(check.name)

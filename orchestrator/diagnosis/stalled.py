@@ -244,11 +244,11 @@ def _limits_with_room(tx: Transaction) -> Iterator[StalledItem]:
 def _unreleased_joins(tx: Transaction) -> Iterator[StalledItem]:
     for found in stalled_runs.unreleased_joins(tx, late=LATE):
         if found.task_run_id is None:
-            kind, why = Kind.RUN_WITHOUT_LIVE_ROW, "every task run is final, but the run is not"
+            kind, why = Kind.RUN_WITHOUT_LIVE_ROW, "every task run has ended, but the run has not"
         else:
             kind, why = (
                 Kind.JOIN_CLOSED,
-                f"every predecessor of step {found.step_id} is final, but the step is not released",
+                f"every predecessor of step {found.step_id} has ended, but the step has not started",
             )
         yield StalledItem(kind, why, found.since, found.run_id, found.task_run_id)
 
@@ -262,4 +262,9 @@ ORDER BY r.deadline_at LIMIT :most
 
 def _overdue_runs(tx: Transaction) -> Iterator[StalledItem]:
     for row in tx.execute(_OVERDUE_RUNS, {"late": LATE, "most": MOST_PER_KIND}):
-        yield StalledItem(Kind.RUN_OVERDUE, "the run is open beyond its time limit", row.deadline_at, row.id)
+        yield StalledItem(
+            Kind.RUN_OVERDUE,
+            "the run has exceeded its time limit, but has not ended",
+            row.deadline_at,
+            row.id,
+        )

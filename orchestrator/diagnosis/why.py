@@ -59,7 +59,9 @@ def _reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
         yield _finished(row)
         return
     if deployment_mode.mode(tx) == deployment_mode.MAINTENANCE:
-        yield reason("maintenance", "maintenance is on: nothing starts until `pipeweave maintenance exit`")
+        yield reason(
+            "maintenance", "maintenance mode is on: nothing starts until `pipeweave maintenance exit`"
+        )
     match status:
         case T.RUNNING:
             yield _running(row)
@@ -70,9 +72,7 @@ def _reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
             yield from why_held.limit_reasons(tx, row)
         case T.READY:
             held = list(why_held.limit_reasons(tx, row))
-            yield from held or [
-                reason("goes_now", "its limits have room: the tick releases it within a second")
-            ]
+            yield from held or [reason("goes_now", "its limits have room: it starts within a second")]
         case T.QUEUED:
             yield from why_held.pause_reasons(tx, row)
             yield from why_held.queue_reasons(tx, row, oldest)
@@ -108,12 +108,12 @@ WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.finished_at IS 
 
 def _waiting(tx: Transaction, row: Any) -> Reason:
     if row.kind != "map":
-        return reason("waiting", "it waits for something outside, and holds no worker")
+        return reason("waiting", "it waits for an event from outside and occupies no worker")
     span = {
         "run_id": row.run_id,
         "first": ids.task_run_id(row.run_id, row.map_first),
         "last": ids.task_run_id(row.run_id, row.map_first + row.map_count - 1),
     }
     number = int(tx.execute(_OPEN_ITEMS, span).scalar_one())
-    text = f"{number:,} of its {row.map_count:,} items are not final"
+    text = f"{number:,} of its {row.map_count:,} items have not ended"
     return reason("items_open", text, open=number, items=row.map_count)

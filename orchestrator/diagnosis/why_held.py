@@ -44,8 +44,8 @@ def limit_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
         yield _rate_limited(found, position, row.now)
     if found.free is not None and position > found.free:
         text = (
-            f"{found.live:,} of the {found.concurrency:,} that its task allows at once are live; "
-            f"it is {nth(position)} in line"
+            f"its task allows {found.concurrency:,} at once, and {found.live:,} are running or queued; "
+            f"it is {nth(position)} in its queue"
         )
         numbers = {"live": found.live, "concurrency": found.concurrency, "position": position}
         yield reason("concurrency_limit", text, **numbers)
@@ -56,7 +56,7 @@ def _rate_limited(found: TaskLimits, position: int, now: datetime) -> Reason:
     starts = gcra.when(found.rate, found.on_time, position)
     in_s = max(0.0, seconds(starts, now))
     text = (
-        f"its task may start {found.rate} over all workers: it is {nth(position)} in line, "
+        f"its task may start {found.rate}, all workers together: it is {nth(position)} in its queue, "
         f"its turn comes in {in_s:g} s"
     )
     numbers = {"rateLimit": str(found.rate), "startsAt": iso(starts), "inS": in_s, "position": position}
@@ -80,13 +80,14 @@ def queue_reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]
         return
     alive, places = worker_processes.alive_of_queue(tx, row.queue)
     if not alive:
-        text = f"no worker is alive that serves {row.queue}"
+        text = f"no running worker serves {row.queue}"
         yield reason("no_worker", text, queue=row.queue, workers=0)
     elif not taker.lives and not worker_processes.has_silent(tx, row.queue):
         yield _not_loaded(row, taker)
     place = {"queue": row.queue, "priority": row.priority, "queued_at": row.queued_at}
     ahead = int(tx.execute(_AHEAD, place | {"most": MOST_COUNTED}).scalar_one())
-    text = f"it is queued, {up_to(ahead)} before it; workers alive: {alive:,}, with room for {places:,}"
+    workers = f"running workers: {alive:,}, for {places:,} task runs at once"
+    text = f"it is queued, with {up_to(ahead)} ahead of it; {workers}"
     numbers = {"ahead": ahead, "priority": row.priority, "queue": row.queue}
     yield reason("queued", text, **numbers, workers=alive, places=places)
     yield from _lost_message(row, oldest)
@@ -107,10 +108,12 @@ def _lost_message(row: Any, oldest: Oldest) -> Iterator[Reason]:
     try:
         waiting = oldest(row.queue)
     except Unavailable as error:
-        yield reason("broker_away", f"{error.detail}: the tick sends its message when it is back")
+        yield reason(
+            "broker_away", f"{error.detail}: the scheduler loop sends its message when the broker is back"
+        )
         return
     before = lost_messages.lost_before(row.now - lost_messages.LEEWAY, waiting[level(row.priority)])
     if row.queued_at < before:
         in_s = max(0.0, LATE.total_seconds() - seconds(row.now, row.queued_at))
-        text = f"its message is no longer in the queue: the tick sends it again in {in_s:g} s"
+        text = f"its message was lost: the scheduler loop sends it again in {in_s:g} s"
         yield reason("message_late", text, inS=in_s, queuedAt=iso(row.queued_at))

@@ -37,8 +37,12 @@ def pending_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
 def _not_its_turn(tx: Transaction, row: Any) -> Reason:
     found = run_slots.slots_of(tx, row.tenant_id)
     position = run_slots.position(tx, row.tenant_id, row.run_id)
-    most = "no limit any more" if found.most is None else f"{found.active:,} of {found.most:,} are active"
-    text = f"its run waits for its turn: number {position:,} of {found.waiting:,} in line, {most}"
+    most = (
+        "and the limit was removed"
+        if found.most is None
+        else f"{found.active:,} of {found.most:,} allowed runs are active"
+    )
+    text = f"its run is queued: number {position:,} of {found.waiting:,}, {most}"
     numbers = {"position": position, "waiting": found.waiting, "active": found.active}
     return reason("run_waits", text, **numbers, maxActiveRuns=found.most)
 
@@ -60,7 +64,7 @@ def _predecessors(tx: Transaction, row: Any) -> Iterator[Reason]:
     predecessor_ids = [ids.task_run_id(row.run_id, each) for each in before]
     opened = tx.execute(_PREDECESSORS, {"run_id": row.run_id, "ids": predecessor_ids}).all()
     if not opened:
-        text = "all its predecessors are final: it starts as soon as a worker or the tick has checked it"
+        text = "all its predecessors have ended: a worker or the scheduler loop starts it next"
         yield reason("join_closed", text, predecessors=len(before))
         return
     named = ", ".join(f"{each.step_id} ({each.status})" for each in opened[:3])

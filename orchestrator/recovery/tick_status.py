@@ -230,7 +230,7 @@ def missed(last: LastTick, settings: Settings, watched_for: timedelta) -> str | 
     if settings.mode == "serverless" or (last.age or watched_for) <= late_after:
         return None
     since = "there was no tick yet" if last.age is None else f"the last tick was {_spoken(last.age)} ago"
-    return f"{since}: is `pipeweave beat` running? Runs go on, but nothing that gets lost is healed."
+    return f"{since}: is `pipeweave beat` running? Runs go on, but lost work is not recovered."
 
 
 def _spoken(age: timedelta) -> str:

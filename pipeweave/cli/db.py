@@ -72,7 +72,7 @@ def status(ctx: click.Context, database_url: str, as_json: bool) -> None:
     elif found.is_current:
         click.echo(f"The schema is current: {found.current}")
     else:
-        click.echo(f"The schema is at {found.current or 'nothing'}; pending: {', '.join(found.pending)}")
+        click.echo(f"The schema is at {found.current or 'no version'}; pending: {', '.join(found.pending)}")
     ctx.exit(0 if found.is_current else 1)
 
 

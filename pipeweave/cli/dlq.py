@@ -105,7 +105,7 @@ def list_(client: Client, status: str, limit: int, cursor: str | None, as_json: 
         moment("failed (UTC)", drop=2): lambda each: when(each["failedAt"]),
         Column("status", drop=3): field("status"),
     }
-    none = "No open dead letters." if status == "open" else "No dead letter matches."
+    none = "No open dead letters." if status == "open" else "No dead letters found."
     show_list("items", page.items, cells, as_json=as_json, none=none, nextCursor=page.next_cursor)
     if page.next_cursor and not as_json:
         click.echo(f"More: --cursor {page.next_cursor}", err=True)
@@ -142,7 +142,7 @@ def groups(client: Client, status: str, limit: int, as_json: bool, **filters: An
         moment("last (UTC)", drop=1): lambda each: when(each["lastFailedAt"]),
         Column("fingerprint", drop=2): field("fingerprint"),
     }
-    show_list("groups", found, cells, as_json=as_json, none="No dead letter matches.")
+    show_list("groups", found, cells, as_json=as_json, none="No dead letters found.")
 
 
 @dlq.command()

@@ -129,7 +129,7 @@ def _quiet(client: Client, found: Document, timeout: float | None, tell: Callabl
         if left is not None and left <= 0:
             raise WaitTimeout(
                 f"maintenance has not begun after {timeout:g} s: {line}",
-                hint="no new work is accepted; `pipeweave maintenance exit` cancels the request",
+                hint="new work is refused meanwhile; `pipeweave maintenance exit` cancels the request",
             )
         time.sleep(POLL_INTERVAL_S if left is None else min(POLL_INTERVAL_S, left))
         found = client.enter_maintenance()
@@ -140,7 +140,11 @@ def _blocked(found: Document) -> str:
     named = [f"{each['id']} ({_what(each)}, {each['status']})" for each in found["blocking"][:NAMED_RUNS]]
     more = found["blockingTotal"] - len(named)
     rest = [f"{more:,} more"] if more > 0 else []
-    return f"{found['blockingTotal']:,} open: {', '.join([*named, *rest])}" if named else "nothing is open"
+    return (
+        f"{found['blockingTotal']:,} unfinished: {', '.join([*named, *rest])}"
+        if named
+        else "no run is unfinished"
+    )
 
 
 def _what(run: Document) -> str:
@@ -159,7 +163,7 @@ def _show(found: Document, as_json: bool) -> None:
         ("reason", found["reason"]),
         ("pending", found["pendingTasks"]),
         ("running", found["runningTasks"]),
-        ("open runs", found["blockingTotal"]),
+        ("unfinished runs", found["blockingTotal"]),
     )
     show_fields(fields)
     click.echo(found["message"])

@@ -129,9 +129,9 @@ def _asked(client: Client, run: str, step: str | None) -> str:
 
 def _limits(found: Document) -> tuple[tuple[str, object], ...]:
     return (
-        ("active runs, at most", found["maxActiveRuns"] or "unlimited"),
+        ("max active runs", found["maxActiveRuns"] or "unlimited"),
         ("active runs", found["activeRuns"]),
-        ("runs in line", found["pendingRuns"]),
+        ("queued runs", found["pendingRuns"]),
     )
 
 

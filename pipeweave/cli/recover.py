@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _DONE = {
     "republished": "messages sent again",
     "joins_checked": "joins checked",
-    "followers_brought": "task runs moved to their changed task",
-    "limits_filled": "limits filled",
-    "workers_lost": "workers taken for lost",
+    "followers_brought": "task runs moved to the changed queue of their task",
+    "limits_filled": "limits with task runs started",
+    "workers_lost": "workers declared lost",
     "attempts_ended": "attempts ended",
     "retries_released": "retries released",
     "runs_timed_out": "runs timed out",
@@ -72,10 +72,10 @@ def _show(left: Sequence[stalled.StalledItem], done: repeated_ticks.RecoveryResu
         (each["kind"], each["run"], each["taskRun"], when(each["since"]), each["why"], each["whatHeals"])
         for each in shown
     ]
-    show_table(columns, rows, none="Nothing is stalled.")
+    show_table(columns, rows, none="Nothing is stuck.")
     if done is not None and _was_silent(done.found) and not _was_silent(left):
         # The ticks of this command hide that no other process runs ticks.
-        click.echo("No other process runs the tick: start `pipeweave beat`.", err=True)
+        click.echo("No other process runs the scheduler loop: start `pipeweave beat`.", err=True)
 
 
 def _was_silent(found: Sequence[stalled.StalledItem]) -> bool:

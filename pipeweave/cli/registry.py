@@ -31,7 +31,7 @@ def services(client: Client, as_json: bool) -> None:
         moment("last seen (UTC)"): lambda each: when(each.get("lastHeartbeat")),
         Column("address", drop=3): field("baseUrl"),
     }
-    none = "No service has registered yet: `pipeweave worker --app YOUR_MODULE` registers one."
+    none = "No services yet. `pipeweave worker --app YOUR_MODULE` registers one."
     show_list("services", client.services(), cells, as_json=as_json, none=none)
 
 
@@ -79,7 +79,7 @@ def list_tasks(client: Client, service: str | None, as_json: bool) -> None:
         Column("priority", drop=8): field("priority"),
         Column("next", wraps=True, drop=9): field("allowedNext"),
     }
-    none = "No task is registered yet: `pipeweave worker --app YOUR_MODULE` registers them."
+    none = "No tasks yet. `pipeweave worker --app YOUR_MODULE` registers them."
     show_list("tasks", client.tasks(service), cells, as_json=as_json, none=none)
 
 
@@ -124,7 +124,7 @@ def deploys(client: Client, task: str | None, as_json: bool) -> None:
     if task is not None and not as_json:
         found = [{**each, "worker": worker} for each in found for worker in each["workers"]]
         cells = {Column("code"): _code, Column("worker"): lambda each: _process(each["worker"])}
-    none = "No live worker has it: `pipeweave worker --app YOUR_MODULE` starts one."
+    none = "No running worker has it. `pipeweave worker --app YOUR_MODULE` starts one."
     show_list("deploys", found, cells, as_json=as_json, none=none)
 
 
@@ -169,7 +169,7 @@ def list_(client: Client, as_json: bool) -> None:
         moment("stored (UTC)", drop=1): lambda each: when(each.get("updatedAt")),
         Column("description", wraps=True): field("description"),
     }
-    none = "No pipeline is stored yet: start a worker, or use `pipelines put FILE`."
+    none = "No pipelines yet. Start a worker, or store one with `pipeweave pipelines put FILE`."
     show_list("pipelines", client.pipelines(), cells, as_json=as_json, none=none)
 
 

@@ -266,7 +266,7 @@ def runs(
         moment("created (UTC)", drop=2): lambda each: when(each.get("createdAt")),
         Column("took", drop=3): lambda each: took(each.get("startedAt"), each.get("finishedAt")),
     }
-    none = "No run matches: `pipeweave trigger PIPELINE` starts one."
+    none = "No runs found. `pipeweave trigger PIPELINE` starts one."
     show_list("runs", page.items, cells, as_json=as_json, none=none, nextCursor=page.next_cursor)
     if page.next_cursor and not as_json:
         click.echo(f"More: --cursor {page.next_cursor}", err=True)

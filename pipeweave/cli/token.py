@@ -137,7 +137,7 @@ def list_(database_url: str, as_json: bool) -> None:
         moment("expires (UTC)", drop=2): lambda each: when(each["expiresAt"]),
         moment("revoked (UTC)", drop=3): lambda each: when(each["revokedAt"]),
     }
-    none = "There is no token yet: `pipeweave token create NAME` creates one."
+    none = "No tokens yet. `pipeweave token create NAME` creates one."
     show_list("tokens", found, cells, as_json=as_json, none=none)
 
 

@@ -24,7 +24,7 @@ def test_the_schema_goes_from_nothing_to_current_and_back(postgres_server: Postg
         before = call(url, "db", "status")
         assert (before.exit_code, before.stdout) == (
             1,
-            f"The schema is at nothing; pending: {', '.join(REVISIONS)}\n",
+            f"The schema is at no version; pending: {', '.join(REVISIONS)}\n",
         )
         assert json.loads(call(url, "db", "migrate", "--json").stdout)["ran"] == REVISIONS
         assert call(url, "db", "migrate").stdout == f"The schema is current: {REVISIONS[-1]}\n"

@@ -40,7 +40,7 @@ def test_what_pipeweave_keeps_there_is_nobody_else(settings: Settings, publisher
         app.control.mailbox(connection).Node("w@host", channel=channel).listen()
         verdict = sharing(settings)
     app.close()
-    assert (verdict.level, verdict.line) == (Level.OK, "nobody else uses this database")
+    assert (verdict.level, verdict.line) == (Level.OK, "no other application uses this database")
 
 
 def test_another_celery_app_is_named_with_its_queues_and_workers(settings: Settings, theirs: Celery) -> None:
@@ -58,7 +58,7 @@ def test_another_celery_app_is_named_with_its_queues_and_workers(settings: Setti
 def test_keys_of_any_other_program_are_counted(settings: Settings) -> None:
     with redis.Redis.from_url(settings.broker_url or "") as client:
         client.mset({"session:1": "a", "session:2": "b"})
-    assert sharing(settings).line == "the database is shared: 2 keys of others"
+    assert sharing(settings).line == "the database is shared: 2 keys of other applications"
 
 
 def test_a_large_database_is_looked_at_in_part(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,4 +79,4 @@ def test_a_user_who_may_not_read_keys_of_others_still_learns_that_there_are_some
         url = (settings.broker_url or "").partition("@")[2]
         verdict = sharing(Settings(broker_url=f"redis://reader:secret@{url}"))
         client.execute_command("ACL", "DELUSER", "reader")
-    assert (verdict.level, "keys of others" in verdict.line) == (Level.WARNING, True)
+    assert (verdict.level, "keys of other applications" in verdict.line) == (Level.WARNING, True)

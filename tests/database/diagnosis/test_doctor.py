@@ -114,13 +114,16 @@ def test_a_schema_that_is_behind_or_ahead_is_an_error(settings: Settings, driver
     level, line = saw(check_database.schema(settings))
     assert (level, line.startswith("the schema is at 0001; pending: 0002")) == (ERROR, True)
     change(driver, "UPDATE schema_migrations SET version_num = '9999'")
-    assert saw(check_database.schema(settings)) == (ERROR, "the schema is newer than this version")
+    assert saw(check_database.schema(settings)) == (
+        ERROR,
+        "the schema is newer than this version of PipeWeave",
+    )
 
 
 def test_a_database_without_schema_is_an_error(settings: Settings, postgres_server: Postgres) -> None:
     with new_database(postgres_server, "bare_for_doctor") as url:
         level, line = saw(check_database.schema(replace(settings, database_url=url)))
-    assert (level, line.startswith("the schema is at nothing")) == (ERROR, True)
+    assert (level, line.startswith("the schema is at no version")) == (ERROR, True)
 
 
 def test_missing_partitions_are_a_warning_and_this_months_an_error(
@@ -142,7 +145,7 @@ def test_rows_in_a_default_partition_are_a_warning(settings: Settings, driver: R
         VALUES ('00000000-0000-7000-8000-000000000000', now(), 'run.created')""",
     )
     level, line = saw(check_database.default_partitions(settings))
-    assert (level, line) == (WARNING, "rows lie in the default partitions: 1 events of 1970-01")
+    assert (level, line) == (WARNING, "the default partitions hold rows: 1 events of 1970-01")
 
 
 @pytest.mark.parametrize(
@@ -296,13 +299,16 @@ def test_workers_are_counted_by_service(settings: Settings, driver: RunDriver) -
     level, line = saw(check_processes.workers_alive(settings))
     assert (level, f"lost the last worker of: python ({driver.tenant})" in line) == (WARNING, True)
     change(driver, "UPDATE workers SET heartbeat_at = now() - interval '1 minute'")
-    assert saw(check_processes.workers_alive(settings)) == (WARNING, "no worker lives")
+    assert saw(check_processes.workers_alive(settings)) == (WARNING, "no worker is running")
 
 
 def test_files_of_several_hosts_are_a_warning(settings: Settings, driver: RunDriver) -> None:
     with driver.database.transaction() as tx:
         worker_processes.register(tx, driver.tenant, WorkerStart("python", "w@other", "other", 1, 1))
-    assert saw(check_processes.one_storage(settings)) == (WARNING, "files, for workers on 2 hosts")
+    assert saw(check_processes.one_storage(settings)) == (
+        WARNING,
+        "a local folder, but workers run on 2 hosts",
+    )
     bucket = replace(settings, storage_backends=({"id": "main", "provider": "aws-s3"},))
     assert saw(check_processes.one_storage(bucket)) == (OK, "a bucket")
 
@@ -335,14 +341,14 @@ def test_a_chore_that_failed_a_moment_ago_is_a_warning(settings: Settings, drive
     note(driver, ChoreResult.of("limits", 0, timedelta(), ValueError("no")))
     note(driver, ChoreResult("limits", 0, timedelta()))
     level, line = saw(check_processes.chores(settings))
-    assert (level, line) == (WARNING, "chores of the tick failed lately: limits (ValueError)")
+    assert (level, line) == (WARNING, "chores of the tick failed recently: limits (ValueError)")
     change(driver, "UPDATE tick_chores SET failed_at = now() - interval '1 hour'")
     assert saw(check_processes.chores(settings)) == (OK, "the chores of the tick succeed")
 
 
 def test_a_chore_that_takes_long_is_a_warning(settings: Settings, driver: RunDriver) -> None:
     note(driver, ChoreResult("expiry", 9, timedelta(seconds=12)))
-    assert saw(check_processes.chores(settings)) == (WARNING, "chores of the tick take long: expiry 12 s")
+    assert saw(check_processes.chores(settings)) == (WARNING, "chores of the tick are slow: expiry 12 s")
 
 
 def test_maintenance_is_a_warning(settings: Settings, driver: RunDriver) -> None:
@@ -363,7 +369,7 @@ def test_work_that_nobody_consumes_is_an_error(settings: Settings, driver: RunDr
 
 def test_open_dead_letters_are_a_warning(settings: Settings, driver: RunDriver) -> None:
     driver.finish(driver.begin({"a": []}), "a", failure=PERMANENT)
-    assert saw(check_processes.dead_letters(settings)) == (WARNING, "1 dead letters are open")
+    assert saw(check_processes.dead_letters(settings)) == (WARNING, "1 open dead letter")
     change(driver, "UPDATE dead_letters SET discarded_at = now()")
     assert saw(check_processes.dead_letters(settings))[0] is OK
 
@@ -371,4 +377,4 @@ def test_open_dead_letters_are_a_warning(settings: Settings, driver: RunDriver) 
 def test_stalled_work_is_a_warning(settings: Settings, driver: RunDriver) -> None:
     driver.begin({"a": []})
     change(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
-    assert saw(check_processes.standing_still(settings)) == (WARNING, "1 found: run_overdue")
+    assert saw(check_processes.stuck_work(settings)) == (WARNING, "1 stuck: run_overdue")

@@ -118,7 +118,7 @@ def call(url: str, *arguments: str) -> Any:
 
 
 def test_the_command_shows_stalled_work(driver: RunDriver, deployment: Deployment) -> None:
-    assert call(driver.database.url).stdout == "Nothing is stalled.\n"
+    assert call(driver.database.url).stdout == "Nothing is stuck.\n"
     assert call(driver.database.url).exit_code == 0
     run_id: UUID = driver.begin({"a": []})
     past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
@@ -139,7 +139,7 @@ def test_the_command_mends_stalled_work_and_says_what_it_did(
     driver.begin({"a": []})
     past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
     healed = call(driver.database.url, "--auto-resume")
-    assert healed.stdout == "1 found, 1 ticks: 1 runs timed out\nNothing is stalled.\n"
+    assert healed.stdout == "1 found, 1 ticks: 1 runs timed out\nNothing is stuck.\n"
     assert healed.exit_code == 0
     document = json.loads(call(driver.database.url, "--auto-resume", "--json").stdout)
     assert document == {"stale": [], "found": [], "ticks": 0, "done": {}}

@@ -66,7 +66,7 @@ def test_a_run_that_waits_for_its_turn_says_where_it_stands(driver: RunDriver) -
     assert ask(driver, line[2]) == [
         {
             "code": "run_waits",
-            "text": "its run waits for its turn: number 2 of 3 in line, 1 of 1 are active",
+            "text": "its run is queued: number 2 of 3, 1 of 1 allowed runs are active",
             "position": 2,
             "waiting": 3,
             "active": 1,
@@ -149,7 +149,10 @@ def test_a_concurrency_limit_says_how_many_are_live_and_the_position_in_line(dri
     found = {run_id: ask(driver, run_id)[0] for run_id in [*runs[2:], urgent]}
     assert {each["code"] for each in found.values()} == {"concurrency_limit"}
     assert [found[each]["position"] for each in (urgent, *runs[2:])] == [1, 2, 3, 4]
-    assert found[urgent]["text"] == "2 of the 2 that its task allows at once are live; it is number 1 in line"
+    assert (
+        found[urgent]["text"]
+        == "its task allows 2 at once, and 2 are running or queued; it is number 1 in its queue"
+    )
     assert (found[urgent]["live"], found[urgent]["concurrency"]) == (2, 2)
 
 
@@ -196,7 +199,7 @@ def test_a_queued_task_run_says_how_many_are_ahead_and_how_many_workers_serve_it
     assert (queued["code"], queued["ahead"], queued["places"]) == ("queued", 3, 0)
     a_worker(driver)
     [queued] = ask(driver, mine)
-    assert queued["text"] == "it is queued, 3 before it; workers alive: 1, with room for 3"
+    assert queued["text"] == "it is queued, with 3 ahead of it; running workers: 1, for 3 task runs at once"
     assert (queued["workers"], queued["places"], queued["priority"]) == (1, 3, 60)
 
 

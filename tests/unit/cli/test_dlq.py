@@ -88,7 +88,7 @@ def test_filters_become_parameters(served: Served, call: Call) -> None:
         "--since",
         "2026-11-20T12:00Z",
     ]
-    assert call("list", *arguments, "--status", "all", "-l", "7").stdout == "No dead letter matches.\n"
+    assert call("list", *arguments, "--status", "all", "-l", "7").stdout == "No dead letters found.\n"
 
 
 def test_groups_are_counted(served: Served, call: Call) -> None:

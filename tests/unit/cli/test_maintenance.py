@@ -126,7 +126,7 @@ def test_waiting_tells_each_change_of_what_blocks_until_maintenance_has_begun(
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     named = ", ".join(f"{each['id']} ({each['pipelineId']}, running)" for each in runs[:3])
-    assert lines[:2] == [f"30 open: {named}, 27 more", f"1 open: {runs[0]['id']} (p0, running)"]
+    assert lines[:2] == [f"30 unfinished: {named}, 27 more", f"1 unfinished: {runs[0]['id']} (p0, running)"]
     assert lines[2].split() == ["mode", MAINTENANCE]
 
 

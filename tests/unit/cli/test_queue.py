@@ -82,7 +82,7 @@ def test_the_limit_of_active_runs_is_set(call: Call, served: Served, options: li
     result = call("limits", *options)
     assert result.exit_code == 0
     assert served.asked[0][2] == {"maxActiveRuns": sent}
-    assert result.output.splitlines()[0].split("  ") == ["active runs, at most", "10"]
+    assert result.output.splitlines()[0].split("  ") == ["max active runs", "10"]
 
 
 def test_without_an_option_the_limit_is_shown(call: Call, served: Served) -> None:

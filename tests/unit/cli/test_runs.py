@@ -188,14 +188,14 @@ def test_a_wait_in_which_nothing_happens_says_why_once_for_each_reason(
     monkeypatch.setattr(progress, "QUIET_S", 0.01)
     waits = run_document("running", taskRuns=[task_run("queued")])
     served.put(f"GET /api/runs/{RUN_ID}", *[(200, waits)] * 8, (200, run_document("completed")))
-    nobody = {"code": "no_worker", "text": "no worker is alive that serves gpu"}
+    nobody = {"code": "no_worker", "text": "no running worker serves gpu"}
     ahead = {"code": "queued", "text": "it is queued, 3 before it"}
     fewer = {"code": "queued", "text": "it is queued, 2 before it"}
     path = f"GET /api/task-runs/{TASK_RUN_ID}/why"
     served.put(path, why("queued", nobody), why("queued", nobody), why("queued", ahead), why("queued", fewer))
     lines = call("trigger", "report", "--wait").stdout.splitlines()
     assert lines[:-1] == [
-        "charge waits: no worker is alive that serves gpu",
+        "charge waits: no running worker serves gpu",
         "charge waits: it is queued, 3 before it",
     ]
 
