@@ -50,11 +50,11 @@ def serve(
         PortInUse: another process listens on the port.
         StartFailed: this host does not have the address, or does not allow the port.
     """
-    json_logs.configure(settings.log_level)
     deployment = Deployment.open(settings, pool_size=0)
+    _refuse_used_port(host or settings.host, settings.port if port is None else port)
+    json_logs.configure(settings.log_level)
     schema_check.require_current_if_reachable(deployment.database)
     deployment.close()
-    _refuse_used_port(host or settings.host, settings.port if port is None else port)
     process_memory.limit_malloc_heaps()
     process_memory.freeze_loaded_objects()
     _Server(settings, options(settings, host, port, processes)).run()

@@ -80,8 +80,8 @@ def register(call: Call, body: RegisterRequest) -> dict[str, Any]:
     """Store a service and its tasks in their present form.
 
     Python workers do this themselves when they start; a Python service that is registered here before that
-    accepts runs, which wait for its first worker. The tasks of an HTTP service (`baseUrl`) are stored, but this
-    version cannot call them: a trigger answers 409.
+    accepts runs, which wait for its first worker. The tasks of an HTTP service (`baseUrl`) are stored, but
+    this version cannot call them: a trigger answers 409.
 
     A changed code hash raises the task's code version. If the version of an HTTP service changed, its tasks
     that are missing in the request are removed, and their task runs that have not started are cancelled. A

@@ -20,9 +20,10 @@ from support.servers import wait_until
 
 from pipeweave.api.serve import GRACEFUL_TIMEOUT_S, options, redacted, serve
 from pipeweave.api.server import unreadable
-from pipeweave.errors import InvalidSetting, PortInUse, StartFailed
+from pipeweave.errors import InvalidSetting, PortInUse, SchemaOutdated, StartFailed
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.security.access_tokens import WRITE
+from pipeweave.orchestrator.store import Database
 from pipeweave.settings import Settings
 from pipeweave.size_limits import MAX_BODY_BYTES
 from pipeweave.up.ports import free_port
@@ -52,6 +53,16 @@ def test_the_process_serves_and_stops_when_told(deployment: Deployment, tmp_path
 def test_without_its_urls_the_process_says_so_and_does_not_start(deployment: Deployment, url: str) -> None:
     with pytest.raises(InvalidSetting, match=f"{url.upper()} is not set"):
         serve(replace(deployment.settings, **{url: None}), port=free_port())
+
+
+def test_a_database_without_the_schema_is_refused(
+    deployment: Deployment, fresh_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeweave.api.serve.json_logs.configure", lambda level: None)
+    with Database(fresh_database_url, pool_size=0).transaction() as tx:
+        tx.execute("DROP TABLE schema_migrations")
+    with pytest.raises(SchemaOutdated, match="no schema yet"):
+        serve(replace(deployment.settings, database_url=fresh_database_url), port=free_port())
 
 
 def test_a_port_that_is_in_use_is_said_at_once(deployment: Deployment) -> None:

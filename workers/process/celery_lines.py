@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from typing import Any
 
 import billiard.util
+from celery.exceptions import CPendingDeprecationWarning
 from celery.signals import setup_logging
 from celery.worker.consumer import consumer
 
@@ -22,6 +24,8 @@ def install() -> None:
     children: Any = billiard.util.get_logger()
     children.propagate = True
     children.setLevel(logging.ERROR)
+    # Celery warns of a choice that is made here (celery_app.py) each time that the broker is away.
+    warnings.simplefilter("ignore", CPendingDeprecationWarning)
     logging.getLogger(consumer.__name__).addFilter(_say_broker_away)
     logging.getLogger("celery.worker.request").addFilter(_is_news)
 

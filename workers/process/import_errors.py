@@ -41,7 +41,7 @@ def _frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _is_import(path: str) -> bool:
-    is_import = path.startswith("<frozen importlib") or f"{os.sep}importlib{os.sep}" in path
+    is_import = path.startswith("<frozen ") or f"{os.sep}importlib{os.sep}" in path
     return is_import or path.startswith(_OWN)
 
 

@@ -22,7 +22,7 @@ from pipeweave.authoring import (
     registered_pipelines,
     registered_tasks,
 )
-from pipeweave.errors import FieldError, InvalidInput, InvalidTask, PipeWeaveError
+from pipeweave.errors import InvalidInput, InvalidTask, PipeWeaveError
 from pipeweave.spec import PipelineSpec, derive
 from pipeweave.workers.process.import_errors import described
 
@@ -159,4 +159,4 @@ def _not_importable(name: str, error: Exception) -> InvalidInput:
     what = described(error)
     is_name_wrong = isinstance(error, ModuleNotFoundError) and error.name == name.split(".")[0]
     hint = "--app takes a module, a file or a folder" if is_name_wrong else "correct the code and start again"
-    return InvalidInput(f"{name} cannot be loaded: {what}", errors=[FieldError("app", what)], hint=hint)
+    return InvalidInput(f"{name} cannot be loaded: {what}", hint=hint)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import pytest
 from alembic.script import ScriptDirectory
 
 from pipeweave.errors import SchemaOutdated
-from pipeweave.orchestrator.deployment import schema_check
+from pipeweave.orchestrator.deployment import json_logs, schema_check
 from pipeweave.orchestrator.store.database import Database
+from pipeweave.settings import Settings
+from pipeweave.workers.process import launch
+from pipeweave.workers.process.launch import run_beat, run_worker
+from pipeweave.workers.process.task_loading import Loaded
 
 
 def at(database: Database, version: str) -> None:
@@ -49,3 +54,17 @@ def test_a_database_that_is_away_is_left_to_the_process(caplog: pytest.LogCaptur
     with caplog.at_level(logging.WARNING):
         schema_check.require_current_if_reachable(away)
     assert caplog.messages == ["schema.unknown"]
+
+
+@pytest.mark.parametrize("start", [run_beat, lambda settings: run_worker(settings, [])])
+def test_worker_and_beat_do_not_start_without_the_schema(
+    fresh_database: Database,
+    broker_url: str,
+    start: Callable[[Settings], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(json_logs, "configure", lambda level: None)
+    monkeypatch.setattr(launch, "load", lambda apps: Loaded({}, []))
+    at(fresh_database, "0001")
+    with pytest.raises(SchemaOutdated, match="is at 0001"):
+        start(Settings(database_url=fresh_database.url, broker_url=broker_url))

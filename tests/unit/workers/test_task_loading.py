@@ -106,3 +106,9 @@ def test_a_module_that_does_not_exist_is_told_what_an_app_may_be() -> None:
         "no_such_module cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"
     )
     assert error.hint == "--app takes a module, a file or a folder"
+
+
+def test_frames_of_the_standard_library_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shop_env.py").write_text("import os\nURL = os.environ['NO_SUCH_SHOP']\n")
+    monkeypatch.chdir(tmp_path)
+    assert refused("shop_env.py").detail.endswith("(shop_env.py:2: URL = os.environ['NO_SUCH_SHOP'])")
