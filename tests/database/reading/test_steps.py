@@ -120,7 +120,8 @@ def test_a_step_that_waits_for_its_next_attempt_says_when_it_is_due(tx: Transact
 
 
 @pytest.mark.parametrize(
-    ("code", "shown"), [("RUN_FAILED", ("failed", "MAP_ITEMS_FAILED")), ("CANCELLED", ("cancelled", "CANCELLED"))]
+    ("code", "shown"),
+    [("RUN_FAILED", ("failed", "MAP_ITEMS_FAILED")), ("CANCELLED", ("cancelled", "CANCELLED"))],
 )
 def test_a_map_whose_item_ended_the_run_is_shown_as_failed(
     tx: Transaction, mapped: UUID, code: str, shown: tuple[str, str]
