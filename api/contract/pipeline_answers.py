@@ -88,7 +88,7 @@ class PlanEntry(AnswerModel):
 
     step: int = Field(description="Number of the level, from 0.")
     tasks: list[str] = Field(description="Its steps.")
-    type: Literal["entry", "parallel", "join", "end"]
+    type: Literal["entry", "parallel", "join", "map", "step", "end"]
     waits_for: list[str] = Field([], description="The steps that its joins wait for.")
     joins: dict[str, list[str]] = Field({}, description="Join -> the steps it waits for.")
     maps: list[str] = Field([], description="Its map steps: they run once for each item of a list.")

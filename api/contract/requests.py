@@ -287,6 +287,11 @@ class TaskOptions(Request):
     )
     description: Annotated[str, Field(max_length=MAX_DESCRIPTION)] | None = None
     input_schema: Annotated[dict[str, Any], WithJsonSchema(pipeline_schema.INPUT_SCHEMA)] | None = None
+    parameters: Annotated[dict[str, Any], WithJsonSchema(pipeline_schema.INPUT_SCHEMA)] | None = Field(
+        None,
+        description="The parameters that the task takes: steps with other or missing `params` are refused."
+        " Not `strict`: it takes any further ones. Absent: not checked.",
+    )
 
 
 CodeHash = Annotated[str, Field(pattern=CODE_HASH_PATTERN)]

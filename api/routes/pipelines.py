@@ -29,7 +29,7 @@ from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import TaskRow, pipelines, task_rows
 from pipeweave.orchestrator.security import READ, WRITE
 from pipeweave.orchestrator.store import Transaction
-from pipeweave.spec import PipelineSpec, parse_spec, time_limits
+from pipeweave.spec import PipelineSpec, parameter_errors, parse_spec, time_limits
 from pipeweave.spec import dry_run as plan_of
 
 routes = Routes("pipelines")
@@ -207,6 +207,9 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
         tasks = task_rows.tasks(tx, call.tenant, {step.task for step in spec.steps})
         known = {name: row for name, row in tasks.items() if row.orphaned_at is None}
         answer = plan_of(spec, known).to_json()
+        wrong = parameter_errors(spec, pipelines.task_parameters(tx, call.tenant, spec))
+        answer["errors"] += [each.as_graph_error().to_json() for each in wrong]
+        answer["valid"] = answer["valid"] and not wrong
         answer["warnings"] += _time_warnings(call, spec, known)
         if "input" in body.model_fields_set:
             answer["validationErrors"] = input_checks.faults_of(spec, tasks, body.input).to_json()

@@ -61,6 +61,7 @@ _COLUMNS = (
     "idempotency_ttl_seconds",
     "description",
     "input_schema",
+    "parameters",
     "orphaned_at",
 )
 
@@ -143,6 +144,7 @@ def _row(task: TaskRegistration, service_id: str, code_version: int) -> dict[str
         int(task.idempotency_ttl),
         task.description,
         None if schema is None else dict(schema),
+        None if task.parameters is None else dict(task.parameters),
         None,
     )
     return {"id": task.id, **dict(zip(_COLUMNS, values, strict=True))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,14 @@ from pipeweave.orchestrator.registry.tenants import ensure_tenant
 from pipeweave.orchestrator.store.cache import CacheSpec
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.orchestrator.store.keyset import Document
-from pipeweave.spec import PipelineSpec, named_in, output_template, parse_spec
+from pipeweave.spec import (
+    Parameters,
+    PipelineSpec,
+    named_in,
+    output_template,
+    parameter_errors,
+    parse_spec,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +144,22 @@ def _parsed(row: Any) -> PipelineSpec:
 def _check(tx: Transaction, tenant: str, spec: PipelineSpec) -> None:
     """Refuse a spec that `parse_spec` would refuse, or that names tasks that are not registered."""
     parse_spec(spec.to_json())
-    faults = unknown_tasks(tx, tenant, spec)
+    known = task_parameters(tx, tenant, spec)
+    faults = unknown_tasks(tx, tenant, spec, known)
     if faults:
         raise InvalidSpec(
             f"pipeline {spec.id!r}: {faults[0].message}",
             errors=faults,
             hint="start a worker that has the task, or correct its name",
             graphErrors=[_graph_error(spec, fault) for fault in faults],
+        )
+    wrong = parameter_errors(spec, known)
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise InvalidSpec(
+            f"pipeline {spec.id!r}: {wrong[0].field}: {wrong[0].message}{more}",
+            errors=[each.as_field_error() for each in wrong],
+            graphErrors=[each.as_graph_error().to_json() for each in wrong],
         )
 
 
@@ -153,14 +169,21 @@ def _graph_error(spec: PipelineSpec, fault: FieldError) -> Document:
 
 
 _KNOWN = """
-SELECT id FROM tasks WHERE tenant_id = :tenant AND id = ANY(CAST(:ids AS text[])) AND orphaned_at IS NULL
+SELECT id, parameters FROM tasks
+WHERE tenant_id = :tenant AND id = ANY(CAST(:ids AS text[])) AND orphaned_at IS NULL
 """
 
 
-def unknown_tasks(tx: Transaction, tenant: str, spec: PipelineSpec) -> list[FieldError]:
-    """An error for each step whose task no service of the tenant has registered, at most 100."""
+def task_parameters(tx: Transaction, tenant: str, spec: PipelineSpec) -> dict[str, Parameters | None]:
+    """The parameters of the registered tasks that a pipeline names, by id; None where they are not known."""
     wanted = sorted({step.task for step in spec.steps})
-    known = set(tx.execute(_KNOWN, {"tenant": tenant, "ids": wanted}).scalars())
+    return {row.id: row.parameters for row in tx.execute(_KNOWN, {"tenant": tenant, "ids": wanted})}
+
+
+def unknown_tasks(
+    tx: Transaction, tenant: str, spec: PipelineSpec, known: Collection[str]
+) -> list[FieldError]:
+    """An error for each step whose task no service of the tenant has registered, at most 100."""
     unknown = [(at, step) for at, step in enumerate(spec.steps) if step.task not in known][:100]
     near = unknown_names.nearest_names(tx, tenant, "task", {step.task for _, step in unknown})
     return [

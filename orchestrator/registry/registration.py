@@ -57,6 +57,8 @@ class TaskRegistration:
         priority: a lower number starts first.
         queue: the name of the queue that its task runs wait in; None for that of the service.
         input_schema: JSON Schema of the input; see `pipeweave.schema.validation`.
+        parameters: of its function, as an input schema that is strict unless any name is taken; None if they
+            are not known.
     """
 
     id: str
@@ -78,6 +80,7 @@ class TaskRegistration:
     idempotency_ttl: int = IDEMPOTENCY_TTL_S
     description: str | None = None
     input_schema: Mapping[str, Any] | None = None
+    parameters: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,7 @@ RULES: dict[str, _Rule] = {
     "inputSchema": _Rule(
         "input_schema", "an object", lambda value: value is None or isinstance(value, Mapping)
     ),
+    "parameters": _Rule("parameters", "an object", lambda value: value is None or isinstance(value, Mapping)),
 }
 """Every field of a task in a registration document, with its rule."""
 
@@ -271,8 +275,9 @@ def _task_faults(task: TaskRegistration, field: str) -> Iterator[FieldError]:
     for name, rule in RULES.items():
         if not rule.accepts(getattr(task, rule.attribute)):
             yield FieldError(f"{field}.{name}", f"must be {rule.expected}", "invalid", rule.expected)
-    if isinstance(task.input_schema, Mapping):
-        yield from _schema_faults(task.input_schema, f"{field}.inputSchema")
+    for name, schema in (("inputSchema", task.input_schema), ("parameters", task.parameters)):
+        if isinstance(schema, Mapping):
+            yield from _schema_faults(schema, f"{field}.{name}")
 
 
 def _schema_faults(schema: Mapping[str, Any], field: str) -> Iterator[FieldError]:

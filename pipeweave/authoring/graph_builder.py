@@ -52,6 +52,7 @@ class GraphBuilder:
     ) -> Placeholder:
         """Add a step that runs the task once."""
         params = {**_by_name(task, args, kwargs), **kwargs}
+        _require(task, params, None)
         return self._step(task, step_id, needs, {"params": written(params, "params")} if params else {})
 
     def map(
@@ -66,6 +67,8 @@ class GraphBuilder:
     ) -> Placeholder:
         """Add a step that runs the task once for each item of `over`."""
         _by_name(task, (), {**params, **({name: None} if name is not None else {})})
+        if params:
+            _require(task, params, name or item_parameter(task, params))
         if not isinstance(over, Placeholder):
             over = list(over)
         members: dict[str, Any] = {"params": written(params, "params")} if params else {}
@@ -151,6 +154,24 @@ def _by_name(task: CallableTask, args: tuple[Any, ...], kwargs: Mapping[str, Any
             hint = did_you_mean(name, known, _signature_hint(known))
             raise InvalidSpec(f"task {task.id!r} has no parameter {name!r}", hint=hint)
     return placed
+
+
+def _require(task: CallableTask, params: Mapping[str, Any], item: str | None) -> None:
+    """Refuse a call with arguments that lacks a required one; without any, the run's input fills them all."""
+    if not params:
+        return
+    missing = [
+        each.name
+        for each in call_plan(task.fn).parameters
+        if each.is_required and each.name not in params and each.name not in (item, "input")
+    ]
+    if missing:
+        names = ", ".join(map(repr, missing))
+        noun = "parameter" if len(missing) == 1 else "parameters"
+        raise InvalidSpec(
+            f"task {task.id!r} needs the {noun} {names}",
+            hint="give each required parameter, or call the task without arguments: the run's input fills it",
+        )
 
 
 def _step_of(value: Any, known: set[str]) -> str:

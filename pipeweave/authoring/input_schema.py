@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pipeweave.authoring.calling import call_plan
+from pipeweave.authoring.context_uses import may_read_input
 from pipeweave.authoring.graph_builder import CallableTask, GraphBuilder
 from pipeweave.authoring.hint_fields import field_of
 from pipeweave.authoring.signatures import Signature, hints_of
@@ -20,7 +21,8 @@ def pipeline_schema(fn: Callable[..., Any], builder: GraphBuilder) -> dict[str, 
     fills; None if the pipeline has neither.
 
     The schema is strict, so that other names are mistakes, unless a task may read any name: one that is
-    called without arguments and has `**kwargs`, a Context, a parameter `input` or an idempotency key.
+    called without arguments and has `**kwargs`, a parameter `input`, an idempotency key, or a Context whose
+    input it may read.
 
     Args:
         fn: the pipeline's function.
@@ -58,7 +60,8 @@ def _parameters(fn: Callable[..., Any]) -> Iterator[dict[str, Any]]:
 
 def _reads_any_name(task: CallableTask, plan: Signature) -> bool:
     has_key = getattr(getattr(task, "spec", None), "idempotency_key", None) is not None
-    return plan.takes_any or plan.context is not None or "input" in plan.names or has_key
+    by_context = plan.context is not None and may_read_input(task.fn, plan.context)
+    return plan.takes_any or by_context or "input" in plan.names or has_key
 
 
 def _filled_by_input(step: Mapping[str, Any], plan: Signature) -> Iterator[dict[str, Any]]:

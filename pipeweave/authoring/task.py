@@ -14,6 +14,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from pipeweave.authoring import graph_builder
 from pipeweave.authoring.context import Context
+from pipeweave.authoring.input_schema import task_parameters
 from pipeweave.authoring.retry import Backoff, Retry
 from pipeweave.authoring.task_spec import TaskSpec, code_hash
 from pipeweave.durations import MAX_MS, milliseconds
@@ -43,6 +44,10 @@ class Task(Generic[P, R]):
     @property
     def id(self) -> str:
         return self.spec.id
+
+    def to_registration(self) -> dict[str, Any]:
+        """The task's JSON in a registration: its options, and the parameters of its function."""
+        return {**self.spec.to_registration(), "parameters": task_parameters(self.fn)}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Add a step if called inside a `@pipeline` function, else call the plain function."""

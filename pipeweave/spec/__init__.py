@@ -11,6 +11,7 @@ from pipeweave.spec.derivation import derive
 from pipeweave.spec.document import parse_spec
 from pipeweave.spec.graph import DryRun, Graph, GraphError, dry_run, validate_graph
 from pipeweave.spec.output import WITH_OUTPUT, named_in, output_template, run_output
+from pipeweave.spec.parameter_checks import Parameters, parameter_errors
 from pipeweave.spec.pipeline_spec import MapSpec, PipelineSpec, StepSpec
 from pipeweave.spec.reference_syntax import escape, show_path
 from pipeweave.spec.rules import CODES, FAIL_FAST, FAILURE_MODES, PINNED, Decision, Predecessor
@@ -26,6 +27,7 @@ __all__ = [
     "Graph",
     "GraphError",
     "MapSpec",
+    "Parameters",
     "PipelineSpec",
     "Predecessor",
     "StepSpec",
@@ -34,6 +36,7 @@ __all__ = [
     "escape",
     "named_in",
     "output_template",
+    "parameter_errors",
     "parse_spec",
     "references",
     "rules",

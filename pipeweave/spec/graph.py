@@ -158,7 +158,8 @@ class PlanEntry:
     Args:
         step: 0-based number of the level.
         tasks: ids of its steps, in lexical order.
-        type: `entry`, `parallel`, `join` (at least one of its steps has several predecessors) or `end`.
+        type: `entry`, `join` (at least one of its steps has several predecessors), `parallel`, `map` (its
+            one step is a map), `step` or `end`.
         joins: the predecessors of each of its steps that has several.
         maps: its steps that are expanded over a list.
     """
@@ -221,9 +222,11 @@ def _plan(spec: PipelineSpec, graph: Graph) -> Iterator[PlanEntry]:
     last = len(graph.levels) - 1
     for number, level in enumerate(graph.levels):
         joins = {step: graph.predecessors[step] for step in level if len(graph.predecessors[step]) > 1}
-        kind = "entry" if number == 0 else "join" if joins else "parallel"
+        maps = tuple(step for step in level if step in mapped)
+        alone = "map" if maps else "step"
+        kind = "entry" if number == 0 else "join" if joins else "parallel" if len(level) > 1 else alone
         kind = "end" if number == last else kind
-        yield PlanEntry(number, level, kind, joins, tuple(step for step in level if step in mapped))
+        yield PlanEntry(number, level, kind, joins, maps)
 
 
 def _unknown_tasks(spec: PipelineSpec, tasks: Mapping[str, KnownTask]) -> Iterator[GraphError]:

@@ -85,3 +85,18 @@ def test_a_wrong_schema_is_refused_with_its_place(api: Api) -> None:
     found = messages(refused.json["errors"])
     assert set(found) == {"inputSchema.fields[0].type", "output"}
     assert "did you mean 'count'?" in found["output"]
+
+
+def test_a_dry_run_names_params_that_a_task_does_not_take(api: Api) -> None:
+    field = {"name": "path", "label": "Path", "type": "string", "required": True}
+    task = {"id": "measure", "codeHash": "0" * 16, "parameters": {"fields": [field], "strict": True}}
+    service = {"serviceId": "measuring", "kind": "python", "tasks": [task]}
+    assert api.post("/api/services", service).status_code in (200, 201)
+    document = {"steps": [{"task": "measure", "params": {"pth": 1}}]}
+    planned = api.post("/api/pipelines/x/dry-run", {"spec": document}).json
+    assert (planned["valid"], [each["code"] for each in planned["errors"]]) == (
+        False,
+        ["UNKNOWN_PARAMETER", "MISSING_PARAMETER"],
+    )
+    assert "did you mean 'path'?" in planned["errors"][0]["message"]
+    assert api.put("/api/pipelines/x", document).status_code == 400

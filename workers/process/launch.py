@@ -206,7 +206,7 @@ def register(deployment: Deployment, service: str, loaded: Loaded, start: Worker
     shown = {
         "serviceId": service,
         "version": loaded.version,
-        "tasks": [each.spec.to_registration() for each in loaded.tasks.values()],
+        "tasks": [each.to_registration() for each in loaded.tasks.values()],
     }
     with deployment.database.transaction() as tx:
         service_registration.register(

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg2
 import pytest
-from support.factories import a_chain, register, remove_task
+from support.factories import a_chain, a_task, register, remove_task
 
 from pipeweave.errors import InvalidInput, InvalidSpec, NotFound
 from pipeweave.orchestrator.reading.version_list import pipeline_versions
@@ -103,6 +103,23 @@ def test_another_tenants_pipeline_is_not_found(known: Transaction) -> None:
     store(known, a_chain("a"))
     with pytest.raises(NotFound):
         pipelines.get(known, "another-tenant", "chain")
+
+
+def test_params_that_a_task_does_not_take_are_named_and_nothing_is_stored(tx: Transaction) -> None:
+    field = {"name": "folder", "label": "Folder", "type": "string", "required": True}
+    parameters = {"fields": [field], "strict": True}
+    register(tx, TENANT, a_task("a", parameters=parameters))
+    with pytest.raises(InvalidSpec, match="did you mean 'folder'") as refused:
+        store(tx, parse_spec({"id": "p", "steps": [{"task": "a", "params": {"fodler": 1}}]}))
+    assert [each.field for each in refused.value.errors] == ["steps[0].params.fodler", "steps[0].params"]
+    assert [each["code"] for each in refused.value.context["graphErrors"]] == [
+        "UNKNOWN_PARAMETER",
+        "MISSING_PARAMETER",
+    ]
+    assert store(tx, parse_spec({"id": "p", "steps": [{"task": "a", "params": {"folder": 1}}]})).is_new
+    # The next registration, of a worker of an earlier version, knows no parameters.
+    register(tx, TENANT, a_task("a"))
+    assert store(tx, parse_spec({"id": "p", "steps": [{"task": "a", "params": {"other": 1}}]})).is_new
 
 
 def test_a_step_of_an_unknown_task_is_named_and_nothing_is_stored(known: Transaction) -> None:

@@ -150,7 +150,7 @@ def test_the_options_of_the_decorator_are_registered_unchanged() -> None:
         id="a", code_hash=HASH, name="m.a", rate_limit="5/s", idempotency_ttl=5, **retry.to_options()
     )
     (taken,) = parse({"serviceId": "s", "tasks": [spec.to_registration()]}, kind="python").tasks
-    same = {each.name for each in fields(TaskRegistration)} - {"retry_on", "allowed_next"}
+    same = {each.name for each in fields(TaskRegistration)} - {"retry_on", "allowed_next", "parameters"}
     assert {name: getattr(taken, name) for name in same} == {name: getattr(spec, name) for name in same}
     assert taken.retry_on == ["BUSY"]
 

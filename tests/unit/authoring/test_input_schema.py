@@ -193,7 +193,13 @@ def report(rows: Any, kind: str) -> None: ...
 
 
 @task
-def reads_context(ctx: Context) -> None: ...
+def reads_context(ctx: Context) -> Any:
+    return ctx.input
+
+
+@task
+def logs(ctx: Context) -> None:
+    ctx.log.info("here")
 
 
 @task
@@ -246,11 +252,16 @@ def test_the_parameters_of_tasks_that_the_input_fills_are_inputs_too() -> None:
 
 @pytest.mark.parametrize("reader", [reads_context, reads_input, keyed])
 def test_names_are_open_where_a_task_may_read_any_of_them(reader: Any) -> None:
+    def closed(day: str):  # type: ignore[no-untyped-def]
+        fetch(day)
+        logs()
+
     def opened(day: str):  # type: ignore[no-untyped-def]
         fetch(day)
         reader()
 
     assert schema_of(opened)["strict"] is False
+    assert schema_of(closed)["strict"] is True
 
 
 def test_a_context_beside_arguments_does_not_open_the_names() -> None:
