@@ -1,7 +1,7 @@
 """The app for `celery -A pipeweave.workers.app status | inspect | flower`: tools that look at the broker.
 
-It finds the broker as every command of PipeWeave does (docs/configuration.md), and needs no database. To run a
-worker, use `pipeweave worker`.
+It finds the broker as every command of PipeWeave does (docs/configuration.md), and needs no database. To run
+a worker, use `pipeweave worker`.
 """
 
 from pipeweave.errors import PipeWeaveError
