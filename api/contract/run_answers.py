@@ -111,8 +111,8 @@ class FoundTaskRuns(AnswerModel):
 
 
 class StepProgress(AnswerModel):
-    """The progress of one step. For a map, its items are counted; it is `failed` if an item of it ended the run,
-    though its own task run was cancelled then.
+    """The progress of one step. For a map, its items are counted; it is `failed` if an item of it ended the
+    run, though its own task run was cancelled then.
     """
 
     id: str
