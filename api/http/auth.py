@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from werkzeug.datastructures import Headers
 
@@ -26,6 +27,14 @@ SHOWN_TENANTS = 10
 Begin = Callable[[], AbstractContextManager[Transaction]]
 
 
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A request that may be served: for this tenant, with the token of this name."""
+
+    tenant: str
+    token_name: str
+
+
 class Authenticator:
     """Admits requests or refuses them with an error.
 
@@ -39,8 +48,8 @@ class Authenticator:
         self._clock = clock
         self._known: dict[bytes, tuple[float, Access]] = {}
 
-    def admit(self, headers: Headers, scopes: tuple[str, ...], *, is_for_all: bool = False) -> str:
-        """Check the request and return the tenant for which it may act.
+    def admit(self, headers: Headers, scopes: tuple[str, ...], *, is_for_all: bool = False) -> Admission:
+        """Check the request, and say for which tenant it may act and whose token it has.
 
         Args:
             headers: the headers of the request.
@@ -71,7 +80,7 @@ class Authenticator:
                 hint=f"create a token for every tenant: `{command}`",
                 neededTenants=EVERY_TENANT,
             )
-        return tenant
+        return Admission(tenant, caller.name)
 
     def may_read_all(self, headers: Headers) -> bool:
         """Whether the request has a token that may read, and is valid for every tenant.

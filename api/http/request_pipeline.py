@@ -13,7 +13,7 @@ import orjson
 from flask import Response, request
 
 from pipeweave.api.http import idempotency_header
-from pipeweave.api.http.auth import Authenticator
+from pipeweave.api.http.auth import Admission, Authenticator
 from pipeweave.api.http.body import read_body, read_query
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint
 from pipeweave.ids import check_name
@@ -36,14 +36,16 @@ class RequestPipeline:
         Raises:
             PipeWeaveError: the request is refused; errors.py turns the error into a problem document.
         """
-        tenant = "" if endpoint.is_open else self._authenticated(endpoint)
+        admission = None if endpoint.is_open else self._authenticated(endpoint)
         arguments = _arguments(endpoint, path_ids)
         key = idempotency_header.read(request.headers, endpoint.longest_key) if endpoint.longest_key else None
         sees_all = endpoint.tells_more and self._authenticator.may_read_all(request.headers)
-        result = endpoint.handler(Call(self._deployment, tenant, key, sees_all), **arguments)
+        tenant, token_name = (admission.tenant, admission.token_name) if admission else ("", "")
+        call = Call(self._deployment, tenant, key, sees_all, token_name)
+        result = endpoint.handler(call, **arguments)
         return _rendered(result)
 
-    def _authenticated(self, endpoint: Endpoint) -> str:
+    def _authenticated(self, endpoint: Endpoint) -> Admission:
         return self._authenticator.admit(request.headers, endpoint.scopes, is_for_all=endpoint.is_for_all)
 
 

@@ -104,7 +104,7 @@ def list_events(call: Call, id: str, query: EventsQuery) -> dict[str, Any]:
 def cancel(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
     """End an open run now. Waiting task runs never start; late reports of running attempts change nothing."""
     run_id = ids.read(ids.RUN, id)
-    call.change(lambda tx: triggering.cancel(tx, call.tenant, run_id, reason=body.reason))
+    call.change(lambda tx: triggering.cancel(tx, call.tenant, run_id, reason=body.reason, by=call.token_name))
     return get_run(call, id, ValuesQuery(load=False))
 
 

@@ -379,8 +379,14 @@ def _known_run(tx: Transaction, run_id: UUID, new: NewRun) -> CreatedRun | None:
 _STATUS = "SELECT status FROM runs WHERE id = :id AND tenant_id = :tenant AND pipeline_id IS NOT NULL"
 
 
-def cancel(tx: Transaction, tenant: str, run_id: UUID, *, reason: str | None = None) -> None:
+def cancel(
+    tx: Transaction, tenant: str, run_id: UUID, *, reason: str | None = None, by: str | None = None
+) -> None:
     """Cancel an open run. Running attempts are fenced: their results no longer change anything.
+
+    Args:
+        reason: stored with the run, as the message of its error.
+        by: who cancels it; stored with the run.
 
     Raises:
         NotFound: the tenant has no such run, or it is a standalone task's run (see `cancel_task`).
@@ -390,7 +396,7 @@ def cancel(tx: Transaction, tenant: str, run_id: UUID, *, reason: str | None = N
     status = tx.execute(_STATUS, {"id": run_id, "tenant": tenant}).scalar_one_or_none()
     if status is None:
         raise NotFound(f"run {shown} not found")
-    if not _cancel(tx, tenant, run_id, reason):
+    if not _cancel(tx, tenant, run_id, reason, by):
         raise Conflict(f"run {shown} is already {status}", hint="a run that has ended cannot be cancelled")
 
 
@@ -421,9 +427,9 @@ def cancel_task(tx: Transaction, tenant: str, task_run_id: UUID, *, reason: str 
         )
 
 
-def _cancel(tx: Transaction, tenant: str, run_id: UUID, reason: str | None) -> bool:
+def _cancel(tx: Transaction, tenant: str, run_id: UUID, reason: str | None, by: str | None = None) -> bool:
     reason = reason or "cancelled on request"
-    if not run_transitions.cancel(tx, run_id, reason):
+    if not run_transitions.cancel(tx, run_id, reason, by):
         return False
     cancelled = cancelling.cancel_all(tx, run_id, code="CANCELLED", message=reason)
     limits.fill(tx, tenant, {each.task_id for each in cancelled if each.is_limited and each.kind != "map"})

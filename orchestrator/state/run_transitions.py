@@ -224,6 +224,11 @@ def reopen(tx: Transaction, run_id: UUID, status: RunStatus) -> None:
     tx.execute(_REOPEN, {"run_id": run_id, "now": tx.now, "before": before})
 
 
-def cancel(tx: Transaction, run_id: UUID, reason: str) -> bool:
-    """Cancel an open run."""
-    return _move(tx, run_id, RunStatus.CANCELLED, {"code": "CANCELLED", "message": reason})
+def cancel(tx: Transaction, run_id: UUID, reason: str, by: str | None = None) -> bool:
+    """Cancel an open run.
+
+    Args:
+        by: who cancels it; None if that is not known.
+    """
+    who = {} if by is None else {"by": by}
+    return _move(tx, run_id, RunStatus.CANCELLED, {"code": "CANCELLED", "message": reason, **who})

@@ -15,12 +15,14 @@ import click
 from pipeweave.cli.support.extras import missing_extra
 from pipeweave.cli.support.help_texts import write_groups
 from pipeweave.cli.support.rendering import text
-from pipeweave.errors import PipeWeaveError
+from pipeweave.errors import PipeWeaveError, Unauthenticated
 from pipeweave.suggestions import nearest
 
 # The exit code that shells use for a command ended by Ctrl-C.
 INTERRUPTED = 130
 SHOWN_ERRORS = 5
+# The API's hint names a header, which nobody sends by hand here.
+_NO_TOKEN = "set PIPEWEAVE_API_TOKEN or --token; `pipeweave token create NAME` creates a token"
 
 # Title of a group -> command -> "module:attribute". Importing all modules would take a second at every call.
 GROUPS: dict[str, dict[str, str]] = {
@@ -128,8 +130,8 @@ def _one_line(error: PipeWeaveError) -> str:
     parts += [each for each in shown[:SHOWN_ERRORS] if each not in error.detail]
     if len(shown) > SHOWN_ERRORS:
         parts.append(f"and {len(shown) - SHOWN_ERRORS} more")
-    if error.hint:
-        parts.append(error.hint)
+    if hint := _NO_TOKEN if error.code == Unauthenticated.code else error.hint:
+        parts.append(hint)
     return text("; ".join(parts))
 
 

@@ -170,3 +170,9 @@ def test_a_standalone_task_run_is_found_without_a_run(api: Api) -> None:
 def test_a_beginning_of_no_id_is_refused(api: Api, path: str, beginning: str) -> None:
     answer = api.get(path, idPrefix=beginning)
     assert (answer.status_code, answer.json["errors"][0]["field"]) == (400, "idPrefix")
+
+
+def test_a_cancelled_run_says_who_cancelled_it_and_why(api: Api, run_id: str) -> None:
+    assert api.post(f"/api/runs/{run_id}/cancel", {"reason": "the wrong day"}).status_code == 200
+    error = api.get(f"/api/runs/{run_id}").json["error"]
+    assert error == {"code": "CANCELLED", "message": "the wrong day", "by": "test"}

@@ -164,7 +164,7 @@ def test_a_revoked_token_is_refused_once_the_cache_has_forgotten_it(
     with deployment.database.transaction() as tx:
         token = access_tokens.create_token(tx, name="to-revoke", tenants=[TENANT], scopes=[WORKER])
     headers = Headers({"Authorization": f"Bearer {token}", "X-Tenant": TENANT})
-    assert authenticator.admit(headers, (WORKER,)) == TENANT
+    assert authenticator.admit(headers, (WORKER,)).tenant == TENANT
     with deployment.database.transaction() as tx:
         access_tokens.revoke(tx, "to-revoke")
     now += TOKEN_CACHE_S

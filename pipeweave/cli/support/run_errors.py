@@ -38,7 +38,9 @@ def show_failures(document: Mapping[str, Any]) -> None:
 def said(code: Any, error: Any) -> str:
     """`CODE: message` of an error."""
     message = error.get("message") if isinstance(error, dict) else error
-    return text(f"{code}: {message}" if message else code)
+    by = error.get("by") if isinstance(error, dict) else None
+    who = f" (by the token {by!r})" if by else ""
+    return text(f"{code}: {message}{who}" if message else code)
 
 
 def place(task_run: Mapping[str, Any]) -> str:

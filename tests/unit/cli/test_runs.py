@@ -140,6 +140,7 @@ def test_a_failed_run_shows_its_first_errors(served: Served, call: Call) -> None
         ("failed", "RUN_TIMEOUT", "the run took longer than 600 s"),
         ("cancelled", "CANCELLED", "the wrong day"),
     ],
+    ids=["time limit", "cancellation"],
 )
 def test_what_ended_a_run_is_said_wherever_the_run_is_shown(
     served: Served, call: Call, status: str, code: str, message: str
@@ -150,6 +151,14 @@ def test_what_ended_a_run_is_said_wherever_the_run_is_shown(
     assert f"error          {code}: {message}" in call("status", RUN_ID).stdout
     assert call("trigger", "report", "--wait").stdout.endswith(f"in -: {code}: {message}\n")
     assert code in call("runs").stdout
+
+
+def test_who_cancelled_a_run_is_named(served: Served, call: Call) -> None:
+    error = {"code": "CANCELLED", "message": "the wrong day", "by": "ci"}
+    served.put(
+        f"GET /api/runs/{RUN_ID}", (200, run_document("cancelled", errorCode="CANCELLED", error=error))
+    )
+    assert "CANCELLED: the wrong day (by the token 'ci')\n" in call("status", RUN_ID).stdout
 
 
 def test_a_cancelled_step_shows_its_own_code_unless_the_end_of_the_run_cancelled_it(
