@@ -37,7 +37,8 @@ def stop(data_dir: Path) -> list[str] | None:
     if holder is None:
         return leftovers.sweep(folder.processes, folder.connection) or None
     born = leftovers.birth(holder)
-    names = [row.name for row in read_rows(folder.processes)]
+    # While a worker is replaced, two processes have its name.
+    names = list(dict.fromkeys(row.name for row in read_rows(folder.processes)))
     try:
         os.kill(holder, signal.SIGTERM)
     except PermissionError as error:

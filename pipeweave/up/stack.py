@@ -136,6 +136,8 @@ def _notes(
         yield f"{which} runs, not that of pipeweave[up]: {installed.folder}"
     if not options.workers:
         yield f"No worker runs, because there are no tasks to load: {HOW_TO_ADD_TASKS}"
+    elif options.is_reloading:
+        yield f"Workers restart when code below {Path.cwd()} changes"
     if options.mode == "serverless":
         yield "No beat runs, because MODE is serverless: POST /api/tick (`pipeweave tick`) runs the tick"
     ignored = environment.without_effect()

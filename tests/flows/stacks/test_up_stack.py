@@ -35,7 +35,7 @@ def test_when_up_returns_the_tick_goes_on(stack: StackFolder) -> None:
 
 def test_the_connection_is_for_its_owner_alone(stack: StackFolder) -> None:
     assert stat.S_IMODE((stack.data / "connection.json").stat().st_mode) == 0o600
-    assert set(stack.connection()) == {"url", "tenant", "token", "databaseUrl", "brokerUrl"}
+    assert set(stack.connection()) == {"url", "tenant", "token", "databaseUrl", "brokerUrl", "settings"}
 
 
 def test_ps_names_every_process_with_its_state(stack: StackFolder) -> None:

@@ -27,6 +27,7 @@ def clean_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     definitions = sys.modules["pipeweave.authoring.task"]
     monkeypatch.setattr(definitions, "_registry", {})
     monkeypatch.setattr(definitions, "_duplicates", {})
+    monkeypatch.setattr(sys.modules["pipeweave.authoring.pipeline"], "_registry", {})
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = dict(sys.modules)
     yield
