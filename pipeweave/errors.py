@@ -279,7 +279,7 @@ class MissingExtra(PipeWeaveError):
 
 
 class Busy(Unavailable):
-    """PostgreSQL did not do it in time."""
+    """PostgreSQL did not answer in time."""
 
     code = "BUSY"
 
@@ -291,7 +291,7 @@ class Deadlocked(Unavailable):
 
 
 class PartlyFailed(PipeWeaveError):
-    """The work failed for some of many items, and was done for the others.
+    """Some of the items failed; the others are done.
 
     Args:
         done: how much was done.

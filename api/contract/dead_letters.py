@@ -213,7 +213,7 @@ class RetriedAnswer(AnswerModel):
     """A dead letter was retried."""
 
     new_run_id: RunId | TaskRunId = Field(
-        description="The run that goes on, or the new task run of a standalone task."
+        description="The run that continues, or the new task run of a standalone task."
     )
     task_run_id: TaskRunId
     status: Literal["queued"]

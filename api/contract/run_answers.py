@@ -124,7 +124,7 @@ class StepProgress(AnswerModel):
     max_attempts: int
     progress: Percent | None
     progress_message: str | None
-    done: int = Field(description="How many ended, well or badly.")
+    done: int = Field(description="How many have ended, whatever their outcome.")
     completed: int
     failed: int
     cancelled: int

@@ -88,11 +88,13 @@ def get_dead_letter(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     errors=(NotFound, Conflict),
 )
 def retry(call: Call, id: str) -> dict[str, Any]:
-    """Retry with the task's current code and the original input. A run of a pipeline goes on from the failed
-    step; completed steps are not run again. A standalone task gets a new task run.
+    """Retry with the task's current code and the original input.
+
+    A run of a pipeline continues from the failed step; completed steps are not run again. A standalone task
+    gets a new task run.
 
     Answers 409 when the dead letter was already retried or discarded, when its run was cancelled, or when the
-    history of its run was dropped.
+    history of its run was deleted.
     """
     letter_id = ids.read(ids.DEAD_LETTER, id)
     letter = call.change(lambda tx: dead_letters.find_open(tx, call.tenant, letter_id), is_one=False)
@@ -178,7 +180,7 @@ def get_redrive(call: Call, id: str) -> dict[str, Any]:
     errors=(NotFound, Conflict),
 )
 def cancel_redrive(call: Call, id: str) -> dict[str, Any]:
-    """Stop a redrive. Dead letters that it has retried go on; the others stay open."""
+    """Stop a redrive. What it has retried continues; the other dead letters stay open."""
     redrive_id = ids.read(ids.REDRIVE, id)
     call.change(lambda tx: redrives.cancel(tx, call.tenant, redrive_id))
     return get_redrive(call, id)

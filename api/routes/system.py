@@ -28,7 +28,7 @@ _started = time.monotonic()
 @routes.add(
     "GET",
     "/health",
-    "Show the health",
+    "Show the health of the deployment",
     scopes=(),
     answers={200: (Health, "PostgreSQL answers."), 503: (Unhealthy, "PostgreSQL does not answer.")},
     tells_more=True,
@@ -36,7 +36,7 @@ _started = time.monotonic()
 def health(call: Call) -> dict[str, Any] | Answer:
     """Whether PostgreSQL answers and new work is accepted. The cost does not grow with the open work.
 
-    `degraded` means that the tick is missed or its chores fail: runs go on, but losses are not repaired.
+    `degraded` means that the tick is missed or its chores fail: runs continue, but losses are not repaired.
 
     With a token that may read every tenant, the answer also has the reason of maintenance and the numbers of
     pending and running task runs, which are counted. With another token, it is the answer without a token.

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from pipeweave.authoring import classify_error
+from pipeweave.durations import in_words
 from pipeweave.errors import AttemptFailed, AttemptTimedOut, TaskError, TaskNotLoaded
 from pipeweave.json_conversion import details_of
 from pipeweave.safe_text import call_safely, safe_text, storable
@@ -97,7 +98,7 @@ def _failure_of(error: BaseException) -> Failure:
 
 def silent(interval_ms: int) -> Failure:
     """The failure of an attempt without a heartbeat for twice its interval (ms), though its worker lives."""
-    message = f"no heartbeat for {2 * interval_ms:,} ms"
+    message = f"no heartbeat for {in_words(2 * interval_ms)}"
     return Failure("HEARTBEAT_LOST", message, "HeartbeatLost", outcome=Outcome.TIMEOUT)
 
 

@@ -60,7 +60,7 @@ def admit(tx: Transaction) -> None:
 def refused(tx: Transaction) -> Unavailable:
     """The error that refuses new work while the mode is not `running`."""
     row = tx.execute("SELECT mode, reason FROM orchestrator_state").one()
-    detail = "nothing new is accepted during maintenance"
+    detail = "the deployment is in maintenance and accepts no new work"
     return Unavailable(
         detail if row.reason is None else f"{detail}: {row.reason}",
         hint="try again later",

@@ -168,7 +168,7 @@ def test_a_trigger_that_comes_while_maintenance_begins_is_refused(driver: RunDri
             maintenance_mode.request(tx)
             maintenance_mode.enter(tx)
             tx.commit()
-    with pytest.raises(Unavailable, match="nothing new is accepted"):
+    with pytest.raises(Unavailable, match="accepts no new work"):
         _ = beside.result
     assert driver.rows("SELECT 1 FROM runs") == []
     assert mode(driver) == MAINTENANCE

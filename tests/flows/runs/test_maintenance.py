@@ -52,7 +52,7 @@ def test_a_worker_drains_what_is_open_and_maintenance_begins_by_itself(stack: Li
     runs = [stack.trigger("drained", wish) for _ in range(3)]
     stack.until(Path(f"{gate}.held").exists, "no step runs")
     do(stack, maintenance_mode.request)
-    with pytest.raises(Unavailable, match="nothing new is accepted"):
+    with pytest.raises(Unavailable, match="accepts no new work"):
         stack.trigger("drained", wish)
     assert mode(stack) == WAITING
 
@@ -61,7 +61,7 @@ def test_a_worker_drains_what_is_open_and_maintenance_begins_by_itself(stack: Li
     # Following steps and items ran while nothing new was accepted.
     assert {stack.run(run_id).status for run_id in runs} == {"completed"}
     assert all(stack.called(run_id) == {"first": 1, "each": 20, "last": 1} for run_id in runs)
-    with pytest.raises(Unavailable, match="nothing new is accepted"):
+    with pytest.raises(Unavailable, match="accepts no new work"):
         stack.trigger("drained", wish)
 
     do(stack, maintenance_mode.leave)
