@@ -34,8 +34,8 @@ def get_maintenance(call: Call) -> dict[str, Any]:
 def request_maintenance(call: Call, body: MaintenanceRequest) -> dict[str, Any]:
     """From now on, triggers, standalone tasks and retries of dead letters answer 503.
 
-    Open runs continue, with their retries and following steps. When the last open run ends, maintenance begins
-    on its own.
+    Open runs continue, with their retries and following steps. When the last open run ends, maintenance
+    begins on its own.
 
     Changes nothing if maintenance was already requested or has begun.
     """

@@ -90,7 +90,7 @@ def test_a_reason_is_told_until_everything_is_accepted_again(driver: RunDriver) 
     do(driver, maintenance_mode.request, reason="another one")
     do(driver, maintenance_mode.enter)
     assert state(driver)["reason"] == "new disks"
-    with driver.database.transaction() as tx, pytest.raises(Unavailable, match="maintenance: new disks"):
+    with driver.database.transaction() as tx, pytest.raises(Unavailable, match="no new work: new disks"):
         maintenance_mode.admit(tx)
     do(driver, maintenance_mode.leave, reason="disks are in")
     assert state(driver)["reason"] is None
@@ -304,9 +304,11 @@ def test_open_runs_go_on_while_maintenance_waits_for_them(driver: RunDriver) -> 
 
 
 def test_a_step_that_ends_asks_for_nothing_more_than_before(driver: RunDriver) -> None:
-    """Only who ends a run looks at the mode, and only while someone waits does anything follow."""
+    """Only who ends a run looks at the mode, and only while someone waits does a verb follow. The other action
+    after the commit logs the end of the run.
+    """
     run_id = driver.begin({"a": [], "b": ["a"]})
-    for wanted, step, follows in ((RUNNING, 1, 0), (WAITING, 2, 1)):
+    for wanted, step, follows in ((RUNNING, 1, 0), (WAITING, 2, 2)):
         put(driver, wanted)
         with driver.database.transaction() as tx:
             started = claim(tx, run_id, step)
