@@ -32,6 +32,12 @@ class FieldError:
         return shown if self.expected is None else {**shown, "expected": self.expected}
 
 
+def _is_said(error: FieldError, detail: str) -> bool:
+    if not error.field:
+        return error.message in detail
+    return any(f"{error.field}{mark} {error.message}" in detail for mark in ("", ":"))
+
+
 class PipeWeaveError(Exception):
     """PipeWeave could not do this."""
 
@@ -51,6 +57,11 @@ class PipeWeaveError(Exception):
         self.hint = hint
         self.context = context
         super().__init__(self.detail)
+
+    @property
+    def further_errors(self) -> tuple[FieldError, ...]:
+        """The field errors that `detail` does not say already."""
+        return tuple(each for each in self.errors if not _is_said(each, self.detail))
 
     @property
     def title(self) -> str:

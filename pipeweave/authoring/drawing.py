@@ -32,16 +32,9 @@ _LIBRARIES = tuple(
 # Calls of these return later, are part of a loop, or only make an object that may hold placeholders.
 _LATER = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 _HARMLESS = frozenset({"__init__", "__new__", "__post_init__", "__instancecheck__", "__subclasscheck__"})
-_SENDERS = ("celery", "kombu")
-
-
-@dataclass(slots=True)
-class _Call:
-    """A call that goes on: the placeholder that it received, and the number of steps when it began."""
-
-    received: Placeholder | None
-    steps: int
-    is_ignored: bool
+# Packages whose functions are stopped when they begin: they would send a message, or write a line.
+_CELERY = frozenset({"celery", "kombu"})
+_AT_ONCE = _CELERY | {"logging"}
 
 
 @contextmanager
@@ -62,34 +55,51 @@ def watch_drawing(pipeline_id: str, fn: Callable[..., Any], builder: GraphBuilde
     finally:
         sys.setprofile(former)
     if watch.found is not None:
-        raise watch.found.as_error(pipeline_id)
+        raise watch.found.as_error(f"pipeline {pipeline_id!r} ({watch.found.place}): ")
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that goes on: its number, the placeholder that it received, and the steps when it began."""
+
+    number: int
+    received: Placeholder | None
+    steps: int
+    is_ignored: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Misuse:
     """A function that received a placeholder, and where it was called."""
 
+    number: int
     name: str
     received: str
-    file: str
-    line: int
+    place: str
+    is_of_library: bool
 
-    def as_error(self, pipeline_id: str) -> InvalidSpec:
+    def as_error(self, where: str = "") -> InvalidSpec:
+        if self.name.partition(".")[0] in _CELERY:
+            return InvalidSpec(
+                f"{where}a Celery task received {self.received}: it would be sent while the pipeline is"
+                " drawn, and never in a run",
+                hint="make its function a PipeWeave task (@task), or send it inside a task",
+            )
         return InvalidSpec(
-            f"pipeline {pipeline_id!r} ({self.file}:{self.line}): {self.name}() received {self.received},"
-            " but it is neither a task nor does it call one: it would run once while the pipeline is drawn,"
-            " and never in a run",
+            f"{where}{self.name}() received {self.received}, but it is neither a task nor does it call one:"
+            " it would run once while the pipeline is drawn, and never in a run",
             hint="make it a task (@task), or call it inside a task",
         )
 
 
 class _Watch:
-    """A profile function; `found` is the first misuse."""
+    """A profile function; `found` is the first misuse, as the user sees it."""
 
     def __init__(self, builder: GraphBuilder) -> None:
         self.builder = builder
         self.found: _Misuse | None = None
         self._calls: list[_Call] = []
+        self._count = 0
 
     def __call__(self, frame: FrameType, event: str, result: Any) -> None:
         if event == "call":
@@ -98,36 +108,37 @@ class _Watch:
             self._end(self._calls.pop(), frame, result)
 
     def _begin(self, frame: FrameType) -> None:
-        code, steps = frame.f_code, len(self.builder.steps)
+        code = frame.f_code
         # The first call is that of the pipeline's own function.
         is_first = not self._calls
         is_ignored = not is_first and (self._calls[-1].is_ignored or code.co_filename.startswith(_OURS))
         is_looked_at = not is_first and not is_ignored and not code.co_flags & _LATER
         received = _argument(frame, code) if is_looked_at and code.co_name not in _HARMLESS else None
-        self._calls.append(_Call(received, steps, is_ignored))
-        if received is not None and _package(frame) in _SENDERS:
-            # Before it sends a message.
-            self._note(received, frame)
-            raise InvalidSpec(
-                f"a Celery task received {received!r}: it would be sent while the pipeline is drawn,"
-                " and never in a run",
-                hint="make its function a PipeWeave task (@task), or send it inside a task",
-            )
+        self._count += 1
+        call = _Call(self._count, received, len(self.builder.steps), is_ignored)
+        self._calls.append(call)
+        if received is not None and _module(frame).partition(".")[0] in _AT_ONCE:
+            raise self._note(call, received, frame).as_error()
 
     def _end(self, call: _Call, frame: FrameType, result: Any) -> None:
-        if call.received is None or self.found is not None or len(self.builder.steps) > call.steps:
+        if call.received is None or len(self.builder.steps) > call.steps:
             return
         if find_placeholder(result) is None and not _holds_placeholder(result):
-            self._note(call.received, frame)
+            self._note(call, call.received, frame)
 
-    def _note(self, received: Placeholder, frame: FrameType) -> None:
-        caller = frame.f_back
-        while caller is not None and not is_users(caller.f_code.co_filename):
-            caller = caller.f_back
-        caller = caller or frame
-        name = frame.f_code.co_qualname
-        place = caller.f_code.co_filename, caller.f_lineno
-        self.found = self.found or _Misuse(f"{_module(frame)}{name}", repr(received), *place)
+    def _note(self, call: _Call, received: Placeholder, frame: FrameType) -> _Misuse:
+        # Of a library's functions, the one that the user called; of the user's, the innermost.
+        if self.found is None or (self.found.is_of_library and call.number < self.found.number):
+            caller = frame.f_back
+            while caller is not None and not is_users(caller.f_code.co_filename):
+                caller = caller.f_back
+            caller = caller or frame
+            place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+            is_of_library = not is_users(frame.f_code.co_filename)
+            name = f"{_module(frame)}." if is_of_library else ""
+            name += frame.f_code.co_qualname
+            self.found = _Misuse(call.number, name, repr(received), place, is_of_library)
+        return self.found
 
 
 def _argument(frame: FrameType, code: CodeType) -> Placeholder | None:
@@ -147,12 +158,7 @@ def _holds_placeholder(result: Any) -> bool:
 
 
 def _module(frame: FrameType) -> str:
-    name = str(frame.f_globals.get("__name__", ""))
-    return "" if is_users(frame.f_code.co_filename) else f"{name}."
-
-
-def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def is_users(file: str) -> bool:

@@ -8,6 +8,7 @@ import it, but `up` starts its commands as processes.
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 import click
@@ -124,10 +125,12 @@ class Commands(click.Group):
 
 
 def _one_line(error: PipeWeaveError) -> str:
-    parts = [f"pipeweave: {error.code}: {error.detail}"]
-    shown = [f"{each.field}: {each.message}" if each.field else each.message for each in error.errors]
-    # The detail often repeats the first field error.
-    parts += [each for each in shown[:SHOWN_ERRORS] if each not in error.detail]
+    further = error.further_errors
+    # What the detail counts as further errors is listed after it.
+    detail = re.sub(r" \(and \d+ more\)$", "", error.detail) if further else error.detail
+    parts = [f"pipeweave: {error.code}: {detail}"]
+    shown = [f"{each.field}: {each.message}" if each.field else each.message for each in further]
+    parts += shown[:SHOWN_ERRORS]
     if len(shown) > SHOWN_ERRORS:
         parts.append(f"and {len(shown) - SHOWN_ERRORS} more")
     if hint := _NO_TOKEN if error.code == Unauthenticated.code else error.hint:

@@ -199,6 +199,10 @@ def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> N
     }
     show_fields(shown.items())
     click.echo()
+    inputs = (spec.get("inputSchema") or {}).get("fields")
+    if inputs:
+        show_list("inputs", inputs, _input_cells(spec.get("defaults") or {}), as_json=False)
+        click.echo()
     cells = {
         Column("step"): field("id"),
         Column("task"): field("task"),
@@ -206,6 +210,20 @@ def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> N
         Column("map over", drop=1): lambda step: (step.get("map") or {}).get("over"),
     }
     show_list("steps", spec["steps"], cells, as_json=False)
+
+
+def _input_cells(defaults: Mapping[str, Any]) -> dict[Column, Callable[[Any], Any]]:
+    import json
+
+    def default(each: Any) -> str | None:
+        return json.dumps(defaults[each["name"]]) if each["name"] in defaults else None
+
+    return {
+        Column("input"): lambda each: each["name"],
+        Column("type"): lambda each: "any" if each["type"] == "json" else each["type"],
+        Column("required"): lambda each: "yes" if each.get("required") else "no",
+        Column("default", wraps=True): default,
+    }
 
 
 @pipelines.command(epilog=examples("pipeweave pipelines put nightly.yaml"))

@@ -45,6 +45,10 @@ def plain(value: Any) -> int:
     return 5
 
 
+def outer(value: Any) -> int:
+    return plain(value) + 1
+
+
 def drawn(body: Callable[[Any], Any]) -> Any:
     @pipeline(id="drawn")
     def made(x: Any) -> None:
@@ -122,6 +126,7 @@ def test_a_celery_task_is_neither_called_nor_sent(call: Callable[[Any], Any]) ->
     [
         (lambda v: plain(v), "plain()"),
         (lambda v: plain([v]), "plain()"),
+        (lambda v: outer(v), "plain()"),
         (lambda v: size(plain({"a": v})), "plain()"),
         (lambda v: logging.getLogger("x").info("got %s", v), "logging.Logger.info()"),
         (lambda v: isinstance(v, str) or plain(v), "plain()"),
@@ -132,9 +137,9 @@ def test_a_function_that_does_nothing_with_a_placeholder_is_named(
 ) -> None:
     with pytest.raises(InvalidSpec) as refused:
         drawn(lambda v: (call(v), size(v)))
-    assert f"{name} received <${{steps.size}}>" in refused.value.detail
+    assert f": {name} received <${{steps.size}}>" in refused.value.detail
     line = refused.value.detail.partition(":")[2].partition(")")[0]
-    assert "lambda v:" in Path(__file__).read_text().splitlines()[int(line) - 1]
+    assert "(v" in Path(__file__).read_text().splitlines()[int(line) - 1]
 
 
 class Both(NamedTuple):
