@@ -83,7 +83,7 @@ def _print_table(rows: list[SettingRow]) -> None:
     from pipeweave.cli.support.rendering import show_table
 
     show_table(
-        ("setting", Column("value", wraps=True), "from"),
+        ("setting", Column("value", wraps=True, breaks=True), "from"),
         [(row.name, _value(row), row.source) for row in rows],
     )
 

@@ -63,8 +63,9 @@ def _show(left: Sequence[stalled.StalledItem], done: repeated_ticks.RecoveryResu
     from pipeweave.cli.support.rendering import moment, show_table, when
 
     if done is not None:
-        counts = [f"{number:,} {_DONE.get(name, name)}" for name, number in sorted(done.done.items())]
-        click.echo(f"{len(done.found):,} found, {done.ticks:,} ticks: {', '.join(counts) or 'nothing to do'}")
+        counts = [f"{_DONE.get(name, name)} ({number:,})" for name, number in sorted(done.done.items())]
+        did = ", ".join(counts) or "nothing to do"
+        click.echo(f"Stuck: {len(done.found):,}. Passes of the scheduler loop: {done.ticks:,}. Done: {did}.")
     texts = (Column(name, wraps=True) for name in ("why", "what recovers it"))
     columns: list[Column | str] = ["kind", "run", "task run", moment("since (UTC)"), *texts]
     shown = [_document(each) for each in left]

@@ -19,6 +19,7 @@ from pipeweave.settings import environment
 from pipeweave.up import control
 from pipeweave.up.processes import ProcessRow
 from support.servers import wait_until
+from support.terminal import in_terminal
 
 COMMAND_DEADLINE_S = 180
 
@@ -62,6 +63,10 @@ class StackFolder:
             text=True,
             timeout=COMMAND_DEADLINE_S,
         )
+
+    def in_terminal(self, *arguments: str, columns: int = 80) -> str:
+        """Run a command to its end in a terminal, and return what it shows."""
+        return in_terminal(self._argv(arguments), cwd=self.folder, env=self._variables, columns=columns)
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command and leave it running."""

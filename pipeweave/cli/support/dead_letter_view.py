@@ -28,7 +28,7 @@ def show_dead_letter(letter: Document, *, is_full: bool = False) -> None:
         [
             ("dead letter", letter["id"]),
             ("error", said(letter["errorCode"], error)),
-            ("details", _json(error["details"]) if error.get("details") is not None else None),
+            ("details", _details(error.get("details"))),
             ("status", letter["status"]),
             ("task", letter["taskId"]),
             ("code", f"v{letter['codeVersion']}{changed}"),
@@ -48,6 +48,14 @@ def show_dead_letter(letter: Document, *, is_full: bool = False) -> None:
     for attempts in _alike(letter["previousAttempts"]):
         click.echo()
         _show_attempts(attempts, is_full=is_full)
+
+
+def _details(details: Any) -> str | None:
+    """What the task said besides its message; None for wrong fields, which the message names."""
+    is_of_fields = isinstance(details, list) and all(
+        isinstance(each, dict) and each.keys() >= {"field", "message"} for each in details
+    )
+    return None if details is None or is_of_fields else _json(details)
 
 
 def _alike(attempts: Iterable[Document]) -> Iterator[list[Document]]:

@@ -95,7 +95,9 @@ def show_fields(fields: Iterable[tuple[str, Any]]) -> None:
     shown = [(name, text(value)) for name, value in fields if value is not None]
     indent = max((len(name) for name, _ in shown), default=0) + len(GAP)
     for name, value in shown:
-        lines = fold(value, max(width() - indent, 1)) if is_terminal() else [value]
+        # JSON stays in one piece, to be copied.
+        is_text = is_terminal() and not value.startswith(("{", "[", '"'))
+        lines = fold(value, max(width() - indent, 1)) if is_text else [value]
         click.echo(f"{name:<{indent}}{_coloured(lines[0])}")
         for line in lines[1:]:
             click.echo(" " * indent + line)
@@ -185,17 +187,17 @@ def _on_terminal(columns: Sequence[Column], rows: list[list[str]]) -> None:
     ]
     click.secho(GAP.join(heading).rstrip(), bold=True)
     for row in shown:
-        _print_row(row, sides, layout)
+        _print_row(row, kept, sides, layout)
     if len(kept) < len(columns):
         hidden = ", ".join(column.name.upper() for i, column in enumerate(columns) if i not in layout.shown)
         click.secho(f"Not shown on this narrow terminal: {hidden}", fg="bright_black")
 
 
-def _print_row(row: Sequence[str], sides: Sequence[str], layout: Layout) -> None:
+def _print_row(row: Sequence[str], columns: Sequence[Column], sides: Sequence[str], layout: Layout) -> None:
     """Print a row, on several lines if a text is wider than its column."""
     folded = [
-        fold(cell, size) if letters(cell) > size else [cell]
-        for cell, size in zip(row, layout.widths, strict=True)
+        fold(cell, size, breaks=column.breaks) if letters(cell) > size else [cell]
+        for cell, size, column in zip(row, layout.widths, columns, strict=True)
     ]
     for number in range(max(map(len, folded))):
         line = [

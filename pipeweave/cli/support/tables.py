@@ -22,12 +22,14 @@ class Column:
     Args:
         name: its heading.
         wraps: whether its texts may continue on further lines, at spaces.
+        breaks: whether they may continue anywhere; not for what people copy.
         drop: 0 for a column that is never left out; the column with the highest number is left out first.
         short: writes a text of the column in fewer letters; used before columns are left out.
     """
 
     name: str
     wraps: bool = False
+    breaks: bool = False
     drop: int = 0
     short: Callable[[str], str] | None = None
 
@@ -73,10 +75,17 @@ def shortened(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[
     ]
 
 
-def fold(text: str, width: int) -> list[str]:
-    """Break a text at spaces into lines of at most `width` letters; a longer word has a line to itself."""
+def fold(text: str, width: int, *, breaks: bool = False) -> list[str]:
+    """Break a text at spaces into lines of at most `width` letters; a longer word has a line to itself.
+
+    Args:
+        breaks: longer words are broken, too.
+    """
+    words = text.split(" ")
+    if breaks:
+        words = [word[at : at + width] for word in words for at in range(0, max(len(word), 1), width)]
     lines: list[str] = []
-    for word in text.split(" "):
+    for word in words:
         if lines and letters(lines[-1]) + 1 + letters(word) <= width:
             lines[-1] += f" {word}"
         else:
@@ -107,6 +116,7 @@ def _natural(
         heading = column.heading(is_short=is_short)
         widest = max(map(letters, [heading, *cells]))
         words = max((letters(word) for cell in cells for word in cell.split(" ")), default=0)
+        words = NARROW if column.breaks else words
         found.append((widest, max(words, letters(heading))))
     return found
 

@@ -139,7 +139,10 @@ def test_the_command_mends_stalled_work_and_says_what_it_did(
     driver.begin({"a": []})
     past(driver, "UPDATE runs SET deadline_at = now() - interval '1 minute'")
     healed = call(driver.database.url, "--auto-resume")
-    assert healed.stdout == "1 found, 1 ticks: 1 runs timed out\nNothing is stuck.\n"
+    assert (
+        healed.stdout
+        == "Stuck: 1. Passes of the scheduler loop: 1. Done: runs timed out (1).\nNothing is stuck.\n"
+    )
     assert healed.exit_code == 0
     document = json.loads(call(driver.database.url, "--auto-resume", "--json").stdout)
     assert document == {"stale": [], "found": [], "ticks": 0, "done": {}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,31 @@ def test_everything_is_listed(project: StackFolder) -> None:
     assert "hello" in project.call("pipelines").stdout
     assert "${steps.split}" in project.call("pipelines", "show", "hello").stdout
     assert "decorator" in project.call("pipelines", "versions", "hello").stdout
+
+
+@pytest.mark.parametrize("command", ["runs", "tasks", "deploys", "token list", "config", "ps"])
+def test_a_list_fits_a_terminal_of_80_columns(project: StackFolder, command: str) -> None:
+    shown = project.in_terminal(*command.split())
+    assert [line for line in shown.splitlines() if len(line) > 80] == []
+    assert "…" not in shown
+
+
+def test_a_run_in_a_terminal_shows_its_whole_id_and_its_beginning_finds_it(project: StackFolder) -> None:
+    shown = project.in_terminal("trigger", "hello", "-i", '{"text": "a bb"}', "--wait")
+    (run_id,) = set(re.findall(r"prun_[0-9a-z]{26}", shown))
+    assert run_id in project.in_terminal("runs")
+    assert run_id in project.call("status", run_id[5:25]).stdout
+    assert json.loads(project.call("output", run_id, "split").stdout) == ["a", "bb"]
+
+
+def test_a_wait_for_a_paused_task_says_so(project: StackFolder) -> None:
+    project.call("pause", "split", "--reason", "holidays")
+    try:
+        waiting = project.call("trigger", "hello", "--wait", "--timeout", "4")
+        assert "split waits: its task is paused" in waiting.stdout
+        assert "holidays" in project.call("why", "latest").stdout
+    finally:
+        project.call("resume", "split")
 
 
 def test_a_dry_run_plans_what_is_stored_and_what_is_not(project: StackFolder) -> None:

@@ -97,3 +97,14 @@ def test_a_layout_fits_its_terminal_and_holds_every_word(rows: list[tuple[str, .
             lines = fold(row[index], size) if columns[index].wraps else [row[index]]
             assert max(map(len, lines)) <= size
             assert " ".join(lines) == row[index]
+
+
+def test_values_that_nobody_copies_may_continue_inside_a_word(shown: Shown) -> None:
+    columns = [Column("setting"), Column("value", wraps=True, breaks=True)]
+    lines = shown(40, columns, ["DATABASE_URL", "postgresql://pipeweave:***@127.0.0.1:18652/pipeweave"])
+    head, *rest = lines.splitlines()
+    assert head.split() == ["SETTING", "VALUE"]
+    assert all(len(line) <= 40 for line in rest)
+    assert (
+        "".join(line.split()[-1] for line in rest) == "postgresql://pipeweave:***@127.0.0.1:18652/pipeweave"
+    )
