@@ -21,6 +21,7 @@ NO_ORCHESTRATOR = (
     f"give its URL (--url) or a data directory (--data-dir), set PIPEWEAVE_ORCHESTRATOR_URL, or {_START}"
 )
 NO_DATABASE = f"give its URL (--database-url) or a data directory (--data-dir), set DATABASE_URL, or {_START}"
+NO_BROKER = f"set BROKER_URL, name a stack by PIPEWEAVE_DATA_DIR, or {_START}"
 NO_SERVERS = f"set DATABASE_URL and BROKER_URL, give a data directory (--data-dir), or {_START}"
 
 
@@ -140,9 +141,7 @@ def broker(settings: Settings) -> Settings:
         return settings
     if settings.database_url is None and (stack := stack_file.find(settings.data_dir)):
         return _joined(settings, stack, settings.chosen_tenant)
-    raise InvalidSetting(
-        "BROKER_URL is not set", errors=[_is_not_set("BROKER_URL")], hint=f"set BROKER_URL, or {_START}"
-    )
+    raise InvalidSetting("BROKER_URL is not set", errors=[_is_not_set("BROKER_URL")], hint=NO_BROKER)
 
 
 def _of_stack(stack: StackFile, token: str | None, tenant: str | None) -> Connection:

@@ -62,15 +62,14 @@ class LiveWorkers:
 
 
 class Ticks:
-    """Tells whether a tick has completed since this object was made."""
+    """Tells whether a tick has completed since it was first asked about a process."""
 
     def __init__(self, url: str) -> None:
-        from pipeweave.orchestrator.recovery import tick_status
-
         self._url = url
-        self._before = tick_status.at(url)
+        self._before: dict[int, object] = {}
 
-    def __call__(self) -> bool:
+    def __call__(self, pid: int) -> bool:
         from pipeweave.orchestrator.recovery import tick_status
 
-        return tick_status.at(self._url) != self._before
+        now = tick_status.at(self._url)
+        return self._before.setdefault(pid, now) != now

@@ -88,10 +88,10 @@ class Programs:
             about=", ".join(self._options.apps),
         )
 
-    def beat(self, is_ready: Callable[[], bool]) -> ProcessSpec:
-        """The beat process; `is_ready` is given, because it watches the ticks in the database."""
+    def beat(self, is_ticking: Callable[[int], bool]) -> ProcessSpec:
+        """The beat process; `is_ticking` is given, because it watches the ticks in the database."""
         launch = self._launch(("beat",), environment.for_program(self._settings()))
-        return ProcessSpec("beat", lambda: launch, is_ready, stage=_CLOCK)
+        return ProcessSpec("beat", lambda: launch, is_pid_ready=is_ticking, stage=_CLOCK)
 
     def flower(self) -> ProcessSpec | None:
         """Flower with a password; None if it is switched off or not installed."""

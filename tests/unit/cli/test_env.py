@@ -74,5 +74,5 @@ def test_celery_says_in_one_line_that_it_finds_no_deployment(tmp_path: Path) -> 
         check=False,
     )
     assert answer.returncode == 1
-    assert answer.stderr.startswith("pipeweave: INVALID_SETTING: DATABASE_URL and BROKER_URL are not set; ")
+    assert answer.stderr.startswith("pipeweave: INVALID_SETTING: BROKER_URL is not set; ")
     assert answer.stderr.count("\n") == 1
