@@ -304,8 +304,9 @@ def test_open_runs_go_on_while_maintenance_waits_for_them(driver: RunDriver) -> 
 
 
 def test_a_step_that_ends_asks_for_nothing_more_than_before(driver: RunDriver) -> None:
-    """Only who ends a run looks at the mode, and only while someone waits does a verb follow. The other action
-    after the commit logs the end of the run.
+    """Only who ends a run looks at the mode, and only while someone waits does a verb follow.
+
+    The other action after the commit logs the end of the run.
     """
     run_id = driver.begin({"a": [], "b": ["a"]})
     for wanted, step, follows in ((RUNNING, 1, 0), (WAITING, 2, 2)):
