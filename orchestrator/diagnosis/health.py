@@ -20,9 +20,9 @@ FROM orchestrator_state AS s
 """
 
 _MESSAGES = {
-    RUNNING: "Everything is accepted.",
-    WAITING: "Nothing new is accepted; maintenance begins when the open runs ended.",
-    MAINTENANCE: "Nothing is pending or running, nothing is accepted.",
+    RUNNING: "New work is accepted.",
+    WAITING: "New work is refused; maintenance mode begins when all runs have ended.",
+    MAINTENANCE: "Nothing runs, and new work is refused.",
 }
 
 

@@ -50,13 +50,13 @@ def state(tx: Transaction) -> Document:
 
 def _message(mode: str, open_runs: int | None) -> str:
     if mode == RUNNING:
-        return "Everything is accepted."
+        return "New work is accepted."
     if mode == MAINTENANCE:
-        return "Nothing is pending or running, nothing is accepted."
+        return "Nothing runs, and new work is refused."
     if not open_runs:
-        return "Nothing new is accepted and nothing is left: maintenance can be entered."
-    runs = f"{open_runs:,} open run{'s' if open_runs > 1 else ''}"
-    return f"Nothing new is accepted; maintenance begins when {runs} ended."
+        return "New work is refused, and all runs have ended: maintenance mode can be entered."
+    runs = "1 unfinished run has" if open_runs == 1 else f"{open_runs:,} unfinished runs have"
+    return f"New work is refused; maintenance mode begins when {runs} ended."
 
 
 _SHOWN = "r.id, r.tenant_id, r.pipeline_id, r.status, r.created_at"

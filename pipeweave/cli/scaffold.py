@@ -75,6 +75,8 @@ In a second terminal, in this folder, start a run and follow it:
 Then look around:
 
     pipeweave runs
+    pipeweave status latest
+    pipeweave output latest
     pipeweave logs -f
     pipeweave tasks
     pipeweave pipelines show @NAME@

@@ -76,7 +76,7 @@ def test_an_open_run_blocks_and_its_end_brings_maintenance(admin: Api, run_id: s
     assert verb(admin, "request") == (200, "waiting_for_maintenance")
     assert verb(admin, "enter") == (200, "waiting_for_maintenance")
     shown = admin.get("/api/maintenance").json
-    assert shown["message"] == "Nothing new is accepted; maintenance begins when 1 open run ended."
+    assert shown["message"] == "New work is refused; maintenance mode begins when 1 unfinished run has ended."
     assert [each["id"] for each in shown["blocking"]] == [run_id]
     assert admin.post(f"/api/runs/{run_id}/cancel").status_code == 200
     assert admin.get("/api/maintenance").json["mode"] == "maintenance"

@@ -30,9 +30,18 @@ def show_failures(document: Mapping[str, Any]) -> None:
     lines = failures[:SHOWN_FAILURES]
     if len(failures) > SHOWN_FAILURES:
         lines.append(f"and {len(failures) - SHOWN_FAILURES:,} more")
+    if unseen := _failed_but_not_listed(document, failures):
+        lines.append(f"{unseen:,} task runs failed; `pipeweave dlq list` shows them")
     for line in lines:
         shown = f"  {line}"
         click.echo(click.style(shown, fg="red") if is_terminal() else shown, err=not is_terminal())
+
+
+def _failed_but_not_listed(document: Mapping[str, Any], listed: list[str]) -> int:
+    """How many task runs failed, if a run is so large that the answer lists none of them."""
+    if listed or document.get("taskRunsCursor") is None:
+        return 0
+    return sum(int(each["failed"]) for each in document.get("steps") or ())
 
 
 def said(code: Any, error: Any) -> str:

@@ -134,6 +134,13 @@ def test_a_failed_run_shows_its_first_errors(served: Served, call: Call) -> None
     ]
 
 
+def test_failures_beyond_the_listed_task_runs_are_counted(served: Served, call: Call) -> None:
+    steps = [of_map("failed", 4_000, 5_000, failed=1_000)]
+    large = run_document("failed", steps=steps, taskRuns=[], taskRunsCursor="more")
+    served.put(f"GET /api/runs/{RUN_ID}", (200, large))
+    assert call("status", RUN_ID).stderr == "  1,000 task runs failed; `pipeweave dlq list` shows them\n"
+
+
 @pytest.mark.parametrize(
     ("status", "code", "message"),
     [
