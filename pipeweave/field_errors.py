@@ -29,9 +29,9 @@ class FieldErrors:
         for key in members:
             if key not in allowed:
                 near = self.nearest(key, allowed, cutoff=0.5)
-                hint = f"did you mean {near!r}?" if near else f"the keys here are {', '.join(allowed)}"
+                hint = f"did you mean {near!r}?" if near else f"the known keys are {', '.join(allowed)}"
                 place = f"{path}.{key}" if path else key
-                self.wrong(place, f"is not known here; {hint}", "unknown_key", near)
+                self.wrong(place, f"is not a known key; {hint}", "unknown_key", near)
 
     def nearest(self, wrong: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
         """Find the known name nearest to a wrong name; None once there are many mistakes, to save time."""

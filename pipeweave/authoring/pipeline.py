@@ -66,7 +66,8 @@ class Pipeline(Generic[P, R]):
         for name, each in inspect.signature(self.fn).parameters.items():
             if each.kind not in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
                 raise InvalidSpec(
-                    f"pipeline {self.id!r}: parameter {name!r} cannot be filled from the run's input"
+                    f"pipeline {self.id!r}: parameter {name!r} must be one that can be given by name",
+                    hint="name each input of the pipeline: no *args, no **kwargs, nothing before a `/`",
                 )
             inputs[name] = Placeholder("input", (name,))
             if each.default is not inspect.Parameter.empty:
