@@ -125,7 +125,7 @@ def servers(settings: Settings, data_dir: Path | None = None) -> Settings:
         is_set = next(iter(named.keys() - missing))
         hint = f"set it, too; or unset {is_set} to use the stack in {stack.folder}"
     raise InvalidSetting(
-        f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set",
+        f"{missing[0]} is not set" if len(missing) == 1 else "no database and no broker are configured",
         errors=[_is_not_set(name) for name in missing],
         hint=hint,
     )
