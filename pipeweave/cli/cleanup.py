@@ -79,7 +79,7 @@ def cleanup(
         for each in done:
             click.echo(_line(each, place.storage_name))
         if policy.runs is None:
-            click.echo("Runs are kept for ever; set RUN_RETENTION_DAYS or --older-than to drop old months.")
+            click.echo("Runs are kept forever; set RUN_RETENTION_DAYS or --older-than to drop old months.")
         click.echo(_deleted(purged, dry_run=dry_run))
     ctx.exit(1 if any(each.outcome is drop_months.MonthOutcome.IN_USE for each in done) else 0)
 

@@ -99,7 +99,7 @@ def remove(client: Client, task: str, reason: str | None, as_json: bool) -> None
     if as_json:
         show_json(found)
     else:
-        click.echo(text(f"task {found['taskId']} is removed, {found['cancelled']:,} task runs are cancelled"))
+        click.echo(text(f"Removed task {found['taskId']}; cancelled task runs: {found['cancelled']:,}"))
 
 
 @click.command()

@@ -144,7 +144,10 @@ class _Report:
         elif self.differing:
             click.echo(f"{self.differing:,} of {self.verified:,} runs differ from their events", err=True)
         else:
-            click.echo(f"{self.verified:,} runs agree with their events", err=True)
+            agree = "1 run agrees with its events"
+            if self.verified != 1:
+                agree = f"{self.verified:,} runs agree with their events"
+            click.echo(agree, err=True)
 
 
 def _document(each: verification.Difference) -> dict[str, Any]:

@@ -22,6 +22,8 @@ _KINDS = {
     ids.REDRIVE: "redrive",
     "tok": "token",
 }
+# What `latest` looks for, where that is not every object of the kind.
+_NEWEST = {ids.DEAD_LETTER: "open dead letter"}
 _WHOLE = 26
 # An API answers with the ids of at most this many objects that begin alike.
 Find = Callable[[str, int], Sequence[str]]
@@ -114,7 +116,7 @@ def _chosen(prefix: str, given: str, find: Find, *, has_latest: bool = False) ->
     if given == LATEST and has_latest:
         newest = find("", 1)
         if not newest:
-            raise NotFound(f"there is no {_KINDS[prefix]} yet")
+            raise NotFound(f"no {_NEWEST.get(prefix, _KINDS[prefix])} found")
         return newest[0]
     tail = given.lower().removeprefix(f"{prefix}_")
     other = next((each for each in _KINDS if tail.startswith(f"{each}_")), None)

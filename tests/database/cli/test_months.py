@@ -131,7 +131,7 @@ def test_a_cleanup_says_what_it_did_and_is_done(database: Database, folder: Path
 def test_without_a_retention_a_cleanup_keeps_runs_and_says_so(database: Database) -> None:
     put(database)
     result = call(database, "cleanup")
-    assert "kept for ever" in result.stdout
+    assert "kept forever" in result.stdout
     assert "Deleted 0 dead letters" in result.stdout
     assert MONTH in call(database, "partitions").output
 

@@ -348,7 +348,7 @@ def test_a_standalone_task_is_verified_by_its_task_run_id(fresh_database: Databa
     with driver.database.transaction() as tx:
         (queued,) = standalone_tasks.enqueue(tx, VALUES, driver.tenant, [QueueRequest("noop", 1)])
     result = call(fresh_database, ids.show(ids.TASK_RUN, queued.task_run_id))
-    assert (result.exit_code, result.stderr) == (0, "1 runs agree with their events\n")
+    assert (result.exit_code, result.stderr) == (0, "1 run agrees with its events\n")
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_a_task_is_removed_with_a_reason(call: Call, served: Served) -> None:
     answer = {"taskId": "left", "removedAt": SINCE, "cancelled": 4}
     served.put("POST /api/tasks/left/remove", (200, answer))
     result = call("tasks", "remove", "left", "--reason", "we print no more")
-    assert (result.exit_code, result.output) == (0, "task left is removed, 4 task runs are cancelled\n")
+    assert (result.exit_code, result.output) == (0, "Removed task left; cancelled task runs: 4\n")
     assert served.asked[0][2] == {"reason": "we print no more"}
     assert json.loads(call("tasks", "remove", "left", "--json").output) == answer
 

@@ -67,7 +67,7 @@ def test_latest_is_the_newest_run_or_the_newest_of_a_pipeline(served: Served, ca
     assert RUN_ID in call("status", "latest").stdout
     assert RUN_ID in call("status", "latest", "--pipeline", "nightly").stdout
     served.put("GET /api/runs?limit=1", runs())
-    assert "there is no run yet" in call("status", "latest").stderr
+    assert "no run found" in call("status", "latest").stderr
 
 
 def test_the_id_of_something_else_is_refused_by_its_kind(call: Call) -> None:
