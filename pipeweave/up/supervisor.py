@@ -8,6 +8,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pipeweave.errors import StartFailed, Unavailable
@@ -197,4 +198,6 @@ class Supervisor:
             self.say(f"{name} ended with {how}; it is restarted in {delay:g} s")
 
     def _write_down(self) -> None:
-        self._record([each.row() for each in [*self._processes.values(), *self._restarts.beside]])
+        # Somebody may have deleted the folder: the processes must be stopped nevertheless.
+        with suppress(OSError):
+            self._record([each.row() for each in [*self._processes.values(), *self._restarts.beside]])

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from pipeweave.up.leftovers import birth
 from pipeweave.up.output import Console, Output
 from pipeweave.up.processes import ProcessRow, ProcessSpec, read_rows, write_rows
 from pipeweave.up.supervised import KILLED_DELAY_S, RESTART_DELAYS_S, Supervised, restart_delay
-from pipeweave.up.supervisor import Stopped
+from pipeweave.up.supervisor import Stopped, Supervisor
 
 
 def test_a_process_is_running_once_it_is_ready(stage: Stage, tmp_path: Path) -> None:
@@ -119,6 +120,19 @@ def test_a_process_that_will_not_stop_is_killed_after_its_grace(stage: Stage, tm
     stage.stop()
     assert birth(pid) is None
     assert "did not stop in time" in (tmp_path / "up.log").read_text()
+
+
+def test_processes_are_stopped_though_their_folder_was_deleted(tmp_path: Path) -> None:
+    def record(rows: Sequence[ProcessRow]) -> None:
+        pids.update(row.pid for row in rows if row.pid)
+        raise FileNotFoundError
+
+    pids: set[int] = set()
+    supervisor = Supervisor(tmp_path, Console(None), record)
+    supervisor.start(shell("one", SLEEP))
+    supervisor.wait_ready(["one"], 120)
+    supervisor.stop()
+    assert pids and not any(map(birth, pids))
 
 
 def test_lines_go_to_a_log_of_their_own_and_to_the_console_with_a_name(stage: Stage, tmp_path: Path) -> None:
