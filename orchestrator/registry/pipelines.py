@@ -99,7 +99,7 @@ def store(tx: Transaction, tenant: str, spec: PipelineSpec, *, source: str) -> S
     Raises:
         InvalidSpec: with every error found, each with its steps; nothing is stored.
     """
-    known = _check(tx, tenant, spec)
+    _check(tx, tenant, spec)
     ensure_tenant(tx, tenant)
     parameters = {
         "tenant": tenant,
@@ -113,13 +113,11 @@ def store(tx: Transaction, tenant: str, spec: PipelineSpec, *, source: str) -> S
     # Both the INSERT and the lock wait for a transaction that stores the same pipeline. The lock is its own
     # statement, so that the next statement sees what that transaction committed.
     if tx.execute(_INSERT, parameters).rowcount:
-        _check_parameters(spec, known)
         tx.execute(_INSERT_VERSION, {**parameters, "version": 1})
         return StoredVersion(spec.id, 1, spec.spec_hash, True)
     latest = tx.execute(_LOCK, parameters).scalar_one()
     if tx.execute(_HASH, {**parameters, "version": latest}).scalar_one() == spec.spec_hash:
         return StoredVersion(spec.id, latest, spec.spec_hash, False)
-    _check_parameters(spec, known)
     tx.execute(_INSERT_VERSION, {**parameters, "version": latest + 1})
     tx.execute(_UPDATE, {**parameters, "version": latest + 1})
     return StoredVersion(spec.id, latest + 1, spec.spec_hash, True)
@@ -143,10 +141,18 @@ def _parsed(row: Any) -> PipelineSpec:
     return parse_spec({**row.spec, **{name: part for name, part in parts.items() if part is not None}})
 
 
-def _check(tx: Transaction, tenant: str, spec: PipelineSpec) -> dict[str, Parameters | None]:
-    """Refuse a spec that `parse_spec` would refuse, or that names tasks that are not registered.
+_IS_LATEST = """
+SELECT 1 FROM pipelines AS p JOIN pipeline_versions AS v
+    ON v.tenant_id = p.tenant_id AND v.pipeline_id = p.id AND v.version = p.latest_version
+WHERE p.tenant_id = :tenant AND p.id = :id AND v.spec_hash = :spec_hash
+"""
 
-    Returns the parameters of its tasks.
+
+def _check(tx: Transaction, tenant: str, spec: PipelineSpec) -> None:
+    """Refuse a spec that `parse_spec` would refuse, or that does not fit the registered tasks.
+
+    Params that do not fit a task are no mistake of the version that is stored already: a worker that only
+    starts again must not be kept from it by a task that another service has changed.
     """
     parse_spec(spec.to_json())
     known = task_parameters(tx, tenant, spec)
@@ -158,17 +164,9 @@ def _check(tx: Transaction, tenant: str, spec: PipelineSpec) -> dict[str, Parame
             hint="start a worker that has the task, or correct its name",
             graphErrors=[_graph_error(spec, fault) for fault in faults],
         )
-    return known
-
-
-def _check_parameters(spec: PipelineSpec, known: Mapping[str, Parameters | None]) -> None:
-    """Refuse a new version whose steps have params that do not fit their tasks.
-
-    A version that is stored already is not refused: a worker that only starts again must not be kept from it
-    by a task that another service has changed.
-    """
     wrong = parameter_errors(spec, known)
-    if wrong:
+    latest = {"tenant": tenant, "id": spec.id, "spec_hash": spec.spec_hash}
+    if wrong and tx.execute(_IS_LATEST, latest).first() is None:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise InvalidSpec(
             f"pipeline {spec.id!r}: {wrong[0].field}: {wrong[0].message}{more}",
