@@ -51,7 +51,7 @@ def test_a_run_blocks_maintenance_whatever_it_waits_for(driver: RunDriver, statu
     do(driver, maintenance_mode.enter)
     found = state(driver)
     assert (found["mode"], found["canEnterMaintenance"], found["blockingTotal"]) == (WAITING, False, 1)
-    assert found["message"].endswith("when 1 open run ended.")
+    assert found["message"].endswith("when 1 unfinished run has ended.")
     assert [(each["id"], each["status"]) for each in found["blocking"]] == [
         (ids.show(ids.RUN, run_id), status)
     ]
