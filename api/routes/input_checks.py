@@ -44,12 +44,7 @@ class InputFaults:
     def errors(self, prefix: str) -> list[FieldError]:
         """The mistakes as errors of the fields of a request."""
         found = [*self.own, *(each for errors in self.of_tasks.values() for each in errors)]
-        return [
-            FieldError(
-                f"{prefix}.{each.field}" if each.field else prefix, each.message, each.code, each.expected
-            )
-            for each in found
-        ][:MOST_ERRORS]
+        return [_below(prefix, each) for each in found][:MOST_ERRORS]
 
 
 def _below(prefix: str, error: FieldError) -> FieldError:

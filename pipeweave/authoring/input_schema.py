@@ -21,8 +21,7 @@ def pipeline_schema(fn: Callable[..., Any], builder: GraphBuilder) -> dict[str, 
     fills; None if the pipeline has neither.
 
     The schema is strict, so that other names are mistakes, unless a task may read any name: one that is
-    called without arguments and has `**kwargs`, a parameter `input`, an idempotency key, or a Context whose
-    input it may read.
+    called without arguments and has `**kwargs`, a parameter `input`, or a Context whose input it may read.
 
     Args:
         fn: the pipeline's function.
@@ -59,9 +58,8 @@ def _parameters(fn: Callable[..., Any]) -> Iterator[dict[str, Any]]:
 
 
 def _reads_any_name(task: CallableTask, plan: Signature) -> bool:
-    has_key = getattr(getattr(task, "spec", None), "idempotency_key", None) is not None
     by_context = plan.context is not None and may_read_input(task.fn, plan.context)
-    return plan.takes_any or by_context or "input" in plan.names or has_key
+    return plan.takes_any or by_context or "input" in plan.names
 
 
 def _filled_by_input(step: Mapping[str, Any], plan: Signature) -> Iterator[dict[str, Any]]:

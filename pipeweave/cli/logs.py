@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeweave.cli.support.connection import json_option
+from pipeweave.cli.support import id_arguments
+from pipeweave.cli.support.connection import json_option, open_client
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.id_arguments import LATEST
 from pipeweave.cli.support.rendering import is_terminal, text
 from pipeweave.cli.support.stack_folder import stack_folder, stack_option
 from pipeweave.errors import InvalidInput, NotFound
+from pipeweave.settings import connecting, load_for_client
 from pipeweave.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -41,7 +44,9 @@ _LEAST_RUN_LETTERS = 6
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
-    "--run", metavar="ID", help="Only lines of this run or task run: its id, or the beginning of it."
+    "--run",
+    metavar="ID",
+    help="Only lines of this run or task run: its id, the beginning of it, or `latest`.",
 )
 @click.option(
     "-n",
@@ -66,7 +71,9 @@ def logs(
     """
     from pipeweave.up import log_files
 
-    folder = stack_folder(data_dir) / "logs"
+    stack = stack_folder(data_dir)
+    folder = stack / "logs"
+    run = _latest(stack) if run == LATEST else run
     chosen = _chosen(log_files.names(folder), names, folder)
     wanted = _wanted(run)
     if run is None:
@@ -78,6 +85,12 @@ def logs(
     _print(chain(shown, later), as_json=as_json)
     if not shown and not follow and not as_json:
         click.echo("No log lines." if run is None else f"No log lines of {run} on this machine.", err=True)
+
+
+def _latest(stack: Path) -> str:
+    """The id of the newest run, which the API of the stack knows."""
+    with open_client(connecting.orchestrator(load_for_client(), data_dir=stack)) as client:
+        return id_arguments.run(client, LATEST)
 
 
 def _chosen(known: list[str], names: tuple[str, ...], folder: Path) -> list[str]:

@@ -9,6 +9,7 @@ The input may be hostile: the check stops at MOST_ERRORS errors, and patterns ge
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
@@ -16,6 +17,7 @@ from typing import Any
 
 from pipeweave.errors import FieldError
 from pipeweave.field_errors import MOST_ERRORS
+from pipeweave.json_values import json_type
 from pipeweave.schema.definition import validate_schema
 from pipeweave.schema.formats import is_date, is_email, is_url, utf16_length
 from pipeweave.schema.patterns import matches
@@ -87,7 +89,7 @@ class _InputCheck:
             if field["name"] in value:
                 yield from self.check(field, value[field["name"]], place)
             elif field.get("required") and field["type"] in ("date", "datetime"):
-                yield FieldError(place, "Invalid date", "invalid_date")
+                yield FieldError(place, "Required", "invalid_date")
             elif field.get("required") and field["type"] != "json":
                 yield FieldError(place, "Required", "invalid_type", _EXPECTED.get(field["type"]))
 
@@ -148,7 +150,10 @@ class _InputCheck:
 
     def date(self, field: Field, value: Any, path: str) -> Iterator[FieldError]:
         if not is_date(value):
-            yield FieldError(path, "Invalid date", "invalid_date", "date")
+            sample = "2026-11-22" if field["type"] == "date" else "2026-11-22T09:30:00Z"
+            yield FieldError(
+                path, f"Expected a date such as {sample}, got {_shown(value)}", "invalid_date", "date"
+            )
 
     def select(self, field: Field, value: Any, path: str) -> Iterator[FieldError]:
         options = self._options.get(id(field))
@@ -218,19 +223,25 @@ def _cut(value: Any) -> str:
 
 
 def _wrong_type(path: str, expected: str, value: Any) -> FieldError:
-    return FieldError(path, f"Expected {expected}, received {_type_of(value)}", "invalid_type", expected)
+    wanted = _NAMED.get(expected, expected)
+    return FieldError(path, f"Expected {wanted}, got {_shown(value)}", "invalid_type", expected)
 
 
-def _type_of(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, (int, float)):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "array" if isinstance(value, list) else "object"
+_NAMED = {
+    "string": "a text",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+
+
+def _shown(value: Any) -> str:
+    """A value as its error shows it: short ones as JSON writes them, lists and objects by their type."""
+    if isinstance(value, (list, Mapping)):
+        return json_type(value)
+    is_long = isinstance(value, str) and len(value) > _SHOWN_CHARS
+    return json.dumps(value[:_SHOWN_CHARS] + "…" if is_long else value, ensure_ascii=False)
 
 
 _CHECKS: dict[str, Callable[[_InputCheck, Field, Any, str], Iterator[FieldError]]] = {

@@ -21,7 +21,7 @@ from pipeweave.errors import Unavailable
 FILE_NAME = "connection.json"
 FOLDER_NAME = ".pipeweave"
 # What `up` leaves in its data directory; a folder with other content is not one, such as a worker's storage.
-_MADE_BY_UP = ("kept.json", FILE_NAME)
+_MADE_BY_UP = ("secrets.json", "kept.json", FILE_NAME)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,8 @@ class Connection:
 
 
 @dataclass(slots=True)
-class Kept:
-    """The content of `kept.json`: passwords, token and ports, which the next `up` reuses if it can."""
+class Secrets:
+    """The content of `secrets.json`: passwords, token and ports, which the next `up` reuses if it can."""
 
     postgres_password: str
     postgres_admin_password: str
@@ -71,7 +71,7 @@ class DataFolder:
         self.requests = self.run / "requests"
         self.connection = self.root / "connection.json"
         self._lock = self.run / "lock"
-        self.kept_file = self.root / "kept.json"
+        self.secrets_file = self.root / "secrets.json"
 
     def make(self) -> None:
         """Make the missing folders, accessible only to their owner.
@@ -133,18 +133,25 @@ class DataFolder:
         os.close(descriptor)
         return None
 
-    def kept(self) -> Kept:
-        """Read `kept.json`; make new secrets if it does not exist."""
+    def secrets(self) -> Secrets:
+        """Read `secrets.json`; make new secrets if it does not exist."""
         try:
-            return Kept(**json.loads(self.kept_file.read_text()))
+            self._take_over_old_secrets()
+            return Secrets(**json.loads(self.secrets_file.read_text()))
         except FileNotFoundError:
             return _new_secrets()
         except (OSError, ValueError, TypeError) as error:
-            raise StartFailed(f"{self.kept_file} cannot be read: {error}") from error
+            raise StartFailed(f"{self.secrets_file} cannot be read: {error}") from error
 
-    def keep(self, kept: Kept) -> None:
-        """Write `kept.json`, readable only for its owner."""
-        write_private(self.kept_file, asdict(kept))
+    def _take_over_old_secrets(self) -> None:
+        """Before 0.2 the file had another name; the servers in the folder have its passwords."""
+        old = self.root / "kept.json"
+        if old.exists() and not self.secrets_file.exists():
+            old.rename(self.secrets_file)
+
+    def keep(self, secrets: Secrets) -> None:
+        """Write `secrets.json`, readable only for its owner."""
+        write_private(self.secrets_file, asdict(secrets))
 
     def announce(self, connection: Connection) -> None:
         """Write `connection.json`, which says that the stack is ready."""
@@ -181,8 +188,8 @@ class DataFolder:
         return None
 
 
-def _new_secrets() -> Kept:
-    return Kept(
+def _new_secrets() -> Secrets:
+    return Secrets(
         postgres_password=secrets.token_hex(16),
         postgres_admin_password=secrets.token_hex(16),
         valkey_password=secrets.token_hex(16),

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pipeweave.up import environment, leftovers, postgres, valkey
-from pipeweave.up.folder import DataFolder, Kept
+from pipeweave.up.folder import DataFolder, Secrets
 from pipeweave.up.launch import Launch
 from pipeweave.up.options import UpOptions
 from pipeweave.up.ports import LOOPBACK
@@ -34,13 +34,16 @@ _PYTHON = (sys.executable, "-P", "-m")
 class Programs:
     """Makes the ProcessSpec of each process of one stack."""
 
-    def __init__(self, options: UpOptions, folder: DataFolder, kept: Kept) -> None:
-        assert kept.postgres_port and kept.valkey_port
+    def __init__(self, options: UpOptions, folder: DataFolder, secrets: Secrets) -> None:
+        assert secrets.postgres_port and secrets.valkey_port
         self.postgres_server = Postgres(
-            folder.root / "postgres", kept.postgres_port, kept.postgres_password, kept.postgres_admin_password
+            folder.root / "postgres",
+            secrets.postgres_port,
+            secrets.postgres_password,
+            secrets.postgres_admin_password,
         )
-        self.valkey_server = Valkey(folder.root / "valkey", kept.valkey_port, kept.valkey_password)
-        self._options, self._folder, self._kept = options, folder, kept
+        self.valkey_server = Valkey(folder.root / "valkey", secrets.valkey_port, secrets.valkey_password)
+        self._options, self._folder, self._secrets = options, folder, secrets
 
     def watchdog(self) -> ProcessSpec:
         """The process that ends all others if the supervisor is killed."""
@@ -100,8 +103,8 @@ class Programs:
         # Flower reads its options from variables, which keeps the password off the command line.
         own = {
             "FLOWER_ADDRESS": LOOPBACK,
-            "FLOWER_PORT": str(self._kept.flower_port),
-            "FLOWER_BASIC_AUTH": f"{FLOWER_USER}:{self._kept.flower_password}",
+            "FLOWER_PORT": str(self._secrets.flower_port),
+            "FLOWER_BASIC_AUTH": f"{FLOWER_USER}:{self._secrets.flower_password}",
             "FLOWER_ENABLE_EVENTS": "False",
         }
         argv = (*_PYTHON, "celery", "-A", "pipeweave.workers.app:app", "flower")
@@ -111,7 +114,7 @@ class Programs:
     @property
     def flower_url(self) -> str:
         """Flower's URL on this machine."""
-        return f"http://{LOOPBACK}:{self._kept.flower_port}"
+        return f"http://{LOOPBACK}:{self._secrets.flower_port}"
 
     def _launch(self, command: tuple[str, ...], variables: dict[str, str]) -> Launch:
         return Launch((*_PYTHON, "pipeweave.cli", *command), variables, cwd=Path.cwd())
@@ -120,7 +123,7 @@ class Programs:
         return {
             "DATABASE_URL": self.postgres_server.url,
             "BROKER_URL": self.valkey_server.url,
-            "PIPEWEAVE_SECRET_KEY": self._options.secret_key or self._kept.secret_key,
+            "PIPEWEAVE_SECRET_KEY": self._options.secret_key or self._secrets.secret_key,
             "PIPEWEAVE_TENANT": self._options.tenant,
             "MODE": self._options.mode,
             "PIPEWEAVE_DATA_DIR": str(self._folder.root),

@@ -13,7 +13,7 @@ from typing import Any
 from pipeweave.errors import PortInUse
 from pipeweave.up import database, environment, leftovers, requests
 from pipeweave.up.changes import Watch
-from pipeweave.up.folder import Connection, DataFolder, Kept
+from pipeweave.up.folder import Connection, DataFolder, Secrets
 from pipeweave.up.launch import server_account
 from pipeweave.up.options import HOW_TO_ADD_TASKS, UpOptions
 from pipeweave.up.output import Console
@@ -80,20 +80,20 @@ def run(options: UpOptions, console: Console, on_ready: Callable[[Announcement],
 
 
 def _start(options: UpOptions, folder: DataFolder, supervisor: Supervisor) -> Announcement:
-    kept = _with_ports(folder.kept())
-    folder.keep(kept)
-    programs = Programs(options, folder, kept)
+    secrets = _with_ports(folder.secrets())
+    folder.keep(secrets)
+    programs = Programs(options, folder, secrets)
     supervisor.start(programs.watchdog())
     _start_servers(programs, supervisor)
     url = programs.postgres_server.url
     database.migrate(url)
-    kept.token = database.issue_token(url, options.tenant, kept.token)
-    folder.keep(kept)
+    secrets.token = database.issue_token(url, options.tenant, secrets.token)
+    folder.keep(secrets)
     _start_processes(options, programs, supervisor)
     connection = Connection(
         options.url,
         options.tenant,
-        kept.token,
+        secrets.token,
         url,
         programs.valkey_server.url,
         environment.settings_of(options),
@@ -128,7 +128,7 @@ def _notes(
     if flower:
         # Started last, because tasks do not need it.
         supervisor.start(flower)
-        yield f"Flower: {programs.flower_url} (user {FLOWER_USER}, password in {folder.kept_file})"
+        yield f"Flower: {programs.flower_url} (user {FLOWER_USER}, password in {folder.secrets_file})"
     server = programs.postgres_server
     installed = server.installed(server_account(server.folder))
     if not installed.is_shipped:
@@ -155,13 +155,13 @@ def _api_port(options: UpOptions) -> int:
     return options.port
 
 
-def _with_ports(kept: Kept) -> Kept:
+def _with_ports(secrets: Secrets) -> Secrets:
     """Reuse the ports of the last start if they are free, so that noted addresses stay valid."""
     return replace(
-        kept,
-        postgres_port=free_port(kept.postgres_port),
-        valkey_port=free_port(kept.valkey_port),
-        flower_port=free_port(kept.flower_port),
+        secrets,
+        postgres_port=free_port(secrets.postgres_port),
+        valkey_port=free_port(secrets.valkey_port),
+        flower_port=free_port(secrets.flower_port),
     )
 
 

@@ -37,7 +37,7 @@ def test_an_input_that_does_not_fit_starts_no_run_unless_the_mode_says_so(api: A
     assert messages(refused.json["errors"]) == {
         "input.dya": "is not an input of this pipeline; did you mean 'day'?",
         "input.day": "is required",
-        "input.limit": "Expected number, received string",
+        "input.limit": 'Expected a number, got "5"',
     }
     assert refused.json["detail"].startswith("pipeline 'daily': input.dya: is not an input of this pipeline")
     assert api.post(PATH, {"input": TYPO, "validationMode": "strict"}).status_code == 400

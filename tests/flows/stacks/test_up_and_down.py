@@ -105,7 +105,7 @@ def test_leftovers_of_a_crash_are_ended_by_the_next_up(used: StackFolder) -> Non
 def test_flower_asks_for_a_password(used: StackFolder) -> None:
     pytest.importorskip("flower")
     assert used.call("up", "--port", "0", "--detach").returncode == 0
-    kept = json.loads((used.data / "kept.json").read_text())
+    kept = json.loads((used.data / "secrets.json").read_text())
     page = f"http://127.0.0.1:{kept['flower_port']}/workers"
     signed_in = urllib3.make_headers(basic_auth=f"pipeweave:{kept['flower_password']}")
     with urllib3.PoolManager(retries=False) as http:

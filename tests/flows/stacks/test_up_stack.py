@@ -51,7 +51,7 @@ def test_ps_names_every_process_with_its_state(stack: StackFolder) -> None:
 def test_no_secret_is_on_a_command_line(stack: StackFolder) -> None:
     secrets = [
         value
-        for value in json.loads((stack.data / "kept.json").read_text()).values()
+        for value in json.loads((stack.data / "secrets.json").read_text()).values()
         if isinstance(value, str)
     ]
     assert len(secrets) == 6

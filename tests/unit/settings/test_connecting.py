@@ -154,7 +154,7 @@ def test_the_stack_of_a_project_is_found_in_its_folders(project: Path) -> None:
 
 def test_a_nearer_stack_that_is_down_hides_one_above(project: Path) -> None:
     (project / "src" / ".pipeweave").mkdir()
-    (project / "src" / ".pipeweave" / "kept.json").write_text("{}")
+    (project / "src" / ".pipeweave" / "secrets.json").write_text("{}")
     with pytest.raises(Unavailable, match="no orchestrator"):
         resolve(Settings())
 

@@ -46,18 +46,26 @@ def test_a_folder_is_held_by_one_at_a_time_and_released_without_a_trace(folder: 
 
 
 def test_secrets_stay_the_same_and_private(folder: DataFolder) -> None:
-    kept = folder.kept()
-    kept.postgres_port = 20_000
-    folder.keep(kept)
-    assert folder.kept() == kept
-    assert mode(folder.kept_file) == mode(folder.root) - 0o100 == 0o600
-    assert len(bytes.fromhex(kept.secret_key)) == 32
+    secrets = folder.secrets()
+    secrets.postgres_port = 20_000
+    folder.keep(secrets)
+    assert folder.secrets() == secrets
+    assert mode(folder.secrets_file) == mode(folder.root) - 0o100 == 0o600
+    assert len(bytes.fromhex(secrets.secret_key)) == 32
+
+
+def test_secrets_that_an_earlier_version_wrote_are_taken_over(folder: DataFolder) -> None:
+    secrets = folder.secrets()
+    folder.keep(secrets)
+    folder.secrets_file.rename(folder.root / "kept.json")
+    assert folder.secrets() == secrets
+    assert folder.secrets_file.exists() and not (folder.root / "kept.json").exists()
 
 
 def test_unreadable_secrets_are_not_replaced_by_new_ones(folder: DataFolder) -> None:
-    folder.kept_file.write_text("{")
-    with pytest.raises(StartFailed, match=r"kept\.json cannot be read"):
-        folder.kept()
+    folder.secrets_file.write_text("{")
+    with pytest.raises(StartFailed, match=r"secrets\.json cannot be read"):
+        folder.secrets()
 
 
 def test_the_connection_file_speaks_json_and_is_private(folder: DataFolder) -> None:
