@@ -180,7 +180,7 @@ def _output(seen: Evidence, row: TaskRun) -> object:
 
 
 def every_exhausted_task_run_has_one_dead_letter(seen: Evidence) -> Iterator[str]:
-    """There is exactly one dead letter for each task run that failed for good, and no other one."""
+    """There is exactly one dead letter for each task run without an attempt left, and no other one."""
     letters = dict(seen.records.dead_letters)
     for row in seen.records.task_runs.values():
         count = letters.pop(row.id, 0)

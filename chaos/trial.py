@@ -97,7 +97,7 @@ def _settle(up: Stack, triggers: Triggers, seconds: float, say: Say) -> float:
     is_accepted = triggers.finish(seconds)
     say("every run is accepted" if is_accepted else "not every run was accepted")
     if not waited(lambda: _open_runs(up) == 0, max(0.0, until - time.monotonic()), 0.2):
-        say(f"{_open_runs(up)} runs are not final after {seconds:g} s")
+        say(f"{_open_runs(up)} runs are unfinished after {seconds:g} s")
     final = time.monotonic()
     if not waited(lambda: _depth(up) == 0, QUIET_S, 0.2):
         say(f"{_depth(up)} messages are left over")

@@ -159,7 +159,7 @@ class LimitExceeded(InvalidInput):
 
 
 class Unauthenticated(PipeWeaveError):
-    """A valid bearer token is needed."""
+    """A valid bearer token is required."""
 
     code = "UNAUTHENTICATED"
     status = 401
@@ -398,7 +398,7 @@ class AttemptTimedOut(PipeWeaveError):
 
 
 class AttemptFenced(PipeWeaveError):
-    """The worker no longer owns the attempt: the run was cancelled, or the attempt was taken for lost.
+    """The worker no longer owns the attempt: the run was cancelled, or the attempt was declared lost.
 
     Raised inside the task's function. The result of the function is then ignored.
     """

@@ -100,7 +100,7 @@ def read(prefix: str, text: str) -> UUID:
     if head != prefix or len(tail) != _LENGTH or not set(tail) <= _VALUES.keys() or tail[0] > "7":
         raise NotFound(
             f"{_KINDS.get(prefix, prefix)} {text[:200]!r} not found",
-            hint=f"ids of this kind look like {prefix}_01jd…",
+            hint=f"expected an id such as {prefix}_01jd…",
             id=text[:200],
         )
     number = 0
@@ -122,7 +122,7 @@ def span(prefix: str, beginning: str) -> tuple[UUID, UUID]:
     tail = beginning.removeprefix(f"{prefix}_")
     if not 0 < len(tail) <= _LENGTH or not set(tail) <= _VALUES.keys():
         raise NotFound(
-            f"no id begins with {beginning[:200]!r}", hint=f"ids of this kind look like {prefix}_01jd…"
+            f"no id begins with {beginning[:200]!r}", hint=f"expected an id such as {prefix}_01jd…"
         )
     if tail[0] > "7":
         raise NotFound(f"no id begins with {beginning!r}", hint="the first character is 0 to 7")

@@ -35,6 +35,11 @@ from pipeweave.size_limits import INLINE_BYTES, MAX_JSON_DEPTH
 _MOST_FAULTS = 20
 _MAX_TEXT = 4_000
 
+# Options of orjson with which it refuses what it would write in another way than this conversion.
+LEFT_TO_CONVERSION: Final = (
+    orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+
 JSON_HINT: Final = "return texts, numbers, booleans, None, lists and dicts with text keys"
 
 _Read = Callable[[Any], Any]

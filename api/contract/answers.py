@@ -94,7 +94,7 @@ class Maintenance(MaintenanceMode):
 
 
 class OpenTaskRuns(AnswerModel):
-    """Counts the task runs of an open run that are not final, by status."""
+    """Counts the unfinished task runs of an open run, by status."""
 
     running: int
     queued: int

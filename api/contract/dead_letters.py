@@ -125,7 +125,10 @@ class PurgeRequest(Request):
 
 
 class DeadLetter(AnswerModel):
-    """A task run that failed for good. `pipelineRunId` and `pipelineId` are null for a standalone task."""
+    """A task run that failed and has no attempt left.
+
+    `pipelineRunId` and `pipelineId` are null for a standalone task.
+    """
 
     id: DeadLetterId
     dlq_id: DeadLetterId = Field(description="The same as `id`.")

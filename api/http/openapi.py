@@ -40,7 +40,7 @@ TAGS: Mapping[str, str] = {
     "pipelines": "Versioned graphs of steps: store, plan and trigger them.",
     "queue": "Standalone tasks, the queue of a tenant, its pause and its limit of active runs.",
     "runs": "Runs of pipelines: status, task runs, events, cancelling.",
-    "dead letters": "Task runs that failed for good: list, retry, discard and delete them.",
+    "dead letters": "Task runs that failed and have no attempt left: list, retry, discard and delete them.",
     "maintenance": "Maintenance mode of the whole deployment, for administrators.",
 }
 

@@ -3,7 +3,7 @@
 A key of a task is one row, and the task run that is written into the row, the holder, may call its function.
 A read and a separate write would let two task runs through. Other task runs with the key complete with the
 result if there is one, or step back until the holder ends (key_waiters.py). The row stays with its holder
-through retries and lost workers; a holder that fails for good leaves no result.
+through retries and lost workers; a holder that fails leaves no result.
 
 Keys are locked before runs, task runs and limits: see store/lock_order.py.
 """

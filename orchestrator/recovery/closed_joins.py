@@ -1,4 +1,4 @@
-"""Finds closed joins of open runs: all that they wait for is final, and nobody has decided them yet.
+"""Finds closed joins of open runs: all that they wait for has finished, and nobody has decided them yet.
 
 A join is a step with several predecessors, a map whose items ended, or the end of a run. In a healthy
 deployment it stays closed for milliseconds only.

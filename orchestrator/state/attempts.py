@@ -1,7 +1,7 @@
 """Ends failed attempts: the task run waits for its next attempt, or fails for good with a dead letter.
 
 One statement per outcome writes the task run's move, its event, the attempt's record and, when no attempt is
-left, the dead letter. So each task run that failed for good has exactly one dead letter.
+left, the dead letter. So each task run that has no attempt left has exactly one dead letter.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ AT_ONCE_MS = 0
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The task runs of failed attempts: failed for good, or with another attempt.
+    """The task runs of failed attempts: failed, or with another attempt.
 
     Args:
-        final: task runs that failed for good.
+        final: task runs that have no attempt left.
         retried: task runs that wait for their next attempt.
         due: the ids of `retried` task runs without a delay.
     """

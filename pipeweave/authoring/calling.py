@@ -13,12 +13,10 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-import orjson
-
 from pipeweave.authoring.context import Context, TaskResult
 from pipeweave.authoring.signatures import MISSING, Parameter, Signature, read_signature
 from pipeweave.errors import FieldError, InvalidParams, InvalidResult
-from pipeweave.json_conversion import JSON_HINT, to_json_value
+from pipeweave.json_conversion import JSON_HINT, LEFT_TO_CONVERSION, to_json_value
 from pipeweave.json_values import json_faults, write_json
 from pipeweave.size_limits import MAX_JSON_DEPTH, MAX_OUTPUT_BYTES
 from pipeweave.suggestions import did_you_mean
@@ -27,7 +25,6 @@ _MOST_ERRORS = 50
 # An error of the parameters names this many of them in its message.
 _SAID_ERRORS = 5
 _LOOKED_AT = 32  # members of an output that are looked at before it is written
-_STRICT = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
 @lru_cache(maxsize=8192)
@@ -185,7 +182,7 @@ def encode(output: Any) -> tuple[Any, bytes]:
     if any(type(each) is str and len(each) > MAX_OUTPUT_BYTES for each in _first_members(output)):
         raise _too_large("has a text of more than")
     try:
-        encoded = write_json(output, _STRICT)
+        encoded = write_json(output, LEFT_TO_CONVERSION)
     except (TypeError, ValueError, RecursionError) as error:
         return _converted(output, str(error))
     _check_size(encoded)
@@ -204,7 +201,7 @@ def _converted(output: Any, reason: str) -> tuple[Any, bytes]:
     if faults:
         raise _not_json(faults, reason)
     try:
-        encoded = write_json(converted, _STRICT)
+        encoded = write_json(converted, LEFT_TO_CONVERSION)
     except (TypeError, ValueError, RecursionError) as error:
         raise _not_json([], str(error)) from None
     _check_size(encoded)

@@ -109,7 +109,7 @@ class Client:
 
         Args:
             pipeline_id: the pipeline, or the entry task of a derived pipeline.
-            input: any JSON value; None sends {}.
+            input: any JSON value, or what a task may return (a model, a date, …); None sends {}.
             failure_mode: `fail-fast`, `continue` or `partial-merge`; None for the pipeline's failure mode.
             priority: lower runs first; None for the pipeline's priority.
             metadata: stored with the run, for people and filters.
@@ -187,7 +187,7 @@ class Client:
 
         Raises:
             RunFailed: the run ended `failed`, `partial` or `cancelled` (only with `check`).
-            WaitTimeout: the run is not final yet; it continues to run.
+            WaitTimeout: the run has not finished yet; it continues to run.
             NotFound: there is no such run.
         """
         run_id = run_id_of(run)
@@ -290,7 +290,7 @@ class Client:
 
         Args:
             task_id: the task.
-            input: any JSON value; None sends {}.
+            input: any JSON value, or what a task may return (a model, a date, …); None sends {}.
             priority: lower runs first; None for the task's priority.
             metadata: stored with the task run, for people and filters.
             idempotency_key: if another task run of the task has this key, the answer is that task run, with

@@ -13,6 +13,7 @@ import urllib3
 
 from pipeweave import errors
 from pipeweave.errors import FieldError, InvalidInput, PipeWeaveError, Unavailable
+from pipeweave.json_conversion import LEFT_TO_CONVERSION, to_json_value
 from pipeweave.json_values import write_json
 
 # Only GETs are repeated: a second POST, PUT or DELETE could act twice.
@@ -86,11 +87,7 @@ class Transport:
             InvalidInput: the body cannot be written as JSON.
             PipeWeaveError, Unavailable: as `get`.
         """
-        try:
-            data = write_json(body)
-        except TypeError as error:
-            raise InvalidInput(f"the request body is not JSON: {error}") from error
-        return self._send(method, path, data)
+        return self._send(method, path, _encoded(body))
 
     def close(self) -> None:
         """Close the pooled connections."""
@@ -131,6 +128,18 @@ class Transport:
             kind = _NEAREST.get(answer.status, PipeWeaveError)
             return kind(f"{self.url} answered with status {answer.status}")
         return from_problem(document, answer.status)
+
+
+def _encoded(body: Any) -> bytes:
+    """Write a body as JSON; models, dates and the like are converted as in the results of tasks."""
+    try:
+        return write_json(body, LEFT_TO_CONVERSION)
+    except TypeError:
+        converted, faults = to_json_value(body)
+    if faults:
+        first = faults[0]
+        raise InvalidInput(f"the request is not JSON: {first.field} {first.message}", errors=faults)
+    return write_json(converted)
 
 
 def from_problem(document: Mapping[str, Any], status: int) -> PipeWeaveError:

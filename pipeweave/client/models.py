@@ -63,7 +63,7 @@ class Run:
         return tuple(dict.fromkeys(str(each.get("stepId")) for each in self._failed_task_runs()))
 
     def checked(self) -> Run:
-        """Return the run if it is completed or not final yet.
+        """Return the run if it is completed or has not finished yet.
 
         Raises:
             RunFailed: the run ended `failed`, `partial` or `cancelled`.

@@ -35,7 +35,7 @@ def derive(tasks: Iterable[LinkedTask]) -> list[PipelineSpec]:
     successors and predecessors gives no pipeline; it is queued as a standalone task.
 
     Raises:
-        InvalidSpec: `allowed_next` names an unknown task, or tasks follow each other in a circle.
+        InvalidSpec: `allowed_next` names an unknown task, or tasks follow each other in a cycle.
     """
     by_id = {task.id: task for task in tasks}
     _refuse_unknown(by_id)
@@ -45,7 +45,7 @@ def derive(tasks: Iterable[LinkedTask]) -> list[PipelineSpec]:
     if cycles:
         found = "; ".join(" → ".join(cycle) for cycle in cycles)
         raise InvalidSpec(
-            f"tasks follow each other in a circle: {found}",
+            f"allowed_next forms a cycle: {found}",
             errors=[FieldError("allowedNext", " → ".join(cycle), "cycle") for cycle in cycles],
             graphErrors=[{"code": "CYCLE", "message": " → ".join(c), "steps": list(c)} for c in cycles],
         )

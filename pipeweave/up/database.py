@@ -42,7 +42,7 @@ def issue_token(url: str, tenant: str, known: str | None) -> str:
 class LiveWorkers:
     """Tells whether a worker of this machine is registered and alive.
 
-    If workers of a crashed stack are still registered, none is until they are taken for lost: a new process
+    If workers of a crashed stack are still registered, none is until they are declared lost: a new process
     may have the process id of one of them.
     """
 

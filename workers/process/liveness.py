@@ -113,6 +113,6 @@ class WorkerLiveness:
     def _store_heartbeat(self) -> None:
         with self.database.statements() as tx:
             if not worker_processes.beat(tx, self.worker_id, stops=self.slots.is_stopping):
-                # The worker was silent for too long (a suspended machine) and was taken for lost.
+                # The worker was silent for too long (a suspended machine) and was declared lost.
                 worker_processes.register(tx, self.tenant, self.start, worker_id=self.worker_id)
             self.slots.set_mixed(priorities.is_mixed(tx, self.queues))

@@ -35,7 +35,7 @@ def follow(client: Client, run_id: str, timeout: float | None = None, *, shows_o
     """Show the progress of a run until it is final, then its end, its errors and (if wanted) its output.
 
     Raises:
-        WaitTimeout: the run is not final after `timeout` seconds.
+        WaitTimeout: the run has not finished after `timeout` seconds.
     """
     final = _live(client, run_id, timeout) if is_terminal() else _lines(client, run_id, timeout)
     show_end(final, shows_output=shows_output)

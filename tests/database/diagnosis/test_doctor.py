@@ -253,7 +253,7 @@ class Api(BaseHTTPRequestHandler):
         elif self.headers.get("Authorization") == "Bearer pw_right":
             self._answer(200, {"runs": [], "nextCursor": None})
         else:
-            problem = {"title": "A valid bearer token is needed.", "status": 401, "code": "UNAUTHENTICATED"}
+            problem = {"title": "A valid bearer token is required.", "status": 401, "code": "UNAUTHENTICATED"}
             self._answer(401, problem | {"detail": "the token is unknown"}, "application/problem+json")
 
     def _answer(self, status: int, document: Any, kind: str = "application/json") -> None:

@@ -206,7 +206,7 @@ def test_a_text_beyond_the_limit_is_refused_before_it_is_written(
     shape: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calling, "MAX_OUTPUT_BYTES", 1_000)
-    monkeypatch.setattr(calling, "orjson", None)  # it dies of a text of gigabytes
+    monkeypatch.setattr(calling, "write_json", None)  # it dies of a text of gigabytes
     with pytest.raises(InvalidResult):
         outcome_of(shape("x" * 1_001))
 

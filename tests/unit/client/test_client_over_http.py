@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -134,6 +136,12 @@ def test_an_id_cannot_break_out_of_its_path(served: Served, client: Client) -> N
     served.put("GET /api/runs/..%2F..%2Fhealth%3Fx", (404, errors.NotFound("no").to_problem()))
     with pytest.raises(errors.NotFound):
         client.run("../../health?x")
+
+
+def test_an_input_is_converted_as_the_results_of_tasks_are(served: Served, client: Client) -> None:
+    served.put("POST /api/pipelines/report/trigger", (200, {"pipelineRunId": "prun_1", "status": "running"}))
+    client.trigger("report", {"day": date(2026, 11, 22), "tags": {"b", "a"}, "price": Decimal("1.50")})
+    assert served.asked[0][2] == {"input": {"day": "2026-11-22", "tags": ["a", "b"], "price": "1.50"}}
 
 
 def test_an_input_that_is_not_json_is_never_sent(served: Served, client: Client) -> None:
