@@ -71,7 +71,7 @@ def test_a_lost_message_is_shown_and_sent_again(stack: LiveStack) -> None:
     assert kinds == {"message_lost": ids.show(ids.RUN, run_id), "tick_silent": None}
     healed = call(stack, "recover", "--auto-resume")
     assert healed.exit_code == 0, healed.output
-    assert "1 messages sent again" in healed.stdout
+    assert "messages sent again (1)" in healed.stdout
     assert "pipeweave beat" in healed.stderr
     assert stack.finished(run_id).status == "completed"
 
