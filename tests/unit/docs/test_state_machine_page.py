@@ -53,7 +53,7 @@ def test_the_table_of_when_a_step_runs_is_the_rule(mode: str) -> None:
     column = ["fail-fast", "continue", "partial-merge"].index(mode)
     for one, rest, *words in rows:
         taken = Predecessor("completed", None if "an edge is taken" in rest else [])
-        others = {"is not final yet": Predecessor("running")} if "final" in rest else {}
+        others = {"has not finished": Predecessor("running")} if "finished" in rest else {}
         failed = {"failed": Predecessor("failed")} if one == "one" and not others else {}
         decision = decide_step(mode, {"a": taken, **others, **failed}, "join")
         if words[column] != "the run has failed":
