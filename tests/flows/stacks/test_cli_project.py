@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.cli_stack import StackFolder
+from support.pages import ROOT
 from support.servers import wait_until
+from support.stub_http_server import Served, serving
+
+from pipeweave.settings import environment
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +156,57 @@ def test_another_worker_joins_by_the_data_dir(project: StackFolder) -> None:
         worker.terminate()
         said, _ = worker.communicate(timeout=120)
     assert worker.returncode == 0, said
+
+
+DAY = {"day": "2026-11-22", "limit": 100}
+ORDERS = [{"id": f"o-{n}", "amount": f"{n}50.25", "card": f"card-{n}"} for n in range(1, 5)]
+
+
+@pytest.fixture
+def shop() -> Iterator[Served]:
+    """A shop that fails once for the second order, and that does not know the card of the fourth."""
+    with serving() as shop:
+        shop.put("GET /orders?day=2026-11-22", (200, ORDERS))
+        for order in ORDERS:
+            shop.put(f"POST /orders/{order['id']}/charge", (200, {}))
+        shop.put("POST /orders/o-2/charge", (503, {"error": "the bank is closed"}), (200, {}))
+        shop.put("POST /orders/o-4/charge", (422, {"error": "card card-4 is unknown"}))
+        yield shop
+
+
+def test_a_failed_order_is_found_mended_and_retried_by_commands_alone(
+    project: StackFolder, shop: Served
+) -> None:
+    here = StackFolder(project.folder, variables={**environment(), "SHOP_URL": shop.url})
+    app = str(ROOT / "examples/charge_orders.py")
+    worker = here.begin("worker", "--data-dir", str(project.data), "--app", app, "--service", "orders")
+    try:
+        wait_until(lambda: "charge_orders" in here.call("pipelines").stdout)
+        failed = here.call(
+            "trigger", "charge_orders", "-i", json.dumps(DAY), "--wait", "--failure-mode", "continue"
+        )
+        assert (failed.returncode, "charge[3] failed: HTTP_422: card card-4 is unknown" in failed.stderr) == (
+            1,
+            True,
+        )
+        letter = here.call("dlq", "show", "latest").stdout
+        assert "HTTP_422: card card-4 is unknown" in letter
+        assert "/orders/o-4/charge" in letter
+        shop.put("POST /orders/o-4/charge", (200, {}))
+        retried = here.call("dlq", "retry", "latest", "--wait")
+        assert retried.returncode == 0, retried.stdout + retried.stderr
+        output = json.loads(here.call("output", "latest").stdout)
+    finally:
+        worker.terminate()
+        worker.communicate(timeout=120)
+    assert output == {
+        "day": "2026-11-22",
+        "charged": 4,
+        "total": "1201.00",
+        "reviewed": ["o-1", "o-2", "o-3", "o-4"],
+    }
+    calls = Counter(request for request, _, _ in shop.asked)
+    assert [calls[f"POST /orders/o-{n}/charge"] for n in range(1, 5)] == [1, 2, 1, 2]
 
 
 def test_after_down_a_command_says_what_is_missing(project: StackFolder) -> None:
