@@ -11,6 +11,7 @@ import click
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.list_options import cursor_option, limit_option
 from pipeweave.cli.support.tables import Column
 from pipeweave.cli.token import Lifetime
 
@@ -77,17 +78,8 @@ def dlq() -> None:
 )
 @_filtered
 @click.option("--status", type=click.Choice(STATUSES), default="open", show_default=True)
-@click.option(
-    "-l",
-    "-n",
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1, 1000),
-    default=20,
-    show_default=True,
-    help="Show at most this many.",
-)
-@click.option("--cursor", help="Show the next page; the list before printed it.")
+@limit_option
+@cursor_option
 @json_option
 @connected
 def list_(client: Client, status: str, limit: int, cursor: str | None, as_json: bool, **filters: Any) -> None:
@@ -114,16 +106,7 @@ def list_(client: Client, status: str, limit: int, cursor: str | None, as_json: 
 @dlq.command()
 @_filtered
 @click.option("--status", type=click.Choice(STATUSES), default="open", show_default=True)
-@click.option(
-    "-l",
-    "-n",
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1, 1000),
-    default=20,
-    show_default=True,
-    help="Show at most this many.",
-)
+@limit_option
 @json_option
 @connected
 def groups(client: Client, status: str, limit: int, as_json: bool, **filters: Any) -> None:

@@ -10,6 +10,7 @@ import click
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.list_options import cursor_option, limit_option
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import MalformedJson
 
@@ -238,16 +239,8 @@ def output(client: Client, run: str, step: str | None, pipeline: str | None, _as
     help=f"Only runs in this status: {', '.join(RUN_STATUSES)}.",
 )
 @click.option("--pipeline", help="Only runs of this pipeline.")
-@click.option(
-    "-n",
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1, 1000),
-    default=20,
-    show_default=True,
-    help="Show at most this many.",
-)
-@click.option("--cursor", help="Show the next page; the list before printed it.")
+@limit_option
+@cursor_option
 @json_option
 @connected
 def runs(
