@@ -2,7 +2,7 @@
 
 | value | JSON |
 |---|---|
-| pydantic model | `model_dump(mode="json")` |
+| pydantic model | `model_dump(mode="json")`, with its sets sorted |
 | dataclass, named tuple | an object of its fields; a list |
 | datetime, date, time, timedelta | text, ISO 8601 |
 | Decimal, UUID, path | text |
@@ -33,6 +33,7 @@ from pipeweave.safe_text import call_safely, safe_text
 from pipeweave.size_limits import INLINE_BYTES, MAX_JSON_DEPTH
 
 _MOST_FAULTS = 20
+_PLAIN = frozenset({type(None), str, int, float, bool})
 _MAX_TEXT = 4_000
 
 # Options of orjson with which it refuses what it would write in another way than this conversion.
@@ -123,7 +124,7 @@ class _Conversion:
         self.faults: list[FieldError] = []
 
     def of(self, value: Any, path: str, depth: int) -> Any:
-        if value is None or type(value) in (str, int, float, bool):
+        if type(value) in _PLAIN:
             return value
         if depth > MAX_JSON_DEPTH or len(self.faults) >= _MOST_FAULTS:
             if depth > MAX_JSON_DEPTH:
@@ -134,22 +135,34 @@ class _Conversion:
         for kinds, read in _SCALARS:
             if isinstance(value, kinds):
                 return read(value)
-        return self.container(value, path, depth)
+        try:
+            return self.container(value, path, depth)
+        except Exception as error:  # of the object's own code: a property, a serializer of a model
+            reason = safe_text(str, error)[:_MAX_TEXT]
+            self.wrong(path, f"cannot be read: {type(error).__name__}: {reason}", JSON_HINT)
+            return None
 
     def container(self, value: Any, path: str, depth: int) -> Any:
         if isinstance(value, Mapping):
             return self.object(value.items(), path, depth)
         if isinstance(value, (list, tuple)):
-            return [self.of(each, f"{path}[{at}]", depth + 1) for at, each in enumerate(value)]
+            return self.items(value, path, depth)
         if isinstance(value, (set, frozenset)):
-            return _sorted([self.of(each, f"{path}[{at}]", depth + 1) for at, each in enumerate(value)])
+            return _sorted(self.items(value, path, depth))
         if hasattr(type(value), "__pydantic_serializer__") and hasattr(value, "model_dump"):
-            return self.of(value.model_dump(mode="json"), path, depth + 1)
+            return self.of(_dumped(value), path, depth + 1)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = ((each.name, getattr(value, each.name)) for each in dataclasses.fields(value))
             return self.object(fields, path, depth)
         self.wrong(path, f"is {kind_of(value)}, which is not JSON", _instead_of(value))
         return None
+
+    def items(self, values: Iterable[Any], path: str, depth: int) -> list[Any]:
+        # Most items are plain, and the path of an item costs more than the item.
+        return [
+            each if type(each) in _PLAIN else self.of(each, f"{path}[{at}]", depth + 1)
+            for at, each in enumerate(values)
+        ]
 
     def object(self, members: Iterable[tuple[Any, Any]], path: str, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -171,6 +184,22 @@ class _Conversion:
 
     def wrong(self, path: str, problem: str, hint: str | None, code: str = "not_json") -> None:
         self.faults.append(FieldError(path, problem, code, hint))
+
+
+def _dumped(model: Any) -> Any:
+    """A pydantic model as JSON. pydantic dumps sets in the order of their hashes, different each time."""
+    dumped = model.model_dump(mode="json")
+    return _with_sorted_sets(dumped, call_safely(model.model_dump, None))
+
+
+def _with_sorted_sets(dumped: Any, original: Any) -> Any:
+    if isinstance(dumped, list) and isinstance(original, (set, frozenset)):
+        return _sorted(dumped)
+    if isinstance(dumped, list) and isinstance(original, (list, tuple)) and len(dumped) == len(original):
+        return [_with_sorted_sets(*each) for each in zip(dumped, original, strict=True)]
+    if isinstance(dumped, dict) and isinstance(original, dict):
+        return {name: _with_sorted_sets(each, original.get(name)) for name, each in dumped.items()}
+    return dumped
 
 
 def _sorted(values: list[Any]) -> list[Any]:

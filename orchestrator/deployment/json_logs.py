@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -16,6 +18,9 @@ from pipeweave.safe_text import call_safely, safe_text, storable
 # A longer traceback loses its beginning, a longer text its end (characters).
 MOST_OF_A_TRACEBACK = 16_000
 MOST_OF_A_TEXT = 32_000
+# A line that is too long loses further members, and keys lose their end (characters).
+MOST_MEMBERS = 100
+MOST_OF_A_KEY = 200
 
 # LOG_LEVEL as the documents name it -> Python's level.
 _LEVELS = {"minimal": logging.WARNING, "normal": logging.INFO, "detailed": logging.DEBUG}
@@ -42,10 +47,10 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": storable(record.getMessage())[:MOST_OF_A_TEXT],
+            "message": _message(record)[:MOST_OF_A_TEXT],
         }
         for key, value in vars(record).items():
-            if key not in _PLAIN and not key.startswith("_"):
+            if key not in _PLAIN and not str(key).startswith("_"):
                 line[f"extra_{key}" if key in _OWN else key] = value
         if record.exc_info and record.exc_info[0] is not None:
             kind = record.exc_info[0]
@@ -55,6 +60,14 @@ class JsonLines(logging.Formatter):
         return _as_json(line)
 
 
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return storable(record.getMessage())
+    except Exception as error:  # arguments that do not fit, or of a task's own type
+        told = f"{safe_text(str, record.msg)} {safe_text(repr, record.args)}"
+        return f"{told} (not formatted: {type(error).__name__}: {safe_text(str, error)})"
+
+
 def _as_json(line: Mapping[str, Any]) -> str:
     try:
         text = _dumps(line, default=_as_text, option=_OPTIONS).decode()
@@ -62,7 +75,8 @@ def _as_json(line: Mapping[str, Any]) -> str:
         text = ""
     if text and len(text) <= 2 * MOST_OF_A_TEXT:
         return text
-    return json.dumps({key: _bounded(value) for key, value in line.items()}, ensure_ascii=False)
+    bounded = {storable(str(key))[:MOST_OF_A_KEY]: _bounded(value) for key, value in line.items()}
+    return json.dumps(dict(islice(bounded.items(), MOST_MEMBERS)), ensure_ascii=False)
 
 
 def _as_text(value: object) -> str:
@@ -70,8 +84,10 @@ def _as_text(value: object) -> str:
 
 
 def _bounded(value: object) -> object:
-    if value is None or isinstance(value, (bool, float)):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, str):
         return storable(value)[:MOST_OF_A_TEXT]
     return value if isinstance(value, int) and abs(value) < 2**63 else _as_text(value)

@@ -41,19 +41,24 @@ _AT_ONCE = _CELERY | {"logging"}
 def watch_drawing(pipeline_id: str, fn: Callable[..., Any], builder: GraphBuilder) -> Iterator[None]:
     """Refuse calls that get a placeholder and do nothing with it, and place every error of the function.
 
+    While a profiler runs, calls are not watched: there is one profile function, and cProfile is no function.
+
     Raises:
         InvalidSpec: names the pipeline, and the file and line of the user's code.
     """
     watch = _Watch(builder)
-    former = sys.getprofile()
-    sys.setprofile(watch)
+    is_watching = sys.getprofile() is None
+    if is_watching:
+        sys.setprofile(watch)
     try:
         yield
     except Exception as error:
-        sys.setprofile(former)
+        if is_watching:
+            sys.setprofile(None)
         raise _placed(error, pipeline_id, fn) from error
     finally:
-        sys.setprofile(former)
+        if is_watching:
+            sys.setprofile(None)
     if watch.found is not None:
         raise watch.found.as_error(f"pipeline {pipeline_id!r} ({watch.found.place}): ")
 

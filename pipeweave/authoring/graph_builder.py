@@ -40,6 +40,9 @@ class GraphBuilder:
     def __init__(self) -> None:
         self.steps: list[dict[str, Any]] = []
         self.tasks: dict[str, CallableTask] = {}
+        self._ids: set[str] = set()
+        # The last number in the ids of a task's steps.
+        self._numbers: dict[str, int] = {}
 
     def call(
         self,
@@ -78,16 +81,17 @@ class GraphBuilder:
     def _step(
         self, task: CallableTask, step_id: str | None, needs: Iterable[Any], members: Mapping[str, Any]
     ) -> Placeholder:
-        known = {step["id"] for step in self.steps}
-        if step_id is not None and step_id in known:
+        if step_id is not None and step_id in self._ids:
             raise InvalidSpec(f"the pipeline already has a step {step_id!r}")
         if self.tasks.setdefault(task.id, task) is not task:
             raise InvalidSpec(f"two different tasks of this pipeline have the id {task.id!r}")
-        named, number = step_id or task.id, 1
-        while named in known:
+        named, number = step_id or task.id, self._numbers.get(task.id, 1)
+        while named in self._ids:
             number += 1
             named = f"{task.id}_{number}"
-        before = [_step_of(each, known) for each in needs]
+        self._numbers[task.id] = number
+        before = [_step_of(each, self._ids) for each in needs]
+        self._ids.add(named)
         self.steps.append({"id": named, "task": task.id, "needs": before, **members})
         return Placeholder("steps", (named,), named)
 

@@ -126,7 +126,7 @@ def _parameter(parameter: inspect.Parameter, hint: Any) -> Parameter:
     return Parameter(
         parameter.name,
         is_required=parameter.default is inspect.Parameter.empty,
-        plain_type=hint if hint in _PLAIN else None,
+        plain_type=hint if isinstance(hint, type) and hint in _PLAIN else None,
         validate=None if hint is MISSING or hint is Any else HintValidator(parameter.name, hint),
         is_keyword_only=parameter.kind is inspect.Parameter.KEYWORD_ONLY,
         hint=Any if hint is MISSING else hint,

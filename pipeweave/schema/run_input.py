@@ -38,7 +38,8 @@ def run_input_errors(schema: Mapping[str, Any] | None, value: Any) -> list[Field
 
 
 def _unknown(names: list[str], given: Mapping[str, Any]) -> Iterator[FieldError]:
-    unknown = [str(key) for key in given if key not in names]
+    known = set(names)
+    unknown = (str(key) for key in given if key not in known)
     for place, key in enumerate(unknown):
         listed = f"its inputs are {_listed(names)}" if names else "it has no inputs"
         hint = did_you_mean(key, names, listed) if place < _MOST_HINTS else listed

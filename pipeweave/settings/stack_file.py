@@ -74,7 +74,7 @@ def find(data_dir: str) -> StackFile | None:
         Unavailable: its file cannot be read.
     """
     folder = folder_of(data_dir)
-    return read(folder) if (folder / FILE_NAME).exists() else None
+    return read(folder) if os.path.exists(folder / FILE_NAME) else None
 
 
 def read(data_dir: Path) -> StackFile:

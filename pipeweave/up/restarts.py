@@ -53,6 +53,8 @@ class Restarts:
         self._current: tuple[str, Request] | None = None
         self._successor: Supervised | None = None
         self._leaving: list[Supervised] = []
+        # The last request of `reload`.
+        self._reload: Request | None = None
 
     @property
     def beside(self) -> list[Supervised]:
@@ -66,12 +68,22 @@ class Restarts:
         self._next()
 
     def reload(self, paths: Sequence[str]) -> None:
-        """Restart the workers with the changed files. A successor that still starts is replaced, too."""
+        """Restart the workers with the changed files. A successor that still starts is replaced, too, and
+        requests that wait for it wait for the new one: it begins later than they asked.
+        """
         named = ", ".join(paths[:_NAMED_FILES]) + (", …" if len(paths) > _NAMED_FILES else "")
         self._say(f"{named} changed: the workers restart")
-        self._waiting.clear()
-        self._give_up_current("the files changed again")
-        self.ask(Request([name for name, each in self._processes.items() if each.spec.is_replaceable]))
+        to_come = {name for name, _ in self._waiting}
+        if self._successor is not None:
+            to_come.add(self._successor.spec.name)
+            self._leave(self._successor)
+            self._start_successor(self._successor.spec.name)
+        if self._reload is None or not self._has_open(self._reload):
+            self._reload = Request([])
+        for name, each in self._processes.items():
+            if each.spec.is_replaceable and name not in to_come:
+                self._waiting.append((name, self._reload))
+        self._next()
 
     def ready(self, name: str, pid: int) -> bool:
         """Handle that a process is ready; True if it was restarted here."""
@@ -104,7 +116,9 @@ class Restarts:
             process.restarts += 1
             process.start()
             return True
-        if self._current is not None and self._current[0] == name and process.pid == pid:
+        is_current = self._current is not None and self._current[0] == name and process.pid == pid
+        # A worker that ends while its successor starts returns like any other, and is replaced then.
+        if is_current and successor is None:
             self._end(how_it_ended(code))
         return False
 
@@ -126,7 +140,7 @@ class Restarts:
         for name, request in self._waiting:
             request.answer(name, "the stack stops")
         self._waiting.clear()
-        self._give_up_current("the stack stops")
+        self._give_up_current()
         for each in self._processes.values():
             each.is_to_return = False
 
@@ -139,12 +153,26 @@ class Restarts:
             # It ended, and waits for its restart: now is the time.
             process.start()
         elif process.spec.is_replaceable:
-            self._successor = Supervised(process.spec, process.output, self._post)
-            self._successor.start()
-            self._successor.kill_at = time.monotonic() + READY_WITHIN_S
+            self._start_successor(process.spec.name)
         else:
             self._stop(process)
             process.is_to_return = True
+
+    def _has_open(self, request: Request) -> bool:
+        """Whether a request has processes that were not restarted yet."""
+        current = [] if self._current is None else [self._current]
+        return any(each is request for _, each in [*current, *self._waiting])
+
+    def _start_successor(self, name: str) -> None:
+        process = self._processes[name]
+        self._successor = Supervised(process.spec, process.output, self._post)
+        self._successor.start()
+        self._successor.kill_at = time.monotonic() + READY_WITHIN_S
+
+    def _leave(self, process: Supervised) -> None:
+        """Ask a process to stop that runs beside those of the stack from now on."""
+        self._stop(process)
+        self._leaving.append(process)
 
     def _take_over(self, successor: Supervised) -> None:
         old = self._processes[successor.spec.name]
@@ -155,8 +183,7 @@ class Restarts:
         self._successor = None
         if old.pid is not None:
             old.last_exit = None
-            self._stop(old)
-            self._leaving.append(old)
+            self._leave(old)
 
     def _failed(self, successor: Supervised, how: str) -> None:
         assert self._current
@@ -170,14 +197,13 @@ class Restarts:
             request.answer(each, f"not restarted, because {name} did not start")
         self._end(successor.last_exit)
 
-    def _give_up_current(self, problem: str) -> None:
+    def _give_up_current(self) -> None:
         if self._current is None:
             return
         if self._successor is not None:
-            self._stop(self._successor)
-            self._leaving.append(self._successor)
+            self._leave(self._successor)
             self._successor = None
-        self._current[1].answer(self._current[0], problem)
+        self._current[1].answer(self._current[0], "the stack stops")
         self._current = None
 
     def _end(self, problem: str | None) -> None:

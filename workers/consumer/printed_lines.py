@@ -54,16 +54,24 @@ class PrintedLines(io.TextIOBase):
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         *lines, rest = (getattr(self._mine, "rest", "") + text).split("\n")
-        while len(rest) >= LONGEST_LINE:
-            lines.append(rest[:LONGEST_LINE])
-            rest = rest[LONGEST_LINE:]
-        self._mine.rest = rest
+        if whole := len(rest) // LONGEST_LINE * LONGEST_LINE:
+            lines.append(rest[:whole])
+        self._mine.rest = rest[whole:]
         for line in lines:
             self._say(line)
         return len(text)
 
     def flush(self) -> None:
         """Do nothing: a progress bar flushes each piece of its line."""
+
+    def close(self) -> None:
+        """Do nothing: the calls after this one print, too."""
+
+    def __getattr__(self, name: str) -> Any:
+        # `name`, `reconfigure` and other members of a text file that a TextIOBase lacks.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._original, name)
 
     def end_line(self) -> None:
         """Log the line that this thread has begun."""
@@ -76,6 +84,11 @@ class PrintedLines(io.TextIOBase):
         line = line.rstrip("\r").rpartition("\r")[2]
         if not line.strip():
             return
+        if self._log.disabled:
+            # By `logging.config.dictConfig` of the tasks' code, which disables the loggers that exist.
+            self._original.write(f"{line}\n")
+            self._original.flush()
+            return
         self._mine.is_logging = True
         try:
             for start in range(0, len(line), LONGEST_LINE):
@@ -84,16 +97,23 @@ class PrintedLines(io.TextIOBase):
             self._mine.is_logging = False
 
 
+# What `capture` made.
+_captured: list[tuple[str, PrintedLines]] = []
+
+
 def capture() -> None:
     """Log from now on what this process prints: stdout at INFO, stderr at WARNING."""
-    if not isinstance(sys.stdout, PrintedLines):
-        sys.stdout = PrintedLines(sys.stdout, "pipeweave.stdout", logging.INFO)
-    if not isinstance(sys.stderr, PrintedLines):
-        sys.stderr = PrintedLines(sys.stderr, "pipeweave.stderr", logging.WARNING)
+    for name, level in (("stdout", logging.INFO), ("stderr", logging.WARNING)):
+        if not isinstance(stream := getattr(sys, name), PrintedLines):
+            stream = PrintedLines(stream, f"pipeweave.{name}", level)
+            _captured.append((name, stream))
+            setattr(sys, name, stream)
 
 
 def end_lines() -> None:
-    """Log the lines that this thread has begun to print, at the end of a call."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, PrintedLines):
-            stream.end_line()
+    """At the end of a call: log the lines that this thread has begun to print, and take the place of streams
+    that the call has put into `sys` and left there.
+    """
+    for name, stream in _captured:
+        stream.end_line()
+        setattr(sys, name, stream)

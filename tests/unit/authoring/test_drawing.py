@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 import datetime as dt
 import json
 import logging
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -211,10 +213,9 @@ def test_defaults_are_converted_as_results_are() -> None:
         _ = odd.spec
 
 
-def test_the_former_profile_function_is_put_back() -> None:
-    def profile(*_: Any) -> None: ...
-
-    sys.setprofile(profile)
+@pytest.mark.parametrize("profile", [lambda *_: None, cProfile.Profile()])
+def test_a_profiler_goes_on(profile: Any) -> None:
+    profile.enable() if isinstance(profile, cProfile.Profile) else sys.setprofile(profile)
     try:
         for use in (lambda v: size(v), lambda v: shared(v), lambda v: plain(v)):
             with suppress(InvalidSpec):
@@ -222,3 +223,18 @@ def test_the_former_profile_function_is_put_back() -> None:
             assert sys.getprofile() is profile
     finally:
         sys.setprofile(None)
+
+
+def test_nothing_is_watched_after_the_drawing() -> None:
+    for use in (lambda v: size(v), lambda v: shared(v), lambda v: plain(v)):
+        with suppress(InvalidSpec):
+            drawn(use)
+        assert sys.getprofile() is None
+
+
+def test_a_large_pipeline_numbers_its_steps() -> None:
+    def chain(value: Any) -> Any:
+        return reduce(lambda before, _: size(before), range(3_000), value)
+
+    steps = drawn(chain).steps
+    assert [steps[0].id, steps[-1].id] == ["size", "size_3001"]

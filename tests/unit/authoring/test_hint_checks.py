@@ -99,3 +99,10 @@ def test_plain_hints_are_checked_without_pydantic() -> None:
         "assert 'pydantic' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_hint_that_is_a_list_is_named_as_wrong() -> None:
+    def listed(rows: [int]) -> None: ...  # type: ignore[valid-type]
+
+    with pytest.raises(InvalidTask, match=r"task 'listed', parameter 'rows': Unable to generate"):
+        check_hints({"listed": listed})

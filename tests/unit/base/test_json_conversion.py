@@ -166,3 +166,27 @@ def test_details_are_converted_too_and_what_cannot_be_is_text() -> None:
     assert details_of({"at": UTC_NOON, "ids": {ID}}) == {"at": "2024-05-01T12:00:00Z", "ids": [str(ID)]}
     assert "object" in details_of([object()])
     assert isinstance(details_of("x" * 40_000), str)
+
+
+class Faulty:
+    @property
+    def tolist(self) -> None:
+        raise ValueError("no list")
+
+
+def test_an_object_whose_own_code_raises_is_refused_with_its_place() -> None:
+    _, faults = to_json_value({"rows": [1, Faulty()]}, "output")
+    assert [(each.field, each.message) for each in faults] == [
+        ("output.rows[1]", "cannot be read: ValueError: no list")
+    ]
+
+
+class Tags(BaseModel):
+    names: set[str]
+    inner: list[frozenset[str]]
+
+
+def test_sets_in_models_are_sorted_so_that_equal_models_give_equal_json() -> None:
+    names = {chr(at) for at in range(97, 123)}
+    shown, _ = to_json_value(Tags(names=names, inner=[frozenset(names)]))
+    assert shown == {"names": sorted(names), "inner": [sorted(names)]}

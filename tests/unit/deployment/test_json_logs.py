@@ -8,6 +8,7 @@ import math
 from typing import Any
 from uuid import UUID
 
+import orjson
 import pytest
 
 from pipeweave.orchestrator.deployment.json_logs import MOST_OF_A_TEXT, JsonLines
@@ -68,3 +69,19 @@ def test_an_exception_has_its_type_and_traceback() -> None:
         shown = line(exc_info=(type(error), error, error.__traceback__))
     assert shown["exception_type"] == "KeyError"
     assert shown["exception"].endswith("KeyError: 'config'")
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [{"\ud800": "\ud800"}, {"n": math.nan, "text": "\ud800"}, {f"k{at}": "x" * 99 for at in range(9_999)}],
+)
+def test_a_line_with_hostile_extra_is_strict_json(extra: dict[str, Any]) -> None:
+    record = logging.makeLogRecord({"msg": "said", **extra})
+    text = JsonLines().format(record)
+    assert orjson.loads(text.encode())["message"] == "said"
+    assert len(text) < 2 * MOST_OF_A_TEXT
+
+
+def test_a_message_whose_arguments_do_not_fit_is_logged_with_them() -> None:
+    assert line("%d files", "no")["message"].startswith("%d files ('no',) (not formatted: TypeError: ")
+    assert line("%s", Unspeakable())["message"].endswith("(not formatted: RuntimeError: )")

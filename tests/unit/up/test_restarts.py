@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -110,9 +112,45 @@ def test_a_change_during_a_restart_begins_a_new_one(stage: Stage, tmp_path: Path
     first = Answers("worker-1")
     first.ask(stage)
     wait_until(lambda: "starting" in {row.state for row in stage.listed})
+    early = [row.pid for row in stage.listed if row.state == "starting"]
     stage.supervisor.files_changed(["tasks.py"])
-    assert first.wait() == {"worker-1": "the files changed again"}
+    wait_until(lambda: early[0] and birth(early[0]) is None)
     ready.touch()
+    assert first.wait() == {"worker-1": None}
+    wait_until(lambda: [row.state for row in stage.listed] == ["running"])
+
+
+def test_a_change_does_not_end_restarts_that_wait(stage: Stage, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    ready.touch()
+    stage.start(shell("worker-1", SLEEP, is_ready=ready.exists, is_replaceable=True), shell("api", SLEEP))
+    stage.watch()
+    ready.unlink()
+    first, second = Answers("worker-1", "api"), Answers("api")
+    first.ask(stage)
+    wait_until(lambda: "starting" in {row.state for row in stage.listed})
+    second.ask(stage)
+    stage.supervisor.files_changed(["tasks.py"])
+    ready.touch()
+    assert first.wait() == {"worker-1": None, "api": None}
+    assert second.wait() == {"api": None}
+
+
+def test_a_worker_that_is_killed_while_its_successor_starts_is_replaced(stage: Stage, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    ready.touch()
+    stage.start(shell("worker-1", SLEEP, is_ready=ready.exists, is_replaceable=True))
+    stage.watch()
+    first = stage.pid("worker-1")
+    ready.unlink()
+    answers = Answers("worker-1")
+    answers.ask(stage)
+    wait_until(lambda: "starting" in {row.state for row in stage.listed})
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: "worker-1 ended with signal 9" in stage.console.getvalue())
+    assert not answers.given
+    ready.touch()
+    assert answers.wait() == {"worker-1": None}
     wait_until(lambda: [row.state for row in stage.listed] == ["running"])
 
 

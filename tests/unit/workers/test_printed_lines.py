@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import logging
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+from pipeweave.workers.consumer import printed_lines
 from pipeweave.workers.consumer.printed_lines import LONGEST_LINE, PrintedLines
 
 
@@ -69,3 +72,43 @@ def test_an_error_of_the_logging_itself_goes_to_the_original(
     finally:
         logging.getLogger("printed").removeHandler(broken)
     assert original.getvalue() == "handler failed\n"
+
+
+def test_a_text_without_line_ends_is_cut_once(stream: PrintedLines, caplog: pytest.LogCaptureFixture) -> None:
+    stream.write("x" * (1_000 * LONGEST_LINE))
+    assert len(caplog.messages) == 1_000
+
+
+def test_it_has_the_members_of_a_text_file_and_stays_open(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    caplog.set_level(logging.INFO)
+    with (tmp_path / "out").open("w") as original:
+        stream = PrintedLines(original, "printed", logging.INFO)
+        stream.reconfigure(line_buffering=True)
+        assert stream.name == original.name
+        stream.close()
+        assert not stream.closed
+        print("still here", file=stream)
+    assert caplog.messages == ["still here"]
+
+
+def test_lines_go_to_the_original_when_loggers_were_disabled(
+    stream: PrintedLines, original: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("printed"), "disabled", True)
+    print("hello", file=stream)
+    assert original.getvalue() == "hello\n"
+
+
+def test_the_end_of_a_call_puts_the_streams_back(
+    original: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(printed_lines, "_captured", [])
+    monkeypatch.setattr("sys.stdout", original)
+    monkeypatch.setattr("sys.stderr", original)
+    printed_lines.capture()
+    ours = sys.stdout
+    sys.stdout = io.StringIO()
+    printed_lines.end_lines()
+    assert sys.stdout is ours
