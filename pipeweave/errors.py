@@ -10,6 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+# How many further field errors a traceback shows.
+MAX_NOTES = 20
+
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
@@ -57,6 +60,12 @@ class PipeWeaveError(Exception):
         self.hint = hint
         self.context = context
         super().__init__(self.detail)
+        for each in (*self._said_of_fields(), hint):
+            if each:
+                self.add_note(each)  # Python shows notes below the message in a traceback
+
+    def _said_of_fields(self) -> list[str]:
+        return [f"{each.field} {each.message}".strip() for each in self.further_errors[:MAX_NOTES]]
 
     @property
     def further_errors(self) -> tuple[FieldError, ...]:

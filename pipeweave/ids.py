@@ -125,7 +125,10 @@ def span(prefix: str, beginning: str) -> tuple[UUID, UUID]:
             f"no id begins with {beginning[:200]!r}", hint=f"expected an id such as {prefix}_01jd…"
         )
     if tail[0] > "7":
-        raise NotFound(f"no id begins with {beginning!r}", hint="the first character is 0 to 7")
+        raise NotFound(
+            f"no id begins with {beginning[:200]!r}",
+            hint=f"after {prefix}_, an id begins with a digit from 0 to 7",
+        )
     lowest, highest = (f"{prefix}_{tail.ljust(_LENGTH, fill)}" for fill in (_ALPHABET[0], _ALPHABET[-1]))
     return read(prefix, lowest), read(prefix, highest)
 

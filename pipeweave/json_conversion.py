@@ -41,7 +41,7 @@ LEFT_TO_CONVERSION: Final = (
     orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
 
-JSON_HINT: Final = "return texts, numbers, booleans, None, lists and dicts with text keys"
+JSON_HINT: Final = "use texts, numbers, booleans, None, lists and dicts with text keys"
 
 _Read = Callable[[Any], Any]
 # A type that the conversion knows, and the value that takes the place of its values. The first match counts:
@@ -57,27 +57,27 @@ _SCALARS: tuple[tuple[type | tuple[type, ...], _Read], ...] = (
     (int, int.__int__),
     (float, float.__float__),
 )
-# Why a value is refused: a type, and what to return instead.
+# Why a value is refused: a type, and what to use instead.
 _INSTEAD: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (
         (bytes, bytearray, memoryview),
-        "return a text (value.decode(), or base64), or store the bytes and return their place",
+        "use a text (value.decode(), or base64), or store the bytes and return their place",
     ),
-    ((types.GeneratorType, map, filter, zip, range), "return a list: list(value)"),
+    ((types.GeneratorType, map, filter, zip, range), "use a list: list(value)"),
     (
         (types.FunctionType, types.BuiltinFunctionType, types.MethodType, type),
-        "return the function's result, not the function: did you forget to call it?",
+        "use the function's result, not the function: did you forget to call it?",
     ),
     (types.CoroutineType, "run it in the task: asyncio.run(…)"),
-    (BaseException, "raise it, or return str(error)"),
+    (BaseException, "raise it, or use str(error)"),
 )
-# Other objects: an attribute of theirs, and what to return instead.
+# Other objects: an attribute of theirs, and what to use instead.
 _BY_ATTRIBUTE = {
-    "tolist": "return value.tolist()",
-    "to_dict": "return value.to_dict()",
-    "__attrs_attrs__": "return attrs.asdict(value)",
-    "_asdict": "return value._asdict()",
-    "__dict__": "return a dict of its fields, a dataclass or a pydantic model",
+    "tolist": "use value.tolist()",
+    "to_dict": "use value.to_dict()",
+    "__attrs_attrs__": "use attrs.asdict(value)",
+    "_asdict": "use value._asdict()",
+    "__dict__": "use a dict of its fields, a dataclass or a pydantic model",
 }
 
 

@@ -46,11 +46,9 @@ class Month:
         """
         match = _TEXT.fullmatch(text)
         if match is None:
-            message = "must be a month such as 2026-03"
+            message = f"must be a month such as 2026-03, not {text[:40]!r}"
             raise InvalidInput(
-                f"{text[:40]!r} is not a month",
-                errors=[FieldError("month", message, "invalid", "YYYY-MM")],
-                hint="write it as 2026-03",
+                f"month {message}", errors=[FieldError("month", message, "invalid", "YYYY-MM")]
             )
         return cls(int(match[1]), int(match[2]))
 

@@ -130,7 +130,7 @@ def leave(tx: Transaction, reason: str | None = None) -> None:
 
 def _not_requested() -> Conflict:
     return Conflict(
-        "maintenance was not requested: the mode is running",
-        hint="run `pipeweave maintenance request` first",
+        "maintenance was not requested: new work is accepted",
+        hint="`pipeweave maintenance request` requests it",
         maintenanceMode=RUNNING,
     )

@@ -64,9 +64,9 @@ class Page:
             return tuple(_read(part, kind) for part, kind in zip(parts, kinds, strict=True))
         except (ValueError, TypeError, binascii.Error) as error:
             raise InvalidInput(
-                "the cursor does not belong to this list",
+                "cursor is not a cursor of this list",
                 errors=[FieldError("cursor", "is not a cursor of this list", "invalid_cursor")],
-                hint="pass nextCursor of the page before, with the same filters",
+                hint="pass the cursor that the page before gave, with the same filters",
             ) from error
 
     def cut(

@@ -24,6 +24,8 @@ from pipeweave.suggestions import did_you_mean
 _MOST_ERRORS = 50
 # An error of the parameters names this many of them in its message.
 _SAID_ERRORS = 5
+# Names under which Celery's users expect the context without a type hint.
+_CONTEXT_NAMES = ("ctx", "context", "self")
 _LOOKED_AT = 32  # members of an output that are looked at before it is written
 
 
@@ -117,6 +119,13 @@ def _checked(parameter: Parameter, value: Any, errors: list[FieldError]) -> Any:
 
 def _missing(parameter: Parameter, ctx: Context) -> FieldError:
     where = "the run's input does" if ctx.params is None else "the step's params do"
+    if parameter.name in _CONTEXT_NAMES:
+        return FieldError(
+            parameter.name,
+            f"is required, and {where} not hold it; to receive the context, annotate it: "
+            f"`{parameter.name}: Context`",
+            "missing",
+        )
     return FieldError(parameter.name, f"is required, and {where} not hold it", "missing")
 
 

@@ -73,7 +73,7 @@ class GraphBuilder:
         if params:
             _require(task, params, name or item_parameter(task, params))
         if not isinstance(over, Placeholder):
-            over = list(over)
+            over = _items(task, over)
         members: dict[str, Any] = {"params": written(params, "params")} if params else {}
         members["map"] = {"over": written(over, "map.over"), "as": name}
         return self._step(task, step_id, needs, members)
@@ -94,6 +94,15 @@ class GraphBuilder:
         self._ids.add(named)
         self.steps.append({"id": named, "task": task.id, "needs": before, **members})
         return Placeholder("steps", (named,), named)
+
+
+def _items(task: CallableTask, over: Any) -> list[Any]:
+    if not isinstance(over, Iterable) or isinstance(over, str | bytes | Mapping):
+        raise InvalidSpec(
+            f"{task.id}.map takes a list, not {over!r}"[:300],
+            hint="pass a list, a step's result, or a parameter of the pipeline",
+        )
+    return list(over)
 
 
 def current_builder() -> GraphBuilder | None:

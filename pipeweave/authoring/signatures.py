@@ -220,8 +220,9 @@ def _adapter(name: str, hint: Any) -> Any:
 def _field_error(name: str, found: Mapping[str, Any]) -> FieldError:
     path = name + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"])
     shown = repr(found["input"])
+    said = str(found["msg"]).replace("Input should be", "must be", 1)
     return FieldError(
-        path, f"{found['msg']} (got {shown if len(shown) <= 100 else shown[:99] + '…'})", str(found["type"])
+        path, f"{said}, not {shown if len(shown) <= 100 else shown[:99] + '…'}", str(found["type"])
     )
 
 

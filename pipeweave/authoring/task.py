@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from pipeweave.authoring import graph_builder
 from pipeweave.authoring.context import Context
@@ -78,8 +78,35 @@ class Task(Generic[P, R]):
         """
         return TaskWithOptions(self, step_id, tuple(needs))
 
+    if not TYPE_CHECKING:  # a type checker shall still find attributes that do not exist
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(_no_attribute(self, name), name=name, obj=self)
+
     def __repr__(self) -> str:
         return f"<task {self.spec.id!r}>"
+
+
+# What a Celery task has: to send a message, to make a signature, or to try again.
+_CELERY_SENDS = frozenset({"delay", "apply_async", "apply"})
+_CELERY_SIGNATURES = frozenset({"s", "si", "signature", "subtask", "chunks", "starmap"})
+_CELERY_REST = {
+    "retry": "raise an exception, and set @task(retries=…)",
+    "request": "take a parameter `ctx: Context`",
+    "update_state": "take a parameter `ctx: Context`, and call ctx.progress(percent, message)",
+}
+
+
+def _no_attribute(task: Task[..., Any], name: str) -> str:
+    id_ = task.__dict__["spec"].id if "spec" in task.__dict__ else "?"
+    said = f"the PipeWeave task {id_!r} has no attribute {name!r}"
+    if name in _CELERY_SENDS:
+        return (
+            f"{said}: trigger a pipeline that calls it, or queue it alone with Client.queue({id_!r}, input)"
+        )
+    if name in _CELERY_SIGNATURES:
+        return f"{said}: call it, or its map(list), inside a @pipeline function"
+    return f"{said}: {_CELERY_REST[name]}" if name in _CELERY_REST else said
 
 
 class TaskWithOptions(Generic[P, R]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import click
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.known_names import require_pipeline, require_task
 from pipeweave.cli.support.list_options import cursor_option, limit_option
 from pipeweave.cli.support.tables import Column
 from pipeweave.cli.token import Lifetime
@@ -61,6 +63,12 @@ def _given(filters: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _require_known(client: Client, filters: Mapping[str, Any]) -> None:
+    """Check the names of filters that no dead letter matches."""
+    require_pipeline(client, filters.get("pipeline_id"))
+    require_task(client, filters.get("task_id"))
+
+
 @click.group()
 def dlq() -> None:
     """List, show, retry and discard dead letters.
@@ -97,6 +105,8 @@ def list_(client: Client, status: str, limit: int, cursor: str | None, as_json: 
         moment("failed (UTC)", drop=2): lambda each: when(each["failedAt"]),
         Column("status", drop=3): field("status"),
     }
+    if not page.items and not as_json:
+        _require_known(client, filters)
     none = "No open dead letters." if status == "open" else "No dead letters found."
     show_list("items", page.items, cells, as_json=as_json, none=none, nextCursor=page.next_cursor)
     if page.next_cursor and not as_json:
@@ -117,6 +127,8 @@ def groups(client: Client, status: str, limit: int, as_json: bool, **filters: An
     from pipeweave.cli.support.rendering import field, moment, show_list, when
 
     found = client.dlq.groups(status=status, limit=limit, **_given(filters))
+    if not found and not as_json:
+        _require_known(client, filters)
     cells = {
         Column("number"): field("count"),
         Column("task"): field("taskId"),
@@ -263,7 +275,7 @@ def discard(
 
     given = _given(filters)
     if bool(dead_letters) == bool(given):
-        raise click.UsageError("give either dead letters or filters")
+        raise click.UsageError("give the ids of dead letters, or filters such as --task")
     for each in [id_arguments.dead_letter(client, given) for given in dead_letters]:
         client.dlq.discard(each, reason)
     count = len(dead_letters) if dead_letters else client.dlq.discard_all(reason, **given)

@@ -146,8 +146,14 @@ def _for_people(entry: Entry) -> str:
         level = click.style(level, fg=colour)
     time = f"{entry.time.astimezone():%H:%M:%S}.{entry.time.microsecond // 1000:03}"
     exception = line.fields.get("exception")
-    below = "".join(f"\n    {text(each)}" for each in str(exception).splitlines()) if exception else ""
+    below = "".join(f"\n    {_indented(each)}" for each in str(exception).splitlines()) if exception else ""
     return f"{time} {entry.process:<{_NAME_WIDTH}} {level} {said}{below}"
+
+
+def _indented(line: str) -> str:
+    """A line of a traceback: its indentation says which source belongs to which frame."""
+    said = line.strip()
+    return " " * (len(line) - len(line.lstrip(" "))) + text(said) if said else ""
 
 
 def _members(line: LogLine) -> Iterator[str]:

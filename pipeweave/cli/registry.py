@@ -10,6 +10,7 @@ import click
 
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.known_names import require_task
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
@@ -121,6 +122,8 @@ def deploys(client: Client, task: str | None, as_json: bool) -> None:
         moment("since (UTC)", drop=2): lambda each: when(each["since"]),
     }
     found = [each for each in client.deploys() if task in (None, each["taskId"])]
+    if not found and not as_json:
+        require_task(client, task)
     if task is not None and not as_json:
         found = [{**each, "worker": worker} for each in found for worker in each["workers"]]
         cells = {Column("code"): _code, Column("worker"): lambda each: _process(each["worker"])}

@@ -10,6 +10,7 @@ import click
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.known_names import require_pipeline
 from pipeweave.cli.support.list_options import cursor_option, limit_option
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import MalformedJson
@@ -259,6 +260,8 @@ def runs(
         moment("created (UTC)", drop=2): lambda each: when(each.get("createdAt")),
         Column("took", drop=3): lambda each: took(each.get("startedAt"), each.get("finishedAt")),
     }
+    if not page.items and not as_json:
+        require_pipeline(client, pipeline)
     none = "No runs found. `pipeweave trigger PIPELINE` starts one."
     show_list("runs", page.items, cells, as_json=as_json, none=none, nextCursor=page.next_cursor)
     if page.next_cursor and not as_json:

@@ -176,4 +176,4 @@ def _note(row: dict[str, Any]) -> str | None:
     """Why a process restarts or has restarted; else what it runs."""
     last_exit: str | None = row["lastExit"]
     about: str | None = row["about"]
-    return f"ended with {last_exit}" if last_exit else about
+    return last_exit or about

@@ -187,6 +187,8 @@ def _pauses() -> list[float | None]:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, urllib3.exceptions.ProtocolError):
+        return "the connection was closed without an answer"
     if isinstance(error, urllib3.exceptions.NewConnectionError):
         return "connection refused" if "refused" in str(error) else str(error).rpartition(": ")[2]
     return type(error).__name__ if not str(error) else str(error).rpartition(": ")[2]
@@ -204,7 +206,8 @@ def _checked(url: str) -> str:
         raise InvalidInput("the orchestrator's URL must not hold a password", hint="pass a token instead")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput(
-            "the orchestrator's URL must be an http or https URL",
-            errors=[FieldError("url", "must look like http://127.0.0.1:3000", "invalid")],
+            f"{url[:200]!r} is not the URL of an orchestrator",
+            errors=[FieldError("url", "must begin with http:// or https://", "invalid")],
+            hint="write it as http://127.0.0.1:3000",
         )
     return url.rstrip("/")

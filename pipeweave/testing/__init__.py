@@ -140,6 +140,10 @@ def _spec_of(pipeline: Pipeline[..., Any] | PipelineSpec | Mapping[str, Any]) ->
         if found:
             raise InvalidSpec(found[0].message)
         return pipeline
+    if isinstance(pipeline, Task):
+        raise InvalidSpec(
+            f"run_pipeline runs a pipeline, and {pipeline.id!r} is a task", hint="run a task with run_task"
+        )
     return parse_spec(pipeline)
 
 

@@ -189,8 +189,8 @@ class Restarts:
         assert self._current
         name, request = self._current
         self._successor = None
-        self._say(f"{name} did not start again ({how}); the one before goes on")
-        self._processes[name].last_exit = successor.last_exit
+        self._say(f"{name}: the new process did not start ({how}); the old one keeps running")
+        self._processes[name].last_exit = f"still runs the old code; the new process {successor.last_exit}"
         given_up = [each for each, of in self._waiting if of is request]
         self._waiting = deque(each for each in self._waiting if each[1] is not request)
         for each in given_up:

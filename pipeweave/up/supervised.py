@@ -167,7 +167,7 @@ class Supervised:
                     self._process.stdin.close()
             self._process = None
         if self.state != "stopping":
-            self.last_exit = ": ".join((how_it_ended(code), *self.last_words()))
+            self.last_exit = ": ".join((f"ended with {how_it_ended(code)}", *self.last_words()))
         if not will_restart:
             self.state = "stopped"
             return 0.0

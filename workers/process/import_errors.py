@@ -22,14 +22,14 @@ MOST_CHARS = 2_000
 def described(error: BaseException) -> str:
     """Describe an exception of an import: its type, its text, and the lines of users' code that led to it.
 
-    `KeyError: 'config' (settings.py:12: url = os.environ["config"]; called by tasks.py:3: import settings)`
+    ``KeyError: 'url' (conf.py:12: `url = os.environ["url"]`; called by tasks.py:3: `import conf`)``
     """
     text = safe_text(str, error)[:MOST_CHARS]
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, SyntaxError):
-        line = f": {error.text.strip()}" if error.text else ""
+        line = f": `{error.text.strip()}`" if error.text else ""
         return f"{type(error).__name__}: {error.msg} ({_shown(error.filename or '?')}:{error.lineno}{line})"
-    places = [f"{_shown(each.filename)}:{each.lineno}: {each.line}" for each in _frames(error)]
+    places = [f"{_shown(each.filename)}:{each.lineno}: `{each.line}`" for each in _frames(error)]
     return f"{what} ({'; called by '.join(places)})" if places else what
 
 

@@ -26,6 +26,21 @@ QUESTIONS = frozenset(
 # Flower sends these when it starts and every few seconds, unless it is told not to.
 _UNHEARD = frozenset({"enable_events", "disable_events", "heartbeat"})
 
+# What to use for the commands that operators know from Celery.
+INSTEAD = {
+    "shutdown": "stop a worker with SIGTERM",
+    **dict.fromkeys(
+        ("pool_grow", "pool_shrink", "autoscale"), "start more workers, or set another --concurrency"
+    ),
+    "pool_restart": "restart the worker (`pipeweave restart`)",
+    **dict.fromkeys(("add_consumer", "cancel_consumer"), "use --queues, or `pipeweave pause TASK`"),
+    "rate_limit": "set @task(rate_limit=…)",
+    "time_limit": "set @task(timeout=…)",
+    **dict.fromkeys(
+        ("revoke", "revoke_by_stamped_headers", "terminate"), "cancel the run with `pipeweave cancel RUN`"
+    ),
+}
+
 _Command = Callable[..., Any]
 
 
@@ -48,4 +63,5 @@ def _ignore(_: object, **arguments: object) -> dict[str, str]:
 
 def _refuse(name: str, _: object, **arguments: object) -> dict[str, str]:
     log.warning("control.refused", extra={"command": name})
-    return {"error": f"PipeWeave's workers do not take the command {name!r}; use `pipeweave`, or a signal"}
+    instead = INSTEAD.get(name, "use the `pipeweave` command")
+    return {"error": f"PipeWeave's workers refuse the command {name!r}; {instead}"}

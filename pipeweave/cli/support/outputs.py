@@ -25,7 +25,7 @@ def output_of_run(client: Client, run_id: str) -> Any:
     output = run.document.get("output")
     if output is None and run.status != "completed":
         raise NotFound(
-            f"run {run_id} is {run.status} and has no output",
+            f"run {run_id} has no output: it is {run.status}",
             hint=f"`pipeweave status {run_id}` shows its steps; `pipeweave output {run_id} STEP` prints one",
         )
     return output
@@ -40,7 +40,7 @@ def output_of_step(client: Client, run_id: str, step: str) -> Any:
     found = client.task_run(task_run_id_of(client, run_id, step), load=True)
     if found["status"] != "completed":
         code = f" ({found['errorCode']})" if found["errorCode"] else ""
-        raise NotFound(f"step {step} is {found['status']}{code} and has no output")
+        raise NotFound(f"step {step} has no output: it is {found['status']}{code}")
     return found["output"]
 
 
@@ -61,7 +61,11 @@ def task_run_id_of(client: Client, run_id: str, step: str) -> str:
 
 
 def _item_id(client: Client, run_id: str, step: str, index: int) -> str:
+    items = 0
     for each in client.task_runs(run_id, stepId=step):
         if each["mapIndex"] == index:
             return str(each["id"])
-    raise NotFound(f"map {step} of run {run_id} has no item {index}")
+        items += each["mapIndex"] is not None
+    if items == 0:
+        raise NotFound(f"step {step} of run {run_id} has no items", hint=f"give the step alone: {step}")
+    raise NotFound(f"map {step} of run {run_id} has no item {index}", hint=f"its items are 0 to {items - 1}")

@@ -55,7 +55,8 @@ def first_open(run: Run) -> str:
     found = first_waiting(run) or next((each for each in shown if each["status"] == "running"), None)
     if found is None:
         raise Conflict(
-            f"run {run.id} is {run.status}: nothing of it waits", hint=f"`pipeweave status {run.id}` shows it"
+            f"run {run.id} has ended ({run.status}) and waits for nothing",
+            hint=f"`pipeweave status {run.id}` shows its steps and errors",
         )
     return str(found["id"])
 

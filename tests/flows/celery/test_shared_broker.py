@@ -111,7 +111,7 @@ def test_remote_control_that_changes_a_worker_is_refused(
     shared: LiveStack, command: str, arguments: dict[str, Any]
 ) -> None:
     [answer] = broadcast(shared, command, **arguments)
-    assert f"do not take the command '{command}'" in answer["error"]
+    assert f"refuse the command '{command}'" in answer["error"]
 
 
 def test_what_asks_a_worker_is_answered(shared: LiveStack) -> None:

@@ -131,7 +131,7 @@ def test_every_wrong_field_is_told_with_its_path() -> None:
         fn, Context(task_id="t", input={"n": 0, "order": {"id": "x", "rows": [1]}, "rows": [1, "b"]})
     )
     assert set(found) == {"n", "order.id", "order.rows[0]", "missing", "rows[1]"}
-    assert "got 'x'" in found["order.id"]
+    assert "not 'x'" in found["order.id"]
 
 
 def test_unknown_params_are_refused_with_the_nearest() -> None:
@@ -279,3 +279,9 @@ def test_an_output_may_be_as_deep_as_answers_and_archives_can_hold_it() -> None:
         with pytest.raises(InvalidResult, match="is nested deeper than 200 levels") as refused:
             outcome_of(nested(levels))
         assert refused.value.errors[0].code == "too_deep"
+
+
+def test_a_context_without_its_hint_is_answered_with_the_hint() -> None:
+    def load(ctx: Any) -> None: ...
+
+    assert "annotate it: `ctx: Context`" in mistakes(load, Context(input={}))["ctx"]

@@ -209,3 +209,11 @@ def _forget_pipelines(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setattr(sys.modules["pipeweave.authoring.pipeline"], "_registry", {})
+
+
+def test_a_map_over_what_is_no_list_is_refused() -> None:
+    def over_a_number() -> object:
+        return count.map(5)  # type: ignore[arg-type]
+
+    with pytest.raises(InvalidSpec, match=r"count\.map takes a list, not 5"):
+        _ = pipeline(over_a_number).spec

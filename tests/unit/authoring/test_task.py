@@ -362,3 +362,19 @@ def test_the_client_is_found_on_demand() -> None:
     assert pipeweave.Client.__name__ == "Client"
     with pytest.raises(AttributeError):
         _ = pipeweave.Cleint
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("delay", "Client.queue('plain', input)"),
+        ("apply_async", "trigger a pipeline that calls it"),
+        ("s", "inside a @pipeline function"),
+        ("retry", "@task(retries=…)"),
+        ("nothing", "has no attribute 'nothing'"),
+    ],
+)
+def test_what_a_celery_task_has_is_answered_with_what_to_use(name: str, instead: str) -> None:
+    with pytest.raises(AttributeError) as error:
+        getattr(plain, name)
+    assert instead in str(error.value)

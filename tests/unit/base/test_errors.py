@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
 from pipeweave.errors import FieldError, InvalidInput
@@ -21,3 +23,11 @@ OTHER = FieldError("", "the body is empty")
 )
 def test_the_field_errors_that_the_detail_says_are_left_out(detail: str, further: list[FieldError]) -> None:
     assert list(InvalidInput(detail, errors=[TIMEOUT, OTHER]).further_errors) == further
+
+
+def test_a_traceback_shows_further_fields_and_the_hint() -> None:
+    error = InvalidInput(
+        "a is wrong", errors=[FieldError("a", "is wrong"), FieldError("b", "is missing")], hint="try c"
+    )
+    assert error.__notes__ == ["b is missing", "try c"]
+    assert "".join(traceback.format_exception(error)).endswith("a is wrong\nb is missing\ntry c\n")

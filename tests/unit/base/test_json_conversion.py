@@ -88,7 +88,7 @@ def test_each_type_of_the_table_is_converted(value: Any, expected: Any) -> None:
     ("value", "where", "instead"),
     [
         ({"body": b"x"}, "out.body", "base64"),
-        ([(each for each in "ab")], "out[0]", "return a list"),
+        ([(each for each in "ab")], "out[0]", "use a list"),
         ({"make": len}, "out.make", "forget to call"),
         (Order, "out", "forget to call"),
         (object(), "out", "texts, numbers"),

@@ -68,7 +68,9 @@ def test_deploys_shows_old_and_new_code_within_80_columns(call: Call, served: Se
         "v2 (old)  worker-4711@host-of-a-usual-length:4711",
         "v3        worker-4711@host-of-a-usual-length:4711",
     ]
-    assert "No running worker has it" in call("deploys", "other").output
+    served.put("GET /api/tasks", (200, {"tasks": [a_task("refund")], "nextCursor": None}))
+    assert "No running worker has it" in call("deploys", "refund").output
+    assert "task 'refnd' not found; did you mean 'refund'?" in call("deploys", "refnd").stderr
 
 
 def test_tasks_shows_the_workers_of_each_task(call: Call, served: Served) -> None:

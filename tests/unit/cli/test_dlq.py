@@ -88,7 +88,17 @@ def test_filters_become_parameters(served: Served, call: Call) -> None:
         "--since",
         "2026-11-20T12:00Z",
     ]
+    served.put("GET /api/pipelines/mails", (200, {"pipeline": {"id": "mails"}}))
+    served.put("GET /api/tasks", (200, {"tasks": [{"id": "send"}], "nextCursor": None}))
     assert call("list", *arguments, "--status", "all", "-l", "7").stdout == "No dead letters found.\n"
+
+
+def test_a_filter_with_an_unknown_name_is_an_error(served: Served, call: Call) -> None:
+    served.put("GET /api/dlq?status=open&limit=20&taskId=snd", (200, {"items": [], "nextCursor": None}))
+    served.put("GET /api/tasks", (200, {"tasks": [{"id": "send"}], "nextCursor": None}))
+    result = call("list", "--task", "snd")
+    assert result.exit_code == 1
+    assert "task 'snd' not found; did you mean 'send'?" in result.stderr
 
 
 def test_groups_are_counted(served: Served, call: Call) -> None:

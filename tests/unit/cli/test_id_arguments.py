@@ -109,4 +109,4 @@ def test_why_takes_a_task_run_a_run_or_a_step_of_it(served: Served, call: Call) 
 
 
 def test_why_of_a_run_that_has_ended_says_so(call: Call) -> None:
-    assert "is completed: nothing of it waits" in call("why", RUN_ID).stderr
+    assert "has ended (completed) and waits for nothing" in call("why", RUN_ID).stderr

@@ -249,7 +249,7 @@ def test_a_run_without_output_says_so(served: Served, call: Call) -> None:
     served.put(f"GET /api/runs/{RUN_ID}?load=true", (200, run_document("running", output=None)))
     result = call("output", RUN_ID)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "is running and has no output" in result.stderr
+    assert "has no output: it is running" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -294,6 +294,12 @@ def test_unknown_tasks_and_wrong_pipelines_are_refused_before_anything_runs() ->
 # --- idempotency keys -------------------------------------------------------------------------------------
 
 
+def test_a_task_in_place_of_a_pipeline_is_refused() -> None:
+    with pytest.raises(InvalidSpec, match="is a task") as error:
+        run_pipeline(count)  # type: ignore[arg-type]
+    assert error.value.hint == "run a task with run_task"
+
+
 def test_calls_with_the_same_key_are_made_once_in_a_run() -> None:
     called: list[int] = []
 

@@ -66,7 +66,7 @@ def test_a_line_names_its_step_its_run_and_its_traceback(logs: Path) -> None:
     lines = shown()
     failed = next(at for at, each in enumerate(lines) if "task_run.failed" in each)
     assert lines[failed].endswith(f"info    task_run.failed step=charge[2] {RUN}")
-    assert lines[failed + 1 : failed + 3] == ["    Boom", "    at 3"]
+    assert lines[failed + 1 : failed + 3] == ["    Boom", "      at 3"]
 
 
 def test_the_last_lines_of_one_process(logs: Path) -> None:

@@ -86,11 +86,16 @@ def test_a_worker_whose_successor_does_not_start_goes_on(stage: Stage, tmp_path:
     before = stage.pid("worker-1"), stage.pid("worker-2")
     broken.touch()
     answers = restart(stage, "worker-1", "worker-2")
-    assert answers["worker-1"] == "exit code 1: pipeweave: INVALID_INPUT: tasks.py line 3"
+    assert answers["worker-1"] == "ended with exit code 1: pipeweave: INVALID_INPUT: tasks.py line 3"
     assert answers["worker-2"] == "not restarted, because worker-1 did not start"
     assert (stage.pid("worker-1"), stage.pid("worker-2")) == before
-    assert stage.rows["worker-1"].last_exit == answers["worker-1"]
-    assert "worker-1 did not start again (exit code 1); the one before goes on" in stage.console.getvalue()
+    assert (
+        stage.rows["worker-1"].last_exit == f"still runs the old code; the new process {answers['worker-1']}"
+    )
+    assert (
+        "worker-1: the new process did not start (exit code 1); the old one keeps running"
+        in stage.console.getvalue()
+    )
 
 
 def test_changed_files_restart_the_workers_alone(stage: Stage) -> None:

@@ -76,8 +76,8 @@ def test_an_error_of_the_code_is_shown_with_file_line_and_source(
     monkeypatch.chdir(tmp_path)
     error = refused("shop_tasks.py")
     assert error.detail == (
-        "shop_tasks.py cannot be loaded: KeyError: 'config' (shop_settings.py:5: return {}['config']; "
-        "called by shop_settings.py:8: url(); called by shop_tasks.py:1: import shop_settings)"
+        "shop_tasks.py cannot be loaded: KeyError: 'config' (shop_settings.py:5: `return {}['config']`; "
+        "called by shop_settings.py:8: `url()`; called by shop_tasks.py:1: `import shop_settings`)"
     )
     assert "importlib" not in error.detail
     assert error.hint == "correct the code and start again"
@@ -89,7 +89,7 @@ def test_a_syntax_error_is_shown_with_file_line_and_source(
     (tmp_path / "shop_broken.py").write_text("x = 1\ndef f(:\n    pass\n")
     monkeypatch.chdir(tmp_path)
     assert refused("shop_broken.py").detail.endswith(
-        "SyntaxError: invalid syntax (shop_broken.py:2: def f(:)"
+        "SyntaxError: invalid syntax (shop_broken.py:2: `def f(:`)"
     )
 
 
@@ -98,7 +98,7 @@ def test_an_error_inside_a_library_shows_the_line_that_called_it(
 ) -> None:
     (tmp_path / "shop_json.py").write_text("import json\nrows = json.loads('{')\n")
     monkeypatch.chdir(tmp_path)
-    assert refused("shop_json.py").detail.endswith("(shop_json.py:2: rows = json.loads('{'))")
+    assert refused("shop_json.py").detail.endswith("(shop_json.py:2: `rows = json.loads('{')`)")
 
 
 def test_a_module_that_does_not_exist_is_told_what_an_app_may_be() -> None:
@@ -112,4 +112,4 @@ def test_a_module_that_does_not_exist_is_told_what_an_app_may_be() -> None:
 def test_frames_of_the_standard_library_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "shop_env.py").write_text("import os\nURL = os.environ['NO_SUCH_SHOP']\n")
     monkeypatch.chdir(tmp_path)
-    assert refused("shop_env.py").detail.endswith("(shop_env.py:2: URL = os.environ['NO_SUCH_SHOP'])")
+    assert refused("shop_env.py").detail.endswith("(shop_env.py:2: `URL = os.environ['NO_SUCH_SHOP']`)")
