@@ -50,6 +50,14 @@ def _load(file: Path) -> Iterator[PipelineSpec]:
             ) from None
 
 
+def _problem(error: Exception) -> str:
+    """What the YAML parser found, in one line: `line 4, column 4: expected …`."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or problem is None:
+        return " ".join(str(error).split())[:500]
+    return f"line {mark.line + 1}, column {mark.column + 1}: {' '.join(problem.split())[:400]}"
+
+
 def read_documents(file: Path) -> list[Any]:
     """Read the documents of a file without checking them.
 
@@ -105,6 +113,6 @@ def _yaml(text: str, file: Path) -> list[Any]:
         return [each for each in yaml.load_all(text, Loader=Loader) if each is not None]
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise InvalidSpec(
-            f"{file} is not YAML: {' '.join(str(error).split())[:500]}",
+            f"{file} is not YAML: {_problem(error)}",
             errors=[FieldError("", "is not YAML", "malformed")],
         ) from None

@@ -208,13 +208,23 @@ def _adapter(name: str, hint: Any) -> Any:
         adapter: TypeAdapter[Any] = TypeAdapter(hint)
         adapter.rebuild(raise_errors=True)  # a class that names a later class is only checked here
     except Exception as error:  # pydantic's own errors, and those of the user's classes
-        sentence = str(error).splitlines()[0] if str(error) else type(error).__name__
+        sentence = _sentence(hint, error)
         raise InvalidTask(
             f"parameter {name!r}: {sentence}",
             errors=[FieldError(name, sentence, "invalid_hint")],
             hint="use JSON types, dataclasses, TypedDicts, pydantic models, or Any",
         ) from error
     return adapter
+
+
+def _sentence(hint: Any, error: Exception) -> str:
+    from pydantic.errors import PydanticSchemaGenerationError
+
+    if isinstance(error, PydanticSchemaGenerationError):
+        # pydantic's own advice is for the fields of models.
+        named = str(error).partition("schema for ")[2].partition(". Set ")[0] or repr(hint)
+        return f"values cannot be checked against {named.rstrip('.')}"
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _field_error(name: str, found: Mapping[str, Any]) -> FieldError:

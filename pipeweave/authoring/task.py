@@ -208,7 +208,7 @@ def _refuse_unknown(options: Mapping[str, Any]) -> None:
     unknown = [each for each in options if each not in _OPTIONS]
     if unknown:
         raise InvalidTask(
-            f"{unknown[0]!r} is not an option of a task",
+            f"{unknown[0]} is not an option of a task",
             errors=[FieldError(each, "is not an option of a task", "unknown_option") for each in unknown],
             hint=did_you_mean(unknown[0], _OPTIONS, f"the options are {', '.join(_OPTIONS)}", cutoff=0.5),
         )

@@ -128,7 +128,7 @@ def _one_line(error: PipeWeaveError) -> str:
     further = error.further_errors
     # What the detail counts as further errors is listed after it.
     detail = re.sub(r" \(and \d+ more\)$", "", error.detail) if further else error.detail
-    parts = [f"pipeweave: {error.code}: {detail}"]
+    parts = [f"pipeweave: {error.code}: {detail.removesuffix('.')}"]
     shown = [f"{each.field}: {each.message}" if each.field else each.message for each in further]
     parts += shown[:SHOWN_ERRORS]
     if len(shown) > SHOWN_ERRORS:

@@ -174,9 +174,9 @@ def _read(environ: Mapping[str, str] | None) -> dict[str, _Given]:
     _check_default_backend(given, errors)
     if errors:
         names = ", ".join(dict.fromkeys(error.field for error in errors))
-        raise InvalidSetting(
-            f"{names} cannot be used", errors=errors, hint="docs/configuration.md lists every setting"
-        )
+        only = errors[0]
+        detail = f"{only.field} {only.message}" if len(errors) == 1 else f"{names} cannot be used"
+        raise InvalidSetting(detail, errors=errors, hint="docs/configuration.md lists every setting")
     return given
 
 

@@ -13,6 +13,8 @@ from pipeweave.spec.pipeline_spec import MapSpec, StepSpec
 from pipeweave.spec.references import Reference, find_references, json_type
 
 _STEP_KEYS = ("id", "task", "needs", "params", "map", "parallel")
+# Options of `@task` that a step does not have, but that an author may look for there.
+_TASK_OPTIONS = ("retries", "retry_on", "timeout", "concurrency", "rate_limit", "priority", "queue")
 _MAP_KEYS = ("over", "as")
 
 
@@ -132,7 +134,15 @@ class StepReader(FieldErrors):
                 self.known[entry.id] = place
 
     def step(self, entry: _Entry, entries: list[_Entry]) -> StepSpec:
-        self.unknown_keys(entry.members, _STEP_KEYS, entry.field)
+        for key in entry.members:
+            if key in _TASK_OPTIONS:
+                self.wrong(
+                    f"{entry.field}.{key}",
+                    f"is an option of the task, not of a step; set it at the task: @task({key}=…)",
+                    "unknown_key",
+                )
+        members = [each for each in entry.members if each not in _TASK_OPTIONS]
+        self.unknown_keys(members, _STEP_KEYS, entry.field)
         task = entry.members.get("task")
         if task is None:
             self.wrong(f"{entry.field}.task", "is required", "missing")

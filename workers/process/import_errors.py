@@ -8,10 +8,14 @@ import sysconfig
 import traceback
 from pathlib import Path
 
+import pipeweave
 from pipeweave.safe_text import safe_text
 
 # Frames of the import system and of PipeWeave itself, which say nothing about the user's mistake.
-_OWN = str(Path(__file__).resolve().parents[1])
+_OWN = tuple(
+    f"{each}{os.sep}"
+    for each in (Path(__file__).resolve().parents[1], Path(pipeweave.__file__).resolve().parent)
+)
 _LIBRARIES = tuple({*site.getsitepackages(), sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")})
 
 # At most so many lines of users' code lead to the mistake in the message, the innermost ones.
@@ -31,6 +35,12 @@ def described(error: BaseException) -> str:
         return f"{type(error).__name__}: {error.msg} ({_shown(error.filename or '?')}:{error.lineno}{line})"
     places = [f"{_shown(each.filename)}:{each.lineno}: `{each.line}`" for each in _frames(error)]
     return f"{what} ({'; called by '.join(places)})" if places else what
+
+
+def place(error: BaseException) -> str:
+    """The line of users' code that led to an exception, as `tasks.py:4`; empty if there is none."""
+    found = [each for each in _frames(error) if not each.filename.startswith(_LIBRARIES)]
+    return f"{_shown(found[0].filename)}:{found[0].lineno}" if found else ""
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:

@@ -24,7 +24,7 @@ from pipeweave.authoring import (
 )
 from pipeweave.errors import InvalidInput, InvalidTask, PipeWeaveError
 from pipeweave.spec import PipelineSpec, derive
-from pipeweave.workers.process.import_errors import described
+from pipeweave.workers.process.import_errors import described, place
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,8 @@ def _import_module(name: str) -> ModuleType:
         sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(name)
-    except PipeWeaveError:
+    except PipeWeaveError as error:
+        _add_place(error)
         raise
     except Exception as error:
         raise _not_importable(name, error) from error
@@ -139,7 +140,8 @@ def _import_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except PipeWeaveError:
+    except PipeWeaveError as error:
+        _add_place(error)
         raise
     except Exception as error:
         del sys.modules[name]
@@ -153,6 +155,13 @@ def _free_name(stem: str) -> str:
     while name in sys.modules:
         name = f"app_{name}"
     return name
+
+
+def _add_place(error: PipeWeaveError) -> None:
+    """Let an error of a decorator say where it stands."""
+    where = place(error)
+    if where and where.rpartition(":")[0] not in error.detail:
+        error.detail = f"{error.detail} ({where})"
 
 
 def _not_importable(name: str, error: Exception) -> InvalidInput:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeweave.authoring import load_documents
+from pipeweave.authoring.document_loading import read_documents
 from pipeweave.errors import InvalidSpec
 
 NIGHTLY = """
@@ -67,3 +68,16 @@ def test_an_unreadable_document_is_refused_with_its_file(
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidSpec, match="cannot be read"):
         load_documents(tmp_path / "none.yaml")
+
+
+def test_a_mistake_in_yaml_is_named_with_line_and_column(tmp_path: Path) -> None:
+    file = tmp_path / "nightly.yaml"
+    file.write_text("id: nightly\nsteps:\n  - id: a\n   task: b\n")
+    with pytest.raises(InvalidSpec, match="is not YAML: line 4, column 4: expected <block end>"):
+        read_documents(file)
+
+
+def test_an_option_of_a_task_in_a_step_is_named_as_such(tmp_path: Path) -> None:
+    (tmp_path / "nightly.json").write_text('{"id": "nightly", "steps": [{"task": "load", "retries": 3}]}')
+    with pytest.raises(InvalidSpec, match=r"steps\[0\]\.retries is an option of the task, not of a step"):
+        list(load_documents(tmp_path / "nightly.json"))

@@ -113,3 +113,14 @@ def test_frames_of_the_standard_library_are_left_out(tmp_path: Path, monkeypatch
     (tmp_path / "shop_env.py").write_text("import os\nURL = os.environ['NO_SUCH_SHOP']\n")
     monkeypatch.chdir(tmp_path)
     assert refused("shop_env.py").detail.endswith("(shop_env.py:2: `URL = os.environ['NO_SUCH_SHOP']`)")
+
+
+def test_a_mistake_in_an_option_is_shown_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "from pipeweave import task\n\n\n@task(max_retries=3)\ndef charge(): ...\n"
+    (tmp_path / "shop_option.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    error = refused("shop_option.py")
+    assert error.detail == "max_retries is not an option of a task (shop_option.py:4)"
+    assert error.further_errors == ()
