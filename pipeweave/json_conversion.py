@@ -27,7 +27,7 @@ from uuid import UUID
 
 import orjson
 
-from pipeweave.errors import FieldError
+from pipeweave.errors import FieldError, PipeWeaveError
 from pipeweave.json_values import json_faults, kind_of
 from pipeweave.safe_text import call_safely, safe_text
 from pipeweave.size_limits import INLINE_BYTES, MAX_JSON_DEPTH
@@ -137,6 +137,8 @@ class _Conversion:
                 return read(value)
         try:
             return self.container(value, path, depth)
+        except PipeWeaveError:  # the time limit of the call that converts
+            raise
         except Exception as error:  # of the object's own code: a property, a serializer of a model
             reason = safe_text(str, error)[:_MAX_TEXT]
             self.wrong(path, f"cannot be read: {type(error).__name__}: {reason}", JSON_HINT)

@@ -6,6 +6,7 @@ import io
 import logging
 import sys
 import threading
+from contextlib import suppress
 from typing import Any, TextIO
 
 # A longer line is logged in pieces (characters).
@@ -73,6 +74,11 @@ class PrintedLines(io.TextIOBase):
             raise AttributeError(name)
         return getattr(self._original, name)
 
+    @property
+    def is_disabled(self) -> bool:
+        """Whether the tasks' code has disabled the logger."""
+        return self._log.disabled
+
     def end_line(self) -> None:
         """Log the line that this thread has begun."""
         if rest := getattr(self._mine, "rest", ""):
@@ -85,9 +91,10 @@ class PrintedLines(io.TextIOBase):
         if not line.strip():
             return
         if self._log.disabled:
-            # By `logging.config.dictConfig` of the tasks' code, which disables the loggers that exist.
-            self._original.write(f"{line}\n")
-            self._original.flush()
+            # By `logging.config.dictConfig` of the call: the end of the call enables it again.
+            with suppress(OSError, ValueError):
+                self._original.write(f"{line}\n")
+                self._original.flush()
             return
         self._mine.is_logging = True
         try:
@@ -117,3 +124,12 @@ def end_lines() -> None:
     for name, stream in _captured:
         stream.end_line()
         setattr(sys, name, stream)
+    if any(stream.is_disabled for _, stream in _captured):
+        enable_loggers()
+
+
+def enable_loggers() -> None:
+    """Enable PipeWeave's loggers: `logging.config.dictConfig` in the tasks' code disables all that exist."""
+    for name, logger in list(logging.root.manager.loggerDict.items()):
+        if name.partition(".")[0] == "pipeweave" and isinstance(logger, logging.Logger):
+            logger.disabled = False

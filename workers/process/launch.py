@@ -78,6 +78,7 @@ def run_worker(
     """
     json_logs.configure(settings.log_level)
     loaded = load(apps)
+    printed_lines.enable_loggers()
     concurrency = concurrency or settings.max_concurrency
     deployment = Deployment.open(settings, pool_size=1)
     schema_check.require_current(deployment.database)

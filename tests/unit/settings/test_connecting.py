@@ -28,6 +28,15 @@ def data_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_folder_that_cannot_be_read_holds_no_stack(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("os.stat", refuse)
+    with pytest.raises(Unavailable, match="no orchestrator is configured"):
+        resolve(here(data_dir))
+
+
 def here(data_dir: Path, **given: str) -> Settings:
     return Settings(data_dir=str(data_dir), given=frozenset(given), **given)  # type: ignore[arg-type]
 

@@ -112,3 +112,17 @@ def test_the_end_of_a_call_puts_the_streams_back(
     sys.stdout = io.StringIO()
     printed_lines.end_lines()
     assert sys.stdout is ours
+
+
+def test_the_end_of_a_call_enables_the_loggers_that_it_disabled(
+    original: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(printed_lines, "_captured", [])
+    monkeypatch.setattr("sys.stdout", original)
+    monkeypatch.setattr("sys.stderr", original)
+    printed_lines.capture()
+    other = logging.getLogger("pipeweave.workers.consumer.runner")
+    monkeypatch.setattr(logging.getLogger("pipeweave.stdout"), "disabled", True)
+    monkeypatch.setattr(other, "disabled", True)
+    printed_lines.end_lines()
+    assert not other.disabled
