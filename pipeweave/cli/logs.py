@@ -58,7 +58,7 @@ _LEAST_RUN_LETTERS = 6
     show_default=True,
     help="Lines to show.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with new lines until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines until Ctrl-C.")
 @json_option
 @stack_option
 def logs(
