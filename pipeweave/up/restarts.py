@@ -108,7 +108,10 @@ class Restarts:
         successor = self._successor
         if successor is not None and (successor.spec.name, successor.pid) == (name, pid):
             successor.ended(code, will_restart=False)
-            self._failed(successor, how_it_ended(code))
+            how = how_it_ended(code)
+            if successor.kill_at is None:  # killed by `kill_late`
+                how = successor.last_exit = f"it was not ready within {READY_WITHIN_S:g} s"
+            self._failed(successor, how)
             return True
         process = self._processes[name]
         if process.is_to_return and process.pid == pid:

@@ -10,6 +10,7 @@ import pytest
 from support.servers import wait_until
 from support.stand_in_processes import SLEEP, Stage, shell
 
+from pipeweave.up import restarts
 from pipeweave.up.leftovers import birth
 from pipeweave.up.restarts import Request
 
@@ -123,6 +124,20 @@ def test_a_change_during_a_restart_begins_a_new_one(stage: Stage, tmp_path: Path
     ready.touch()
     assert first.wait() == {"worker-1": None}
     wait_until(lambda: [row.state for row in stage.listed] == ["running"])
+
+
+def test_a_successor_that_is_never_ready_is_given_up(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = tmp_path / "ready"
+    ready.touch()
+    stage.start(shell("worker-1", SLEEP, is_ready=ready.exists, is_replaceable=True))
+    stage.watch()
+    first = stage.pid("worker-1")
+    ready.unlink()
+    monkeypatch.setattr(restarts, "READY_WITHIN_S", 0.2)
+    assert restart(stage, "worker-1") == {"worker-1": "it was not ready within 0.2 s"}
+    assert stage.pid("worker-1") == first
 
 
 def test_a_change_does_not_end_restarts_that_wait(stage: Stage, tmp_path: Path) -> None:
