@@ -145,7 +145,10 @@ def broker(settings: Settings) -> Settings:
 
 
 def _of_stack(stack: StackFile, token: str | None, tenant: str | None) -> Connection:
-    return Connection(stack.url, token or stack.token, tenant or stack.tenant)
+    if token:
+        # The tenant of the stack's own token says nothing about another token.
+        return Connection(stack.url, token, tenant)
+    return Connection(stack.url, stack.token, tenant or stack.tenant)
 
 
 def _joined(settings: Settings, stack: StackFile, tenant: str | None) -> Settings:

@@ -61,6 +61,11 @@ def test_flags_win_over_everything(data_dir: Path) -> None:
     assert (found.url, found.token, found.tenant) == ("http://127.0.0.1:4000", "flag", "other")
 
 
+def test_another_token_does_not_get_the_tenant_of_the_file(data_dir: Path) -> None:
+    found = resolve(Settings(), data_dir=data_dir, token="flag")
+    assert (found.token, found.tenant) == ("flag", None)
+
+
 @pytest.mark.parametrize("named_by", ["flag", "environment"])
 def test_the_token_of_a_file_goes_to_no_other_url(data_dir: Path, named_by: str) -> None:
     if named_by == "flag":
