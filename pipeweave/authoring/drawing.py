@@ -181,7 +181,9 @@ def _placed(error: Exception, pipeline_id: str, fn: Callable[..., Any]) -> Inval
     where = f"pipeline {pipeline_id!r} ({place})"
     if isinstance(error, PipeWeaveError):
         return InvalidSpec(f"{where}: {error.detail}", errors=error.errors, hint=error.hint, **error.context)
+    if isinstance(error, TypeError) and "argument" in str(error):
+        return InvalidSpec(f"{where}: {error}")  # a call with wrong arguments says all itself
     return InvalidSpec(
         f"{where}: {type(error).__name__}: {error}",
-        hint="the function is called once, to draw the graph: only task calls belong into it",
+        hint="the function is called once to draw the graph, and should only call tasks",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Protocol
 
 from pipeweave.errors import FieldError, InvalidSpec
@@ -14,6 +15,8 @@ from pipeweave.suggestions import did_you_mean
 
 _MOST_ERRORS = 100
 _MOST_HINTS = 10
+# An error names at most so many of the known tasks.
+_MOST_NAMED = 5
 
 
 class LinkedTask(Protocol):
@@ -77,6 +80,12 @@ def _pipeline(
     return PipelineSpec(id=entry.id, steps=steps, description=entry.description)
 
 
+def _some(known: Iterable[str]) -> str:
+    """Some of the known tasks, for an error."""
+    names = list(islice(known, _MOST_NAMED + 1))
+    return f"the tasks are {', '.join(names[:_MOST_NAMED])}{', …' if len(names) > _MOST_NAMED else ''}"
+
+
 def _refuse_unknown(by_id: dict[str, LinkedTask]) -> None:
     errors: list[FieldError] = []
     found: list[GraphError] = []
@@ -84,7 +93,7 @@ def _refuse_unknown(by_id: dict[str, LinkedTask]) -> None:
         for number, each in enumerate(task.allowed_next):
             if each in by_id or len(errors) == _MOST_ERRORS:
                 continue
-            hint = did_you_mean(each, by_id) if len(errors) < _MOST_HINTS else ""
+            hint = did_you_mean(each, by_id, _some(by_id)) if len(errors) < _MOST_HINTS else ""
             field = f"tasks.{task.id}.allowedNext[{number}]"
             why = f"{each!r} is not a task{hint and '; ' + hint}"
             errors.append(FieldError(field, why, "unknown_task"))

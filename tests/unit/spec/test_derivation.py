@@ -55,3 +55,8 @@ def test_an_unknown_follower_is_refused_with_the_nearest() -> None:
         derive(tasks(start=["reprot"], report=[]))
     assert refused.value.errors[0].field == "tasks.start.allowedNext[0]"
     assert "did you mean 'report'" in refused.value.errors[0].message
+
+
+def test_an_unknown_follower_that_resembles_no_task_is_refused_with_some_tasks() -> None:
+    with pytest.raises(InvalidSpec, match="'xyz' is not a task; the tasks are start, report"):
+        derive(tasks(start=["xyz"], report=[]))
