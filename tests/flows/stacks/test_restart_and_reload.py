@@ -112,7 +112,7 @@ def test_a_running_task_run_ends_while_the_code_is_replaced(stack: StackFolder) 
 def test_code_that_cannot_be_loaded_replaces_nothing_until_it_is_mended(stack: StackFolder) -> None:
     before, word = pid(stack), stack.greeting("Ada")
     say(stack.folder, "HELLO = (\n")
-    wait_until(lambda: "worker-1 did not start again" in stack.call("logs", "up").stdout)
+    wait_until(lambda: "worker-1: the new process did not start" in stack.call("logs", "up").stdout)
     assert (pid(stack), stack.greeting("Ada")) == (before, word)
     assert "words.py" in str(stack.ps()["worker-1"]["lastExit"])
     refused = stack.call("restart")
