@@ -179,26 +179,28 @@ def test_items_whose_message_a_killed_worker_took_along_are_sent_again(stack: Li
     # Ten items to a message: the worker dies with the first of them under way.
     run_id = stack.trigger("taken-along", {"path": str(gate), "list": list(range(640))})
 
-    def under_way() -> int:
+    def under_way() -> set[int]:
         rows = [row for row in stack.items(run_id, "each") if row.status == "running"]
-        return sum(f":{doomed}:" in row.worker for row in rows)
+        return {row.map_index for row in rows if f":{doomed}:" in row.worker}
 
-    stack.until(lambda: under_way() > 0, "the worker does not call items")
+    stack.until(lambda: len(under_way()) > 0, "the worker does not call items")
     stack.kill(doomed)
     lost = under_way()
-    assert lost < 10
+    assert len(lost) < 10
+    others = set(range(640)) - lost
     gate.touch()
     ticks = itertools.count()
 
     def all_others_ended() -> bool:
         if next(ticks) % 20 == 0:
             stack.tick(AHEAD)
-        return Counter(row.status for row in stack.items(run_id, "each"))["completed"] >= 640 - lost
+        return others <= {row.map_index for row in stack.items(run_id, "each") if row.status == "completed"}
 
     stack.until(all_others_ended, "items stayed lost")
     stack.settle()
-    called = Counter(call.map_index for call in stack.calls(run_id))
-    assert (len(called), set(called.values())) == (640 - lost, {1})
+    # On a slow machine, a tick may have declared the worker lost: its items are then called again.
+    called = Counter(call.map_index for call in stack.calls(run_id) if call.map_index not in lost)
+    assert called == Counter(others)
     stack.cancel(run_id)
 
 
