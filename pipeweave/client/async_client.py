@@ -19,10 +19,11 @@ from contextvars import copy_context
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from pipeweave.client.client import Client, run_id_of
+from pipeweave.client.client import Client
 from pipeweave.client.dead_letters import DeadLetters
 from pipeweave.client.http import POOLED_CONNECTIONS
 from pipeweave.client.models import Run
+from pipeweave.client.runs import run_id_of
 from pipeweave.client.waiting import Waiting
 from pipeweave.errors import Unavailable
 

@@ -1,0 +1,50 @@
+"""Read the health of the deployment over HTTP, drain it for maintenance, and run a tick."""
+
+from __future__ import annotations
+
+from pipeweave.client.models import Document, document_of, without_none
+from pipeweave.client.paging import Methods
+
+
+class OperationMethods(Methods):
+    """The methods of the client about the deployment as a whole."""
+
+    def health(self) -> Document:
+        """Read `GET /health`.
+
+        Raises:
+            Unavailable: the API cannot be reached, or it cannot reach PostgreSQL or the broker.
+        """
+        return document_of(self._http.get("/health"))
+
+    def info(self) -> Document:
+        """Read the version, mode and limits of the orchestrator."""
+        return document_of(self._http.get("/api/info"))
+
+    def maintenance(self) -> Document:
+        """Read the deployment's mode and its open runs: `blocking` (the oldest 20) and `blockingTotal`."""
+        return document_of(self._http.get("/api/maintenance"))
+
+    def request_maintenance(self, reason: str | None = None) -> Document:
+        """Stop accepting new work; maintenance begins when the last open run ends. For administrators."""
+        return document_of(self._http.send("POST", "/api/maintenance/request", without_none(reason=reason)))
+
+    def enter_maintenance(self, reason: str | None = None) -> Document:
+        """Begin maintenance if no run is open, else change nothing. For administrators.
+
+        Raises:
+            Conflict: maintenance was not requested.
+        """
+        return document_of(self._http.send("POST", "/api/maintenance/enter", without_none(reason=reason)))
+
+    def exit_maintenance(self, reason: str | None = None) -> Document:
+        """End maintenance and accept new work again. For administrators.
+
+        Raises:
+            Conflict: maintenance was not requested.
+        """
+        return document_of(self._http.send("POST", "/api/maintenance/exit", without_none(reason=reason)))
+
+    def tick(self) -> Document:
+        """Run one tick, as beat does every second: {processed, did, message}."""
+        return document_of(self._http.send("POST", "/api/tick", {}))

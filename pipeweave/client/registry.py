@@ -1,0 +1,68 @@
+"""Read and store pipelines over HTTP, and read what services and workers have registered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pipeweave.client.models import Document, checked_id, document_of, without_none
+from pipeweave.client.paging import Methods
+
+
+class RegistryMethods(Methods):
+    """The methods of the client about pipelines, services and tasks."""
+
+    def pipelines(self) -> list[Document]:
+        """List all pipelines."""
+        return list(self._all("/api/pipelines", "pipelines", {}))
+
+    def pipeline(self, pipeline_id: str, version: int | None = None) -> Document:
+        """Read a pipeline: its newest version, or the given version."""
+        path = f"/api/pipelines/{checked_id(pipeline_id)}"
+        answer = document_of(self._http.get(path, {"version": version}))
+        return document_of(answer["pipeline"])
+
+    def put_pipeline(self, pipeline_id: str, spec: Mapping[str, Any]) -> Document:
+        """Store a spec as the next version; a spec equal to the newest version changes nothing.
+
+        Raises:
+            InvalidSpec: the spec is invalid; one FieldError per mistake. Nothing is stored.
+        """
+        return document_of(self._http.send("PUT", f"/api/pipelines/{checked_id(pipeline_id)}", dict(spec)))
+
+    def versions(self, pipeline_id: str) -> list[Document]:
+        """List a pipeline's versions, newest first."""
+        return list(self._all(f"/api/pipelines/{checked_id(pipeline_id)}/versions", "versions", {}))
+
+    def dry_run(self, pipeline_id: str, input: Any = None, spec: Mapping[str, Any] | None = None) -> Document:
+        """Plan a run without starting it: {valid, errors, warnings, executionPlan}.
+
+        Args:
+            pipeline_id: the pipeline.
+            input: an input to check against the entry tasks' schemas; None checks no input.
+            spec: plan this document instead of the stored version.
+        """
+        body = without_none(input=input, spec=None if spec is None else dict(spec))
+        return document_of(self._http.send("POST", f"/api/pipelines/{checked_id(pipeline_id)}/dry-run", body))
+
+    def services(self) -> list[Document]:
+        """List all services that ever registered."""
+        return list(self._all("/api/services", "services", {}))
+
+    def tasks(self, service_id: str | None = None) -> list[Document]:
+        """List all tasks, or the tasks of one service."""
+        path = "/api/tasks" if service_id is None else f"/api/services/{checked_id(service_id)}/tasks"
+        return list(self._all(path, "tasks", {}))
+
+    def remove_task(self, task_id: str, reason: str | None = None) -> Document:
+        """Remove a task that no live worker has; its task runs that have not started are cancelled.
+
+        Raises:
+            NotFound: there is no such task. Conflict: a live worker has it.
+        """
+        body = without_none(reason=reason)
+        return document_of(self._http.send("POST", f"/api/tasks/{checked_id(task_id)}/remove", body))
+
+    def deploys(self) -> list[Document]:
+        """List which live worker processes have which tasks in which code versions."""
+        return list(self._all("/api/deploys", "deploys", {}))

@@ -1,0 +1,197 @@
+"""Start, follow, list and cancel runs over HTTP, and read their task runs and events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from pipeweave.client.models import Document, Page, Run, checked_id, document_of, run_of, without_none
+from pipeweave.client.paging import PAGE_SIZE, Methods
+from pipeweave.client.waiting import Waiting
+from pipeweave.errors import Unavailable
+
+_LOADED = "?load=true"
+
+
+def run_id_of(run: str | Run) -> str:
+    """The id of a run, or the id that was given instead of it."""
+    return run.id if isinstance(run, Run) else run
+
+
+class RunMethods(Methods):
+    """The methods of the client about runs."""
+
+    def trigger(
+        self,
+        pipeline_id: str,
+        input: Any = None,
+        *,
+        failure_mode: str | None = None,
+        priority: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        run_token: str | None = None,
+        validation_mode: str | None = None,
+    ) -> Run:
+        """Start a run of a pipeline's newest version.
+
+        Args:
+            pipeline_id: the pipeline, or the entry task of a derived pipeline.
+            input: any JSON value, or what a task may return (a model, a date, …); None sends {}.
+            failure_mode: `fail-fast`, `continue` or `partial-merge`; None for the pipeline's failure mode.
+            priority: lower runs first; None for the pipeline's priority.
+            metadata: stored with the run, for people and filters.
+            run_token: if a run was triggered with the same token and input before, that run is returned.
+            validation_mode: `strict`, `warn` or `none`; None refuses what does not fit the pipeline's own
+                signature, and warns of what does not fit the entry tasks' input schemas.
+
+        Raises:
+            NotFound: there is no such pipeline.
+            InputValidationFailed: the input does not fit; one FieldError per wrong field.
+        """
+        answer = self._http.send(
+            "POST",
+            f"/api/pipelines/{checked_id(pipeline_id)}/trigger",
+            without_none(
+                input={} if input is None else input,
+                failureMode=failure_mode,
+                priority=priority,
+                metadata=metadata,
+                runToken=run_token,
+                validationMode=validation_mode,
+            ),
+        )
+        return Run(answer["pipelineRunId"], pipeline_id, answer["status"], answer)
+
+    def trigger_batch(
+        self, pipeline_id: str, runs: Iterable[Mapping[str, Any]], *, validation_mode: str | None = None
+    ) -> list[Run]:
+        """Start up to 1,000 runs, all or none.
+
+        Args:
+            pipeline_id: the pipeline, or the entry task of a derived pipeline.
+            runs: for each run {input?, failureMode?, priority?, metadata?, runToken?}.
+            validation_mode: `strict`, `warn` or `none`; None refuses what does not fit the pipeline's own
+                signature, and warns of what does not fit the entry tasks' input schemas.
+
+        Raises:
+            NotFound: there is no such pipeline.
+            InvalidInput: a run is invalid; the fields of its errors name the run: `runs[3].priority`.
+        """
+        answer = self._http.send(
+            "POST",
+            f"/api/pipelines/{checked_id(pipeline_id)}/trigger/batch",
+            without_none(runs=[dict(each) for each in runs], validationMode=validation_mode),
+        )
+        return [Run(each["pipelineRunId"], pipeline_id, each["status"], each) for each in answer["runs"]]
+
+    def run(self, run_id: str, *, load: bool = False) -> Run:
+        """Read a run, with its counts by status and its first 1,000 task runs.
+
+        Args:
+            run_id: the run.
+            load: also load large values from storage; otherwise `outputRefs` names their paths.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        return run_of(self._http.get(f"/api/runs/{checked_id(run_id)}{_LOADED * load}"))
+
+    def wait(
+        self,
+        run: str | Run,
+        timeout: float | None = None,
+        on_change: Callable[[Run], None] | None = None,
+        *,
+        check: bool = False,
+    ) -> Run:
+        """Poll a run until it is final. A restart of the API in between does not end the wait.
+
+        Args:
+            run: the run to wait for, or its id.
+            timeout: seconds to wait at most; None waits without limit.
+            on_change: called with the run whenever the API's answer differs from the answer before.
+            check: raise RunFailed unless the run ends `completed`.
+
+        Raises:
+            RunFailed: the run ended `failed`, `partial` or `cancelled` (only with `check`).
+            WaitTimeout: the run has not finished yet; it continues to run.
+            NotFound: there is no such run.
+        """
+        run_id = run_id_of(run)
+        waiting = Waiting(run_id, timeout, on_change)
+        while True:
+            waiting.asks()
+            try:
+                found = self.run(run_id)
+            except Unavailable as error:
+                time.sleep(waiting.pause_after_outage(error))
+                continue
+            waiting.saw(found)
+            if found.is_final:
+                return found.checked() if check else found
+            time.sleep(waiting.pause_after(found))
+
+    def runs(
+        self,
+        /,
+        *,
+        status: str | None = None,
+        pipeline_id: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+        id_prefix: str | None = None,
+        **filters: Any,
+    ) -> Page:
+        """List one page of runs, newest first.
+
+        Args:
+            status: only runs in this status.
+            pipeline_id: only runs of this pipeline.
+            limit: rows per page, 1 to 1,000; None for 50.
+            cursor: `next_cursor` of the page before.
+            id_prefix: only runs whose id begins like this, with or without `prun_`.
+            filters: further parameters of the API, such as `createdAfter`.
+        """
+        query = {
+            "status": status,
+            "pipelineId": pipeline_id,
+            "limit": limit,
+            "cursor": cursor,
+            "idPrefix": id_prefix,
+            **filters,
+        }
+        return self._page("/api/runs", "runs", query)
+
+    def cancel(self, run_id: str, reason: str | None = None) -> Run:
+        """Cancel a run.
+
+        Raises:
+            NotFound: there is no such run. Conflict: the run is already final.
+        """
+        path = f"/api/runs/{checked_id(run_id)}/cancel"
+        return run_of(self._http.send("POST", path, without_none(reason=reason)))
+
+    def task_run(self, task_run_id: str, *, load: bool = False) -> Document:
+        """Read a task run with its attempts, input and output; `load` also loads large values."""
+        return document_of(self._http.get(f"/api/task-runs/{checked_id(task_run_id)}{_LOADED * load}"))
+
+    def task_runs(self, /, run_id: str, **filters: Any) -> Iterator[Document]:
+        """Iterate over all task runs of a run, page by page."""
+        return self._all(
+            f"/api/runs/{checked_id(run_id)}/task-runs", "taskRuns", {"limit": PAGE_SIZE, **filters}
+        )
+
+    def find_task_runs(self, id_prefix: str, limit: int = 10) -> list[Document]:
+        """Find task runs of all runs whose id begins like this, with or without `trun_`.
+
+        Args:
+            id_prefix: 8 characters of the id or more.
+            limit: how many at most, 1 to 100.
+        """
+        answer = self._http.get("/api/task-runs", {"idPrefix": id_prefix, "limit": limit})
+        return list(document_of(answer)["taskRuns"])
+
+    def events(self, /, run_id: str, **filters: Any) -> Iterator[Document]:
+        """Iterate over all events of a run in order, page by page."""
+        return self._all(f"/api/runs/{checked_id(run_id)}/events", "events", {"limit": PAGE_SIZE, **filters})
