@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -44,6 +45,8 @@ class Completion:
     Args:
         key: the idempotency key whose other task runs reuse the result from now on.
         cached_from: the task run whose result was reused under the key, instead of a call.
+        assets: the files beside the result, by key: {path, size, type}.
+        logs_path: where the log of the attempt is in storage; None where its path follows from its ids.
     """
 
     task_run: TaskRun
@@ -51,6 +54,8 @@ class Completion:
     selected_next: tuple[str, ...] | None = None
     key: str | None = None
     cached_from: UUID | None = None
+    assets: Mapping[str, Any] | None = None
+    logs_path: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

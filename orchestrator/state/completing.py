@@ -22,7 +22,7 @@ from pipeweave.orchestrator.store.database import Transaction
 # The columns that a completion sets, from a row `o` of :rows.
 _OUTPUT = """, finished_at = :now, output = o.output, output_path = o.path, output_size = o.size,
     output_hash = o.hash, selected_next = CASE WHEN o.next IS NOT NULL THEN
-        ARRAY(SELECT jsonb_array_elements_text(o.next)) END"""
+        ARRAY(SELECT jsonb_array_elements_text(o.next)) END, assets = o.assets, logs_path = o.logs"""
 
 _COMPLETED = "jsonb_build_object('outputHash', m.output_hash, 'selectedNext', to_jsonb(m.selected_next))"
 
@@ -34,7 +34,7 @@ def _complete(columns: str = "", changes: str = "", data: str = "", returning: s
         rows=by_key("o.id"),
         where=f"t.attempt = o.attempt AND {status_is(T.RUNNING)}",
         source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, output jsonb,
-            path text, size integer, hash text, next jsonb{columns})""",
+            path text, size integer, hash text, next jsonb, assets jsonb, logs text{columns})""",
         event=Logged("'task_run.completed'", f"jsonb_strip_nulls({_COMPLETED}){data}"),
         returning=returning,
     ).sql
@@ -77,6 +77,8 @@ def _completion_row(completion: Completion) -> str:
         "size": completion.output.size,
         "hash": completion.output.hash,
         "next": completion.selected_next,
+        "assets": completion.assets,
+        "logs": completion.logs_path,
     }
     if completion.cached_from is not None:
         shown = ids.show(ids.TASK_RUN, completion.cached_from)

@@ -1,0 +1,57 @@
+"""Make and check dispatch ids: the signed id of one attempt, which an HTTP worker knows as its `runId`.
+
+`<task run id>.<attempt>.<mac>`: a worker repeats it in each report and in the paths of what it stores, so a late
+report of an earlier attempt names that attempt, and nobody can report for an attempt that was not dispatched
+to them. It consists of characters that are safe in a path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass
+from uuid import UUID
+
+from pipeweave import ids
+
+_PURPOSE = b"pipeweave run ids"
+_FORM = re.compile(
+    r"(?P<task_run>trun_[0-9a-z]{26})\.(?P<attempt>[1-9][0-9]{0,9})\.(?P<mac>[A-Za-z0-9_-]{22})\Z"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchedAttempt:
+    """The attempt that a dispatch id names."""
+
+    task_run_id: UUID
+    attempt: int
+
+
+def make(secret: str, task_run_id: UUID, attempt: int) -> str:
+    """The dispatch id of an attempt.
+
+    Args:
+        secret: the deployment's PIPEWEAVE_SECRET_KEY.
+        attempt: from 1.
+    """
+    named = f"{ids.show(ids.TASK_RUN, task_run_id)}.{attempt}"
+    return f"{named}.{_mac(secret, named)}"
+
+
+def read(secret: str, dispatch_id: str) -> DispatchedAttempt | None:
+    """The attempt that a dispatch id names; None when it was not made with this secret."""
+    found = _FORM.match(dispatch_id)
+    if found is None:
+        return None
+    named = f"{found['task_run']}.{found['attempt']}"
+    if not hmac.compare_digest(found["mac"], _mac(secret, named)):
+        return None
+    return DispatchedAttempt(ids.parse(ids.TASK_RUN, found["task_run"]), int(found["attempt"]))
+
+
+def _mac(secret: str, named: str) -> str:
+    key = hmac.digest(secret.encode(), _PURPOSE, hashlib.sha256)
+    return urlsafe_b64encode(hmac.digest(key, named.encode(), hashlib.sha256)[:16]).decode().rstrip("=")

@@ -1,0 +1,1 @@
+../../pipeweave/dispatch_ids.py

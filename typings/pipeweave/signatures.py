@@ -1,0 +1,1 @@
+../../pipeweave/signatures.py
