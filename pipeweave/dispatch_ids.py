@@ -1,8 +1,8 @@
 """Make and check dispatch ids: the signed id of one attempt, which an HTTP worker knows as its `runId`.
 
-`<task run id>.<attempt>.<mac>`: a worker repeats it in each report and in the paths of what it stores, so a late
-report of an earlier attempt names that attempt, and nobody can report for an attempt that was not dispatched
-to them. It consists of characters that are safe in a path.
+`<task run id>.<attempt>.<mac>`: a worker repeats it in each report and in the paths of what it stores. So a
+late report names the earlier attempt that it is about, and nobody can report for an attempt that was not
+dispatched to them. It consists of characters that are safe in a path.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read(secret: str, dispatch_id: str) -> DispatchedAttempt | None:
     named = f"{found['task_run']}.{found['attempt']}"
     if not hmac.compare_digest(found["mac"], _mac(secret, named)):
         return None
-    return DispatchedAttempt(ids.parse(ids.TASK_RUN, found["task_run"]), int(found["attempt"]))
+    return DispatchedAttempt(ids.read(ids.TASK_RUN, found["task_run"]), int(found["attempt"]))
 
 
 def _mac(secret: str, named: str) -> str:

@@ -11,7 +11,7 @@ down_revision = "0006"
 
 SERVICES = """
 ALTER TABLE services
-    -- How its dispatches are told where values are: an encrypted token, or URLs that are signed for one object.
+    -- How its dispatches say where values are: in an encrypted token, or in signed URLs of single objects.
     ADD COLUMN storage_access text NOT NULL DEFAULT 'token' CHECK (storage_access IN ('token', 'urls')),
     ADD COLUMN token_format text NOT NULL DEFAULT 'sdk' CHECK (token_format IN ('sdk', 'pbkdf2')),
     -- Replaces the URL that instances register: a URL, or 'peer' for the address that they registered from.
@@ -26,8 +26,8 @@ CREATE TABLE service_instances (
     registered_url text NOT NULL CHECK (length(registered_url) <= 2000),
     version        text NOT NULL,
     registered_at  timestamptz NOT NULL,
-    last_seen_at   timestamptz NOT NULL,                 -- a registration, an accepted dispatch or a good probe
-    set_aside_at   timestamptz,                          -- it refused or did not answer; NULL: takes dispatches
+    last_seen_at   timestamptz NOT NULL,             -- a registration, an accepted dispatch, a good probe
+    set_aside_at   timestamptz,                      -- it refused or did not answer; NULL: takes dispatches
     refusals       integer NOT NULL DEFAULT 0 CHECK (refusals >= 0),   -- in a row
     probe_at       timestamptz,                          -- when the tick asks it again
     last_error     text CHECK (length(last_error) <= 1000),
