@@ -167,6 +167,19 @@ class LimitExceeded(InvalidInput):
     code = "LIMIT_EXCEEDED"
 
 
+class ObjectTooLarge(LimitExceeded):
+    """The object in storage is larger than it may be."""
+
+    code = "OBJECT_TOO_LARGE"
+    status = 413
+
+
+class InvalidStorageToken(InvalidInput):
+    """The storage token is forged, malformed or expired."""
+
+    code = "INVALID_TOKEN"
+
+
 class Unauthenticated(PipeWeaveError):
     """A valid bearer token is required."""
 

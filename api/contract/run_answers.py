@@ -21,9 +21,12 @@ Kind = Literal["task", "map", "item"]
 
 
 class Reference(AnswerModel):
-    """The path of a large value in storage, its size and its hash."""
+    """Where a large value is in storage, its size and its hash."""
 
     path: str | None = Field(description="null: it is in its row; the answer has too many values to show it.")
+    backend: str | None = Field(
+        description="The id of its storage backend; null: the default, or it is in its row."
+    )
     size: int = Field(description="Bytes of JSON.")
     hash: str
 

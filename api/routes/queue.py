@@ -28,6 +28,7 @@ from pipeweave.orchestrator.queueing import pauses, run_slots
 from pipeweave.orchestrator.runs import admission, standalone_tasks
 from pipeweave.orchestrator.security import ADMIN, WRITE
 from pipeweave.size_limits import MAX_KEY_CHARS
+from pipeweave.storage import plain_path
 
 routes = Routes("queue")
 
@@ -167,7 +168,7 @@ def _enqueued(call: Call, tasks: list[QueueTaskRequest], keys: list[str | None])
             "runId": ids.show(ids.TASK_RUN, queued.task_run_id),
             "status": queued.status,
             "taskId": queued.task_id,
-            "inputPath": queued.input_path,
+            "inputPath": queued.input_path and plain_path(queued.input_path),
             "created": queued.created,
         }
         for queued in accepted

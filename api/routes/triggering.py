@@ -15,6 +15,7 @@ from pipeweave.orchestrator.registry import TaskRow, task_rows
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store import Transaction
 from pipeweave.spec import PipelineSpec
+from pipeweave.storage import plain_path
 
 
 def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def _answer(run: triggering.CreatedRun, faults: input_checks.InputFaults) -> dic
         "pipelineRunId": ids.show(ids.RUN, run.id),
         "pipelineVersion": run.version,
         "status": run.status,
-        "inputPath": run.input_path,
+        "inputPath": run.input_path and plain_path(run.input_path),
         "entryTasks": run.entry_tasks,
         "queuedTasks": run.queued_tasks,
         "created": run.created,

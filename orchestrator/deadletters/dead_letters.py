@@ -113,7 +113,7 @@ def stored_inputs(values: Values, letters: Sequence[DeadLetter]) -> Inputs:
                 value = values.load(None, letter.input_path)
             except NotFound as error:
                 raise Conflict(f"the input is no longer in storage: {error.detail}") from error
-            found[letter.id] = value, values.keep(value)
+            found[letter.id] = value, values.keep(value, values.backends.choose(letter.tenant, None))
     return found
 
 

@@ -13,7 +13,7 @@ from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
-from pipeweave.storage import open_storage
+from pipeweave.storage import Backends
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Deployment:
                 hint="set it to postgresql://user:password@host:port/name, or use `pipeweave up`",
             )
         app = app or make_celery(settings)
-        values = Values(open_storage(settings))
+        values = Values(Backends.of(settings))
         size = settings.db_pool_max if pool_size is None else pool_size
         database = Database(
             settings.database_url,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pipeweave.client import Client
 from pipeweave.errors import Forbidden, TenantRequired, Unauthenticated
@@ -11,7 +13,7 @@ from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine,
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.redis_pipeline import RedisPipeline
 from pipeweave.settings import Settings
-from pipeweave.storage import open_storage
+from pipeweave.storage import Backends, Storage
 
 # The oldest Redis version that works; every Valkey is newer.
 MIN_BROKER = (6, 2)
@@ -66,31 +68,33 @@ def persistence(settings: Settings) -> Verdict:
 
 
 def storage(settings: Settings) -> Verdict:
-    """An object can be written, read and deleted."""
+    """An object can be written, read and deleted in every storage backend."""
     if not settings.storage_backends and not Path(settings.data_dir).exists():
-        return fine(f"{_backend(settings)}; the folder does not exist yet")
-    opened = open_storage(settings)
-    path, content = f"probes/doctor-{secrets.token_hex(8)}", secrets.token_bytes(16)
-    opened.put(path, content)
-    try:
-        found = opened.get(path)
-    finally:
-        opened.delete(path)
-    if found != content:
+        return fine(f"files below {settings.data_dir}; the folder does not exist yet")
+    backends = Backends.of(settings)
+    wrong = [each for each in backends.ids if not _keeps_objects(backends.get(each))]
+    if wrong:
         return error(
-            "the object read is not the object written", "another program writes to the same storage"
+            f"backend {', '.join(wrong)}: the object read is not the object written",
+            "another program writes to the same storage",
         )
-    return fine(f"{_backend(settings)}: written, read and deleted")
+    shown = ", ".join(_shown(settings, backends.entry(each)) for each in backends.ids)
+    return fine(f"{shown}: written, read and deleted")
 
 
-def _backend(settings: Settings) -> str:
-    chosen = settings.default_storage_backend_id
-    backends = settings.storage_backends
-    found = next((each for each in backends if each["id"] == chosen or each.get("isDefault")), None)
-    found = found or next(iter(backends), None)
-    if found is None:
+def _keeps_objects(storage: Storage) -> bool:
+    path, content = f"probes/doctor-{secrets.token_hex(8)}", secrets.token_bytes(16)
+    storage.put(path, content)
+    try:
+        return storage.get(path) == content
+    finally:
+        storage.delete(path)
+
+
+def _shown(settings: Settings, entry: Mapping[str, Any]) -> str:
+    if not settings.storage_backends:
         return f"files below {settings.data_dir}"
-    return f"backend {found['id']} ({found['provider']})"
+    return f"backend {entry['id']} ({entry['provider']})"
 
 
 def api(settings: Settings) -> Verdict:

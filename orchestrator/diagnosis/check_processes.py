@@ -57,7 +57,8 @@ def one_storage(settings: Settings) -> Verdict:
     """Workers on several hosts share one storage, not a local folder on each host."""
     with read_transaction(settings) as tx:
         hosts = {row.hostname for row in tx.execute(_ALIVE, {"after": worker_processes.LOST_AFTER})}
-    is_bucket = any(each["provider"] != "local" for each in settings.storage_backends)
+    backends = settings.storage_backends
+    is_bucket = bool(backends) and all(each["provider"] != "local" for each in backends)
     if is_bucket or len(hosts) <= 1:
         return fine("a bucket" if is_bucket else "a local folder, and all workers run on one host")
     return warning(

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.storage import backend_of, plain_path
 
 
 def iso(moment: datetime | None) -> str | None:
@@ -35,4 +36,6 @@ def task_run_id(value: UUID) -> str:
 
 def reference(path: str | None, size: int | None, digest: str | None) -> dict[str, Any] | None:
     """The place of a large value in storage; None for a value in its row."""
-    return None if path is None else {"path": path, "size": size, "hash": digest}
+    if path is None:
+        return None
+    return {"path": plain_path(path), "backend": backend_of(path), "size": size, "hash": digest}

@@ -14,6 +14,7 @@ from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, 
 from pipeweave.orchestrator.reading.stored_values import Loading
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.storage import plain_path
 
 # Status of a dead letter -> its SQL condition. The two times say it; there is no status column.
 STATUSES = {
@@ -110,7 +111,7 @@ def _letter(row: Any) -> Document:
         "codeHash": row.code_hash,
         "attempts": row.attempts,
         "input": row.input,
-        "inputPath": row.input_path,
+        "inputPath": row.input_path and plain_path(row.input_path),
         "error": row.error,
         "errorCode": row.error_code,
         "fingerprint": row.fingerprint,

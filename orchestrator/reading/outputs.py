@@ -65,7 +65,7 @@ def of_run(tx: Transaction, tenant: str, run: Any, loading: Loading) -> Document
     for row in rows:
         value, where, size = _sized(tx, run.id, row, loading)
         if where is None and not shown.fits(size, counts[row.step_id]):
-            where = {"path": None, "size": size, "hash": row.output_hash}
+            where = {"path": None, "backend": None, "size": size, "hash": row.output_hash}
         if where is None:
             steps[row.step_id] = value
         else:

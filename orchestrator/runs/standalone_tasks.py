@@ -70,7 +70,8 @@ def enqueue(tx: Transaction, values: Values, tenant: str, requests: Sequence[Que
             f"{len(requests):,} tasks at once; at most {MAX_BATCH:,} are accepted",
             errors=[FieldError("tasks", "has too many entries", "too_big", f"at most {MAX_BATCH}")],
         )
-    return enqueue_kept(tx, tenant, requests, [values.keep(each.input) for each in requests])
+    backend = values.backends.choose(tenant, None)
+    return enqueue_kept(tx, tenant, requests, [values.keep(each.input, backend) for each in requests])
 
 
 def enqueue_kept(

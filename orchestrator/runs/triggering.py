@@ -220,7 +220,7 @@ def _new_run(
     priority = checked_priority(request.priority if request.priority is not None else stored.spec.priority)
     mode = _failure_mode(request.failure_mode or stored.spec.failure_mode)
     value = stored.spec.input_with_defaults(request.input)
-    kept = values.keep(value)
+    kept = values.keep(value, values.backends.choose(tenant, stored.id))
     inline = value if kept.path is None else None
     header = RunHeader(
         tx.new_id(), tenant, stored.id, stored.version, mode, priority, inline, kept.path, stored.plan

@@ -1,55 +1,79 @@
-"""Stores inputs and outputs: small values in their row, larger ones in storage, addressed by content."""
+"""Stores inputs and outputs: small values in their row, larger ones in storage, addressed by content.
+
+A row names a value in storage by a reference: the backend and the path. The tick deletes old
+objects that no row names; between storing an object and writing its row, its young age keeps it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
 
-from pipeweave.errors import CorruptValue, FieldError, InvalidInput, NotFound
+from pipeweave.errors import CorruptValue, FieldError, InvalidInput, NotFound, ObjectTooLarge
 from pipeweave.json_values import write_json
 from pipeweave.orchestrator.domain.task_run import Kept
-from pipeweave.size_limits import INLINE_BYTES
-from pipeweave.storage import Storage
+from pipeweave.size_limits import INLINE_BYTES, MAX_OUTPUT_BYTES
+from pipeweave.storage import Backends, ObjectInfo, ObjectRef
+
+# An object of this age is written again when its value is stored again: its age says when it was last needed.
+REFRESH_AFTER = timedelta(hours=1)
 
 
 class Values:
-    """Stores and loads JSON values."""
+    """Stores and loads JSON values.
 
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
+    Attributes:
+        backends: where large values are.
+    """
 
-    def keep(self, value: Any) -> Kept:
+    def __init__(self, backends: Backends) -> None:
+        self.backends = backends
+
+    def keep(self, value: Any, backend: str | None = None) -> Kept:
         """Store a value. A large value is durable in storage when this returns, before any row names it.
+
+        Args:
+            backend: the id of the backend for a large value; by default the default backend.
 
         Raises:
             InvalidInput: the value cannot be stored as JSON.
+            InvalidSetting: there is no such backend, or it refuses the settings.
+            Unavailable: storage cannot be reached.
         """
         content = canonical(value)
         if len(content) <= INLINE_BYTES:
             return _inline(content)
         digest = hashlib.sha256(content).hexdigest()
-        path = f"artifacts/sha256/{digest[:2]}/{digest}"
-        if not self.storage.exists(path):
-            self.storage.put(path, content)
-        return Kept(None, path, len(content), digest)
+        where = ObjectRef(backend or self.backends.default_id, f"artifacts/sha256/{digest[:2]}/{digest}")
+        storage = self.backends.get(where.backend)
+        if not _is_kept(storage.stat(where.path), len(content)):
+            storage.put(where.path, content, content_type="application/json")
+        return Kept(None, str(where), len(content), digest)
 
     def load(self, inline: Any, path: str | None) -> Any:
-        """Load the value of a row: the inline value, or the object at its path.
+        """Load the value of a row: the inline value, or the object that its path refers to.
+
+        Args:
+            path: a reference, or a path of an older version: an object of the default backend.
 
         Raises:
             NotFound: storage has no such object.
+            ObjectTooLarge: the object is larger than MAX_OUTPUT_BYTES.
             CorruptValue: the object is not JSON.
+            InvalidSetting: its backend is no longer there, or refuses the settings.
             Unavailable: storage cannot be reached.
         """
         if path is None:
             return inline
+        storage, plain = self.backends.locate(path)
         try:
-            return orjson.loads(self.storage.get(path))
+            return orjson.loads(storage.get(plain, limit=MAX_OUTPUT_BYTES))
         except orjson.JSONDecodeError as error:
-            raise CorruptValue(f"the stored object {path!r} is not JSON: {error}") from error
+            raise CorruptValue(f"the stored object {plain!r} is not JSON: {error}") from error
 
     def load_all(self, paths: Iterable[str]) -> dict[str, Any]:
         """Load values by their paths. The value of a path without a readable object is the error.
@@ -63,8 +87,15 @@ class Values:
     def _value_or_error(self, path: str) -> Any:
         try:
             return self.load(None, path)
-        except (NotFound, CorruptValue) as error:
+        except (NotFound, ObjectTooLarge, CorruptValue) as error:
             return error
+
+
+def _is_kept(found: ObjectInfo | None, size: int) -> bool:
+    """Whether an object is there, complete and young."""
+    if found is None or found.size != size:
+        return False
+    return abs(datetime.now(UTC) - found.modified_at) < REFRESH_AFTER
 
 
 def keep_inline(value: Any) -> Kept:

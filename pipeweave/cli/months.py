@@ -17,7 +17,7 @@ from pipeweave.cli.support.rendering import show_json, show_table
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.settings import Settings, connecting, load
-from pipeweave.storage import LocalStorage, S3Storage, Storage, open_storage
+from pipeweave.storage import Backends, LocalStorage, S3Storage, Storage
 
 if TYPE_CHECKING:
     from pipeweave.orchestrator.domain import Month
@@ -39,8 +39,8 @@ class Place:
 
     @property
     def storage(self) -> Storage:
-        """The storage backend of the archives."""
-        return open_storage(self.settings)
+        """The default storage backend, which holds the archives."""
+        return Backends.of(self.settings).default
 
     @property
     def storage_name(self) -> str:

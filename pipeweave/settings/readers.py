@@ -7,22 +7,14 @@ message repeats the given text, because it may be a secret.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
-
-import orjson
 
 from pipeweave.errors import InvalidId
 from pipeweave.ids import check_name
 
 MIN_SECRET_LENGTH = 32
-# Provider of a storage backend -> the members that its `credentials` must have.
-CREDENTIALS: Mapping[str, tuple[str, ...]] = {
-    "local": ("basePath",),
-    "aws-s3": ("accessKeyId", "secretAccessKey"),
-    "minio": ("accessKey", "secretKey"),
-}
 MASK = "***"
 
 Reader = Callable[[str], Any]
@@ -164,73 +156,6 @@ def tenant(text: str) -> str:
         raise Unreadable(error.hint or error.detail) from None
 
 
-def storage_backends(text: str) -> tuple[Mapping[str, Any], ...]:
-    """Read a JSON list of `{id, provider, bucket, …}` with distinct ids and at most one default."""
-    try:
-        listed = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        raise Unreadable('must be JSON such as [{"id": "main", "provider": "local", …}]') from None
-    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-        raise Unreadable("must be a JSON list of objects")
-    for number, each in enumerate(listed):
-        _check_backend(number, each)
-    ids = [each["id"] for each in listed]
-    twice = sorted({each for each in ids if ids.count(each) > 1})
-    if twice:
-        raise Unreadable(f"has the id {twice[0]!r} more than once")
-    if sum(each.get("isDefault") is True for each in listed) > 1:
-        raise Unreadable("marks more than one backend as isDefault")
-    return tuple(listed)
-
-
-def _check_backend(number: int, backend: Mapping[str, Any]) -> None:
-    if not isinstance(backend.get("id"), str) or not backend["id"]:
-        raise Unreadable(f"[{number}].id must be a text")
-    provider = backend.get("provider")
-    if provider == "gcs":
-        raise Unreadable(f"[{number}].provider gcs does not exist yet; use one of {', '.join(CREDENTIALS)}")
-    if not isinstance(provider, str) or provider not in CREDENTIALS:
-        raise Unreadable(f"[{number}].provider must be one of {', '.join(CREDENTIALS)}")
-    credentials = backend.get("credentials", {})
-    if not isinstance(credentials, dict):
-        raise Unreadable(f"[{number}].credentials must be an object")
-    for name in CREDENTIALS[provider]:
-        if not _is_text(credentials.get(name)):
-            what = "the folder of the local backend" if name == "basePath" else f"a text: {provider} needs it"
-            raise Unreadable(f"[{number}].credentials.{name} must be {what}")
-    if not _is_text(credentials.get("sessionToken", "-")):
-        raise Unreadable(f"[{number}].credentials.sessionToken must be a text")
-    if provider != "local":
-        _check_bucket(number, backend)
-    if not isinstance(backend.get("isDefault", False), bool):
-        raise Unreadable(f"[{number}].isDefault must be true or false")
-
-
-def _check_bucket(number: int, backend: Mapping[str, Any]) -> None:
-    if not _is_text(backend.get("bucket")):
-        raise Unreadable(f"[{number}].bucket must be a text: {backend['provider']} needs it")
-    if not _is_text(backend.get("region", "-")):
-        raise Unreadable(f"[{number}].region must be a text such as us-east-1")
-    if backend["provider"] == "minio" or "endpoint" in backend:
-        _check_endpoint(number, backend.get("endpoint"))
-
-
-def _check_endpoint(number: int, endpoint: Any) -> None:
-    expected = Unreadable(f"[{number}].endpoint must be a URL such as http://s3.example.com:9000")
-    try:
-        parts = urlsplit(endpoint if isinstance(endpoint, str) else "")
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-            raise expected
-    except ValueError:
-        raise expected from None
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise Unreadable(f"[{number}].endpoint must hold no account and no query; use credentials")
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
 def masked_url(text: str) -> str:
     """Replace the password in a URL by ***, both in the account and in the query."""
     parts = urlsplit(text)
@@ -240,15 +165,3 @@ def masked_url(text: str) -> str:
     account, _, host = parts.netloc.rpartition("@")
     user, colon, _ = account.partition(":")
     return urlunsplit(parts._replace(netloc=f"{user}{colon}{MASK if colon else ''}@{host}"))
-
-
-def masked_backends(backends: tuple[Mapping[str, Any], ...]) -> str:
-    """Write the backends as JSON with every credential replaced by ***."""
-    shown = [
-        {
-            **each,
-            **({"credentials": dict.fromkeys(each["credentials"], MASK)} if "credentials" in each else {}),
-        }
-        for each in backends
-    ]
-    return orjson.dumps(shown).decode()

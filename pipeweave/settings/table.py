@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pipeweave.settings import backend_entries
 from pipeweave.settings import readers as values
 
 PREFIX = "PIPEWEAVE_"
@@ -138,9 +139,9 @@ TABLE: tuple[Setting, ...] = (
     Setting(
         "STORAGE_BACKENDS",
         "storage_backends",
-        values.storage_backends,
-        "JSON list of {id, provider, endpoint, bucket, region, credentials, isDefault}",
-        mask=values.masked_backends,
+        backend_entries.storage_backends,
+        "JSON list of {id, provider, endpoint, bucket, region, credentials, isDefault, tenants, pipelines}",
+        mask=backend_entries.masked_backends,
     ),
     Setting(
         "DEFAULT_STORAGE_BACKEND_ID",

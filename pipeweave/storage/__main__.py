@@ -1,4 +1,4 @@
-"""`python -m pipeweave.storage`: create the bucket of the default storage backend unless it exists."""
+"""`python -m pipeweave.storage`: create the buckets of all storage backends that do not exist yet."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import sys
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.settings import load
-from pipeweave.storage import S3Storage, open_storage
+from pipeweave.storage import Backends, S3Storage
 
 
 def main() -> int:
-    """Create the bucket and print what was done; return 1 and print the error on stderr if that failed."""
+    """Create the buckets and print what was done; return 1 and print the error on stderr if that failed."""
     try:
-        storage = open_storage(load())
-        if not isinstance(storage, S3Storage):
+        backends = Backends.of(load())
+        buckets = [each for each in map(backends.get, backends.ids) if isinstance(each, S3Storage)]
+        for each in buckets:
+            is_new = each.make_bucket()
+            print(f"Bucket {each.bucket.name} {'created' if is_new else 'exists'}.")
+        if not buckets:
             print("Files in a folder need no bucket.")
-        else:
-            is_new = storage.make_bucket()
-            print(f"Bucket {storage.bucket.name} {'created' if is_new else 'exists'}.")
     except PipeWeaveError as error:
         print(error.detail, *(f"({each.field} {each.message})" for each in error.errors), file=sys.stderr)
         if error.hint:

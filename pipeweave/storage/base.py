@@ -1,29 +1,92 @@
-"""Define the interface of a storage backend."""
+"""Define the interface of a storage backend, and what its methods take and return."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import hashlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
 
-from pipeweave.errors import InvalidInput
+from pipeweave.errors import InvalidInput, ObjectTooLarge
+
+# How much of an object the streaming methods hold in memory (bytes).
+PIECE_BYTES = 1024 * 1024
+# The longest path (bytes of UTF-8): the limit of S3 and of Google Cloud Storage.
+MAX_PATH_BYTES = 1024
+BINARY = "application/octet-stream"
+
+Method = Literal["GET", "PUT"]
+
+
+class Readable(Protocol):
+    """What an object is written from: a file that is open for reading bytes, or the body of a request."""
+
+    def read(self, size: int, /) -> bytes:
+        """The next bytes, `size` at most; none at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """A stored object: its path, its size (bytes) and when it was last written, by the storage's clock."""
+
+    path: str
+    size: int
+    modified_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written: its size (bytes) and the lower-case hex SHA-256 of its content."""
+
+    size: int
+    sha256: str
 
 
 class Storage(Protocol):
     """Stores objects by path. A path is relative, has forward slashes, and cannot leave the backend's folder.
 
-    Every method may raise `Unavailable` if the backend cannot be reached, and `InvalidSetting` if the backend
-    refuses the configured credentials or bucket. Putting the same content at the same path again changes
-    nothing.
+    An object appears complete or not at all: a writer that fails or is killed leaves nothing visible.
+
+    Every method may raise `InvalidInput` for an invalid path, `Unavailable` if the backend cannot be reached,
+    and `InvalidSetting` if the backend refuses the configured credentials or bucket.
     """
 
-    def put(self, path: str, content: bytes) -> None:
-        """Write the object; it is complete and durable when this returns."""
+    def put(self, path: str, content: bytes, *, content_type: str = BINARY) -> None:
+        """Write the object, or replace it; it is complete and durable when this returns."""
 
-    def get(self, path: str) -> bytes:
+    def put_stream(self, path: str, file: Readable, *, limit: int, content_type: str = BINARY) -> Written:
+        """Write the object from a file, piece by piece; it is complete and durable when this returns.
+
+        Args:
+            limit: the largest size (bytes).
+
+        Raises:
+            ObjectTooLarge: the file is larger; the object is as it was before.
+        """
+
+    def get(self, path: str, *, limit: int | None = None) -> bytes:
         """Read the object.
 
         Raises:
             NotFound: there is no such object.
+            ObjectTooLarge: it is larger than `limit` (bytes).
         """
+
+    def open(
+        self, path: str, *, start: int = 0, length: int | None = None
+    ) -> AbstractContextManager[Iterator[bytes]]:
+        """Read the object, or `length` bytes of it from `start` on, piece by piece.
+
+        There are no pieces behind its end.
+
+        Raises:
+            NotFound: there is no such object; raised when the context is entered.
+        """
+
+    def stat(self, path: str) -> ObjectInfo | None:
+        """Size and time of the object; None if it does not exist."""
 
     def exists(self, path: str) -> bool:
         """True if the object exists."""
@@ -31,13 +94,93 @@ class Storage(Protocol):
     def delete(self, path: str) -> None:
         """Delete the object; do nothing if it does not exist."""
 
+    def list(self, prefix: str = "", *, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
+        """The first objects whose paths begin with `prefix`, in the order of their paths.
+
+        Args:
+            after: only paths behind this one; the last path of the page before.
+            limit: how many at most.
+        """
+
+    def presign(self, path: str, *, method: Method, seconds: int) -> str | None:
+        """A URL that reads or writes the object without credentials, for so many seconds.
+
+        None if this backend has no such URLs.
+        """
+
 
 def checked_path(path: str) -> str:
     """Return the path if it is valid.
 
     Raises:
-        InvalidInput: it is empty, absolute, has a NUL or a part that is empty, `.` or `..`.
+        InvalidInput: it is empty, absolute, too long, has a NUL or a part that is empty, `.` or `..`.
     """
-    if "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
-        raise InvalidInput(f"{path!r} is not a path inside the storage")
+    _check_text(path)
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        raise InvalidInput(f"{path[:MAX_PATH_BYTES]!r} is not a path inside the storage")
     return path
+
+
+def checked_prefix(prefix: str) -> str:
+    """Return the beginning of paths if it is valid; it may be empty, and may end inside of a name.
+
+    Raises:
+        InvalidInput: no valid path begins like this.
+    """
+    _check_text(prefix)
+    *folders, _ = prefix.split("/")
+    if any(part in ("", ".", "..") for part in folders):
+        raise InvalidInput(f"{prefix[:MAX_PATH_BYTES]!r} is not the beginning of a path inside the storage")
+    return prefix
+
+
+def _check_text(path: str) -> None:
+    try:
+        is_valid = "\0" not in path and len(path.encode()) <= MAX_PATH_BYTES
+    except UnicodeEncodeError:
+        is_valid = False
+    if not is_valid:
+        raise InvalidInput(f"{path[:MAX_PATH_BYTES]!r} is not a path inside the storage")
+
+
+def too_large(path: str, limit: int) -> ObjectTooLarge:
+    """The error of an object that is larger than it may be."""
+    return ObjectTooLarge(f"the object {path!r} is larger than {limit:,} bytes", path=path, limit=limit)
+
+
+class Measured:
+    """Reads a file piece by piece, counts its bytes and hashes them.
+
+    Args:
+        limit: the largest size (bytes).
+    """
+
+    def __init__(self, path: str, file: Readable, limit: int) -> None:
+        self._path = path
+        self._file = file
+        self._limit = limit
+        self._digest = hashlib.sha256()
+        self._size = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next bytes, exactly `size` of them unless the file ends before; `size` is not negative.
+
+        Raises:
+            ObjectTooLarge: the file is larger than the limit.
+        """
+        pieces = bytearray()
+        while len(pieces) < size:
+            piece = self._file.read(min(size - len(pieces), PIECE_BYTES))
+            if not piece:
+                break
+            pieces += piece
+            self._digest.update(piece)
+            self._size += len(piece)
+            if self._size > self._limit:
+                raise too_large(self._path, self._limit)
+        return bytes(pieces)
+
+    @property
+    def written(self) -> Written:
+        """What was read so far."""
+        return Written(self._size, self._digest.hexdigest())

@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 
 from pipeweave.errors import InvalidInput, NotFound, Unavailable
-from pipeweave.storage.base import checked_path
+from pipeweave.storage.base import (
+    BINARY,
+    PIECE_BYTES,
+    Measured,
+    Method,
+    ObjectInfo,
+    Readable,
+    Written,
+    checked_path,
+    checked_prefix,
+    too_large,
+)
+from pipeweave.storage.local_listing import walk
+
+# Files that are being written: below the root, so that a rename is enough, and in no object's way.
+INCOMING = ".incoming"
+# The age (s) of a file in INCOMING that nobody is writing any more.
+STALE_AFTER_S = 86_400.0
+# How often a write makes the folder of its object anew, when deletions take it away.
+MOVE_TRIES = 20
 
 
 class LocalStorage:
@@ -20,45 +45,121 @@ class LocalStorage:
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).resolve()
 
-    def put(self, path: str, content: bytes) -> None:
-        target = self._file(path)
-        fresh = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+    def __repr__(self) -> str:
+        return f"LocalStorage({str(self.root)!r})"
+
+    def put(self, path: str, content: bytes, *, content_type: str = BINARY) -> None:
+        self.put_stream(path, BytesIO(content), limit=len(content))
+
+    def put_stream(self, path: str, file: Readable, *, limit: int, content_type: str = BINARY) -> Written:
+        target, source = self._file(path), Measured(path, file, limit)
+        fresh = self.root / INCOMING / secrets.token_hex(16)
         try:
-            _make_private(target.parent)
-            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.rename(target)
-            _sync_directory(target.parent)
+            _make_private(fresh.parent)
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+                while piece := source.read(PIECE_BYTES):
+                    stream.write(piece)
+                stream.flush()
+                os.fsync(stream.fileno())
+            _move(fresh, target)
         except OSError as error:
-            # If the disk is full, delete the partial file.
+            raise _unusable("write", path, error) from error
+        finally:
+            # If the disk is full or the file too large, delete the partial file.
             with contextlib.suppress(OSError):
                 fresh.unlink(missing_ok=True)
-            raise _unusable("write", path, error) from error
+        return source.written
 
-    def get(self, path: str) -> bytes:
+    def get(self, path: str, *, limit: int | None = None) -> bytes:
+        with self.open(path, length=None if limit is None else limit + 1) as pieces:
+            content = b"".join(pieces)
+        if limit is not None and len(content) > limit:
+            raise too_large(path, limit)
+        return content
+
+    @contextmanager
+    def open(self, path: str, *, start: int = 0, length: int | None = None) -> Iterator[Iterator[bytes]]:
         try:
-            return self._file(path).read_bytes()
+            file = self._file(path).open("rb")
         except (FileNotFoundError, IsADirectoryError):
             raise NotFound(f"there is no stored object {path!r}", path=path) from None
         except OSError as error:
             raise _unusable("read", path, error) from error
+        with file:
+            file.seek(start)
+            yield _pieces(path, file, length)
+
+    def stat(self, path: str) -> ObjectInfo | None:
+        try:
+            found = self._file(path)
+            return _info(path, found.stat()) if found.is_file() else None
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise _unusable("read", path, error) from error
 
     def exists(self, path: str) -> bool:
-        return self._file(path).is_file()
+        return self.stat(path) is not None
 
     def delete(self, path: str) -> None:
+        file = self._file(path)
         try:
-            self._file(path).unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
         except OSError as error:
             raise _unusable("delete", path, error) from error
+        self._remove_empty(file.parent)
+
+    def list(self, prefix: str = "", *, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
+        checked_prefix(prefix)
+        try:
+            self._remove_stale()
+            found = walk(self.root, prefix, after, without=INCOMING)
+            return [_info(*each) for each in itertools.islice(found, limit)]
+        except OSError as error:
+            raise _unusable("list", prefix, error) from error
+
+    def presign(self, path: str, *, method: Method, seconds: int) -> str | None:
+        self._file(path)
+        return None
 
     def _file(self, path: str) -> Path:
         found = (self.root / checked_path(path)).resolve()
-        if self.root not in found.parents:
+        if self.root not in found.parents or path.partition("/")[0] == INCOMING:
             raise InvalidInput(f"{path!r} is not a path inside the storage")
         return found
+
+    def _remove_empty(self, folder: Path) -> None:
+        """Remove a folder and those around it, as far as they are empty."""
+        with contextlib.suppress(OSError):
+            while folder != self.root:
+                folder.rmdir()
+                folder = folder.parent
+
+    def _remove_stale(self) -> None:
+        """Delete what writers that were killed left in INCOMING."""
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.root / INCOMING) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):
+                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > STALE_AFTER_S:
+                        os.unlink(entry.path)
+
+
+def _pieces(path: str, file: Readable, length: int | None) -> Iterator[bytes]:
+    """The next `length` bytes of a file, or all of them."""
+    left = length
+    try:
+        while left is None or left > 0:
+            piece = file.read(PIECE_BYTES if left is None else min(left, PIECE_BYTES))
+            if not piece:
+                return
+            left = None if left is None else left - len(piece)
+            yield piece
+    except OSError as error:
+        raise _unusable("read", path, error) from error
+
+
+def _info(path: str, found: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(path, found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
 
 
 def _unusable(verb: str, path: str, error: OSError) -> Unavailable:
@@ -67,11 +168,25 @@ def _unusable(verb: str, path: str, error: OSError) -> Unavailable:
     )
 
 
+def _move(fresh: Path, target: Path) -> None:
+    """Give a file its path, durably; a folder may vanish meanwhile, because its last object was deleted."""
+    for tries_left in reversed(range(MOVE_TRIES)):
+        try:
+            _make_private(target.parent)
+            fresh.rename(target)
+            break
+        except FileNotFoundError:
+            if not tries_left:
+                raise
+    _sync_directory(target.parent)
+
+
 def _make_private(directory: Path) -> None:
     """Create a directory and its parents, each for this account alone (`mkdir(parents=True)` is not so)."""
     if not directory.is_dir():
         _make_private(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
+        _sync_directory(directory.parent)
 
 
 def _sync_directory(directory: Path) -> None:

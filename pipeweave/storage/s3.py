@@ -10,10 +10,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from io import BytesIO
 from typing import Any
 
 from pipeweave.errors import FieldError, InvalidSetting, NotFound, PipeWeaveError, Unavailable
-from pipeweave.storage.base import checked_path
+from pipeweave.storage.base import (
+    BINARY,
+    PIECE_BYTES,
+    Measured,
+    Method,
+    ObjectInfo,
+    Readable,
+    Written,
+    checked_path,
+    checked_prefix,
+    too_large,
+)
+from pipeweave.storage.s3_parts import md5_of, part_size, write_parts
 
 DEFAULT_REGION = "us-east-1"
 AMAZON = "https://s3.amazonaws.com"
@@ -23,6 +36,10 @@ READ_TIMEOUT_S = 10.0
 # Attempts per request, including the first.
 MAX_ATTEMPTS = 3
 
+# Objects of one answer to a list.
+LIST_PAGE = 1000
+
+_BEHIND_THE_END = {"InvalidRange", "416"}
 _MISSING = {"NoSuchKey", "NotFound", "404"}
 # Errors with status 400 that another attempt may resolve.
 _PASSING = {"RequestTimeout", "SlowDown"}
@@ -89,33 +106,84 @@ class S3Storage:
     def __repr__(self) -> str:
         return f"S3Storage({self.bucket!r})"
 
-    def put(self, path: str, content: bytes) -> None:
-        key = checked_path(path)
-        with self._client(path) as client:
-            client.put_object(Bucket=self.bucket.name, Key=key, Body=content)
+    def put(self, path: str, content: bytes, *, content_type: str = BINARY) -> None:
+        with self._object(path) as (client, names):
+            client.put_object(**names, Body=content, ContentMD5=md5_of(content), ContentType=content_type)
 
-    def get(self, path: str) -> bytes:
-        key = checked_path(path)
-        with self._client(path) as client:
-            answer = client.get_object(Bucket=self.bucket.name, Key=key)
+    def put_stream(self, path: str, file: Readable, *, limit: int, content_type: str = BINARY) -> Written:
+        source = Measured(path, file, limit)
+        size = part_size(limit)
+        first = source.read(size)
+        if len(first) < size:
+            self.put(path, first, content_type=content_type)
+        else:
+            with self._object(path) as (client, names):
+                write_parts(client, names, first, source, size, content_type)
+        return source.written
+
+    def get(self, path: str, *, limit: int | None = None) -> bytes:
+        with self._object(path) as (client, names):
+            answer = client.get_object(**names)
             with closing(answer["Body"]) as body:
+                if limit is not None and answer["ContentLength"] > limit:
+                    raise too_large(path, limit)
                 return bytes(body.read())
 
-    def exists(self, path: str) -> bool:
-        key = checked_path(path)
+    @contextmanager
+    def open(self, path: str, *, start: int = 0, length: int | None = None) -> Iterator[Iterator[bytes]]:
+        if length == 0:
+            if not self.exists(path):
+                raise NotFound(f"there is no stored object {path!r}", path=path)
+            yield iter(())
+            return
+        last = "" if length is None else start + length - 1
+        is_whole = start == 0 and length is None
+        with self._object(path) as (client, names):
+            body = _body(client, names, {} if is_whole else {"Range": f"bytes={start}-{last}"})
+        with closing(body):
+            yield self._pieces(path, body)
+
+    def _pieces(self, path: str, body: Any) -> Iterator[bytes]:
+        with self._client(path):
+            while piece := body.read(PIECE_BYTES):
+                yield piece
+
+    def stat(self, path: str) -> ObjectInfo | None:
         try:
-            with self._client(path) as client:
-                client.head_object(Bucket=self.bucket.name, Key=key)
+            with self._object(path) as (client, names):
+                found = client.head_object(**names)
         except NotFound:
             # Also if the bucket is missing: the answer to HEAD does not tell a missing object from a missing
             # bucket.
-            return False
-        return True
+            return None
+        return ObjectInfo(path, found["ContentLength"], found["LastModified"])
+
+    def exists(self, path: str) -> bool:
+        return self.stat(path) is not None
 
     def delete(self, path: str) -> None:
-        key = checked_path(path)
-        with self._client(path) as client:
-            client.delete_object(Bucket=self.bucket.name, Key=key)
+        with self._object(path) as (client, names):
+            client.delete_object(**names)
+
+    def list(self, prefix: str = "", *, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
+        found: list[ObjectInfo] = []
+        place: dict[str, Any] = {"Bucket": self.bucket.name, "Prefix": checked_prefix(prefix)}
+        place |= {"StartAfter": after} if after else {}
+        while len(found) < limit:
+            with self._client(prefix) as client:
+                answer = client.list_objects_v2(**place, MaxKeys=min(limit - len(found), LIST_PAGE))
+            entries = answer.get("Contents", ())
+            found += [ObjectInfo(each["Key"], each["Size"], each["LastModified"]) for each in entries]
+            if not answer.get("IsTruncated"):
+                break
+            place["ContinuationToken"] = answer["NextContinuationToken"]
+        return found
+
+    def presign(self, path: str, *, method: Method, seconds: int) -> str | None:
+        with self._object(path) as (client, names):
+            verb = "get_object" if method == "GET" else "put_object"
+            url: str = client.generate_presigned_url(verb, names, seconds, method)
+            return url
 
     def make_bucket(self) -> bool:
         """Create the bucket if it does not exist; return True if it was created."""
@@ -131,6 +199,13 @@ class S3Storage:
             options = {} if self.bucket.region == DEFAULT_REGION else place
             client.create_bucket(Bucket=self.bucket.name, **options)
         return True
+
+    @contextmanager
+    def _object(self, path: str) -> Iterator[tuple[Any, dict[str, str]]]:
+        """This process's client, and the names of an object for its methods; errors as of `_client`."""
+        key = checked_path(path)
+        with self._client(path) as client:
+            yield client, {"Bucket": self.bucket.name, "Key": key}
 
     @contextmanager
     def _client(self, path: str = "") -> Iterator[Any]:
@@ -183,6 +258,18 @@ class S3Storage:
                 "s3:PutObject and s3:DeleteObject on its objects and s3:ListBucket on the bucket"
             )
         return InvalidSetting(detail, errors=[FieldError("STORAGE_BACKENDS", detail, "refused")], hint=hint)
+
+
+def _body(client: Any, names: Mapping[str, str], span: Mapping[str, str]) -> Any:
+    """The body of an object, or of a span of its bytes; empty if the span is behind its end."""
+    from botocore.exceptions import ClientError
+
+    try:
+        return client.get_object(**names, **span)["Body"]
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") in _BEHIND_THE_END:
+            return BytesIO()
+        raise
 
 
 def _connect(bucket: Bucket) -> Any:

@@ -13,13 +13,13 @@ from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.recovery import tick
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
 from pipeweave.up.postgres import Postgres
 from support.empty_broker import NOWHERE, EmptyBroker
 from support.run_driver import Clock, RunDriver
 from support.servers import new_database
+from support.stored_values import values_in
 
 TENANT = "default"
 RUNS = 14_000
@@ -95,7 +95,7 @@ def database_with_history(postgres: Postgres, template: str, folder: Path) -> It
         history.fill(url, RUNS, "diamond")
         clock = Clock()
         database = Database(url, pool_size=2, react=reactions_to, now=clock)
-        values = Values(LocalStorage(folder))
+        values = values_in(LocalStorage(folder))
         driver = RunDriver(database, TENANT, values=values)
         driver.store(DIAMOND, id="diamond")
         driver.store({"a": []}, id="limited", tasks={"a": "limited"})

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from pipeweave.orchestrator.store.values import Values
+from pipeweave.storage import Backends, Storage
 from support.memory_storage import MemoryStorage
 
-VALUES = Values(MemoryStorage())
+
+def values_in(storage: Storage) -> Values:
+    """Values in a storage that is the only backend."""
+    return Values(Backends.only(storage))
+
+
+VALUES = values_in(MemoryStorage())

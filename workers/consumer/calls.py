@@ -101,7 +101,7 @@ class Calls:
         result = outcome_of(returned)
         chosen = _chosen(result.run_next, run, task_run)
         try:
-            kept = self.values.keep(result.output)
+            kept = self.values.keep(result.output, self.values.backends.choose(run.tenant, run.pipeline_id))
         except InvalidSetting:
             raise  # the storage's fault, not the result's
         except InvalidInput as error:

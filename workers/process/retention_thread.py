@@ -15,7 +15,7 @@ from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.retention import Policy, drop_months
 from pipeweave.orchestrator.store import Database
 from pipeweave.settings import Settings
-from pipeweave.storage import Storage, open_storage
+from pipeweave.storage import Backends, Storage
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def start(settings: Settings) -> threading.Thread | None:
     if policy.runs is None or settings.database_url is None:
         return None
     database = Database(settings.database_url, pool_size=2)
-    storage = open_storage(settings)
+    storage = Backends.of(settings).default
     thread = threading.Thread(
         target=_keep_on, args=(database, storage, policy), name="retention", daemon=True
     )

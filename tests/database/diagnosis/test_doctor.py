@@ -30,6 +30,7 @@ from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.registry.worker_processes import WorkerStart
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
+from pipeweave.storage import Backends
 from pipeweave.up.postgres import Postgres
 from pipeweave.up.valkey import Valkey
 
@@ -237,7 +238,7 @@ def test_storage_that_keeps_something_else_is_an_error(
         def get(self, path: str) -> bytes:
             return b"else"
 
-    monkeypatch.setattr(check_broker, "open_storage", lambda _: Forgetful())
+    monkeypatch.setattr(Backends, "get", lambda *_: Forgetful())
     assert saw(check_broker.storage(settings))[0] is ERROR
 
 

@@ -10,13 +10,13 @@ import pytest
 from support.memory_storage import MemoryStorage
 from support.nesting import nested
 from support.run_driver import RunDriver, finish_step, finish_task_run, header
+from support.stored_values import values_in
 
 from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck
 from pipeweave.orchestrator.recovery.closed_joins import closed_joins
 from pipeweave.orchestrator.runs import admission
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.store.values import Values
 from pipeweave.size_limits import INLINE_BYTES, MAX_JSON_DEPTH
 
 BEHIND: dict[str, list[str]] = {"a": [], "m": ["a"]}
@@ -35,7 +35,7 @@ def storage() -> MemoryStorage:
 @pytest.fixture
 def driver(fresh_database_url: str, storage: MemoryStorage) -> Iterator[RunDriver]:
     database = Database(fresh_database_url, react=reactions_to)
-    yield RunDriver(database, values=Values(storage))
+    yield RunDriver(database, values=values_in(storage))
     database.dispose()
 
 
@@ -73,7 +73,7 @@ def test_storage_is_never_read_while_a_transaction_is_open(driver: RunDriver, st
             open_transactions.append(tx.execute(_IN_TRANSACTION).scalar_one())
 
     run_id = driver.begin(BEHIND, maps=OVER_A)
-    kept = Values(storage).keep(LARGE)
+    kept = values_in(storage).keep(LARGE)
     storage.before_use = look
     with driver.database.transaction() as tx:
         finish_step(tx, run_id, "a", output=kept)

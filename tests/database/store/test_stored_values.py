@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from support.run_driver import RunDriver
 from support.s3_server import a_backend, running_s3
+from support.stored_values import values_in
 
 from pipeweave.errors import InvalidInput, InvalidSetting, NotFound
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import Trigger
 from pipeweave.orchestrator.store.database import Database
-from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings, load
 from pipeweave.size_limits import INLINE_BYTES
-from pipeweave.storage import LocalStorage, S3Storage, Storage, open_storage
+from pipeweave.storage import Backends, LocalStorage, S3Storage, Storage, plain_path
 from pipeweave.storage.__main__ import main
 
 PATH = "artifacts/sha256/ab/é and a space"
@@ -32,7 +32,7 @@ def s3_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def a_bucket(url: str, provider: str = "minio") -> S3Storage:
-    opened = open_storage(Settings(storage_backends=(a_backend(url, provider),)))
+    opened = Backends.of(Settings(storage_backends=(a_backend(url, provider),))).default
     assert isinstance(opened, S3Storage)
     assert opened.make_bucket()
     return opened
@@ -104,7 +104,7 @@ def test_a_child_that_was_forked_has_connections_of_its_own(s3_url: str) -> None
 @pytest.mark.parametrize("provider", ["minio", "aws-s3"])
 def test_a_bucket_that_is_missing_is_named(s3_url: str, provider: str) -> None:
     backend = a_backend(s3_url, provider)
-    storage = open_storage(Settings(storage_backends=(backend,)))
+    storage = Backends.of(Settings(storage_backends=(backend,))).default
     for use in (storage.get, storage.delete, lambda each: storage.put(each, b"")):
         with pytest.raises(InvalidSetting, match=backend["bucket"]) as caught:
             use("a")
@@ -121,7 +121,7 @@ def test_the_bucket_is_created_once(
         f"Bucket {backend['bucket']} created.",
         f"Bucket {backend['bucket']} exists.",
     ]
-    open_storage(load()).put("a", b"1")
+    Backends.of(load()).default.put("a", b"1")
 
 
 def test_a_large_input_goes_to_the_bucket_and_comes_back(s3_url: str, database_url: str) -> None:
@@ -132,15 +132,15 @@ def test_a_large_input_goes_to_the_bucket_and_comes_back(s3_url: str, database_u
     made = [
         database.run(
             lambda tx: triggering.trigger(
-                tx, Values(bucket), driver.tenant, Trigger("driven", "x" * INLINE_BYTES)
+                tx, values_in(bucket), driver.tenant, Trigger("driven", "x" * INLINE_BYTES)
             )
         )
         for _ in range(2)
     ]
     path = made[0].input_path
     assert path == made[1].input_path
-    assert path is not None and bucket.get(path) == b'"' + b"x" * INLINE_BYTES + b'"'
-    assert Values(a_bucket_again(bucket)).load(None, path) == "x" * INLINE_BYTES
+    assert path is not None and bucket.get(plain_path(path)) == b'"' + b"x" * INLINE_BYTES + b'"'
+    assert values_in(a_bucket_again(bucket)).load(None, path) == "x" * INLINE_BYTES
     database.dispose()
 
 

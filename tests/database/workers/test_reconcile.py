@@ -17,6 +17,7 @@ import pytest
 from celery import Celery
 from support.factories import register
 from support.run_driver import RunDriver, claim, header
+from support.stored_values import values_in
 
 from pipeweave import Context, ids
 from pipeweave.authoring.task import Task
@@ -31,7 +32,6 @@ from pipeweave.orchestrator.messaging.envelope import RUN_TASK
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database, Transaction
-from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
 from pipeweave.storage.local import LocalStorage
 from pipeweave.workers.consumer import child_slots
@@ -120,7 +120,7 @@ class Child:
 
 @pytest.fixture
 def child(database_url: str, tmp_path: Path) -> Iterator[Child]:
-    values = Values(LocalStorage(tmp_path / "storage"))
+    values = values_in(LocalStorage(tmp_path / "storage"))
     database = Forgetful(database_url)
     driver = RunDriver(database, values=values)
     made = Child(driver, database)

@@ -10,7 +10,7 @@ import pytest
 from support.live_stack import LiveStack, StackMaker
 from support.s3_server import a_backend, running_s3
 
-from pipeweave.storage import S3Storage, open_storage
+from pipeweave.storage import Backends, ObjectRef, S3Storage
 
 HUGE: dict[str, Any] = {
     "id": "huge",
@@ -37,7 +37,7 @@ def test_a_huge_result_goes_through_the_bucket_once_there_is_one(s3_stack: LiveS
     run = s3_stack.ran(HUGE)
     failed = s3_stack.steps(run.id)["make"]
     assert (run.status, failed.error_code) == ("failed", "INVALID_SETTING")
-    storage = open_storage(s3_stack.settings)
+    storage = Backends.of(s3_stack.settings).default
     assert isinstance(storage, S3Storage)
     assert storage.bucket.name in failed.error["message"]
 
@@ -45,6 +45,8 @@ def test_a_huge_result_goes_through_the_bucket_once_there_is_one(s3_stack: LiveS
     run = s3_stack.ran(HUGE)
     steps = s3_stack.steps(run.id)
     assert (run.status, steps["measure"].output) == ("completed", 3_000_000)
-    assert len(storage.get(steps["make"].output_path)) == steps["make"].output_size == 3_000_002
+    where = ObjectRef.parse(steps["make"].output_path, "")
+    assert (where.backend, len(storage.get(where.path))) == ("main", 3_000_002)
+    assert steps["make"].output_size == 3_000_002
     assert not Path(s3_stack.settings.data_dir).exists()
     assert "hunter2" not in s3_stack.logs()

@@ -11,7 +11,7 @@ from support.stub_http_server import Served
 
 from pipeweave.errors import InvalidSetting, NotFound, PipeWeaveError, Unavailable
 from pipeweave.settings import Settings
-from pipeweave.storage import open_storage, s3
+from pipeweave.storage import Backends, s3
 from pipeweave.storage.__main__ import main
 from pipeweave.storage.s3 import Bucket, S3Storage
 from pipeweave.up.ports import free_port
@@ -108,7 +108,7 @@ def silent_url() -> object:
 
 
 def test_a_repr_shows_no_credentials() -> None:
-    shown = repr(open_storage(Settings(storage_backends=(AMAZON,))))
+    shown = repr(Backends.of(Settings(storage_backends=(AMAZON,))))
     assert "values" in shown
     assert not [secret for secret in SECRETS if secret in shown]
 
@@ -137,7 +137,7 @@ def test_a_bucket_is_addressed_as_its_provider_does_it(
     members: dict[str, object], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://elsewhere.example.com")
-    storage = open_storage(Settings(storage_backends=({**AMAZON, **members},)))
+    storage = Backends.of(Settings(storage_backends=({**AMAZON, **members},))).default
     assert isinstance(storage, S3Storage)
     with storage._client() as client:
         signed = client.generate_presigned_url("get_object", {"Bucket": "values", "Key": "a"})
@@ -147,13 +147,13 @@ def test_a_bucket_is_addressed_as_its_provider_does_it(
 def test_boto3_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(InvalidSetting, match="boto3") as caught:
-        open_storage(Settings(storage_backends=(AMAZON,)))
+        Backends.of(Settings(storage_backends=(AMAZON,)))
     assert "pipeweave[s3]" in str(caught.value.hint)
 
 
 def test_a_provider_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(InvalidSetting, match="gcs"):
-        open_storage(Settings(storage_backends=({**AMAZON, "provider": "gcs"},)))
+    with pytest.raises(InvalidSetting, match="ftp"):
+        Backends.of(Settings(storage_backends=({**AMAZON, "provider": "ftp"},)))
 
 
 def test_making_the_bucket_says_what_is_wrong(

@@ -17,7 +17,7 @@ from support.pages import ROOT
 
 from pipeweave.cli import COMMANDS
 from pipeweave.settings import Settings, load
-from pipeweave.storage import S3Storage, open_storage
+from pipeweave.storage import Backends, S3Storage
 from pipeweave.workers.process.launch import GRACE_S
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -111,7 +111,7 @@ def test_our_services_are_no_superuser_of_postgres() -> None:
 
 @pytest.mark.parametrize("name", WITH_DATABASE)
 def test_our_services_keep_large_values_in_the_store_of_the_compose_file(name: str) -> None:
-    storage = open_storage(settings_of(name))
+    storage = Backends.of(settings_of(name)).default
     assert isinstance(storage, S3Storage)
     bucket, store = storage.bucket, {k: _filled(v) for k, v in SERVICES["s3"]["environment"].items()}
     assert (bucket.access_key, bucket.secret_key) == (store["ROOT_ACCESS_KEY"], store["ROOT_SECRET_KEY"])
