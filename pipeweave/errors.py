@@ -428,6 +428,15 @@ class AttemptFenced(PipeWeaveError):
     code = "FENCED"
 
 
+class AttemptCancelled(PipeWeaveError):
+    """The attempt was cancelled while it ran.
+
+    Raised by `ctx.progress()` in an HTTP worker. The task should clean up and let it pass.
+    """
+
+    code = "CANCELLED"
+
+
 class CorruptValue(AttemptFailed):
     """A value in storage is not the JSON that was stored there."""
 

@@ -68,3 +68,12 @@ MAX_BATCH = 1_000
 
 MAX_BATCH_TASK_RUNS = 100_000
 """Task runs written by one batch request: its runs times the steps of their pipeline."""
+
+MAX_ASSETS = 100
+"""Assets of one attempt."""
+
+MAX_ASSET_BYTES = 5_000_000_000
+"""One asset (5 GB): what S3 and GCS take in one request."""
+
+MAX_LOG_BYTES = 1_000_000
+"""The stored log of one attempt (1 MB); what is logged after that is left out, and a last line says so."""

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-import traceback
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from types import TracebackType
 from typing import Any
 
-from pipeweave.authoring import classify_error
+from pipeweave.authoring import describe
 from pipeweave.durations import in_words
-from pipeweave.errors import AttemptFailed, AttemptTimedOut, TaskError, TaskNotLoaded
-from pipeweave.json_conversion import details_of
-from pipeweave.safe_text import call_safely, safe_text, storable
-
-# Long enough for the deepest useful traceback, short enough for a row.
-MAX_TRACEBACK = 16_000
-MAX_MESSAGE = 4_000
-
-# The modules that call users' functions.
-_CALLERS = "pipeweave.workers."
+from pipeweave.errors import AttemptFailed, AttemptTimedOut
 
 
 class Outcome(StrEnum):
@@ -77,23 +66,16 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def _failure_of(error: BaseException) -> Failure:
-    code, is_retryable = classify_error(error)
-    kind = type(error)
-    named = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    name = storable(named)[:MAX_MESSAGE]
-    text = safe_text(str, error)[:MAX_MESSAGE] or storable(kind.__name__)[:MAX_MESSAGE]
-    match error:
-        case TaskError():
-            return Failure(code, text, name, is_retryable, _trace(error), details_of(error.details))
-        case AttemptTimedOut():
-            return Failure(code, text, name, is_retryable, _trace(error), outcome=Outcome.TIMEOUT)
-        case TaskNotLoaded():
-            # Another worker of the service, newer or older, may have it.
-            return Failure(code, text, name, is_retryable)
-        case AttemptFailed():
-            return Failure(code, text, name, is_retryable, None, call_safely(lambda: _shown(error), None))
-        case _:
-            return Failure(code, text, name, is_retryable, _trace(error))
+    found = describe(error)
+    return Failure(
+        found.code,
+        found.message,
+        found.type,
+        found.retryable,
+        found.traceback,
+        found.details,
+        Outcome.TIMEOUT if isinstance(error, AttemptTimedOut) else Outcome.FAILED,
+    )
 
 
 def silent(interval_ms: int) -> Failure:
@@ -127,23 +109,3 @@ def fingerprint(task_id: str, failure: Failure) -> str:
 
 # Numbers, ids and hashes differ between errors that are the same to a person.
 _VARYING = re.compile(r"\b[0-9a-f]{8,}(?:-[0-9a-f]+)*\b|\d+", re.IGNORECASE)
-
-
-def users_traceback(error: BaseException) -> TracebackType | None:
-    """The traceback of an exception without the frames of the worker that called the function."""
-    trace = error.__traceback__
-    while trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(_CALLERS):
-        trace = trace.tb_next
-    return trace or error.__traceback__
-
-
-def _trace(error: BaseException) -> str:
-    shown = type(error), error, users_traceback(error)
-    lines = call_safely(lambda: "".join(traceback.format_exception(*shown)), "")
-    return storable(lines if len(lines) <= MAX_TRACEBACK else "…" + lines[-MAX_TRACEBACK:])
-
-
-def _shown(error: AttemptFailed) -> list[dict[str, str]] | None:
-    # The paths in a result contain its keys, and a key may be what cannot be stored.
-    faults = [each.to_json().items() for each in error.errors]
-    return [{key: safe_text(str, value)[:MAX_MESSAGE] for key, value in each} for each in faults] or None

@@ -15,7 +15,8 @@ from uuid import UUID
 
 import orjson
 
-from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint, users_traceback
+from pipeweave.authoring.raised import users_traceback
+from pipeweave.orchestrator.domain.failure import Failure, Outcome, fingerprint
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.domain.log_names import names_of
 from pipeweave.orchestrator.domain.run import RunHeader

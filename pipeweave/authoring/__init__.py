@@ -23,6 +23,7 @@ from pipeweave.authoring.option_checks import (
     is_queue,
 )
 from pipeweave.authoring.pipeline import Pipeline, registered_pipelines
+from pipeweave.authoring.raised import Raised, describe
 from pipeweave.authoring.retry import (
     BACKOFFS,
     MAX_MULTIPLIER,
@@ -52,6 +53,7 @@ __all__ = [
     "Outcome",
     "Pipeline",
     "Progress",
+    "Raised",
     "Retry",
     "RetryPolicy",
     "Task",
@@ -62,6 +64,7 @@ __all__ = [
     "check_hints",
     "classify_error",
     "collect",
+    "describe",
     "duplicate_tasks",
     "encode",
     "is_key",

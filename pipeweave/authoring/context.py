@@ -6,8 +6,10 @@ import logging
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+from pipeweave.authoring.attempt_files import AttemptFiles
 from pipeweave.errors import InvalidInput
 from pipeweave.json_conversion import to_json_value
 
@@ -37,6 +39,8 @@ class Context:
         code_hash: the hash of the task's source.
         tenant: the tenant of the run.
         on_progress: called with the arguments of `progress`.
+        files: the attempt's assets, uploads and temporary files; None if it was called as a plain function.
+        cancelled: whether the attempt was cancelled or taken away; None if nothing can do that.
     """
 
     run_id: str = ""
@@ -56,6 +60,8 @@ class Context:
     code_hash: str = ""
     tenant: str = ""
     on_progress: Progress | None = None
+    files: AttemptFiles | None = None
+    cancelled: Callable[[], bool] | None = None
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -88,6 +94,80 @@ class Context:
             message = _message(message)
         if self.on_progress is not None:
             self.on_progress(float(percent), message)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits for the result any more: the run was cancelled, the time limit is exceeded, or
+        the attempt was taken away. A task that runs long should look from time to time, clean up and return.
+        """
+        return self.cancelled is not None and self.cancelled()
+
+    @property
+    def temp_dir(self) -> Path:
+        """A folder for this attempt alone. It is made on first use and deleted after the call."""
+        return self._files().temp_dir
+
+    def add_asset(self, key: str, value: Any) -> None:
+        """Keep a value beside the output: later steps read it with `get_asset`, the API serves it.
+
+        Assets are stored when the task has succeeded; a failed attempt stores none. A second value under the
+        same key replaces the first.
+
+        Args:
+            key: 1 to 200 letters, digits and . _ ~ : @ -, such as `report.pdf`.
+            value: bytes (type `binary`), a text (`text`), or any other JSON value (`json`).
+
+        Raises:
+            InvalidInput: the key is invalid, the value is neither text, bytes nor JSON, or there are too many
+                assets.
+        """
+        self._files().add(key, value)
+
+    def add_asset_from_path(self, key: str, path: str | Path) -> None:
+        """Keep the content of a file beside the output, with type `binary`; it is copied at once.
+
+        Raises:
+            InvalidInput: the key is invalid, the file does not exist or is too large, or there are too many
+                assets.
+        """
+        self._files().add_path(key, Path(path))
+
+    def get_asset(self, key: str) -> Any:
+        """The value of an asset: of this attempt, else of the steps before it; of two with the same key, that
+        of a direct predecessor. bytes, a text or a JSON value, by the asset's type.
+
+        Raises:
+            NotFound: there is no such asset.
+            Unavailable: the storage cannot be reached.
+        """
+        return self._files().get(key)
+
+    def get_asset_path(self, key: str) -> Path:
+        """A file with the content of an asset, which is never held in memory as a whole.
+
+        The file is deleted after the call.
+
+        Raises:
+            NotFound, Unavailable: as `get_asset`.
+        """
+        return self._files().get_path(key)
+
+    def upload(self, upload_id: str) -> Path:
+        """A file with the content of an upload that the run's input names (`tmp_…`); deleted after the call.
+
+        Raises:
+            NotFound: the run's input does not name this upload, or it was deleted.
+            Unavailable: the storage cannot be reached.
+        """
+        return self._files().upload(upload_id)
+
+    def _files(self) -> AttemptFiles:
+        if self.files is None:
+            raise InvalidInput(
+                "this Context has no files: the function was called as a plain function",
+                hint="call it in a test with pipeweave.testing.run_task",
+            )
+        return self.files
 
 
 def _message(message: Any) -> str:

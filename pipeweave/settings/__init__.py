@@ -25,7 +25,8 @@ from pipeweave.settings.table import INEFFECTIVE, OLD_STORAGE_PREFIXES, PREFIX, 
 _DISTINCTIVE_LENGTH = 13
 _MISSPELT_RATIO = 0.93
 
-_OF_A_CLIENT = {"orchestrator_url", "api_token", "tenant", "data_dir"}
+_OF_A_CLIENT = frozenset({"orchestrator_url", "api_token", "tenant", "data_dir"})
+_OF_AN_HTTP_WORKER = _OF_A_CLIENT | {"secret_key", "log_level"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +106,21 @@ def load_for_client(environ: Mapping[str, str] | None = None) -> Settings:
     Raises:
         InvalidSetting: as `load`, for these settings and for unknown names that begin with `PIPEWEAVE_`.
     """
+    return _load_only(_OF_A_CLIENT, environ)
+
+
+def load_for_http_worker(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read only the settings of an HTTP worker: those of a client, the secret key and the log level.
+
+    Raises:
+        InvalidSetting: as `load_for_client`.
+    """
+    return _load_only(_OF_AN_HTTP_WORKER, environ)
+
+
+def _load_only(wanted: frozenset[str], environ: Mapping[str, str] | None) -> Settings:
     source = os.environ if environ is None else environ
-    names = {name for setting in TABLE if setting.field in _OF_A_CLIENT for name in setting.names}
+    names = {name for setting in TABLE if setting.field in wanted for name in setting.names}
     known = _known() - names
     return _settings_of(
         _read(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipeweave import ids
+from pipeweave.attempt import printed_lines
 from pipeweave.authoring import Context, Task, bind, key_of, outcome_of
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
 from pipeweave.orchestrator.deployment import log_context
@@ -17,7 +18,7 @@ from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.state import heartbeats, previous_attempts
 from pipeweave.orchestrator.store import Database, Transaction, Values
 from pipeweave.spec import references, rules
-from pipeweave.workers.consumer import printed_lines, reconcile
+from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.inputs import Inputs, Upstream
 from pipeweave.workers.consumer.spoiling import Belongings
 from pipeweave.workers.consumer.time_limit import TimeLimit

@@ -15,6 +15,8 @@ from celery import Celery
 from celery.signals import worker_process_init, worker_shutting_down
 from celery.worker import state
 
+from pipeweave.attempt import printed_lines
+from pipeweave.authoring.task_loading import Loaded, load
 from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator.deployment import Deployment, json_logs, process_memory, schema_check
 from pipeweave.orchestrator.messaging import make_celery
@@ -22,7 +24,6 @@ from pipeweave.orchestrator.registry import WorkerStart, pipelines, registration
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.settings import Settings
 from pipeweave.spec import PipelineSpec, time_limits
-from pipeweave.workers.consumer import printed_lines
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slot, Slots
@@ -31,7 +32,6 @@ from pipeweave.workers.process import celery_lines, remote_control, retention_th
 from pipeweave.workers.process.liveness import WorkerLiveness
 from pipeweave.workers.process.served_queues import ServedQueues
 from pipeweave.workers.process.sigterm import DeferredSigterm
-from pipeweave.workers.process.task_loading import Loaded, load
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeweave.authoring import QUEUE_EXPECTED, is_queue
+from pipeweave.authoring.task_loading import Loaded
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.registry import LoadedTask
-from pipeweave.workers.process.task_loading import Loaded
 
 log = logging.getLogger(__name__)
 

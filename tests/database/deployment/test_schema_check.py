@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 from alembic.script import ScriptDirectory
 
+from pipeweave.authoring.task_loading import Loaded
 from pipeweave.errors import SchemaOutdated
 from pipeweave.orchestrator.deployment import json_logs, schema_check
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.settings import Settings
 from pipeweave.workers.process import launch
 from pipeweave.workers.process.launch import run_beat, run_worker
-from pipeweave.workers.process.task_loading import Loaded
 
 
 def at(database: Database, version: str) -> None:

@@ -11,7 +11,8 @@ from uuid import UUID
 import orjson
 import pytest
 
-from pipeweave.orchestrator.deployment.json_logs import MOST_OF_A_TEXT, JsonLines
+from pipeweave.log_lines import MOST_OF_A_TEXT
+from pipeweave.orchestrator.deployment.json_logs import JsonLines
 
 
 def line(message: str = "said", *args: object, **extra: Any) -> dict[str, Any]:

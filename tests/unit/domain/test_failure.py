@@ -10,9 +10,10 @@ import orjson
 import pytest
 
 from pipeweave.authoring.calling import encode
+from pipeweave.authoring.raised import MAX_MESSAGE, MAX_TRACEBACK
 from pipeweave.authoring.retry import classify_error
 from pipeweave.errors import FieldError, InvalidParams, InvalidResult, TaskError, Unavailable
-from pipeweave.orchestrator.domain.failure import MAX_MESSAGE, MAX_TRACEBACK, Failure, failure_of
+from pipeweave.orchestrator.domain.failure import Failure, failure_of
 
 
 def raised(error: BaseException) -> Failure:

@@ -7,9 +7,9 @@ import logging
 import pytest
 
 from pipeweave import task
+from pipeweave.authoring.task_loading import Loaded
 from pipeweave.errors import InvalidInput, InvalidTask
 from pipeweave.workers.process.served_queues import ServedQueues
-from pipeweave.workers.process.task_loading import Loaded
 
 
 def loaded(**queues: str | None) -> Loaded:

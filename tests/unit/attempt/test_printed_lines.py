@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeweave.workers.consumer import printed_lines
-from pipeweave.workers.consumer.printed_lines import LONGEST_LINE, PrintedLines
+from pipeweave.attempt import printed_lines
+from pipeweave.attempt.printed_lines import LONGEST_LINE, PrintedLines
 
 
 @pytest.fixture

@@ -8,14 +8,10 @@ import sysconfig
 import traceback
 from pathlib import Path
 
-import pipeweave
 from pipeweave.safe_text import safe_text
 
 # Frames of the import system and of PipeWeave itself, which say nothing about the user's mistake.
-_OWN = tuple(
-    f"{each}{os.sep}"
-    for each in (Path(__file__).resolve().parents[1], Path(pipeweave.__file__).resolve().parent)
-)
+_OWN = f"{Path(__file__).resolve().parents[1]}{os.sep}"
 _LIBRARIES = tuple({*site.getsitepackages(), sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")})
 
 # At most so many lines of users' code lead to the mistake in the message, the innermost ones.

@@ -22,9 +22,9 @@ from pipeweave.authoring import (
     registered_pipelines,
     registered_tasks,
 )
+from pipeweave.authoring.import_errors import described, place
 from pipeweave.errors import InvalidInput, InvalidTask, PipeWeaveError
 from pipeweave.spec import PipelineSpec, derive
-from pipeweave.workers.process.import_errors import described, place
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeweave.authoring import task_loading
 from pipeweave.errors import InvalidInput
-from pipeweave.workers.process import task_loading
 
 TASK = """
 from pipeweave import task

@@ -1,0 +1,23 @@
+"""What surrounds the call of a task in every kind of worker: its files, its stored log, what it prints.
+
+Celery workers, HTTP workers and `pipeweave.testing` call it. It imports the base modules and `authoring`. It
+must never speak to PostgreSQL, nor decide where something is stored: its callers give it the means.
+"""
+
+from __future__ import annotations
+
+from pipeweave.attempt.asset_values import asset_value
+from pipeweave.attempt.files import AddedAsset, FileMeans, Files, StoredFile
+from pipeweave.attempt.log_record import Logged, ToStoredLogs
+from pipeweave.attempt.stored_log import StoredLogs
+
+__all__ = [
+    "AddedAsset",
+    "FileMeans",
+    "Files",
+    "Logged",
+    "StoredFile",
+    "StoredLogs",
+    "ToStoredLogs",
+    "asset_value",
+]

@@ -1,0 +1,166 @@
+"""The files of one attempt: assets of its own and of earlier steps, uploads, a folder for itself.
+
+Assets lie in the attempt's folder until the task has succeeded. So a failed attempt stores nothing, and a
+large file is never held in memory. Nothing is made or asked for before the task uses it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pipeweave.attempt.asset_values import BINARY, asset_bytes, asset_value, checked_key
+from pipeweave.attempt.temp_folders import TempFolder
+from pipeweave.errors import FieldError, InvalidInput, NotFound
+from pipeweave.size_limits import MAX_ASSET_BYTES, MAX_ASSETS
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """An asset or an upload in storage.
+
+    Args:
+        place: where it is, in the words of the FileMeans that found it.
+        name: its file name; empty for an asset.
+    """
+
+    place: str
+    size: int
+    type: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AddedAsset:
+    """An asset of this attempt, in the attempt's folder."""
+
+    path: Path
+    size: int
+    type: str
+
+
+class FileMeans(Protocol):
+    """How a kind of worker finds and reads what is stored. Every method may raise `Unavailable`."""
+
+    def asset(self, key: str) -> StoredFile | None:
+        """The asset of a completed step before this one."""
+
+    def uploaded(self, upload_id: str) -> StoredFile | None:
+        """An upload that the input of the run names."""
+
+    def read(self, file: StoredFile) -> AbstractContextManager[Iterable[bytes]]:
+        """The content of such a file, piece by piece."""
+
+
+class Files:
+    """The `AttemptFiles` of one attempt.
+
+    Args:
+        temp_root: the folder in which the attempt's folder is made; the system's by default.
+    """
+
+    def __init__(self, means: FileMeans, temp_root: Path | None = None) -> None:
+        self._means = means
+        self._temp_root = temp_root
+        self._folder: TempFolder | None = None
+        self.added: dict[str, AddedAsset] = {}
+
+    @property
+    def temp_dir(self) -> Path:
+        return self._place("work")
+
+    def add(self, key: str, value: Any) -> None:
+        content, type_ = asset_bytes(value)
+        path = self._place_of(key)
+        path.write_bytes(content)
+        self._note(key, path, type_)
+
+    def add_path(self, key: str, path: Path) -> None:
+        kept = self._place_of(key)
+        try:
+            shutil.copyfile(path, kept)
+        except OSError as error:
+            wrong = FieldError("path", f"cannot be read: {error.strerror}")
+            raise InvalidInput(f"{str(path)!r} {wrong.message}", errors=[wrong]) from error
+        self._note(key, kept, BINARY)
+
+    def get(self, key: str) -> Any:
+        if (own := self.added.get(checked_key(key))) is not None:
+            return asset_value(own.path.read_bytes(), own.type)
+        found = self._found(key)
+        with self._means.read(found) as pieces:
+            return asset_value(b"".join(pieces), found.type)
+
+    def get_path(self, key: str) -> Path:
+        if (own := self.added.get(checked_key(key))) is not None:
+            return own.path
+        return self._loaded(self._found(key), self._place("upstream") / key)
+
+    def upload(self, upload_id: str) -> Path:
+        found = self._means.uploaded(upload_id)
+        if found is None:
+            raise NotFound(f"the run's input names no upload {upload_id!r}"[:300])
+        folder = self._place("uploads") / checked_key(upload_id)
+        folder.mkdir(exist_ok=True)
+        return self._loaded(found, folder / (Path(found.name).name or "file"))
+
+    def store(self, put: Callable[[str, AddedAsset], str]) -> dict[str, dict[str, Any]] | None:
+        """Store the attempt's own assets, once the task has succeeded.
+
+        Args:
+            put: stores the asset of a key, and gives its path.
+
+        Returns:
+            {path, size, type} by key; None if the task has added no asset.
+        """
+        if not self.added:
+            return None
+        return {
+            key: {"path": put(key, each), "size": each.size, "type": each.type}
+            for key, each in self.added.items()
+        }
+
+    def close(self) -> None:
+        """Delete the attempt's folder, if it was made."""
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
+
+    def _place(self, name: str) -> Path:
+        if self._folder is None:
+            self._folder = TempFolder(self._temp_root)
+        place = self._folder.path / name
+        place.mkdir(exist_ok=True)
+        return place
+
+    def _place_of(self, key: str) -> Path:
+        checked_key(key)
+        if key not in self.added and len(self.added) >= MAX_ASSETS:
+            raise InvalidInput(f"an attempt has at most {MAX_ASSETS} assets", hint="put them into an archive")
+        return self._place("assets") / key
+
+    def _note(self, key: str, path: Path, type_: str) -> None:
+        size = path.stat().st_size
+        if size > MAX_ASSET_BYTES:
+            path.unlink()
+            raise InvalidInput(f"asset {key!r} has {size} bytes, an asset has at most {MAX_ASSET_BYTES}")
+        self.added[key] = AddedAsset(path, size, type_)
+
+    def _found(self, key: str) -> StoredFile:
+        found = self._means.asset(key)
+        if found is None:
+            raise NotFound(f"no completed step before this one has an asset {key!r}")
+        return found
+
+    def _loaded(self, file: StoredFile, path: Path) -> Path:
+        if not path.exists():
+            part = path.with_name(f".{path.name[:100]}.part")
+            with self._means.read(file) as pieces, part.open("wb") as target:
+                for each in pieces:
+                    target.write(each)
+            part.replace(path)
+        return path

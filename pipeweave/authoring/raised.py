@@ -1,0 +1,78 @@
+"""Describe the exception that a task raised: the same words in every kind of worker."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from pipeweave.authoring.retry import classify_error
+from pipeweave.errors import AttemptFailed, TaskError, TaskNotLoaded
+from pipeweave.json_conversion import details_of
+from pipeweave.safe_text import call_safely, safe_text, storable
+
+# Long enough for the deepest useful traceback, short enough for a row.
+MAX_TRACEBACK = 16_000
+MAX_MESSAGE = 4_000
+
+# The modules that call users' functions.
+_CALLERS = ("pipeweave.workers.", "pipeweave.http_worker.")
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """What can be stored of an exception, whatever it contains.
+
+    Args:
+        type: the exception's qualified name.
+        retryable: whether another attempt may help.
+        traceback: of users' code; None for an error that says all in its message.
+        details: a JSON value that a TaskError carries, or the mistakes of an AttemptFailed.
+    """
+
+    code: str
+    message: str
+    type: str
+    retryable: bool
+    traceback: str | None = None
+    details: Any = None
+
+
+def describe(error: BaseException) -> Raised:
+    """Describe an exception that ended an attempt."""
+    code, is_retryable = classify_error(error)
+    kind = type(error)
+    named = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    name = storable(named)[:MAX_MESSAGE]
+    text = safe_text(str, error)[:MAX_MESSAGE] or storable(kind.__name__)[:MAX_MESSAGE]
+    match error:
+        case TaskError():
+            return Raised(code, text, name, is_retryable, _trace(error), details_of(error.details))
+        case TaskNotLoaded():
+            # Another worker of the service, newer or older, may have it.
+            return Raised(code, text, name, is_retryable)
+        case AttemptFailed():
+            return Raised(code, text, name, is_retryable, None, call_safely(lambda: _shown(error), None))
+        case _:
+            return Raised(code, text, name, is_retryable, _trace(error))
+
+
+def users_traceback(error: BaseException) -> TracebackType | None:
+    """The traceback of an exception without the frames of the worker that called the function."""
+    trace = error.__traceback__
+    while trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(_CALLERS):
+        trace = trace.tb_next
+    return trace or error.__traceback__
+
+
+def _trace(error: BaseException) -> str:
+    shown = type(error), error, users_traceback(error)
+    lines = call_safely(lambda: "".join(traceback.format_exception(*shown)), "")
+    return storable(lines if len(lines) <= MAX_TRACEBACK else "…" + lines[-MAX_TRACEBACK:])
+
+
+def _shown(error: AttemptFailed) -> list[dict[str, str]] | None:
+    # The paths in a result contain its keys, and a key may be what cannot be stored.
+    faults = [each.to_json().items() for each in error.errors]
+    return [{key: safe_text(str, value)[:MAX_MESSAGE] for key, value in each} for each in faults] or None

@@ -1,0 +1,86 @@
+"""Write log lines as JSON, whatever a task's code puts into them.
+
+The processes' own log and the stored log of an attempt consist of such lines.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from pipeweave.safe_text import call_safely, safe_text, storable
+
+# A longer traceback loses its beginning, a longer text its end (characters).
+MOST_OF_A_TRACEBACK = 16_000
+MOST_OF_A_TEXT = 32_000
+# A line that is too long loses further members, and keys lose their end (characters).
+MOST_MEMBERS = 100
+MOST_OF_A_KEY = 200
+
+# Attributes that every LogRecord has; further attributes of a record come from `extra`.
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+# Bound here, because a task may replace the functions of the module.
+_dumps = orjson.dumps
+_OPTIONS = orjson.OPT_NON_STR_KEYS
+_traceback = logging.Formatter().formatException
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """The message with its arguments; both unformatted if they do not fit together."""
+    try:
+        return storable(record.getMessage())[:MOST_OF_A_TEXT]
+    except Exception as error:  # arguments that do not fit, or of a task's own type
+        told = f"{safe_text(str, record.msg)} {safe_text(repr, record.args)}"
+        return f"{told} (not formatted: {type(error).__name__}: {safe_text(str, error)})"[:MOST_OF_A_TEXT]
+
+
+def extra_of(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
+    """The members of the caller's `extra`."""
+    for key, value in vars(record).items():
+        if key not in _PLAIN and not str(key).startswith("_"):
+            yield key, value
+
+
+def exception_of(record: logging.LogRecord) -> dict[str, str]:
+    """The exception of a record, as members of its line; empty if it has none."""
+    if not record.exc_info or record.exc_info[0] is None:
+        return {}
+    kind = record.exc_info[0]
+    traceback = storable(call_safely(lambda: _traceback(record.exc_info), ""))  # type: ignore[arg-type]
+    return {
+        "exception_type": f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins."),
+        "exception": traceback[-MOST_OF_A_TRACEBACK:],
+    }
+
+
+def as_json(line: Mapping[str, Any]) -> str:
+    """Write a line as JSON, without a newline. A value that JSON cannot hold is written as text."""
+    try:
+        text = _dumps(line, default=_as_text, option=_OPTIONS).decode()
+    except Exception:  # a lone surrogate, a huge number, a value that holds itself
+        text = ""
+    if text and len(text) <= 2 * MOST_OF_A_TEXT:
+        return text
+    bounded = {storable(str(key))[:MOST_OF_A_KEY]: _bounded(value) for key, value in line.items()}
+    return json.dumps(dict(islice(bounded.items(), MOST_MEMBERS)), ensure_ascii=False)
+
+
+def _as_text(value: object) -> str:
+    return (safe_text(str, value) or f"<{type(value).__name__}>")[:MOST_OF_A_TEXT]
+
+
+def _bounded(value: object) -> object:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        return storable(value)[:MOST_OF_A_TEXT]
+    return value if isinstance(value, int) and abs(value) < 2**63 else _as_text(value)

@@ -1,0 +1,1 @@
+../../pipeweave/log_lines.py
