@@ -246,6 +246,34 @@ class SchemaOutdated(Unavailable):
     code = "SCHEMA_OUTDATED"
 
 
+class UploadNotUsable(InvalidInput):
+    """An upload that the input names was deleted or has expired."""
+
+    code = "UPLOAD_NOT_USABLE"
+    status = 422
+
+
+class UploadDeleted(PipeWeaveError):
+    """The upload was deleted."""
+
+    code = "UPLOAD_DELETED"
+    status = 410
+
+
+class NotJson(InvalidInput):
+    """The stored object is not JSON."""
+
+    code = "NOT_JSON"
+    status = 422
+
+
+class RangeNotSatisfiable(InvalidInput):
+    """The object has no bytes in the requested range."""
+
+    code = "RANGE_NOT_SATISFIABLE"
+    status = 416
+
+
 class WaitTimeout(PipeWeaveError):
     """The run did not end within the timeout."""
 

@@ -15,10 +15,10 @@ from uuid import UUID
 from pipeweave.errors import InvalidId, NotFound
 
 RUN, TASK_RUN, DEAD_LETTER, SERVICE, EVENT = "prun", "trun", "dlq", "svc", "evt"
-REDRIVE = "rdr"
+REDRIVE, UPLOAD = "rdr", "tmp"
 
 # What an id of a prefix names, for messages.
-_KINDS = {RUN: "run", TASK_RUN: "task run", DEAD_LETTER: "dead letter", REDRIVE: "redrive"}
+_KINDS = {RUN: "run", TASK_RUN: "task run", DEAD_LETTER: "dead letter", REDRIVE: "redrive", UPLOAD: "upload"}
 
 ORDINAL_BITS = 24
 MAX_TASK_RUNS = 1 << ORDINAL_BITS

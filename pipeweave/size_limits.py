@@ -77,3 +77,12 @@ MAX_ASSET_BYTES = 5_000_000_000
 
 MAX_LOG_BYTES = 1_000_000
 """The stored log of one attempt (1 MB); what is logged after that is left out, and a last line says so."""
+
+MAX_UPLOAD_BYTES = 100 * 1024 * 1024
+"""One temp upload (100 MiB)."""
+
+MAX_UPLOADS_OF_RUN = 1_000
+"""Uploads that one run's input may name."""
+
+MAX_LOG_ANSWER_BYTES = 1_000_000
+"""Stored log lines in one answer (1 MB)."""

@@ -54,6 +54,10 @@ CREATE INDEX task_runs_output_path ON task_runs (output_path) WHERE output_path 
 CREATE INDEX dead_letters_input_path ON dead_letters (input_path) WHERE input_path IS NOT NULL;
 CREATE INDEX idempotency_claims_output_path ON idempotency_claims (output_path)
     WHERE output_path IS NOT NULL;
+-- A result that is reused under a key names the files of the attempt that made it.
+CREATE INDEX task_runs_reused_assets ON task_runs (cached_from)
+    WHERE cached_from IS NOT NULL AND assets IS NOT NULL;
+CREATE INDEX idempotency_claims_with_assets ON idempotency_claims (task_run_id) WHERE assets IS NOT NULL;
 """
 
 STORAGE = """
@@ -74,12 +78,22 @@ CREATE TABLE temp_uploads (
 CREATE INDEX temp_uploads_newest ON temp_uploads (tenant_id, id);
 CREATE INDEX temp_uploads_expired ON temp_uploads (expires_at)
     WHERE deleted_at IS NULL AND claimed_by_run_id IS NULL;
-CREATE INDEX temp_uploads_of_run ON temp_uploads (claimed_by_run_id) WHERE claimed_by_run_id IS NOT NULL;
+CREATE INDEX temp_uploads_deleted ON temp_uploads (deleted_at) WHERE deleted_at IS NOT NULL;
+
+-- Every run whose input names the upload; `claimed_by_run_id` is the first of them.
+CREATE TABLE upload_claims (
+    run_id     uuid NOT NULL,
+    upload_id  uuid NOT NULL REFERENCES temp_uploads ON DELETE CASCADE,
+    PRIMARY KEY (run_id, upload_id)
+);
+CREATE INDEX upload_claims_of_upload ON upload_claims (upload_id);
 
 -- How far the tick has looked for objects that no row refers to, in each storage backend.
 CREATE TABLE storage_sweeps (
     backend_id     text PRIMARY KEY CHECK (length(backend_id) BETWEEN 1 AND 200),
+    mark           text CHECK (length(mark) <= 100),   -- what the backend's own mark must say; NULL: not ours yet
     last_path      text,                     -- the pass goes on behind it; NULL: no pass is under way
+    doomed         text[],                   -- objects that are being deleted at this moment
     began_at       timestamptz,
     finished_at    timestamptz,
     seen           bigint NOT NULL DEFAULT 0,

@@ -78,9 +78,11 @@ class Kept:
     """A stored value: its JSON inline or its path in storage, never both.
 
     `hash` is the lower-case hex SHA-256 of the canonical JSON (sorted keys), `size` its length in bytes.
+    `upload_ids` are the texts of the value that look like ids of uploads.
     """
 
     inline: str | None
     path: str | None
     size: int
     hash: str
+    upload_ids: tuple[UUID, ...] = ()

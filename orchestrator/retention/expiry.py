@@ -1,4 +1,4 @@
-"""Deletes expired rows in batches: dead letters, redrives, idempotency claims and stopped workers."""
+"""Deletes expired rows in batches: dead letters, redrives, idempotency claims, stopped workers, old uploads."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Purged:
     idempotency_claims: int = 0
     workers: int = 0
     redrives: int = 0
+    uploads: int = 0
     is_full: bool = False
 
     def __add__(self, other: Purged) -> Purged:
@@ -33,12 +34,13 @@ class Purged:
             self.idempotency_claims + other.idempotency_claims,
             self.workers + other.workers,
             self.redrives + other.redrives,
+            self.uploads + other.uploads,
             other.is_full,
         )
 
     @property
     def total(self) -> int:
-        return self.dead_letters + self.idempotency_claims + self.workers + self.redrives
+        return self.dead_letters + self.idempotency_claims + self.workers + self.redrives + self.uploads
 
 
 # A locked row is being retried, taken over or discarded: SKIP LOCKED leaves it to the next call.
@@ -52,8 +54,7 @@ def run_once(tx: Transaction, policy: Policy, batch: int | None = None) -> Purge
     """Delete rows that are older than the policy, at most `batch` of each table (default BATCH)."""
     batch = BATCH if batch is None else batch
     deleted = [_delete(tx, *each, batch) for each in _expired(tx, policy)]
-    letters, claims, workers, redrives = deleted
-    return Purged(letters, claims, workers, redrives, is_full=batch in deleted)
+    return Purged(*deleted, is_full=batch in deleted)
 
 
 def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]:
@@ -63,6 +64,8 @@ def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]
         ("idempotency_claims", "expires_at", tx.now),
         ("workers", "stopped_at", tx.now - policy.workers),
         ("redrives", "finished_at", tx.now - policy.dead_letters),
+        # Their objects went before.
+        ("temp_uploads", "deleted_at", tx.now - policy.uploads),
     ]
 
 
@@ -77,11 +80,12 @@ _COUNT = "SELECT count(*) FROM {table} WHERE {column} < :before"
 def count_expired(database: Database, policy: Policy) -> Purged:
     """Count the rows that `purge_all` would delete."""
     with database.transaction() as tx:
-        letters, claims, workers, redrives = (
-            int(tx.execute(_COUNT.format(table=table, column=column), {"before": before}).scalar_one())
-            for table, column, before in _expired(tx, policy)
+        return Purged(
+            *(
+                int(tx.execute(_COUNT.format(table=table, column=column), {"before": before}).scalar_one())
+                for table, column, before in _expired(tx, policy)
+            )
         )
-    return Purged(letters, claims, workers, redrives)
 
 
 def run_hourly(database: Database, policy: Policy) -> int:

@@ -10,6 +10,8 @@ from pipeweave.settings import Settings
 
 # The row of a stopped worker is kept at least this long.
 WORKERS_KEPT = timedelta(days=7)
+# The row of a deleted upload says for this long that it was deleted.
+UPLOADS_KEPT = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +24,14 @@ class Policy:
         dead_letters: how long a dead letter is kept after its failure, open, retried or discarded.
         workers: how long the row of a stopped worker is kept: an operator can see what it was, and the tick
             when the last worker with a task was alive.
+        uploads: how long the row of a deleted upload is kept.
     """
 
     runs: timedelta | None = None
     is_archived: bool = True
     dead_letters: timedelta = timedelta(days=30)
     workers: timedelta = WORKERS_KEPT
+    uploads: timedelta = UPLOADS_KEPT
 
     @classmethod
     def of(cls, settings: Settings) -> Policy:

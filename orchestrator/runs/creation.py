@@ -16,6 +16,7 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import Kept, TaskRun
 from pipeweave.orchestrator.engine.advance import Advance
+from pipeweave.orchestrator.objects import uploads
 from pipeweave.orchestrator.queueing import maintenance_mode, run_slots, start_conditions
 from pipeweave.orchestrator.queueing.start_conditions import Holds
 from pipeweave.orchestrator.registry import snapshot
@@ -98,8 +99,11 @@ def write(
     Raises:
         Unavailable: nothing new is accepted during maintenance; nothing was written.
         SnapshotOutdated: the pipeline or a task changed since the snapshot; nothing was written.
+        UploadNotUsable: an input names an upload that was deleted or has expired; nothing was written.
+        LimitExceeded: an input names too many uploads; nothing was written.
     """
     tenant = new_runs[0].header.tenant
+    _claim_uploads(tx, tenant, new_runs)
     expected = start_conditions.expected(tx, tenant)
     while (written := _write(tx, new_runs, expected, catalog)) is None:
         found = start_conditions.look(tx, tenant)
@@ -110,6 +114,14 @@ def write(
         if run.status is RunStatus.RUNNING:
             _begin(tx, new, run.task_runs)
     return written
+
+
+def _claim_uploads(tx: Transaction, tenant: str, new_runs: Sequence[NewRun]) -> None:
+    """Claim the uploads that the inputs name, in the transaction that writes the runs."""
+    wanted = {each.header.id: each.input.upload_ids for each in new_runs if each.input.upload_ids}
+    if wanted:
+        tx.hold()
+        uploads.claim(tx, tenant, wanted)
 
 
 def _refused(tx: Transaction, catalog: CatalogSnapshot | None) -> Exception:

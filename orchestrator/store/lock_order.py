@@ -11,6 +11,7 @@ in which both stood still. So a transaction that waits for a row of one table ho
     runs                  verbs that end or reopen a run, and then lock all of its task runs
     dead_letters          a retry, with its run locked
     task_runs             in the order of their ids
+    temp_uploads          a new run, for the uploads of its input, in the order of their ids
     tasks                 limits (queueing/limits.py): last, in the order of their names
     redrives              the progress of a redrive, after its retries
 
@@ -39,6 +40,7 @@ LOCK_ORDER = (
     "runs",
     "dead_letters",
     "task_runs",
+    "temp_uploads",
     "tasks",
     "redrives",
 )

@@ -49,8 +49,8 @@ def cleanup(
 ) -> None:
     """Archive and drop old months now.
 
-    Also deletes old dead letters, redrives, idempotency claims and workers, as beat does. Exits 1 if a due
-    month could not be dropped because its tables are in use.
+    Also deletes old dead letters, redrives, idempotency claims, workers and rows of deleted uploads, as beat does.
+    Exits 1 if a due month could not be dropped because its tables are in use.
     """
     from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import drop_months, expiry
@@ -72,6 +72,7 @@ def cleanup(
                     "idempotencyClaims": purged.idempotency_claims,
                     "workers": purged.workers,
                     "redrives": purged.redrives,
+                    "uploads": purged.uploads,
                 },
             }
         )
@@ -138,5 +139,5 @@ def _named(result: drop_months.MonthResult) -> str:
 def _deleted(purged: expiry.Purged, *, dry_run: bool) -> str:
     verb = "Would delete" if dry_run else "Deleted"
     claims = f"{purged.idempotency_claims:,} idempotency claims"
-    others = f"{purged.workers:,} workers, {purged.redrives:,} redrives"
+    others = f"{purged.workers:,} workers, {purged.redrives:,} redrives, {purged.uploads:,} uploads"
     return f"{verb} {purged.dead_letters:,} dead letters, {claims}, {others}."

@@ -20,15 +20,15 @@ from support.source_tree import (
 
 # The rooms of the orchestrator: a room imports only rooms before it, and not those that lie beside it.
 ROOMS = (
-    *("domain", "store", "messaging", "security", "registry", "state", "queueing", "engine", "runs"),
-    *("deadletters", "reading", "retention", "deployment", "recovery", "diagnosis"),
+    *("domain", "store", "messaging", "security", "registry", "state", "queueing", "engine", "objects"),
+    *("runs", "deadletters", "reading", "retention", "deployment", "recovery", "diagnosis"),
 )
 APART = {("messaging", "store"), ("store", "messaging"), ("security", "messaging")}
 # The rooms of the orchestrator that the layers above it enter.
 DOORS = {
     "api": {
-        *("domain", "store", "security", "registry", "queueing", "runs", "deadletters", "reading"),
-        *("deployment", "recovery", "diagnosis"),
+        *("domain", "store", "security", "registry", "queueing", "objects", "runs", "deadletters"),
+        *("reading", "deployment", "recovery", "diagnosis"),
     },
     "workers": {
         *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "retention"),

@@ -1,0 +1,156 @@
+"""Finds out which objects of a page rows refer to: those live, the others may go.
+
+An object lives while any of these is true (docs/decisions/0024-what-keeps-an-object.md):
+
+- a row names it: the input of a run or a dead letter, the output of a task run or of an idempotency key
+- it belongs to a run whose row is there
+- it belongs to the present attempt of a task run; or it is the log of an attempt whose row is there; or the result
+  that is reused under a key has it among its files
+- it is an upload that is not deleted, and still waits for a run, or has been claimed by a run that is there or
+  whose dead letter is
+
+It never asks whose a row is: a row of any tenant keeps an object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.orchestrator.objects import owners, paths
+from pipeweave.orchestrator.objects.paths import AttemptPath, OwnPath, RunPath, UploadPath
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.storage.references import ObjectRef
+
+Kind = TypeVar("Kind", RunPath, AttemptPath, UploadPath)
+
+
+def kept(tx: Transaction, backend: str, listed: Iterable[str]) -> set[str]:
+    """The paths of those objects that have to stay.
+
+    Args:
+        tx: without locks: each statement has its own view of the rows.
+        backend: the backend that has the objects.
+        listed: paths that are ours (`paths.read`); of one page, at most some hundreds.
+    """
+    own = {path: found for path in listed if (found := paths.read(path)) is not None}
+    live = _named(tx, backend, list(own))
+    live |= _of_runs(tx, _only(own, RunPath))
+    live |= _of_attempts(tx, backend, _only(own, AttemptPath))
+    live |= _of_uploads(tx, backend, _only(own, UploadPath))
+    return live
+
+
+def _only(own: dict[str, OwnPath], kind: type[Kind]) -> dict[str, Kind]:
+    return {path: found for path, found in own.items() if isinstance(found, kind)}
+
+
+# --- named by a row ---------------------------------------------------------------------------------------
+
+
+def _is_named_by(table: str, column: str) -> str:
+    # A subquery with LIMIT is never turned into a join that reads the whole table.
+    return f"(SELECT true FROM {table} AS r WHERE r.{column} = n.name LIMIT 1)"
+
+
+_NAMED = f"""
+SELECT n.place FROM unnest(CAST(:names AS text[]), CAST(:places AS integer[])) AS n(name, place)
+WHERE coalesce({", ".join(_is_named_by(*each) for each in owners.NAMING)}, false)
+"""
+
+
+def _named(tx: Transaction, backend: str, listed: Sequence[str]) -> set[str]:
+    if not listed:
+        return set()
+    pairs = [(name, place) for place, path in enumerate(listed) for name in _names(backend, path)]
+    parameters = {"names": [name for name, _ in pairs], "places": [place for _, place in pairs]}
+    return {listed[place] for place in tx.execute(_NAMED, parameters).scalars()}
+
+
+def _names(backend: str, path: str) -> tuple[str, str]:
+    """The texts that may name the object. A path alone named an object of the backend that was the default one
+    then, so it keeps an object of this path in every backend.
+    """
+    return str(ObjectRef(backend, path)), path
+
+
+# --- of a run ---------------------------------------------------------------------------------------------
+
+_RUNS = """
+SELECT n.id FROM unnest(CAST(:ids AS uuid[])) AS n(id)
+WHERE (SELECT true FROM runs AS r WHERE r.id = n.id LIMIT 1)
+"""
+
+
+def _of_runs(tx: Transaction, own: dict[str, RunPath]) -> set[str]:
+    if not own:
+        return set()
+    there = set(tx.execute(_RUNS, {"ids": sorted({each.run_id for each in own.values()})}).scalars())
+    return {path for path, each in own.items() if each.run_id in there}
+
+
+# --- of an attempt ----------------------------------------------------------------------------------------
+
+# `has_row`: the attempt ended, and its row is there. `is_reused`: the result that another task run took under an
+# idempotency key, or that waits there for one, has the object among its files.
+_ATTEMPTS = """
+SELECT n.place, t.attempt, a.number IS NOT NULL AS has_row, coalesce(
+    (SELECT true FROM idempotency_claims AS c, jsonb_each(c.assets) AS f
+        WHERE c.task_run_id = n.id AND c.assets IS NOT NULL AND f.value ->> 'path' IN (n.name, n.path) LIMIT 1),
+    (SELECT true FROM task_runs AS u, jsonb_each(u.assets) AS f
+        WHERE u.cached_from = n.id AND u.assets IS NOT NULL AND f.value ->> 'path' IN (n.name, n.path) LIMIT 1),
+    false) AS is_reused
+FROM unnest(CAST(:places AS integer[]), CAST(:run_ids AS uuid[]), CAST(:ids AS uuid[]),
+        CAST(:numbers AS integer[]), CAST(:names AS text[]), CAST(:paths AS text[]))
+        AS n(place, run_id, id, number, name, path)
+    LEFT JOIN LATERAL (SELECT t.attempt FROM task_runs AS t WHERE t.run_id = n.run_id AND t.id = n.id
+        LIMIT 1) AS t ON true
+    LEFT JOIN LATERAL (SELECT a.number FROM attempts AS a
+        WHERE a.run_id = n.run_id AND a.task_run_id = n.id AND a.number = n.number LIMIT 1) AS a ON true
+"""
+
+
+def _of_attempts(tx: Transaction, backend: str, own: dict[str, AttemptPath]) -> set[str]:
+    if not own:
+        return set()
+    listed = list(own.items())
+    parameters = {
+        "places": list(range(len(listed))),
+        "run_ids": [ids.run_id_of(each.task_run_id) for _, each in listed],
+        "ids": [each.task_run_id for _, each in listed],
+        "numbers": [each.attempt or 0 for _, each in listed],
+        "names": [str(ObjectRef(backend, path)) for path, _ in listed],
+        "paths": [path for path, _ in listed],
+    }
+    rows = tx.execute(_ATTEMPTS, parameters)
+    return {listed[row.place][0] for row in rows if _lives(listed[row.place][1], row)}
+
+
+def _lives(own: AttemptPath, row: Any) -> bool:
+    if row.attempt is not None and own.attempt in (None, row.attempt):
+        return True
+    return bool(row.is_reused or (row.has_row and own.rest == paths.LOGS))
+
+
+# --- uploads ----------------------------------------------------------------------------------------------
+
+# SQL: whether a run that claimed the upload `u` is there, or a dead letter of it, which can be retried.
+IS_IN_USE = """EXISTS (SELECT 1 FROM upload_claims AS c WHERE c.upload_id = u.id AND (
+    (SELECT true FROM runs AS r WHERE r.id = c.run_id LIMIT 1)
+    OR (SELECT true FROM dead_letters AS d WHERE d.run_id = c.run_id LIMIT 1)))"""
+_UPLOADS = f"""
+SELECT u.id, u.storage_path FROM unnest(CAST(:ids AS uuid[])) AS n(id) JOIN temp_uploads AS u ON u.id = n.id
+WHERE u.deleted_at IS NULL AND CASE WHEN u.claimed_by_run_id IS NULL THEN u.expires_at > :now ELSE {IS_IN_USE} END
+"""
+
+
+def _of_uploads(tx: Transaction, backend: str, own: dict[str, UploadPath]) -> set[str]:
+    if not own:
+        return set()
+    parameters = {"ids": sorted({each.upload_id for each in own.values()}), "now": tx.now}
+    live: dict[UUID, str] = {row.id: row.storage_path for row in tx.execute(_UPLOADS, parameters)}
+    return {
+        path for path, each in own.items() if live.get(each.upload_id) in (str(ObjectRef(backend, path)), path)
+    }

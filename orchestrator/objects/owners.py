@@ -1,0 +1,66 @@
+"""Says whether a tenant may read an object: the rows decide, not the path that a caller names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeweave import ids
+from pipeweave.orchestrator.objects import paths
+from pipeweave.orchestrator.objects.paths import ArtifactPath, AttemptPath, OwnPath, RunPath, UploadPath
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.storage.references import ObjectRef
+
+_RUN = "SELECT 1 FROM runs WHERE id = :run_id AND tenant_id = :tenant"
+_TASK_RUN = "SELECT 1 FROM task_runs WHERE run_id = :run_id AND id = :id AND tenant_id = :tenant"
+_UPLOAD = """
+SELECT 1 FROM temp_uploads
+WHERE id = :id AND tenant_id = :tenant AND storage_path = ANY(CAST(:names AS text[])) AND deleted_at IS NULL
+"""
+
+
+def _named_by(table: str, column: str) -> str:
+    return f"""EXISTS (SELECT 1 FROM {table} AS r
+        WHERE r.{column} = ANY(CAST(:names AS text[])) AND r.tenant_id = :tenant)"""
+
+
+# The row of a value names its object.
+NAMING = (
+    ("runs", "input_path"),
+    ("task_runs", "output_path"),
+    ("dead_letters", "input_path"),
+    ("idempotency_claims", "output_path"),
+)
+_NAMED = f"SELECT 1 WHERE {' OR '.join(_named_by(*each) for each in NAMING)}"
+
+
+def may_read(tx: Transaction, tenant: str, where: ObjectRef, default_backend: str) -> bool:
+    """Whether a row of the tenant refers to the object, or the object is of an attempt or run of the tenant.
+
+    Whether the object exists is not looked at.
+    """
+    own = paths.read(where.path)
+    if own is None:
+        return False
+    statement, parameters = _question(own)
+    if isinstance(own, ArtifactPath | UploadPath):
+        parameters["names"] = names(where, default_backend)
+    return tx.execute(statement, parameters | {"tenant": tenant}).first() is not None
+
+
+def names(where: ObjectRef, default_backend: str) -> list[str]:
+    """The texts by which a row may name an object: older versions named objects of the default backend by their
+    paths alone.
+    """
+    return [str(where), where.path] if where.backend == default_backend else [str(where)]
+
+
+def _question(own: OwnPath) -> tuple[str, dict[str, Any]]:
+    match own:
+        case ArtifactPath():
+            return _NAMED, {}
+        case RunPath():
+            return _RUN, {"run_id": own.run_id}
+        case AttemptPath():
+            return _TASK_RUN, {"run_id": ids.run_id_of(own.task_run_id), "id": own.task_run_id}
+        case UploadPath():
+            return _UPLOAD, {"id": own.upload_id}

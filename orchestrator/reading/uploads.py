@@ -1,0 +1,116 @@
+"""Read models of temp uploads: one, the list, their numbers, and the uploads of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.errors import NotFound
+from pipeweave.orchestrator.domain.json_shapes import iso, run_id
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.storage.references import ObjectRef
+
+_COLUMNS = """u.id, u.storage_path, u.filename, u.mime_type, u.size_bytes, u.sha256, u.uploaded_by, u.uploaded_at,
+u.expires_at, u.claimed_by_run_id, u.deleted_at"""
+
+_ONE = f"SELECT {_COLUMNS} FROM temp_uploads AS u WHERE u.id = :id AND u.tenant_id = :tenant"
+
+
+def upload(tx: Transaction, tenant: str, id: UUID, default_backend: str) -> Document:
+    """One upload, also a deleted one.
+
+    Raises:
+        NotFound: the tenant has no such upload.
+    """
+    row = tx.execute(_ONE, {"id": id, "tenant": tenant}).one_or_none()
+    if row is None:
+        shown = ids.show(ids.UPLOAD, id)
+        raise NotFound(f"upload {shown} not found", uploadId=shown)
+    return _shape(tx, row, default_backend)
+
+
+_LIST = f"""
+SELECT {_COLUMNS} FROM temp_uploads AS u
+WHERE u.tenant_id = :tenant AND u.id < :before ORDER BY u.id DESC LIMIT :limit
+"""
+_AFTER_ALL = UUID(int=(1 << 128) - 1)
+
+
+def uploads(tx: Transaction, tenant: str, page: Page, default_backend: str) -> Document:
+    """The uploads of a tenant, newest first: {items, nextCursor}."""
+    after = page.after("uploads", UUID)
+    parameters = {"tenant": tenant, "before": after[0] if after else _AFTER_ALL, "limit": page.limit + 1}
+    rows = tx.execute(_LIST, parameters).all()
+    return page.cut(rows, "uploads", lambda row: (row.id,), lambda row: _shape(tx, row, default_backend))
+
+
+def _shape(tx: Transaction, row: Any, default_backend: str) -> Document:
+    place = ObjectRef.parse(row.storage_path, default_backend)
+    is_claimed = row.claimed_by_run_id is not None
+    return {
+        "uploadId": ids.show(ids.UPLOAD, row.id),
+        "storagePath": place.path,
+        "storageBackendId": place.backend,
+        "filename": row.filename,
+        "mimeType": row.mime_type,
+        "size": row.size_bytes,
+        "sha256": row.sha256,
+        "uploadedBy": row.uploaded_by,
+        "uploadedAt": iso(row.uploaded_at),
+        "expiresAt": iso(row.expires_at),
+        "claimedByRunId": run_id(row.claimed_by_run_id) if is_claimed else None,
+        "deletedAt": iso(row.deleted_at),
+        "expired": not is_claimed and row.expires_at <= tx.now,
+        "claimed": is_claimed,
+        "deleted": row.deleted_at is not None,
+    }
+
+
+# Rows of deleted uploads go after 30 days, so this reads no more than a month of one tenant.
+_STATS = """
+SELECT count(*) AS total, coalesce(sum(u.size_bytes) FILTER (WHERE u.deleted_at IS NULL), 0) AS bytes,
+    count(*) FILTER (WHERE u.deleted_at IS NULL AND u.claimed_by_run_id IS NULL AND u.expires_at <= :now) AS expired,
+    count(*) FILTER (WHERE u.claimed_by_run_id IS NOT NULL) AS claimed,
+    count(*) FILTER (WHERE u.deleted_at IS NOT NULL) AS deleted
+FROM (SELECT * FROM temp_uploads AS u WHERE u.tenant_id = :tenant LIMIT 100000) AS u
+"""
+
+
+def upload_stats(tx: Transaction, tenant: str) -> Document:
+    """Numbers of the tenant's uploads {total, expired, claimed, deleted, bytes}, of at most 100,000 rows.
+
+    `expired` counts those that are deleted next, `bytes` those that are not deleted.
+    """
+    row: Any = tx.execute(_STATS, {"tenant": tenant, "now": tx.now}).one()
+    return {
+        "total": row.total,
+        "expired": row.expired,
+        "claimed": row.claimed,
+        "deleted": row.deleted,
+        "bytes": int(row.bytes),
+    }
+
+
+_OF_RUN = """
+SELECT u.id, u.storage_path, u.filename, u.mime_type, u.size_bytes
+FROM upload_claims AS c JOIN temp_uploads AS u ON u.id = c.upload_id
+WHERE c.run_id = :run_id AND u.deleted_at IS NULL ORDER BY u.id
+"""
+
+
+def uploads_of_run(tx: Transaction, run: UUID) -> dict[str, Document]:
+    """The uploads that a run's input names: upload id -> {path, filename, mimeType, size}.
+
+    `path` is the reference of the object: `<backend>//<path>`.
+    """
+    return {
+        ids.show(ids.UPLOAD, row.id): {
+            "path": row.storage_path,
+            "filename": row.filename,
+            "mimeType": row.mime_type,
+            "size": row.size_bytes,
+        }
+        for row in tx.execute(_OF_RUN, {"run_id": run})
+    }
