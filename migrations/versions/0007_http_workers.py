@@ -91,7 +91,7 @@ CREATE INDEX upload_claims_of_upload ON upload_claims (upload_id);
 -- How far the tick has looked for objects that no row refers to, in each storage backend.
 CREATE TABLE storage_sweeps (
     backend_id     text PRIMARY KEY CHECK (length(backend_id) BETWEEN 1 AND 200),
-    mark           text CHECK (length(mark) <= 100),   -- what the backend's own mark must say; NULL: not ours yet
+    mark           text CHECK (length(mark) <= 100),   -- of this deployment, in the backend
     last_path      text,                     -- the pass goes on behind it; NULL: no pass is under way
     doomed         text[],                   -- objects that are being deleted at this moment
     began_at       timestamptz,

@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.errors import Busy, Conflict, NotFound, Unavailable
+from pipeweave.errors import Busy, Conflict, NotFound, Unavailable, UploadNotUsable
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.deadletters.dead_letters import LETTER_COLUMNS, DeadLetter, Inputs, letter_of
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
@@ -191,7 +191,7 @@ def _retry(database: Database, values: Values, redrive: _Redrive, letters: Seque
     try:
         inputs = dead_letters.stored_inputs(values, letters)
         return database.run(lambda tx: _retry_and_count(tx, redrive, letters, inputs))
-    except (Conflict, NotFound):
+    except (Conflict, NotFound, UploadNotUsable):
         if len(letters) == 1:
             return 0
     return sum(_retry(database, values, redrive, [each]) for each in letters)

@@ -9,8 +9,8 @@ from pipeweave import ids
 
 # Most values have none: a search for these bytes is all that they pay.
 _MARK = f'"{ids.UPLOAD}_'.encode()
-# A text of its own, in a list or as a member's value. A quotation mark inside of a text stands behind a backslash,
-# and a key stands before a colon.
+# A text of its own, in a list or as a member's value. A quotation mark inside of a text stands behind a
+# backslash, and a key stands before a colon.
 _ID = re.compile(rb'(?<![^\[,:])"(' + ids.UPLOAD.encode() + rb'_[0-7][0-9a-hjkmnp-tv-z]{25})"(?!:)')
 
 

@@ -1,4 +1,4 @@
-"""Makes the names of uploaded files safe to be a part of a path, on every storage backend and every host (pure)."""
+"""Makes names of uploaded files safe to be a part of a path, on every backend and every host (pure)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|\Z)", re.IGNORECA
 
 
 def safe_name(filename: str) -> str:
-    """The last part of a file name in the letters A-Z a-z 0-9 . _ -, without a dot in front, of 100 letters at most.
+    """The last part of a file name in the letters A-Z a-z 0-9 . _ -, of 100 letters at most, without a dot in
+    front.
 
     The ending is kept: workers tell the kind of a file by it.
     """

@@ -4,10 +4,10 @@ An object lives while any of these is true (docs/decisions/0024-what-keeps-an-ob
 
 - a row names it: the input of a run or a dead letter, the output of a task run or of an idempotency key
 - it belongs to a run whose row is there
-- it belongs to the present attempt of a task run; or it is the log of an attempt whose row is there; or the result
-  that is reused under a key has it among its files
-- it is an upload that is not deleted, and still waits for a run, or has been claimed by a run that is there or
-  whose dead letter is
+- it belongs to the present attempt of a task run; or it is the log of an attempt whose row is there; or the
+  result that is reused under a key has it among its files
+- it is an upload that is not deleted, and still waits for a run, or has been claimed by a run that is there
+  or whose dead letter is
 
 It never asks whose a row is: a row of any tenant keeps an object.
 """
@@ -70,8 +70,8 @@ def _named(tx: Transaction, backend: str, listed: Sequence[str]) -> set[str]:
 
 
 def _names(backend: str, path: str) -> tuple[str, str]:
-    """The texts that may name the object. A path alone named an object of the backend that was the default one
-    then, so it keeps an object of this path in every backend.
+    """The texts that may name the object. A path alone named an object of the backend that was the default
+    one then, so it keeps an object of this path in every backend.
     """
     return str(ObjectRef(backend, path)), path
 
@@ -93,14 +93,16 @@ def _of_runs(tx: Transaction, own: dict[str, RunPath]) -> set[str]:
 
 # --- of an attempt ----------------------------------------------------------------------------------------
 
-# `has_row`: the attempt ended, and its row is there. `is_reused`: the result that another task run took under an
-# idempotency key, or that waits there for one, has the object among its files.
+# `has_row`: the attempt ended, and its row is there. `is_reused`: the result that another task run took
+# under an idempotency key, or that waits there for one, has the object among its files.
 _ATTEMPTS = """
 SELECT n.place, t.attempt, a.number IS NOT NULL AS has_row, coalesce(
     (SELECT true FROM idempotency_claims AS c, jsonb_each(c.assets) AS f
-        WHERE c.task_run_id = n.id AND c.assets IS NOT NULL AND f.value ->> 'path' IN (n.name, n.path) LIMIT 1),
+        WHERE c.task_run_id = n.id AND c.assets IS NOT NULL AND f.value ->> 'path' IN (n.name, n.path)
+        LIMIT 1),
     (SELECT true FROM task_runs AS u, jsonb_each(u.assets) AS f
-        WHERE u.cached_from = n.id AND u.assets IS NOT NULL AND f.value ->> 'path' IN (n.name, n.path) LIMIT 1),
+        WHERE u.cached_from = n.id AND u.assets IS NOT NULL AND f.value ->> 'path' IN (n.name, n.path)
+        LIMIT 1),
     false) AS is_reused
 FROM unnest(CAST(:places AS integer[]), CAST(:run_ids AS uuid[]), CAST(:ids AS uuid[]),
         CAST(:numbers AS integer[]), CAST(:names AS text[]), CAST(:paths AS text[]))
@@ -142,7 +144,8 @@ IS_IN_USE = """EXISTS (SELECT 1 FROM upload_claims AS c WHERE c.upload_id = u.id
     OR (SELECT true FROM dead_letters AS d WHERE d.run_id = c.run_id LIMIT 1)))"""
 _UPLOADS = f"""
 SELECT u.id, u.storage_path FROM unnest(CAST(:ids AS uuid[])) AS n(id) JOIN temp_uploads AS u ON u.id = n.id
-WHERE u.deleted_at IS NULL AND CASE WHEN u.claimed_by_run_id IS NULL THEN u.expires_at > :now ELSE {IS_IN_USE} END
+WHERE u.deleted_at IS NULL
+    AND CASE WHEN u.claimed_by_run_id IS NULL THEN u.expires_at > :now ELSE {IS_IN_USE} END
 """
 
 
@@ -152,5 +155,7 @@ def _of_uploads(tx: Transaction, backend: str, own: dict[str, UploadPath]) -> se
     parameters = {"ids": sorted({each.upload_id for each in own.values()}), "now": tx.now}
     live: dict[UUID, str] = {row.id: row.storage_path for row in tx.execute(_UPLOADS, parameters)}
     return {
-        path for path, each in own.items() if live.get(each.upload_id) in (str(ObjectRef(backend, path)), path)
+        path
+        for path, each in own.items()
+        if live.get(each.upload_id) in (str(ObjectRef(backend, path)), path)
     }

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeweave import ids
 from pipeweave.orchestrator.objects import paths
-from pipeweave.orchestrator.objects.paths import ArtifactPath, AttemptPath, OwnPath, RunPath, UploadPath
+from pipeweave.orchestrator.objects.paths import ArtifactPath, AttemptPath, RunPath, UploadPath
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.storage.references import ObjectRef
 
@@ -39,28 +39,26 @@ def may_read(tx: Transaction, tenant: str, where: ObjectRef, default_backend: st
     Whether the object exists is not looked at.
     """
     own = paths.read(where.path)
-    if own is None:
-        return False
-    statement, parameters = _question(own)
+    mine: dict[str, Any] = {"tenant": tenant}
     if isinstance(own, ArtifactPath | UploadPath):
-        parameters["names"] = names(where, default_backend)
-    return tx.execute(statement, parameters | {"tenant": tenant}).first() is not None
+        mine |= {"names": names(where, default_backend)}
+    match own:
+        case ArtifactPath():
+            found = tx.execute(_NAMED, mine)
+        case RunPath():
+            found = tx.execute(_RUN, mine | {"run_id": own.run_id})
+        case AttemptPath():
+            run_id = ids.run_id_of(own.task_run_id)
+            found = tx.execute(_TASK_RUN, mine | {"run_id": run_id, "id": own.task_run_id})
+        case UploadPath():
+            found = tx.execute(_UPLOAD, mine | {"id": own.upload_id})
+        case None:
+            return False
+    return found.first() is not None
 
 
 def names(where: ObjectRef, default_backend: str) -> list[str]:
-    """The texts by which a row may name an object: older versions named objects of the default backend by their
-    paths alone.
+    """The texts by which a row may name an object: older versions named objects of the default backend by
+    their paths alone.
     """
     return [str(where), where.path] if where.backend == default_backend else [str(where)]
-
-
-def _question(own: OwnPath) -> tuple[str, dict[str, Any]]:
-    match own:
-        case ArtifactPath():
-            return _NAMED, {}
-        case RunPath():
-            return _RUN, {"run_id": own.run_id}
-        case AttemptPath():
-            return _TASK_RUN, {"run_id": ids.run_id_of(own.task_run_id), "id": own.task_run_id}
-        case UploadPath():
-            return _UPLOAD, {"id": own.upload_id}

@@ -1,8 +1,8 @@
 """Adds, claims and deletes temp uploads: files that are stored before the run that uses them.
 
-An upload expires a day after it came, unless a run has claimed it; then it lives as long as one of the runs that
-claimed it. Its row says that it is deleted before its object is: a crash between the two leaves an object that the
-sweep finds, and never a row without an object.
+An upload expires a day after it came, unless a run has claimed it; then it lives as long as one of the runs
+that claimed it. Its row says that it is deleted before its object is: a crash between the two leaves an
+object that the sweep finds, and never a row without an object.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def add(tx: Transaction, new: NewUpload) -> None:
 
 # --- claiming ---------------------------------------------------------------------------------------------
 
-# Locked, so that none of them is deleted before the runs are written. In the order of the ids: two triggers with
-# the same uploads cannot deadlock.
+# Locked, so that none of them is deleted before the runs are written. In the order of the ids: two triggers
+# with the same uploads cannot deadlock.
 _LOCK = """
 SELECT u.id, u.deleted_at IS NOT NULL AS is_deleted,
     u.claimed_by_run_id IS NULL AND u.expires_at <= :now AS is_expired
@@ -132,16 +132,22 @@ def _check_number(count: int) -> None:
     if count > MAX_UPLOADS_OF_RUN:
         raise LimitExceeded(
             f"the input names {count:,} uploads; a run may use at most {MAX_UPLOADS_OF_RUN:,}",
-            errors=[FieldError("input", "names too many uploads", "too_big", f"at most {MAX_UPLOADS_OF_RUN}")],
+            errors=[
+                FieldError("input", "names too many uploads", "too_big", f"at most {MAX_UPLOADS_OF_RUN}")
+            ],
         )
 
 
 def _not_usable(gone: list[Any]) -> UploadNotUsable:
-    shown = [(ids.show(ids.UPLOAD, row.id), "was deleted" if row.is_deleted else "has expired") for row in gone]
+    shown = [
+        (ids.show(ids.UPLOAD, row.id), "was deleted" if row.is_deleted else "has expired") for row in gone
+    ]
     more = f" (and {len(gone) - 1} more)" if gone[1:] else ""
     return UploadNotUsable(
         f"upload {shown[0][0]} {shown[0][1]}{more}",
-        errors=[FieldError("input", f"names upload {name}, which {why}", "gone") for name, why in shown[:_SHOWN]],
+        errors=[
+            FieldError("input", f"names upload {name}, which {why}", "gone") for name, why in shown[:_SHOWN]
+        ],
         hint="upload the file again, and name its new id in the input",
     )
 

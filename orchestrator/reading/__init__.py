@@ -19,6 +19,7 @@ from pipeweave.orchestrator.reading.runs import run, run_list, run_task_runs
 from pipeweave.orchestrator.reading.steps import run_steps
 from pipeweave.orchestrator.reading.stored_values import load_values
 from pipeweave.orchestrator.reading.task_runs import find_task_runs, task_run
+from pipeweave.orchestrator.reading.uploads import upload, upload_stats, uploads, uploads_of_run
 from pipeweave.orchestrator.reading.version_list import pipeline_versions
 from pipeweave.orchestrator.store.keyset import Document as Document
 from pipeweave.orchestrator.store.keyset import Page as Page
@@ -46,4 +47,8 @@ __all__ = [
     "task_history",
     "task_run",
     "tasks",
+    "upload",
+    "upload_stats",
+    "uploads",
+    "uploads_of_run",
 ]

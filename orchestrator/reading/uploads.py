@@ -12,8 +12,8 @@ from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.storage.references import ObjectRef
 
-_COLUMNS = """u.id, u.storage_path, u.filename, u.mime_type, u.size_bytes, u.sha256, u.uploaded_by, u.uploaded_at,
-u.expires_at, u.claimed_by_run_id, u.deleted_at"""
+_COLUMNS = """u.id, u.storage_path, u.filename, u.mime_type, u.size_bytes, u.sha256, u.uploaded_by,
+u.uploaded_at, u.expires_at, u.claimed_by_run_id, u.deleted_at"""
 
 _ONE = f"SELECT {_COLUMNS} FROM temp_uploads AS u WHERE u.id = :id AND u.tenant_id = :tenant"
 
@@ -71,7 +71,8 @@ def _shape(tx: Transaction, row: Any, default_backend: str) -> Document:
 # Rows of deleted uploads go after 30 days, so this reads no more than a month of one tenant.
 _STATS = """
 SELECT count(*) AS total, coalesce(sum(u.size_bytes) FILTER (WHERE u.deleted_at IS NULL), 0) AS bytes,
-    count(*) FILTER (WHERE u.deleted_at IS NULL AND u.claimed_by_run_id IS NULL AND u.expires_at <= :now) AS expired,
+    count(*) FILTER (WHERE u.deleted_at IS NULL AND u.claimed_by_run_id IS NULL AND u.expires_at <= :now)
+        AS expired,
     count(*) FILTER (WHERE u.claimed_by_run_id IS NOT NULL) AS claimed,
     count(*) FILTER (WHERE u.deleted_at IS NOT NULL) AS deleted
 FROM (SELECT * FROM temp_uploads AS u WHERE u.tenant_id = :tenant LIMIT 100000) AS u

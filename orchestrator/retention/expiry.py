@@ -1,4 +1,4 @@
-"""Deletes expired rows in batches: dead letters, redrives, idempotency claims, stopped workers, old uploads."""
+"""Deletes expired rows in batches: dead letters, redrives, idempotency claims, workers, deleted uploads."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def run_once(tx: Transaction, policy: Policy, batch: int | None = None) -> Purge
     """Delete rows that are older than the policy, at most `batch` of each table (default BATCH)."""
     batch = BATCH if batch is None else batch
     deleted = [_delete(tx, *each, batch) for each in _expired(tx, policy)]
-    return Purged(*deleted, is_full=batch in deleted)
+    letters, claims, workers, redrives, uploads = deleted
+    return Purged(letters, claims, workers, redrives, uploads, is_full=batch in deleted)
 
 
 def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]:
@@ -80,12 +81,11 @@ _COUNT = "SELECT count(*) FROM {table} WHERE {column} < :before"
 def count_expired(database: Database, policy: Policy) -> Purged:
     """Count the rows that `purge_all` would delete."""
     with database.transaction() as tx:
-        return Purged(
-            *(
-                int(tx.execute(_COUNT.format(table=table, column=column), {"before": before}).scalar_one())
-                for table, column, before in _expired(tx, policy)
-            )
+        letters, claims, workers, redrives, uploads = (
+            int(tx.execute(_COUNT.format(table=table, column=column), {"before": before}).scalar_one())
+            for table, column, before in _expired(tx, policy)
         )
+    return Purged(letters, claims, workers, redrives, uploads)
 
 
 def run_hourly(database: Database, policy: Policy) -> int:

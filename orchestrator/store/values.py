@@ -16,6 +16,7 @@ import orjson
 from pipeweave.errors import CorruptValue, FieldError, InvalidInput, NotFound, ObjectTooLarge
 from pipeweave.json_values import write_json
 from pipeweave.orchestrator.domain.task_run import Kept
+from pipeweave.orchestrator.domain.upload_ids import upload_ids_in
 from pipeweave.size_limits import INLINE_BYTES, MAX_OUTPUT_BYTES
 from pipeweave.storage import Backends, ObjectInfo, ObjectRef
 
@@ -52,7 +53,7 @@ class Values:
         storage = self.backends.get(where.backend)
         if not _is_kept(storage.stat(where.path), len(content)):
             storage.put(where.path, content, content_type="application/json")
-        return Kept(None, str(where), len(content), digest)
+        return Kept(None, str(where), len(content), digest, upload_ids_in(content))
 
     def load(self, inline: Any, path: str | None) -> Any:
         """Load the value of a row: the inline value, or the object that its path refers to.
@@ -104,7 +105,8 @@ def keep_inline(value: Any) -> Kept:
 
 
 def _inline(content: bytes) -> Kept:
-    return Kept(content.decode(), None, len(content), hashlib.sha256(content).hexdigest())
+    digest = hashlib.sha256(content).hexdigest()
+    return Kept(content.decode(), None, len(content), digest, upload_ids_in(content))
 
 
 def canonical(value: Any) -> bytes:

@@ -49,8 +49,8 @@ def cleanup(
 ) -> None:
     """Archive and drop old months now.
 
-    Also deletes old dead letters, redrives, idempotency claims, workers and rows of deleted uploads, as beat does.
-    Exits 1 if a due month could not be dropped because its tables are in use.
+    Also deletes old dead letters, redrives, idempotency claims, workers and rows of deleted uploads, as beat
+    does. Exits 1 if a due month could not be dropped because its tables are in use.
     """
     from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.retention import drop_months, expiry
