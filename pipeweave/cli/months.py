@@ -17,7 +17,7 @@ from pipeweave.cli.support.rendering import show_json, show_table
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.settings import Settings, connecting, load
-from pipeweave.storage import Backends, LocalStorage, S3Storage, Storage
+from pipeweave.storage import Backends, GcsStorage, LocalStorage, S3Storage, Storage
 
 if TYPE_CHECKING:
     from pipeweave.orchestrator.domain import Month
@@ -46,7 +46,7 @@ class Place:
     def storage_name(self) -> str:
         """The bucket or folder of the archives, shown because it depends on the settings of this machine."""
         storage = self.storage
-        if isinstance(storage, S3Storage):
+        if isinstance(storage, S3Storage | GcsStorage):
             return f"bucket {storage.bucket.name}"
         return str(storage.root) if isinstance(storage, LocalStorage) else "storage"
 

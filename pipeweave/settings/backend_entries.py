@@ -20,6 +20,7 @@ CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "local": ("basePath",),
     "aws-s3": ("accessKeyId", "secretAccessKey"),
     "minio": ("accessKey", "secretKey"),
+    "gcs": ("projectId", "clientEmail", "privateKey"),
 }
 
 
@@ -59,11 +60,11 @@ def _check_backend(number: int, backend: Mapping[str, Any]) -> None:
         raise Unreadable(f"[{number}].id must be a text")
     _check_name(f"[{number}].id", backend["id"])
     provider = backend.get("provider")
-    if provider == "gcs":
-        raise Unreadable(f"[{number}].provider gcs does not exist yet; use one of {', '.join(CREDENTIALS)}")
     if not isinstance(provider, str) or provider not in CREDENTIALS:
         raise Unreadable(f"[{number}].provider must be one of {', '.join(CREDENTIALS)}")
-    _check_credentials(number, provider, backend.get("credentials", {}))
+    is_emulator = provider == "gcs" and "endpoint" in backend and not backend.get("credentials")
+    if not is_emulator:
+        _check_credentials(number, provider, backend.get("credentials", {}))
     if provider != "local":
         _check_bucket(number, backend)
     if not isinstance(backend.get("isDefault", False), bool):

@@ -6,14 +6,16 @@ The orchestrator (its room `store`), retention and the workers call it. It impor
 
 from __future__ import annotations
 
-from pipeweave.storage.backends import Backends
+from pipeweave.storage.backends import Backends, open_backend
 from pipeweave.storage.base import ObjectInfo, Readable, Storage, Written
+from pipeweave.storage.gcs import GcsStorage
 from pipeweave.storage.local import LocalStorage
 from pipeweave.storage.references import ObjectRef, backend_of, plain_path
 from pipeweave.storage.s3 import S3Storage
 
 __all__ = [
     "Backends",
+    "GcsStorage",
     "LocalStorage",
     "ObjectInfo",
     "ObjectRef",
@@ -22,5 +24,6 @@ __all__ = [
     "Storage",
     "Written",
     "backend_of",
+    "open_backend",
     "plain_path",
 ]

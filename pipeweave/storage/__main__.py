@@ -6,14 +6,15 @@ import sys
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.settings import load
-from pipeweave.storage import Backends, S3Storage
+from pipeweave.storage import Backends, GcsStorage, S3Storage
 
 
 def main() -> int:
     """Create the buckets and print what was done; return 1 and print the error on stderr if that failed."""
     try:
         backends = Backends.of(load())
-        buckets = [each for each in map(backends.get, backends.ids) if isinstance(each, S3Storage)]
+        opened = map(backends.get, backends.ids)
+        buckets = [each for each in opened if isinstance(each, S3Storage | GcsStorage)]
         for each in buckets:
             is_new = each.make_bucket()
             print(f"Bucket {each.bucket.name} {'created' if is_new else 'exists'}.")

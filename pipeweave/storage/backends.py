@@ -9,6 +9,8 @@ from typing import Any
 from pipeweave.errors import FieldError, InvalidSetting
 from pipeweave.settings import Settings
 from pipeweave.storage.base import Storage
+from pipeweave.storage.gcs import GcsStorage
+from pipeweave.storage.gcs_bucket import GcsBucket
 from pipeweave.storage.local import LocalStorage
 from pipeweave.storage.references import ObjectRef
 from pipeweave.storage.s3 import Bucket, S3Storage
@@ -42,7 +44,10 @@ class Backends:
         opened: Mapping[str, Storage] | None = None,
     ) -> None:
         self._entries = {each["id"]: each for each in entries}
-        self._opened = {name: (opened or {}).get(name) or _open(each) for name, each in self._entries.items()}
+        given = opened or {}
+        self._opened = {
+            name: given[name] if name in given else open_backend(each) for name, each in self._entries.items()
+        }
         marked = (name for name, each in self._entries.items() if each.get("isDefault"))
         self.default_id: str = default_id or next(marked, next(iter(self._entries)))
         """The id of the backend of values that belong nowhere else."""
@@ -152,16 +157,32 @@ class Backends:
             )
 
 
+def open_backend(entry: Entry) -> Storage:
+    """Open the backend of an entry of STORAGE_BACKENDS, or of what a storage token holds.
+
+    Raises:
+        InvalidSetting: the provider does not exist, a package that it needs is not installed, or a member is
+            missing.
+    """
+    try:
+        return _open(entry)
+    except KeyError as error:
+        detail = f"storage backend {entry['id']!r} has no {error.args[0]}"
+        raise InvalidSetting(detail, errors=[FieldError("STORAGE_BACKENDS", detail)]) from None
+
+
 def _open(entry: Entry) -> Storage:
     match entry["provider"]:
         case "local":
             return LocalStorage(entry["credentials"]["basePath"])
         case "aws-s3" | "minio":
             return S3Storage(Bucket.of(entry))
+        case "gcs":
+            return GcsStorage(GcsBucket.of(entry))
         case other:
             detail = f"storage backend {entry['id']!r}: provider {other!r} does not exist"
             raise InvalidSetting(
                 detail,
                 errors=[FieldError("STORAGE_BACKENDS", detail)],
-                hint="use provider aws-s3, minio or local",
+                hint="use provider local, aws-s3, minio or gcs",
             )

@@ -7,14 +7,20 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol
+from io import BytesIO
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from pipeweave.errors import InvalidInput, ObjectTooLarge
+from pipeweave.errors import InvalidInput, NotFound, ObjectTooLarge
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer as Buffer
 
 # How much of an object the streaming methods hold in memory (bytes).
 PIECE_BYTES = 1024 * 1024
 # The longest path (bytes of UTF-8): the limit of S3 and of Google Cloud Storage.
 MAX_PATH_BYTES = 1024
+# How long (s) the stores let a signed URL be valid.
+MAX_SIGNED_S = 604_800
 BINARY = "application/octet-stream"
 
 Method = Literal["GET", "PUT"]
@@ -103,7 +109,7 @@ class Storage(Protocol):
         """
 
     def presign(self, path: str, *, method: Method, seconds: int) -> str | None:
-        """A URL that reads or writes the object without credentials, for so many seconds.
+        """A URL that reads or writes the object without credentials, for so many seconds, at most 7 days.
 
         None if this backend has no such URLs.
         """
@@ -146,6 +152,25 @@ def _check_text(path: str) -> None:
 def too_large(path: str, limit: int) -> ObjectTooLarge:
     """The error of an object that is larger than it may be."""
     return ObjectTooLarge(f"the object {path!r} is larger than {limit:,} bytes", path=path, limit=limit)
+
+
+def missing(path: str) -> NotFound:
+    """The error of an object that does not exist."""
+    return NotFound(f"there is no stored object {path!r}", path=path)
+
+
+class Bounded(BytesIO):
+    """Takes in an object up to a limit (bytes; None for no limit); `write` raises ObjectTooLarge."""
+
+    def __init__(self, path: str, limit: int | None) -> None:
+        super().__init__()
+        self._path = path
+        self._limit = limit
+
+    def write(self, content: Buffer, /) -> int:
+        if self._limit is not None and self.tell() + memoryview(content).nbytes > self._limit:
+            raise too_large(self._path, self._limit)
+        return super().write(content)
 
 
 class Measured:

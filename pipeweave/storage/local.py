@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 
-from pipeweave.errors import InvalidInput, NotFound, Unavailable
+from pipeweave.errors import InvalidInput, Unavailable
 from pipeweave.storage.base import (
     BINARY,
     PIECE_BYTES,
@@ -24,6 +24,7 @@ from pipeweave.storage.base import (
     Written,
     checked_path,
     checked_prefix,
+    missing,
     too_large,
 )
 from pipeweave.storage.local_listing import walk
@@ -82,7 +83,7 @@ class LocalStorage:
         try:
             file = self._file(path).open("rb")
         except (FileNotFoundError, IsADirectoryError):
-            raise NotFound(f"there is no stored object {path!r}", path=path) from None
+            raise missing(path) from None
         except OSError as error:
             raise _unusable("read", path, error) from error
         with file:

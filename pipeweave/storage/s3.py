@@ -16,6 +16,7 @@ from typing import Any
 from pipeweave.errors import FieldError, InvalidSetting, NotFound, PipeWeaveError, Unavailable
 from pipeweave.storage.base import (
     BINARY,
+    MAX_SIGNED_S,
     PIECE_BYTES,
     Measured,
     Method,
@@ -24,6 +25,7 @@ from pipeweave.storage.base import (
     Written,
     checked_path,
     checked_prefix,
+    missing,
     too_large,
 )
 from pipeweave.storage.s3_parts import md5_of, part_size, write_parts
@@ -81,7 +83,7 @@ class Bucket:
             secret_key=given["secretAccessKey" if is_amazon else "secretKey"],
             session_token=given.get("sessionToken") if is_amazon else None,
             region=backend.get("region") or DEFAULT_REGION,
-            endpoint=None if endpoint == AMAZON else endpoint,
+            endpoint=None if endpoint in (AMAZON, "") else endpoint,
             is_path_style=not is_amazon,
         )
 
@@ -133,7 +135,7 @@ class S3Storage:
     def open(self, path: str, *, start: int = 0, length: int | None = None) -> Iterator[Iterator[bytes]]:
         if length == 0:
             if not self.exists(path):
-                raise NotFound(f"there is no stored object {path!r}", path=path)
+                raise missing(path)
             yield iter(())
             return
         last = "" if length is None else start + length - 1
@@ -182,7 +184,7 @@ class S3Storage:
     def presign(self, path: str, *, method: Method, seconds: int) -> str | None:
         with self._object(path) as (client, names):
             verb = "get_object" if method == "GET" else "put_object"
-            url: str = client.generate_presigned_url(verb, names, seconds, method)
+            url: str = client.generate_presigned_url(verb, names, min(seconds, MAX_SIGNED_S), method)
             return url
 
     def make_bucket(self) -> bool:
@@ -235,7 +237,7 @@ class S3Storage:
         status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         word = code if code.isalnum() else str(status)
         if code in _MISSING:
-            return NotFound(f"there is no stored object {path!r}", path=path)
+            return missing(path)
         if status >= 500 or status == 429 or code in _PASSING:
             return self._unreachable(word)
         return self._unusable(word)

@@ -2,8 +2,8 @@
 
 There are two formats; a worker's registration chooses one:
 
-- `sdk`: base64(iv) `:` base64(tag) `:` base64(ciphertext). The key is the secret itself, repeated or cut to 32
-  bytes. Workers of the original Node SDK read only this one, and do not look at its expiry.
+- `sdk`: base64(iv) `:` base64(tag) `:` base64(ciphertext). The key is the secret itself, repeated or cut to
+  32 bytes. Workers of the original Node SDK read only this one, and do not look at its expiry.
 - `pbkdf2`: base64url without padding of salt (32 bytes), iv (16), tag (16) and ciphertext. The key is derived
   from the secret and the salt.
 
@@ -50,7 +50,7 @@ def content_of(entry: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         entry: of `Backends.entry`.
     """
-    provider, credentials = entry["provider"], dict(entry["credentials"])
+    provider, credentials = entry["provider"], dict(entry.get("credentials") or {})
     if provider == "local":
         # The worker may run in another folder.
         credentials["basePath"] = str(Path(credentials["basePath"]).absolute())

@@ -162,9 +162,16 @@ COMPATIBLE = {
     "bucket": "b",
     "credentials": {"accessKey": "k", "secretKey": "hunter2"},
 }
+GOOGLE = {
+    "id": "a",
+    "provider": "gcs",
+    "bucket": "b",
+    "credentials": {"projectId": "p", "clientEmail": "e", "privateKey": "hunter2"},
+}
+EMULATOR = {"id": "a", "provider": "gcs", "bucket": "b", "endpoint": "http://gcs:4443"}
 
 
-@pytest.mark.parametrize("backend", [AMAZON, COMPATIBLE], ids=lambda each: each["provider"])
+@pytest.mark.parametrize("backend", [AMAZON, COMPATIBLE, GOOGLE, EMULATOR])
 def test_a_bucket_may_be_a_storage_backend(backend: dict[str, Any]) -> None:
     assert load({"STORAGE_BACKENDS": json.dumps([backend])}).storage_backends == (backend,)
 
@@ -182,19 +189,25 @@ def test_a_bucket_may_be_a_storage_backend(backend: dict[str, Any]) -> None:
         (COMPATIBLE, {"endpoint": "http://[::1"}, "endpoint"),
         (COMPATIBLE, {"endpoint": "http://me:hunter2@s3:7070"}, "endpoint"),
         (COMPATIBLE, {"credentials": {"secretKey": "hunter2"}}, "accessKey"),
+        (GOOGLE, {"bucket": None}, "bucket"),
+        (GOOGLE, {"credentials": {"projectId": "p", "clientEmail": "e"}}, "privateKey"),
+        (GOOGLE, {"credentials": {}}, "projectId"),
+        (EMULATOR, {"endpoint": "gcs"}, "endpoint"),
+        (EMULATOR, {"credentials": {"privateKey": "hunter2"}}, "projectId"),
+        (AMAZON, {"id": "a/b"}, "id"),
+        (AMAZON, {"id": "a b"}, "id"),
+        (AMAZON, {"tenants": []}, "tenants"),
+        (AMAZON, {"tenants": "acme"}, "tenants"),
+        (AMAZON, {"tenants": ["a tenant"]}, "tenants[0]"),
+        (AMAZON, {"pipelines": ["right", 1]}, "pipelines[1]"),
     ],
 )
-def test_a_bucket_that_lacks_something_is_refused_by_the_name_of_that(
+def test_a_backend_with_a_mistake_is_refused_by_the_name_of_its_place(
     backend: dict[str, Any], changes: dict[str, Any], named: str
 ) -> None:
     error = refused({"STORAGE_BACKENDS": json.dumps([{**backend, **changes}])})["STORAGE_BACKENDS"]
     assert named in error.message
     assert "hunter2" not in error.message
-
-
-def test_google_storage_is_refused_with_what_there_is_instead() -> None:
-    error = refused({"STORAGE_BACKENDS": '[{"id": "a", "provider": "gcs"}]'})["STORAGE_BACKENDS"]
-    assert "does not exist yet; use one of local, aws-s3, minio" in error.message
 
 
 def test_all_problems_are_reported_at_once() -> None:
