@@ -18,11 +18,13 @@ from pipeweave.errors import PipeWeaveError, TaskError
 
 if TYPE_CHECKING:
     from pipeweave.client import AsyncClient, Client
+    from pipeweave.http_worker import HttpWorker
 
 __all__ = [
     "AsyncClient",
     "Client",
     "Context",
+    "HttpWorker",
     "PipeWeaveError",
     "Retry",
     "TaskError",
@@ -38,4 +40,8 @@ def __getattr__(name: str) -> Any:
         from pipeweave import client
 
         return getattr(client, name)
+    if name == "HttpWorker":
+        from pipeweave import http_worker
+
+        return http_worker.HttpWorker
     raise AttributeError(f"module 'pipeweave' has no attribute {name!r}")

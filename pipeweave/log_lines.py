@@ -9,12 +9,16 @@ import json
 import logging
 import math
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
 import orjson
 
 from pipeweave.safe_text import call_safely, safe_text, storable
+
+# LOG_LEVEL as the documents name it -> Python's level.
+LEVELS = {"minimal": logging.WARNING, "normal": logging.INFO, "detailed": logging.DEBUG}
 
 # A longer traceback loses its beginning, a longer text its end (characters).
 MOST_OF_A_TRACEBACK = 16_000
@@ -26,10 +30,31 @@ MOST_OF_A_KEY = 200
 # Attributes that every LogRecord has; further attributes of a record come from `extra`.
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
+# Members of the line itself: a member of `extra` with such a name is called `extra_time` and so on.
+_OWN = frozenset({"time", "level", "logger", "message", "exception", "exception_type"})
+
 # Bound here, because a task may replace the functions of the module.
 _dumps = orjson.dumps
 _OPTIONS = orjson.OPT_NON_STR_KEYS
 _traceback = logging.Formatter().formatException
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per line: time, level, logger, message, the exception, and the caller's `extra`.
+
+    A value of `extra` that JSON cannot hold is written as text.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": message_of(record),
+        }
+        for key, value in extra_of(record):
+            line[f"extra_{key}" if key in _OWN else key] = value
+        return as_json(line | exception_of(record))
 
 
 def message_of(record: logging.LogRecord) -> str:

@@ -65,6 +65,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Processes": {
         "api": "pipeweave.cli.processes:api",
         "worker": "pipeweave.cli.processes:worker",
+        "http-worker": "pipeweave.cli.http_worker:http_worker",
         "beat": "pipeweave.cli.processes:beat",
         "tick": "pipeweave.cli.maintenance:tick",
     },

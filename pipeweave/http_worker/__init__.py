@@ -6,3 +6,7 @@ here may rely on more than that page promises, for a worker in another language 
 """
 
 from __future__ import annotations
+
+from pipeweave.http_worker.worker import HttpWorker
+
+__all__ = ["HttpWorker"]

@@ -17,7 +17,7 @@ from pipeweave.errors import (
     Forbidden,
     InvalidInput,
     NotFound,
-    PayloadTooLarge,
+    ObjectTooLarge,
     PipeWeaveError,
     Unavailable,
 )
@@ -150,14 +150,14 @@ class Link:
         """Read an object of at most `limit` bytes; it raises what `read` raises.
 
         Raises:
-            PayloadTooLarge: it is larger.
+            ObjectTooLarge: it is larger.
         """
         pieces, size = [], 0
         with self.read(url) as stream:
             for each in stream:
                 size += len(each)
                 if size > limit:
-                    raise PayloadTooLarge(f"the object has more than {limit} bytes")
+                    raise ObjectTooLarge(f"the object has more than {limit} bytes")
                 pieces.append(each)
         return b"".join(pieces)
 

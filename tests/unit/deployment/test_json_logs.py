@@ -11,8 +11,7 @@ from uuid import UUID
 import orjson
 import pytest
 
-from pipeweave.log_lines import MOST_OF_A_TEXT
-from pipeweave.orchestrator.deployment.json_logs import JsonLines
+from pipeweave.log_lines import MOST_OF_A_TEXT, JsonLines
 
 
 def line(message: str = "said", *args: object, **extra: Any) -> dict[str, Any]:

@@ -1,0 +1,211 @@
+"""Run one dispatched attempt: read its input, call the task's function, store the result, report it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from pipeweave.attempt import Files, Logged, StoredLogs, printed_lines
+from pipeweave.authoring import Context, Task, bind, describe, outcome_of
+from pipeweave.authoring.calling import Outcome
+from pipeweave.errors import AttemptCancelled, AttemptTimedOut, PipeWeaveError
+from pipeweave.http_worker.access import Access, load_json, logs_path, open_access
+from pipeweave.http_worker.dispatch import Dispatch
+from pipeweave.http_worker.link import Link
+from pipeweave.http_worker.reports import Reports
+from pipeweave.http_worker.upstream import Means, Upstream, UpstreamRefs
+from pipeweave.size_limits import INLINE_BYTES
+
+log = logging.getLogger(__name__)
+
+# Progress is sent at most this often (s) per attempt; the last value of a burst may be lost.
+PROGRESS_EVERY_S = 0.5
+
+# The attempt that this thread works on.
+_current: ContextVar[Attempt | None] = ContextVar("current attempt", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Equipment:
+    """What all attempts of a worker use.
+
+    Args:
+        secret: decrypts storage tokens; None if the worker takes dispatches with URLs alone.
+        temp_dir: the folder in which attempts make theirs; the system's by default.
+    """
+
+    link: Link
+    reports: Reports
+    logs: StoredLogs
+    secret: str | None
+    temp_dir: Path | None
+
+
+class Attempt:
+    """One attempt, from its dispatch to its report. `run` is called in a thread of its own."""
+
+    def __init__(self, task: Task[..., Any], dispatch: Dispatch, equipment: Equipment) -> None:
+        self.task = task
+        self.dispatch = dispatch
+        self.run_id = dispatch.run_id
+        self.has_ended = False
+        self._equipment = equipment
+        self._access: Access | None = None
+        self._reason: PipeWeaveError | None = None
+        self._is_reported = False
+        self._lock = threading.Lock()
+        self._next_progress = 0.0
+
+    @property
+    def access(self) -> Access | None:
+        """Reads and writes its objects; None until its storage token is read."""
+        return self._access
+
+    def run(self) -> None:
+        """Run the attempt to its end, and report it."""
+        _current.set(self)
+        try:
+            body = self._body()
+        except BaseException as error:
+            # SystemExit would end this thread without a report.
+            body = self._failed(error)
+        finally:
+            printed_lines.end_lines()
+        self._report(body)
+        self.has_ended = True
+        self._equipment.logs.end(self)
+
+    def beat(self) -> None:
+        """Send a heartbeat; take a cancellation that it answers."""
+        if self._equipment.reports.beat(self.run_id, {}):
+            self.cancel(AttemptCancelled("the orchestrator cancelled the attempt"))
+
+    def cancel(self, reason: PipeWeaveError) -> None:
+        """Ask the function to end: `ctx.is_cancelled` is true from now on, `ctx.progress` raises `reason`."""
+        if self._reason is None:
+            log.info("attempt.cancelled", extra={"reason": reason.detail, **self.names()})
+            self._reason = reason
+
+    def give_up(self, reason: PipeWeaveError) -> None:
+        """Cancel the attempt and report that it failed, without waiting for the function."""
+        self.cancel(reason)
+        self._report(self._failed(reason))
+
+    def time_out(self) -> None:
+        """Give the attempt up, because its time limit is over."""
+        self.give_up(AttemptTimedOut(f"the attempt took longer than {self.dispatch.timeout_s:g} s"))
+
+    def names(self) -> Mapping[str, Any]:
+        """Its ids, for lines of the log."""
+        given = self.dispatch
+        return {
+            "tenant": given.tenant,
+            "pipeline_id": given.pipeline_id,
+            "run_id": given.pipeline_run_id,
+            "task_run_id": given.run_id.partition(".")[0],
+            "task_id": self.task.id,
+            "step_id": given.step_id,
+            "attempt": given.attempt,
+        }
+
+    def _body(self) -> dict[str, Any]:
+        equipment = self._equipment
+        access = self._access = open_access(self.dispatch, equipment.link, equipment.secret)
+        refs = UpstreamRefs(self.dispatch, equipment.link)
+        files = Files(Means(self.dispatch, refs, access), equipment.temp_dir)
+        try:
+            value = load_json(access, self.dispatch.input_path, self.dispatch.input_url)
+            context = self._context(value, Upstream(refs, access), files)
+            outcome = outcome_of(self.task.fn(**bind(self.task.fn, context)))
+            assets = files.store(access.put_asset)
+            return {**self._succeeded(outcome, access), **({"assets": assets} if assets else {})}
+        finally:
+            files.close()
+
+    def _context(self, value: Any, upstream: Upstream, files: Files) -> Context:
+        given = self.dispatch
+        return Context(
+            run_id=given.pipeline_run_id or "",
+            task_run_id=given.run_id.partition(".")[0],
+            task_id=self.task.id,
+            pipeline_id=given.pipeline_id,
+            step_id=given.step_id,
+            attempt=given.attempt,
+            input=value,
+            upstream=upstream,
+            previous_attempts=given.previous_attempts,
+            code_version=given.code_version,
+            code_hash=given.code_hash,
+            tenant=given.tenant,
+            on_progress=self._progress,
+            files=files,
+            cancelled=lambda: self._reason is not None,
+        )
+
+    def _progress(self, percent: float, message: str | None) -> None:
+        if self._reason is None and (now := time.monotonic()) >= self._next_progress:
+            self._next_progress = now + PROGRESS_EVERY_S
+            said = {"progress": percent, "message": message}
+            body = {name: each for name, each in said.items() if each is not None}
+            if self._equipment.reports.beat(self.run_id, body):
+                self.cancel(AttemptCancelled("the orchestrator cancelled the attempt"))
+        if self._reason is not None:
+            raise self._reason
+
+    def _succeeded(self, outcome: Outcome, access: Access) -> dict[str, Any]:
+        body: dict[str, Any] = {"status": "success", "outputSize": len(outcome.encoded)}
+        if len(outcome.encoded) <= INLINE_BYTES:
+            body["output"] = orjson.Fragment(outcome.encoded)
+        else:
+            body["outputPath"] = access.put_output(outcome.encoded)
+        if outcome.run_next is not None:
+            body["selectedNext"] = list(outcome.run_next)
+        return body
+
+    def _failed(self, error: BaseException) -> dict[str, Any]:
+        found = describe(error)
+        log.warning("attempt.failed", extra={"code": found.code, "reason": found.message, **self.names()})
+        said = {"details": found.details, "stack": found.traceback}
+        return {
+            "status": "failed",
+            "error": found.message,
+            "errorCode": found.code,
+            "retryable": found.retryable,
+            **{name: each for name, each in said.items() if each is not None},
+        }
+
+    def _report(self, body: dict[str, Any]) -> None:
+        with self._lock:
+            if self._is_reported:
+                return
+            self._is_reported = True
+        if self._equipment.logs.has(self):
+            body["logsPath"] = logs_path(self.run_id)
+        self._equipment.reports.complete(self.run_id, body)
+
+
+def current_names() -> Mapping[str, Any]:
+    """The ids of the attempt that this thread works on; empty if there is none."""
+    attempt = _current.get()
+    return {} if attempt is None else attempt.names()
+
+
+def current_log() -> Logged | None:
+    """Where the lines of this thread are stored; None outside an attempt."""
+    attempt = _current.get()
+    if attempt is None or attempt.has_ended or attempt.access is None:
+        return None
+    return Logged(attempt, attempt.run_id)
+
+
+def store_log(attempt: Any, content: bytes) -> None:
+    """Store the log of an attempt so far."""
+    attempt.access.put_log(content)
