@@ -51,9 +51,9 @@ class Listener:
             sockets=[self._socket],
             threads=THREADS,
             connection_limit=CONNECTIONS,
-            # A body of the largest size passes: the application's own limit has the better answer.
-            max_request_body_size=MAX_BODY_BYTES + 1,
-            inbuf_overflow=MAX_BODY_BYTES + 1,
+            # The application's own limit has the better answer; this one cuts the connection.
+            max_request_body_size=2 * MAX_BODY_BYTES,
+            inbuf_overflow=2 * MAX_BODY_BYTES,
             clear_untrusted_proxy_headers=True,
             ident=None,
         )

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from pipeweave.errors import PipeWeaveError, Unavailable
+from pipeweave.errors import Conflict, Forbidden, InvalidInput, NotFound, PipeWeaveError, Unavailable
 from pipeweave.http_worker.link import Answer, Link
 
 log = logging.getLogger(__name__)
@@ -20,6 +20,8 @@ FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 # Leaving must not hold up the end of the process for longer (s).
 LEAVE_TIMEOUT_S = 5.0
+
+_KINDS: dict[int, type[PipeWeaveError]] = {401: Forbidden, 403: Forbidden, 404: NotFound, 409: Conflict}
 
 
 class Registrar:
@@ -108,7 +110,8 @@ def _refusal(answer: Answer) -> PipeWeaveError:
         403: "the token needs scope orchestrator:worker",
         404: "is this the URL of PipeWeave's API?",
     }
-    return PipeWeaveError(detail, hint=answer.hint or hints.get(answer.status))
+    kind = _KINDS.get(answer.status, InvalidInput)
+    return kind(detail, hint=answer.hint or hints.get(answer.status))
 
 
 def _news(body: Any) -> dict[str, Any]:

@@ -136,10 +136,10 @@ class HttpWorker:
             PipeWeaveError: the orchestrator refused the registration.
         """
         worker_log.configure_unless_configured(self._log_level)
-        printed_lines.capture()
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, self._on_signal)
         self.start()
+        printed_lines.capture()
         self._stop.wait()
         log.info("worker.stopping", extra={"running": self._under_way.count})
         self.stop()

@@ -87,9 +87,12 @@ class FakeOrchestrator:
 
     def wait(self, found: Callable[[], Any]) -> Any:
         """Wait until `found` gives something, and return it."""
-        with self.changed:
-            assert self.changed.wait_for(found, WAIT_S), f"it did not happen; asked: {self.asked}"
-            return found()
+        until = time.monotonic() + WAIT_S
+        while not (result := found()):
+            assert time.monotonic() < until, f"it did not happen; asked: {self.asked}"
+            with self.changed:
+                self.changed.wait(0.02)
+        return result
 
     def report(self, run_id: str = "trun_1.1.mac") -> dict[str, Any]:
         """Wait for the report that was answered well, and return it."""

@@ -9,10 +9,10 @@ from pipeweave.errors import MissingExtra
 # Packages of the extras, by the name they are imported with.
 _PACKAGES = frozenset(
     {"alembic", "billiard", "celery", "flask", "flower", "gunicorn", "hiredis", "kombu", "psycopg2", "redis"}
-    | {"sqlalchemy", "werkzeug"}
+    | {"cryptography", "sqlalchemy", "waitress", "werkzeug"}
 )
 # Command -> the extra that has all it needs; the other commands that need one need `server`.
-_EXTRAS = {"up": "up", "demo": "up", "worker": "worker", "beat": "worker"}
+_EXTRAS = {"up": "up", "demo": "up", "worker": "worker", "beat": "worker", "http-worker": "http"}
 
 
 def check_up() -> None:
