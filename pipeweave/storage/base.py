@@ -174,7 +174,7 @@ class Bounded(BytesIO):
 
 
 class Measured:
-    """Reads a file piece by piece, counts its bytes and hashes them.
+    """Reads a file in parts, counts its bytes and hashes them.
 
     Args:
         limit: the largest size (bytes).
@@ -186,24 +186,42 @@ class Measured:
         self._limit = limit
         self._digest = hashlib.sha256()
         self._size = 0
+        self._ahead = b""
 
-    def read(self, size: int = -1, /) -> bytes:
-        """The next bytes, exactly `size` of them unless the file ends before; `size` is not negative.
+    def fits(self, size: int) -> bool:
+        """Whether the file has less than `size` bytes; call it before anything is read.
 
         Raises:
             ObjectTooLarge: the file is larger than the limit.
         """
-        pieces = bytearray()
-        while len(pieces) < size:
-            piece = self._file.read(min(size - len(pieces), PIECE_BYTES))
-            if not piece:
-                break
-            pieces += piece
+        self._ahead = self._read(size)
+        return len(self._ahead) < size
+
+    def parts(self, size: int) -> Iterator[bytes]:
+        """The file in parts of `size` bytes; the last one may have less, and an empty file has none.
+
+        Raises:
+            ObjectTooLarge: the file is larger than the limit.
+        """
+        # No variable keeps a part while the next one is read.
+        while part := self._take_ahead() or self._read(size):
+            yield part
+            del part
+
+    def _take_ahead(self) -> bytes:
+        part, self._ahead = self._ahead, b""
+        return part
+
+    def _read(self, size: int) -> bytes:
+        # Its content is handed out without a copy.
+        part = BytesIO()
+        while (missing := size - part.tell()) and (piece := self._file.read(min(missing, PIECE_BYTES))):
+            part.write(piece)
             self._digest.update(piece)
             self._size += len(piece)
             if self._size > self._limit:
                 raise too_large(self._path, self._limit)
-        return bytes(pieces)
+        return part.getvalue()
 
     @property
     def written(self) -> Written:

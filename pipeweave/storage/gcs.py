@@ -18,6 +18,7 @@ from pipeweave.errors import FieldError, InvalidSetting, NotFound
 from pipeweave.storage.base import (
     BINARY,
     MAX_SIGNED_S,
+    PIECE_BYTES,
     Bounded,
     Measured,
     Method,
@@ -70,20 +71,17 @@ class GcsStorage:
 
     def put_stream(self, path: str, file: Readable, *, limit: int, content_type: str = BINARY) -> Written:
         source = Measured(path, file, limit)
-        first = source.read(CHUNK_BYTES)
-        if len(first) < CHUNK_BYTES:
-            self.put(path, first, content_type=content_type)
+        if source.fits(CHUNK_BYTES):
+            self.put(path, b"".join(source.parts(CHUNK_BYTES)), content_type=content_type)
             return source.written
         with self._object(path) as blob:
             writer = blob.open(
                 "wb", chunk_size=CHUNK_BYTES, content_type=content_type, checksum="md5", **_patience()
             )
         try:
-            piece = first
-            while piece:
+            for part in source.parts(PIECE_BYTES):
                 with self._bucket(path):
-                    writer.write(piece)
-                piece = source.read(CHUNK_BYTES)
+                    writer.write(part)
             with self._bucket(path):
                 writer.close()
         except BaseException:

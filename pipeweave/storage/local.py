@@ -58,8 +58,7 @@ class LocalStorage:
         try:
             _make_private(fresh.parent)
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-                while piece := source.read(PIECE_BYTES):
-                    stream.write(piece)
+                stream.writelines(source.parts(PIECE_BYTES))
                 stream.flush()
                 os.fsync(stream.fileno())
             _move(fresh, target)

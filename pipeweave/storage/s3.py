@@ -115,12 +115,11 @@ class S3Storage:
     def put_stream(self, path: str, file: Readable, *, limit: int, content_type: str = BINARY) -> Written:
         source = Measured(path, file, limit)
         size = part_size(limit)
-        first = source.read(size)
-        if len(first) < size:
-            self.put(path, first, content_type=content_type)
+        if source.fits(size):
+            self.put(path, b"".join(source.parts(size)), content_type=content_type)
         else:
             with self._object(path) as (client, names):
-                write_parts(client, names, first, source, size, content_type)
+                write_parts(client, names, source.parts(size), content_type)
         return source.written
 
     def get(self, path: str, *, limit: int | None = None) -> bytes:

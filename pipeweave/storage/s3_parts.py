@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
-
-from pipeweave.storage.base import Measured
 
 # An object of less is written with one request, a larger one in parts of at least this size (bytes).
 MIN_PART_BYTES = 8 * 1024 * 1024
@@ -21,25 +21,20 @@ def part_size(limit: int) -> int:
     return max(MIN_PART_BYTES, -(-limit // MAX_PARTS))
 
 
-def write_parts(
-    client: Any, names: Mapping[str, str], first: bytes, source: Measured, size: int, content_type: str
-) -> None:
+def write_parts(client: Any, names: Mapping[str, str], parts: Iterable[bytes], content_type: str) -> None:
     """Write an object in parts, one after the other; when that fails, the parts are deleted.
 
     Args:
         client: boto3's client.
         names: of the bucket and the object.
-        first: the first part, read from `source` already.
-        size: of the parts but the last (bytes).
+        parts: all but the last of the same size.
     """
     begun = client.create_multipart_upload(**names, ContentType=content_type)
     upload = {**names, "UploadId": begun["UploadId"]}
     try:
-        parts = [
-            {"PartNumber": number, "ETag": _write_part(client, upload, number, part)}
-            for number, part in enumerate(_parts(first, source, size), start=1)
-        ]
-        client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
+        tags = map(partial(_write_part, client, upload), itertools.count(1), parts)
+        written = [{"PartNumber": number, "ETag": tag} for number, tag in enumerate(tags, start=1)]
+        client.complete_multipart_upload(**upload, MultipartUpload={"Parts": written})
     except BaseException:
         # A bucket's rule for incomplete uploads deletes the parts if even this fails.
         with suppress(Exception):
@@ -50,13 +45,6 @@ def write_parts(
 def md5_of(content: bytes) -> str:
     """The checksum that every store of this protocol verifies before it keeps what it received."""
     return b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
-
-
-def _parts(first: bytes, source: Measured, size: int) -> Iterator[bytes]:
-    part = first
-    while part:
-        yield part
-        part = source.read(size)
 
 
 def _write_part(client: Any, upload: Mapping[str, str], number: int, part: bytes) -> str:

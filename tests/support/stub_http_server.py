@@ -38,7 +38,7 @@ def serving() -> Iterator[Served]:
         def respond(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             request = f"{self.command} {self.path}"
-            here.asked.append((request, dict(self.headers), json.loads(body) if body else None))
+            here.asked.append((request, dict(self.headers), _document(body)))
             status, document = here.next(request)
             data = document if isinstance(document, bytes) else json.dumps(document).encode()
             self.send_response(status)
@@ -46,7 +46,7 @@ def serving() -> Iterator[Served]:
             self.end_headers()
             self.wfile.write(data)
 
-        do_GET = do_POST = do_PUT = respond
+        do_GET = do_POST = do_PUT = do_DELETE = respond
 
         def log_message(self, *_: object) -> None:
             pass
@@ -60,3 +60,11 @@ def serving() -> Iterator[Served]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+def _document(body: bytes) -> Any:
+    """A request's JSON; its bytes if it is none."""
+    try:
+        return json.loads(body) if body else None
+    except ValueError:
+        return body

@@ -12,7 +12,6 @@ from support.stub_http_server import Served
 from pipeweave.errors import InvalidSetting, NotFound, PipeWeaveError, Unavailable
 from pipeweave.settings import Settings
 from pipeweave.storage import Backends, s3
-from pipeweave.storage.__main__ import main
 from pipeweave.storage.s3 import Bucket, S3Storage
 from pipeweave.up.ports import free_port
 
@@ -154,17 +153,3 @@ def test_boto3_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
 def test_a_provider_that_does_not_exist_is_refused() -> None:
     with pytest.raises(InvalidSetting, match="ftp"):
         Backends.of(Settings(storage_backends=({**AMAZON, "provider": "ftp"},)))
-
-
-def test_making_the_bucket_says_what_is_wrong(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("STORAGE_BACKENDS", "[1]")
-    assert main() == 1
-    assert "STORAGE_BACKENDS" in capsys.readouterr().err
-
-
-def test_files_need_no_bucket(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.delenv("STORAGE_BACKENDS", raising=False)
-    assert main() == 0
-    assert "no bucket" in capsys.readouterr().out

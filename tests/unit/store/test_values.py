@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.memory_storage import MemoryStorage
 
-from pipeweave.errors import InvalidInput, NotFound
-from pipeweave.orchestrator.store.values import Values, canonical
+from pipeweave.errors import CorruptValue, InvalidInput, InvalidSetting, NotFound, ObjectTooLarge
+from pipeweave.orchestrator.store import values as values_module
+from pipeweave.orchestrator.store.values import REFRESH_AFTER, Values, canonical
 from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.storage import Backends
 from pipeweave.storage.local import LocalStorage
@@ -105,3 +107,79 @@ def test_times_are_written_as_texts(values: Values) -> None:
 def test_an_object_that_storage_lost_is_not_found(values: Values) -> None:
     with pytest.raises(NotFound):
         values.load(None, "artifacts/sha256/ab/" + "ab" * 32)
+
+
+LARGE = "x" * INLINE_BYTES
+
+
+@pytest.fixture
+def stores() -> dict[str, MemoryStorage]:
+    return {"a": MemoryStorage(), "b": MemoryStorage()}
+
+
+@pytest.fixture
+def several(stores: dict[str, MemoryStorage]) -> Values:
+    """Values in two backends, of which `a` is the default."""
+    return Values(Backends([{"id": each} for each in stores], opened=stores))
+
+
+def test_a_value_is_read_from_the_backend_it_was_written_to(
+    several: Values, stores: dict[str, MemoryStorage]
+) -> None:
+    kept = [several.keep(LARGE), several.keep(LARGE, "b")]
+    paths = [each.path or "" for each in kept]
+    assert [each.partition("//")[0] for each in paths] == ["a", "b"]
+    assert [len(each.objects) for each in stores.values()] == [1, 1]
+    turned = Values(Backends([{"id": each} for each in stores], "b", opened=stores))
+    assert [turned.load(None, each) for each in paths] == [LARGE, LARGE]
+    assert turned.load_all(paths) == dict.fromkeys(paths, LARGE)
+
+
+def test_a_path_of_an_older_version_is_read_from_the_default_backend(
+    several: Values, stores: dict[str, MemoryStorage]
+) -> None:
+    stores["a"].objects["artifacts/sha256/ab/old"] = b"1"
+    assert several.load(None, "artifacts/sha256/ab/old") == 1
+
+
+def test_a_backend_that_is_gone_is_no_missing_value(several: Values) -> None:
+    with pytest.raises(InvalidSetting, match="'old'"):
+        several.load_all(["old//artifacts/x"])
+    with pytest.raises(InvalidSetting, match="'old'"):
+        several.keep(LARGE, "old")
+
+
+def test_an_object_is_written_again_if_it_is_old_or_cut_short(
+    several: Values, stores: dict[str, MemoryStorage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stores["a"]
+    several.keep(LARGE)
+    [(path, content)] = store.objects.items()
+    written: list[str] = []
+    put = MemoryStorage.put
+
+    def noting(self: MemoryStorage, path: str, content: bytes, **named: str) -> None:
+        written.append(path)
+        put(self, path, content, **named)
+
+    monkeypatch.setattr(MemoryStorage, "put", noting)
+    several.keep(LARGE)
+    store.times[path] = datetime.now(UTC) - REFRESH_AFTER + timedelta(minutes=5)
+    several.keep(LARGE)
+    assert written == []
+    store.times[path] = datetime.now(UTC) - REFRESH_AFTER
+    several.keep(LARGE)
+    several.keep(LARGE)
+    assert written == [path]
+    store.objects[path] = content[:10]
+    several.keep(LARGE)
+    assert (written, store.objects[path]) == ([path, path], content)
+
+
+def test_an_object_that_cannot_be_the_value_is_said_so(
+    several: Values, stores: dict[str, MemoryStorage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(values_module, "MAX_OUTPUT_BYTES", 10)
+    stores["a"].objects |= {"broken": b"{", "large": b"1" * 11}
+    found = several.load_all(["a//broken", "a//large", "a//missing"])
+    assert [type(each) for each in found.values()] == [CorruptValue, ObjectTooLarge, NotFound]
