@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.worker_check import check
 from pipeweave.settings import connecting, load
 
 # These commands have no --json: a process writes to its log and prints no result.
@@ -38,17 +39,17 @@ def api(host: str | None, port: int | None, processes: int, data_dir: Path | Non
     serve(connecting.servers(load(), data_dir), host, port, processes=processes)
 
 
-@click.command(
+@click.group(
+    invoke_without_command=True,
     epilog=examples(
         "pipeweave worker --app shop.tasks --concurrency 4",
         "pipeweave worker --app tasks.py --queues gpu,default",
-    )
+    ),
 )
 @click.option(
     "--app",
     "apps",
     multiple=True,
-    required=True,
     metavar="MODULE|FILE|FOLDER",
     help="Module, file or folder with tasks and pipelines; may be given several times.",
 )
@@ -73,7 +74,9 @@ def api(host: str | None, port: int | None, processes: int, data_dir: Path | Non
     help="Serve only these queues; `default` is that of tasks that name none. Defaults to all of its tasks.",
 )
 @_data_dir
+@click.pass_context
 def worker(
+    ctx: click.Context,
     apps: tuple[str, ...],
     service: str,
     name: str | None,
@@ -83,6 +86,12 @@ def worker(
     data_dir: Path | None,
 ) -> None:
     """Register the tasks of an app and run them."""
+    if ctx.invoked_subcommand is not None:
+        return
+    if not apps:
+        raise click.MissingParameter(
+            ctx=ctx, param=next(each for each in worker.params if each.name == "apps")
+        )
     from pipeweave.workers.process.launch import run_worker
 
     run_worker(
@@ -94,6 +103,9 @@ def worker(
         grace_s=grace,
         queues=[each.strip() for each in (queues or "").split(",") if each.strip()],
     )
+
+
+worker.add_command(check)
 
 
 @click.command()

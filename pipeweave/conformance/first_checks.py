@@ -1,0 +1,228 @@
+"""The registration, a dispatch, its report and what the report names in storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pipeweave.conformance import registration as rules
+from pipeweave.conformance import reports
+from pipeweave.conformance.dispatching import ANSWER_S
+from pipeweave.conformance.journal import Kind
+from pipeweave.conformance.stage import Outcome, Stage
+from pipeweave.conformance.stand_in import DispatchedRun
+from pipeweave.conformance.verdicts import Check, Need, Verdict, failed, passed, skipped, warned
+
+AT_ONCE = 8
+# Dispatches that were refused with 429 are sent again so often.
+_ROUNDS = 10
+
+
+def registration(stage: Stage) -> Verdict:
+    """Look at every field of the registration."""
+    document = stage.registration
+    if isinstance(document, dict) and not document.get("tasks"):
+        return failed("no task is registered", "register at least one task")
+    if found := rules.faults(document):
+        return failed(_listed(found), "send each field in the form and unit that docs/http-workers.md says")
+    if doubtful := rules.doubts(document):
+        return warned(_listed(doubtful), "check the unit or the spelling")
+    access = "presigned URLs" if stage.uses_urls else f"tokens ({document.get('tokenFormat', 'sdk')})"
+    (registered, *_) = stage.journal.of(Kind.REGISTRATION)
+    return passed(
+        f"POST {registered.path} by {document['serviceId']}: {len(stage.tasks)} tasks, storage by {access}"
+    )
+
+
+def credentials(stage: Stage) -> Verdict:
+    """Look whether the registration carried the token that the orchestrator's URL has."""
+    (registered, *_) = stage.journal.of(Kind.REGISTRATION)
+    if registered.has_credential:
+        return passed("the registration carried the token of the orchestrator's URL")
+    return failed(
+        "the registration carried no token: an orchestrator would answer 401",
+        "append /api/… to the orchestrator's URL as it is given; or send the token as a bearer token",
+    )
+
+
+def health(stage: Stage) -> Verdict:
+    """Ask for the worker's health."""
+    answer = stage.door.health()
+    if answer.is_taken:
+        return passed(f"answered {answer.said()}")
+    if answer.status is None:
+        return failed(
+            f"{stage.door.base_url}: {answer.problem}", "give the URL at which the kit can reach the worker"
+        )
+    return warned(f"answered {answer.said()}", "answer GET /health with 200: a worker is probed there")
+
+
+def dispatch(stage: Stage) -> Verdict:
+    """Dispatch a run whose report is not answered before the dispatch is."""
+    run = stage.new_run()
+    with run.held():
+        answer = stage.send(run)
+        has_reported = bool(stage.journal.of(Kind.REPORT, run.run_id))
+    if answer.is_taken and answer.seconds < ANSWER_S:
+        stage.report_of(run)
+        return passed(f"acknowledged with {answer.said()}")
+    if answer.status is None and has_reported:
+        return failed(
+            "answered only when the work was done",
+            "answer 202 first and do the work afterwards: after 5 s without an answer the attempt is lost",
+        )
+    return failed(f"was answered: {answer.said()}", "answer a valid dispatch with 202 within 5 s")
+
+
+def report(stage: Stage) -> Verdict:
+    """Look at the report of a run."""
+    run = stage.new_run()
+    outcome = stage.carry_out(run)
+    if outcome.report is None:
+        return _without_report(stage, outcome)
+    allowed_next = stage.tasks.get(run.task_id, {}).get("allowedNext", [])
+    if found := reports.faults(outcome.report, run.run_id, allowed_next):
+        return failed(_listed(found), "send the report in the form that docs/http-workers.md says")
+    if not outcome.is_success:
+        return failed(outcome.said(), "choose a task and an input that succeed with --task and --input")
+    stage.sample = run, outcome.report
+    (first, *_) = stage.reports(run, 1)
+    return passed(f"POST {first.path.replace(run.run_id, '…')}: success")
+
+
+def _without_report(stage: Stage, outcome: Outcome) -> Verdict:
+    strays = [each.run_id for each in stage.journal.of(Kind.STRAY) if each.run_id]
+    if strays:
+        return failed(
+            f"no report came for the run, but one for {strays[-1][:60]!r}, which was not dispatched",
+            "repeat the runId of the dispatch as it is",
+        )
+    if stage.has_ended:
+        return failed("the worker ended", "see what it printed")
+    return failed(outcome.said(), "report to {orchestratorUrl}/api/task-runs/{runId}/complete; or --patience")
+
+
+def output(stage: Stage) -> Verdict:
+    """Look at the stored output."""
+    _, document = _sample(stage)
+    if "outputPath" not in document:
+        return passed("the report has the output itself")
+    if found := reports.output_faults(document, stage.objects):
+        return failed(_listed(found), "write the output as JSON before the report is sent")
+    return passed(f"{str(document['outputPath']).rpartition('/')[2]} is stored")
+
+
+def assets(stage: Stage) -> Verdict:
+    """Look at the stored assets."""
+    run, document = _sample(stage)
+    if not document.get("assets"):
+        return skipped("the task has no assets")
+    if found := reports.asset_faults(document, run.run_id, stage.objects):
+        return failed(
+            _listed(found), "store each asset below runs/{runId}/assets/ and report its size in bytes"
+        )
+    return passed(f"{len(document['assets'])} assets are stored")
+
+
+def logs(stage: Stage) -> Verdict:
+    """Look at the stored log."""
+    run, document = _sample(stage)
+    path = document.get("logsPath")
+    if path is None:
+        return skipped("the report names no log")
+    content = stage.objects.get(str(path))
+    if content is None:
+        return warned(
+            "there is no object at logsPath", "write the log before the report is sent, or leave logsPath out"
+        )
+    if found := reports.log_faults(content, run.run_id):
+        return warned(_listed(found), "write JSON lines with timestamp, level, runId and message")
+    return passed(f"{len(content.splitlines())} lines are stored")
+
+
+def next_attempt(stage: Stage) -> Verdict:
+    """Dispatch a second attempt, with the story of the first."""
+    run = stage.new_run(attempt=2)
+    story = {
+        "attempt": 1,
+        "error": "the kit says so",
+        "errorCode": "DISPATCH_FAILED",
+        "timestamp": "2026-11-22T12:00:00.000Z",
+    }
+    outcome = stage.carry_out(run, previousAttempts=[story])
+    return outcome.trouble() or passed("completed and reported under its own runId")
+
+
+def upstream(stage: Stage) -> Verdict:
+    """Dispatch a run with two predecessors."""
+    run = stage.new_run()
+    references = {}
+    for name in ("first", "second"):
+        path = f"runs/{stage.new_run().run_id}/output.json"
+        stage.objects.put_json(path, {"step": name})
+        references[name] = stage.reference(path)
+    outcome = stage.carry_out(run, upstreamRefs=references)
+    return outcome.trouble() or passed("completed with the outputs of two steps before it")
+
+
+def concurrent(stage: Stage) -> Verdict:
+    """Dispatch several runs at once."""
+    waiting = [stage.new_run() for _ in range(AT_ONCE)]
+    for _ in range(_ROUNDS):
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            answers = list(threads.map(stage.send, waiting))
+        refused = [each.said() for each in answers if not each.is_taken and each.status != 429]
+        if refused:
+            return failed(
+                f"{len(refused)} of {AT_ONCE} were answered: {refused[0]}", "answer 202, or 429 when full"
+            )
+        taken = [run for run, each in zip(waiting, answers, strict=True) if each.is_taken]
+        if missing := [run for run in taken if stage.report_of(run) is None]:
+            return failed(f"{len(missing)} of {AT_ONCE} runs were not reported", "see what the worker prints")
+        waiting = [run for run, each in zip(waiting, answers, strict=True) if not each.is_taken]
+        if not waiting:
+            return passed(f"{AT_ONCE} runs at once were taken and reported")
+    return failed(
+        f"{len(waiting)} of {AT_ONCE} were answered 429 again and again", "take runs when others ended"
+    )
+
+
+def _sample(stage: Stage) -> tuple[DispatchedRun, Mapping[str, Any]]:
+    assert stage.sample is not None
+    return stage.sample
+
+
+def _listed(found: Sequence[str]) -> str:
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"{found[0]}{more}"
+
+
+CHECKS = (
+    Check(
+        "registration",
+        "the service registers with every field in its form and unit",
+        registration,
+        need=Need.NOTHING,
+    ),
+    Check(
+        "credentials",
+        "requests go below the orchestrator's URL as it was given, with its token",
+        credentials,
+        need=Need.NOTHING,
+    ),
+    Check("health", "GET /health answers 200", health, need=Need.NOTHING),
+    Check(
+        "dispatch",
+        "a dispatch is answered with 202 within 5 s, before the work is done",
+        dispatch,
+        need=Need.WORKER,
+    ),
+    Check("report", "the end of the work is reported in the right form", report, need=Need.WORKER),
+    Check("output", "the output is stored as JSON before it is reported", output),
+    Check("assets", "what the report lists as assets is stored", assets),
+    Check("logs", "the log is stored as JSON lines", logs),
+    Check("next-attempt", "a second attempt is done and reported under its own runId", next_attempt),
+    Check("upstream", "outputs of earlier steps can be read", upstream),
+    Check("concurrent", f"{AT_ONCE} runs at once are taken, or answered 429 when it is full", concurrent),
+)

@@ -1,0 +1,122 @@
+"""What comes twice or too late, and reports that do not get through."""
+
+from __future__ import annotations
+
+from pipeweave.conformance.dispatching import encoded
+from pipeweave.conformance.journal import Kind
+from pipeweave.conformance.stage import Outcome, Stage
+from pipeweave.conformance.stand_in import CUT, OUTAGE
+from pipeweave.conformance.verdicts import Check, Need, Verdict, failed, passed, warned
+
+# The answers 5xx before a report is taken.
+OUTAGES = 2
+# More reports than these of one run, each refused as too late, are a loop.
+_LOOP = 3
+_RETRY = "send the report again, with growing pauses, until it is answered with 2xx or 4xx"
+
+
+def duplicate_dispatch(stage: Stage) -> Verdict:
+    """Send one dispatch twice."""
+    run = stage.new_run()
+    body = encoded(stage.body(run))
+    with run.held():
+        first = stage.door.signed(run.task_id, body)
+        second = stage.door.signed(run.task_id, body)
+    outcome = Outcome(first, stage.report_of(run))
+    if trouble := outcome.trouble():
+        return trouble
+    if second.is_refused and second.status != 429:
+        return failed(
+            f"the second one was answered {second.said()}: the orchestrator would give the attempt up",
+            "answer 202 again for a runId that is known",
+        )
+    reports = stage.reports(run, 2, stage.options.quiet_s)
+    if len(reports) > 1:
+        return warned(
+            f"the run was done and reported {len(reports)} times",
+            "remember the runIds that run or were reported, answer 202 again, and do the work once",
+        )
+    return passed("both were acknowledged, the run was reported once")
+
+
+def stale_report(stage: Stage) -> Verdict:
+    """Refuse a report as too late."""
+    run = stage.new_run()
+    run.is_stale = True
+    outcome = stage.carry_out(run)
+    if trouble := outcome.trouble():
+        return trouble
+    reports = stage.reports(run, _LOOP + 1, stage.options.quiet_s * 2)
+    if not stage.is_alive():
+        return failed("the worker ended when its report was answered 409", "log a 409 and go on")
+    if len(reports) > _LOOP:
+        return failed(f"it was sent {len(reports)} times", "a report that is answered 409 is final: drop it")
+    if len(reports) > 1:
+        return warned(f"it was sent {len(reports)} times", "a report that is answered 409 is final: drop it")
+    return passed("the report was dropped, and the worker went on")
+
+
+def report_outage(stage: Stage) -> Verdict:
+    """Answer a report 503 a few times."""
+    run = stage.new_run()
+    run.refusals += [OUTAGE] * OUTAGES
+    outcome = stage.carry_out(run)
+    if trouble := outcome.trouble():
+        return trouble
+    reports = stage.reports(run, OUTAGES + 1)
+    if run.settled is None:
+        return warned(
+            f"it was sent {_times(len(reports))} and then given up: the attempt would run again", _RETRY
+        )
+    return _settled(run.settled, f"it was sent {_times(len(reports))}, until it was taken")
+
+
+def report_cut(stage: Stage) -> Verdict:
+    """Cut the connection of a report without an answer."""
+    run = stage.new_run()
+    run.refusals.append(CUT)
+    outcome = stage.carry_out(run)
+    if trouble := outcome.trouble():
+        return trouble
+    stage.reports(run, 2)
+    if not stage.is_alive():
+        return failed("the worker ended when the connection was cut", "catch the error and send again")
+    if run.settled is None:
+        return warned("it was not sent again: the attempt would run again", _RETRY)
+    return _settled(run.settled, "it was sent again and taken")
+
+
+def _settled(report: object, said: str) -> Verdict:
+    """The verdict on the report that was taken after others got lost."""
+    if isinstance(report, dict) and report.get("status") == "success":
+        return passed(said)
+    return warned("a failure was reported for work that was done", f"{_RETRY}; never turn it into a failure")
+
+
+def strays(stage: Stage) -> Verdict:
+    """Look at all requests that no orchestrator would understand."""
+    found = stage.journal.of(Kind.STRAY)
+    if not found:
+        return passed("every request had its place")
+    first = found[0]
+    return warned(
+        f"{len(found)} requests were unknown, the first: {first.method} {first.path[:80]}",
+        "use the paths of docs/http-workers.md, and the runId as it was dispatched",
+    )
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+CHECKS = (
+    Check(
+        "duplicate-dispatch",
+        "a dispatch that comes twice is acknowledged twice and done once",
+        duplicate_dispatch,
+    ),
+    Check("stale-report", "a report that is answered 409 is dropped, and the worker goes on", stale_report),
+    Check("report-outage", "a report that is answered 503 is sent again until it is taken", report_outage),
+    Check("report-cut", "a report whose connection breaks is sent again", report_cut),
+)
+LAST = (Check("strays", "every request has a place in the protocol", strays, need=Need.NOTHING),)
