@@ -92,7 +92,7 @@ def truncated(stage: Stage) -> Verdict:
     """Hang up in the middle of a body."""
     run = stage.new_run()
     problem = stage.door.broken_off(run.task_id, encoded(stage.body(run)))
-    if not stage.is_alive():
+    if not stage.survives():
         return failed("the worker ended or hangs", _LIVE_ON)
     return passed(f"the worker goes on{f' ({problem})' if problem else ''}")
 
@@ -106,7 +106,7 @@ def huge(stage: Stage) -> Verdict:
 
 def _malformed(stage: Stage, body: bytes, *, may_hang_up: bool = False) -> Verdict:
     answer = stage.door.signed(stage.task_id, body)
-    if not stage.is_alive():
+    if not (stage.is_alive() if answer.is_refused else stage.survives()):
         return failed(f"the worker ended or hangs ({answer.said()})", _LIVE_ON)
     if answer.is_refused or (may_hang_up and answer.status is None):
         return passed(f"answered: {answer.said()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -178,7 +179,7 @@ def concurrent(stage: Stage) -> Verdict:
                 f"{len(refused)} of {AT_ONCE} were answered: {refused[0]}", "answer 202, or 429 when full"
             )
         taken = [run for run, each in zip(waiting, answers, strict=True) if each.is_taken]
-        if missing := [run for run in taken if stage.report_of(run) is None]:
+        if missing := _unreported(stage, taken):
             return failed(f"{len(missing)} of {AT_ONCE} runs were not reported", "see what the worker prints")
         waiting = [run for run, each in zip(waiting, answers, strict=True) if not each.is_taken]
         if not waiting:
@@ -186,6 +187,12 @@ def concurrent(stage: Stage) -> Verdict:
     return failed(
         f"{len(waiting)} of {AT_ONCE} were answered 429 again and again", "take runs when others ended"
     )
+
+
+def _unreported(stage: Stage, runs: Sequence[DispatchedRun]) -> list[DispatchedRun]:
+    """The runs that are not reported in the time that one may take."""
+    deadline = time.monotonic() + stage.options.patience_s
+    return [run for run in runs if stage.report_of(run, max(deadline - time.monotonic(), 0)) is None]
 
 
 def _sample(stage: Stage) -> tuple[DispatchedRun, Mapping[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -114,6 +115,13 @@ class Stage:
     def is_alive(self) -> bool:
         """Whether the worker answers requests."""
         return not self.has_ended and self.door.health().status is not None
+
+    def survives(self) -> bool:
+        """Whether the worker still answers requests after a while: it may take a moment to end."""
+        self.journal.wait(
+            Kind.DEPARTURE, seconds=self.options.quiet_s, count=sys.maxsize, until=lambda: self.has_ended
+        )
+        return self.is_alive()
 
     # --- what the worker registered -----------------------------------------------------------------------
 
