@@ -24,7 +24,7 @@ _NARROWEST = 40
 @click.command(
     epilog=examples(
         'pipeweave worker check --command "node worker.js"',
-        "pipeweave worker check http://10.0.0.7:8080 --listen 10.0.0.1:8555 --task resize",
+        "pipeweave worker check http://10.0.0.7:8080 --listen 10.0.0.1:8555",
     )
 )
 @click.argument("url", required=False)
@@ -183,7 +183,7 @@ def _folded(text: str) -> list[str]:
     from pipeweave.cli.support.rendering import width
     from pipeweave.cli.support.tables import fold
 
-    return fold(text, max(width() - _INDENT, _NARROWEST))
+    return fold(text, max(width() - _INDENT, _NARROWEST), breaks=True)
 
 
 def _sum_up(counts: Counter[str]) -> None:

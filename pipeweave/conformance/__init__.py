@@ -7,8 +7,9 @@ orchestrator: whoever writes a worker has the light package only.
 
 from __future__ import annotations
 
+from pipeweave.conformance.check import Check, Finding
 from pipeweave.conformance.kit import Kit
 from pipeweave.conformance.options import Options, Trial
-from pipeweave.conformance.verdicts import Check, Finding, Level, Verdict
+from pipeweave.conformance.verdicts import Level, Verdict
 
 __all__ = ["Check", "Finding", "Kit", "Level", "Options", "Trial", "Verdict"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pipeweave.conformance.check import Check, Need
 from pipeweave.conformance.dispatching import Answer, encoded
 from pipeweave.conformance.stage import Stage
-from pipeweave.conformance.verdicts import Check, Need, Verdict, failed, passed, skipped, warned
+from pipeweave.conformance.verdicts import Verdict, failed, passed, skipped, warned
 
 HUGE_BYTES = 48 * 1024 * 1024
 _UNKNOWN_TASK = "no-such-task-of-the-kit"

@@ -11,7 +11,7 @@ from pipeweave.conformance import (
     signature_checks,
     size_checks,
 )
-from pipeweave.conformance.verdicts import Check
+from pipeweave.conformance.check import Check
 
 CHECKS: tuple[Check, ...] = (
     *first_checks.CHECKS,
@@ -20,8 +20,9 @@ CHECKS: tuple[Check, ...] = (
     *bad_input_checks.CHECKS,
     *size_checks.CHECKS,
     *long_checks.CHECKS,
+    # Before the bodies that the kit itself spoils: what a worker makes of them is none of its faults.
+    *repetition_checks.AFTER_ALL_RUNS,
     *bad_input_checks.BODIES,
     *restart_checks.CHECKS,
-    *repetition_checks.LAST,
 )
 NAMES = tuple(check.name for check in CHECKS)

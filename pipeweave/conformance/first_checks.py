@@ -9,11 +9,12 @@ from typing import Any
 
 from pipeweave.conformance import registration as rules
 from pipeweave.conformance import reports
+from pipeweave.conformance.check import Check, Need
 from pipeweave.conformance.dispatching import ANSWER_S
 from pipeweave.conformance.journal import Kind
 from pipeweave.conformance.stage import Outcome, Stage
 from pipeweave.conformance.stand_in import DispatchedRun
-from pipeweave.conformance.verdicts import Check, Need, Verdict, failed, passed, skipped, warned
+from pipeweave.conformance.verdicts import Verdict, failed, passed, skipped, warned
 
 AT_ONCE = 8
 # Dispatches that were refused with 429 are sent again so often.
@@ -31,9 +32,8 @@ def registration(stage: Stage) -> Verdict:
         return warned(_listed(doubtful), "check the unit or the spelling")
     access = "presigned URLs" if stage.uses_urls else f"tokens ({document.get('tokenFormat', 'sdk')})"
     (registered, *_) = stage.journal.of(Kind.REGISTRATION)
-    return passed(
-        f"POST {registered.path} by {document['serviceId']}: {len(stage.tasks)} tasks, storage by {access}"
-    )
+    names = ", ".join(stage.tasks)[:80]
+    return passed(f"POST {registered.path} by {document['serviceId']}: {names}; storage by {access}")
 
 
 def credentials(stage: Stage) -> Verdict:
@@ -123,7 +123,7 @@ def assets(stage: Stage) -> Verdict:
         return failed(
             _listed(found), "store each asset below runs/{runId}/assets/ and report its size in bytes"
         )
-    return passed(f"{len(document['assets'])} assets are stored")
+    return passed(f"stored: {', '.join(document['assets'])[:80]}")
 
 
 def logs(stage: Stage) -> Verdict:
@@ -139,7 +139,7 @@ def logs(stage: Stage) -> Verdict:
         )
     if found := reports.log_faults(content, run.run_id):
         return warned(_listed(found), "write JSON lines with timestamp, level, runId and message")
-    return passed(f"{len(content.splitlines())} lines are stored")
+    return passed(f"stored, with lines: {len(content.splitlines())}")
 
 
 def next_attempt(stage: Stage) -> Verdict:

@@ -12,12 +12,13 @@ from types import TracebackType
 
 from pipeweave.conformance import first_checks
 from pipeweave.conformance.catalogue import CHECKS, NAMES
+from pipeweave.conformance.check import Check, Finding, Need
 from pipeweave.conformance.http_server import HttpServer
 from pipeweave.conformance.objects import Objects
 from pipeweave.conformance.options import Options, Trial
 from pipeweave.conformance.stage import Stage
 from pipeweave.conformance.stand_in import TENANT, StandIn
-from pipeweave.conformance.verdicts import Check, Finding, Need, Verdict, failed, skipped
+from pipeweave.conformance.verdicts import Verdict, failed, skipped
 from pipeweave.conformance.worker_process import WorkerProcess
 from pipeweave.errors import FieldError, InvalidInput, NotFound
 from pipeweave.suggestions import did_you_mean

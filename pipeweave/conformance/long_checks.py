@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 
 from pipeweave.conformance import reports
+from pipeweave.conformance.check import Check, Need
 from pipeweave.conformance.journal import Kind
 from pipeweave.conformance.stage import Stage
-from pipeweave.conformance.verdicts import Check, Need, Verdict, failed, passed, skipped, warned
+from pipeweave.conformance.verdicts import Verdict, failed, passed, skipped, warned
 
 # A first heartbeat that comes this much after the interval was meant in time.
 _LATE = 1.25

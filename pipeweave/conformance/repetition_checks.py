@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pipeweave.conformance.check import Check, Need
 from pipeweave.conformance.dispatching import encoded
 from pipeweave.conformance.journal import Kind
 from pipeweave.conformance.stage import Outcome, Stage
 from pipeweave.conformance.stand_in import CUT, OUTAGE
-from pipeweave.conformance.verdicts import Check, Need, Verdict, failed, passed, warned
+from pipeweave.conformance.verdicts import Verdict, failed, passed, warned
 
 # The answers 5xx before a report is taken.
 OUTAGES = 2
@@ -99,7 +100,7 @@ def strays(stage: Stage) -> Verdict:
         return passed("every request had its place")
     first = found[0]
     return warned(
-        f"{len(found)} requests were unknown, the first: {first.method} {first.path[:80]}",
+        f"unknown requests: {len(found)}, the first: {first.method} {first.path[:80]}",
         "use the paths of docs/http-workers.md, and the runId as it was dispatched",
     )
 
@@ -118,4 +119,4 @@ CHECKS = (
     Check("report-outage", "a report that is answered 503 is sent again until it is taken", report_outage),
     Check("report-cut", "a report whose connection breaks is sent again", report_cut),
 )
-LAST = (Check("strays", "every request has a place in the protocol", strays, need=Need.NOTHING),)
+AFTER_ALL_RUNS = (Check("strays", "every request has a place in the protocol", strays, need=Need.NOTHING),)

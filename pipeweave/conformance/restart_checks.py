@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pipeweave.conformance.check import Check, Need
 from pipeweave.conformance.journal import Kind
 from pipeweave.conformance.stage import Stage
-from pipeweave.conformance.verdicts import Check, Need, Verdict, failed, passed, skipped, warned
+from pipeweave.conformance.verdicts import Verdict, failed, passed, skipped, warned
 from pipeweave.conformance.worker_process import STOP_S
 
 _ONLY_OURS = "the kit did not start the worker"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pipeweave import signatures
+from pipeweave.conformance.check import Check
 from pipeweave.conformance.dispatching import Answer, encoded
 from pipeweave.conformance.stage import Stage
 from pipeweave.conformance.stand_in import DispatchedRun
-from pipeweave.conformance.verdicts import Check, Verdict, failed, passed, warned
+from pipeweave.conformance.verdicts import Verdict, failed, passed, warned
 
 _MEND = f"check {signatures.HEADER} before anything else, and answer 401"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from pipeweave.conformance.check import Check
 from pipeweave.conformance.stage import Stage
-from pipeweave.conformance.verdicts import Check, Verdict, passed
+from pipeweave.conformance.verdicts import Verdict, passed
 
 LARGE_BYTES = 5_000_000
 REFERENCES = 1_000
@@ -30,7 +31,8 @@ def many_references(stage: Stage) -> Verdict:
     for number, path in enumerate(paths):
         stage.objects.put_json(path, {"number": number})
     references = {f"step-{number}": stage.reference(paths[number % _OBJECTS]) for number in range(REFERENCES)}
-    outcome = stage.carry_out(run, upstreamRefs=references)
+    # A worker may read them one after another.
+    outcome = stage.carry_out(run, patience=4, upstreamRefs=references)
     return outcome.trouble() or passed(f"completed with {REFERENCES:,} references")
 
 

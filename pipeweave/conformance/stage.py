@@ -215,7 +215,7 @@ class Stage:
         return tokens.seal(
             self.objects.backend(),
             secret or self.options.secret,
-            format=self.registration.get("tokenFormat", "sdk"),
+            format="pbkdf2" if self.registration.get("tokenFormat") == "pbkdf2" else "sdk",
             now=issued,
             seconds=abs(seconds),
         )
@@ -229,10 +229,17 @@ class Stage:
         """Dispatch a run, signed."""
         return self.door.signed(run.task_id, encoded(self.body(run, trial, **changes)))
 
-    def carry_out(self, run: DispatchedRun, trial: Trial | None = None, **changes: Any) -> Outcome:
-        """Dispatch a run and wait for its report."""
+    def carry_out(
+        self, run: DispatchedRun, trial: Trial | None = None, *, patience: int = 1, **changes: Any
+    ) -> Outcome:
+        """Dispatch a run and wait for its report.
+
+        Args:
+            patience: how many times longer than usual the report may take.
+        """
         answer = self.send(run, trial, **changes)
-        return Outcome(answer, self.report_of(run) if answer.is_taken else None)
+        seconds = self.options.patience_s * patience
+        return Outcome(answer, self.report_of(run, seconds) if answer.is_taken else None)
 
     # --- what the worker does ---------------------------------------------------------------------------
 

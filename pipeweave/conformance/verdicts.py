@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pipeweave.conformance.stage import Stage
+from enum import StrEnum
 
 
 class Level(StrEnum):
@@ -18,14 +13,6 @@ class Level(StrEnum):
     WARN = "warn"
     FAIL = "fail"
     SKIP = "skip"
-
-
-class Need(IntEnum):
-    """What a check can only be made with: nothing; a worker that answers; a task that completes, too."""
-
-    NOTHING = 0
-    WORKER = 1
-    SUCCESS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,31 +27,6 @@ class Verdict:
     level: Level
     happened: str
     mend: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One question to a worker.
-
-    Args:
-        name: a stable word, for `--only` and `--skip`.
-        expected: what a worker should do, in one sentence.
-        look: asks the worker.
-        need: without it the check is skipped.
-    """
-
-    name: str
-    expected: str
-    look: Callable[[Stage], Verdict]
-    need: Need = Need.SUCCESS
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A check and what it found."""
-
-    check: Check
-    verdict: Verdict
 
 
 def passed(happened: str) -> Verdict:

@@ -204,7 +204,7 @@ class Run:
     def failure(self, error: Exception) -> dict[str, Any]:
         """The report of a failure."""
         code = getattr(error, "code", "CANCELLED" if isinstance(error, Cancelled) else "FAILED")
-        if "forged-token" in self.faults and code == "INVALID_TOKEN":
+        if "forged-token" in self.faults and code == "INVALID_TOKEN" and "expired" not in str(error):
             code = "OOPS"
         return {"status": "failed", "error": str(error) or "cancelled", "errorCode": code}
 
