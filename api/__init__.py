@@ -89,6 +89,8 @@ def _rule(endpoint: Endpoint, endpoints: Sequence[Endpoint]) -> str:
         other.path.removeprefix(f"{parent}/") for other in endpoints if other.path.startswith(f"{parent}/")
     }
     words = sorted(word for word in siblings if "/" not in word and "{" not in word)
-    if last.startswith("{") and words:
+    if last.startswith("{") and endpoint.ids[last[1:-1]].is_path:
+        last = f"<path:{last[1:-1]}>"
+    elif last.startswith("{") and words:
         last = f"<other_than({', '.join(map(repr, words))}):{last[1:-1]}>"
     return f"{parent}/{last}".replace("{", "<").replace("}", ">")

@@ -21,7 +21,7 @@ def _digits(value: Any) -> Any:
     return value
 
 
-def _truth(value: Any) -> Any:
+def truth(value: Any) -> Any:
     """Turn `true` and `false` into truth values; no other word is accepted."""
     return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
 
@@ -77,7 +77,7 @@ class VersionQuery(Query):
 class ValuesQuery(Query):
     """Whether the answer holds large values."""
 
-    load: Annotated[bool, BeforeValidator(_truth)] = Field(
+    load: Annotated[bool, BeforeValidator(truth)] = Field(
         False, description="`true`: fetch large values from storage. `false`: show their path, size and hash."
     )
 

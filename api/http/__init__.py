@@ -5,14 +5,18 @@ import a route or contain a rule of a single endpoint.
 """
 
 from pipeweave.api.http.auth import Authenticator
+from pipeweave.api.http.download import Download
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint, PathId, Routes
+from pipeweave.api.http.form_file import FormFile
 from pipeweave.api.http.request_pipeline import RequestPipeline
 
 __all__ = [
     "Answer",
     "Authenticator",
     "Call",
+    "Download",
     "Endpoint",
+    "FormFile",
     "PathId",
     "RequestPipeline",
     "Routes",

@@ -23,10 +23,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class PathId:
-    """An id in a path. `prefix` is the prefix of its TypeID, or None for a name."""
+    """An id in a path. `prefix` is the prefix of its TypeID, or None for a name.
+
+    `is_path` marks the last part of an address that is a path itself, with slashes: its endpoint checks it.
+    """
 
     prefix: str | None
     description: str
+    is_path: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,8 @@ class Endpoint:
         errors: errors of the handler, beyond those of the request pipeline.
         is_for_all: the endpoint concerns every tenant, so the token must be valid for all tenants.
         is_body_optional: an absent body counts as `{}`.
+        takes_file: the body is a form with one file; the endpoint gets a `FormFile` as `form`.
+        gives_file: the endpoint may answer with a `Download`.
         longest_key: the longest Idempotency-Key in characters; 0: the endpoint takes none.
         tells_more: the endpoint is open, and answers more to a token that may read every tenant.
         links: operation id -> JSON pointer to the id in the answer that the operation takes, e.g.
@@ -98,6 +104,8 @@ class Endpoint:
     is_for_all: bool = False
     body: type[BaseModel] | None = None
     is_body_optional: bool = False
+    takes_file: bool = False
+    gives_file: bool = False
     longest_key: int = 0
     query: type[BaseModel] | None = None
     ids: Mapping[str, PathId] = field(default_factory=dict)

@@ -23,6 +23,7 @@ from pipeweave.errors import (
     NotFound,
     PayloadTooLarge,
     PipeWeaveError,
+    RangeNotSatisfiable,
     SchemaOutdated,
     Unauthenticated,
     Unavailable,
@@ -43,6 +44,8 @@ def problem(error: PipeWeaveError) -> Response:
         headers["WWW-Authenticate"] = 'Bearer realm="pipeweave"'
     if isinstance(error, Unavailable):
         headers["Retry-After"] = str(RETRY_AFTER_S)
+    if isinstance(error, RangeNotSatisfiable):
+        headers["Content-Range"] = f"bytes */{error.context['size']}"
     content = orjson.dumps(error.to_problem(), default=str)
     return Response(content, error.status, headers, content_type=PROBLEM_TYPE)
 

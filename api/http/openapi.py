@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from pipeweave.api.contract import Problem, type_id_pattern
-from pipeweave.api.http import idempotency_header
+from pipeweave.api.http import form_file, idempotency_header
 from pipeweave.api.http.endpoint import Endpoint, PathId
 from pipeweave.api.http.errors import PROBLEM_TYPE
 from pipeweave.api.http.headers import REQUEST_ID
@@ -29,8 +29,10 @@ from pipeweave.errors import (
 )
 from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
 from pipeweave.size_limits import MAX_BODY_BYTES
+from pipeweave.storage.base import MAX_PATH_BYTES
 
 OPENAPI = "3.1.0"
+_JSON = "application/json"
 REF = "#/components/schemas/{model}"
 
 TAGS: Mapping[str, str] = {
@@ -39,6 +41,8 @@ TAGS: Mapping[str, str] = {
     "tasks": "Registered tasks: options, pauses, code history and input schemas.",
     "pipelines": "Versioned graphs of steps: store, plan and trigger them.",
     "queue": "Standalone tasks, the queue of a tenant, its pause and its limit of active runs.",
+    "storage": "Stored objects: backends, inputs, outputs, files; the sweep of what nothing refers to.",
+    "uploads": "Files that are stored before the run that uses them.",
     "runs": "Runs of pipelines: status, task runs, events, cancelling.",
     "dead letters": "Task runs that failed and have no attempt left: list, retry, discard and delete them.",
     "maintenance": "Maintenance mode of the whole deployment, for administrators.",
@@ -109,13 +113,15 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "responses": _responses(endpoint),
         "security": _security(endpoint),
     }
+    if endpoint.takes_file:
+        operation["requestBody"] = {"required": True, "content": {form_file.FORM: {"schema": _FORM}}}
     if endpoint.body is not None:
         media: dict[str, Any] = {"schema": _reference(endpoint.body)}
         if endpoint.example is not None:
             media["example"] = endpoint.example
         operation["requestBody"] = {
             "required": not endpoint.is_body_optional,
-            "content": {"application/json": media},
+            "content": {_JSON: media},
         }
     return operation
 
@@ -169,6 +175,8 @@ def _without_null(part: dict[str, Any], known: Mapping[str, Any]) -> dict[str, A
 
 def _path_parameter(name: str, kind: PathId) -> dict[str, Any]:
     schema = _NAME if kind.prefix is None else {"type": "string", "pattern": type_id_pattern(kind.prefix)}
+    if kind.is_path:
+        schema = {"type": "string", "minLength": 1, "maxLength": MAX_PATH_BYTES}
     return {
         "name": name,
         "in": "path",
@@ -186,10 +194,13 @@ _REFUSALS: dict[int, str] = {
     403: "The token lacks the scope, or is not valid for every tenant.",
     404: "The resource does not exist, or belongs to another tenant.",
     409: "The current state does not allow the request.",
+    410: "The upload was deleted.",
     408: "The request did not arrive in time.",
     413: "The body is too large.",
     414: "The path and its query are too long.",
-    415: "The body must be JSON.",
+    415: "The body has another media type.",
+    416: "The object has no bytes in the requested range.",
+    422: "What the request names cannot be used: an upload that is gone, or an object that is not JSON.",
     500: "An internal error; the log has the details under `incident`.",
     503: "PostgreSQL, the broker or storage cannot be reached, or maintenance refuses new work.",
 }
@@ -200,6 +211,11 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
         str(status): {**_answer(status, model, about), **_links(endpoint)}
         for status, (model, about) in endpoint.answers.items()
     }
+    if endpoint.gives_file:
+        content = given["200"]["content"]
+        content[_JSON]["schema"] = {"anyOf": [content[_JSON]["schema"], _AS_IT_IS]}
+        content |= _BYTES["content"]
+        given |= {"206": _BYTES | {"description": "The requested range."}, "304": _UNCHANGED}
     refused = {str(int(status)) for status in _refused(endpoint)} - given.keys()
     return given | {status: {"$ref": f"#/components/responses/{status}"} for status in sorted(refused)}
 
@@ -209,8 +225,25 @@ def _answer(status: int, model: type[BaseModel] | None, about: str) -> dict[str,
     if status < 400:
         shown["headers"] = {REQUEST_ID: {"$ref": "#/components/headers/RequestId"}}
     schema = {"type": "object"} if model is None else _reference(model)
-    shown["content"] = {"application/json": {"schema": schema}}
+    shown["content"] = {_JSON: {"schema": schema}}
     return shown
+
+
+# A file may have any media type.
+_BYTES: dict[str, Any] = {
+    "headers": {REQUEST_ID: {"$ref": "#/components/headers/RequestId"}},
+    "content": {"*/*": {"schema": {"type": "string", "contentMediaType": "application/octet-stream"}}},
+}
+_AS_IT_IS = {"description": "The object itself, as it was stored."}
+_UNCHANGED = {"description": "The object is the one that If-None-Match names."}
+_FORM = {
+    "type": "object",
+    "properties": {
+        form_file.FIELD: {"type": "string", "contentMediaType": "application/octet-stream", "minLength": 1}
+    },
+    "required": [form_file.FIELD],
+    "additionalProperties": False,
+}
 
 
 def _links(endpoint: Endpoint) -> dict[str, Any]:
@@ -230,7 +263,7 @@ def _refused(endpoint: Endpoint) -> set[int]:
     kinds: set[type[PipeWeaveError]] = {*endpoint.errors, InvalidInput, PipeWeaveError}
     if not endpoint.is_open:
         kinds |= {Unauthenticated, TenantRequired, NotFound, Forbidden, Unavailable}
-    if endpoint.body is not None:
+    if endpoint.body is not None or endpoint.takes_file:
         kinds |= {PayloadTooLarge, RequestTimeout, UnsupportedMediaType}
     return {kind.status for kind in kinds} | {HTTPStatus.REQUEST_URI_TOO_LONG}
 

@@ -15,7 +15,9 @@ from flask import Response, request
 from pipeweave.api.http import idempotency_header
 from pipeweave.api.http.auth import Admission, Authenticator
 from pipeweave.api.http.body import read_body, read_query
+from pipeweave.api.http.download import Download, answered
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint
+from pipeweave.api.http.form_file import FormFile
 from pipeweave.ids import check_name
 from pipeweave.orchestrator.deployment import Deployment
 
@@ -52,17 +54,21 @@ class RequestPipeline:
 def _arguments(endpoint: Endpoint, path_ids: Mapping[str, str]) -> dict[str, Any]:
     arguments: dict[str, Any] = dict(path_ids)
     for name, text in path_ids.items():
-        if endpoint.ids[name].prefix is None:
+        if endpoint.ids[name].prefix is None and not endpoint.ids[name].is_path:
             check_name(text, name)
     query = read_query(request, endpoint.query)
     if query is not None:
         arguments["query"] = query
     if endpoint.body is not None:
         arguments["body"] = read_body(request, endpoint.body, is_optional=endpoint.is_body_optional)
+    if endpoint.takes_file:
+        arguments["form"] = FormFile(request)
     return arguments
 
 
 def _rendered(result: Any) -> Response:
+    if isinstance(result, Download):
+        return answered(request, result)
     answer = result if isinstance(result, Answer) else Answer(result)
     content = answer.value if isinstance(answer.value, bytes) else orjson.dumps(answer.value, option=_JSON)
     return Response(content, answer.status, dict(answer.headers), content_type=JSON_TYPE)

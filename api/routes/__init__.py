@@ -12,11 +12,24 @@ from pipeweave.api.routes.pipelines import routes as pipelines
 from pipeweave.api.routes.queue import routes as queue
 from pipeweave.api.routes.runs import routes as runs
 from pipeweave.api.routes.services import routes as services
+from pipeweave.api.routes.storage import routes as storage
 from pipeweave.api.routes.system import routes as system
 from pipeweave.api.routes.tasks import routes as tasks
+from pipeweave.api.routes.uploads import routes as uploads
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
     endpoint
-    for routes in (system, services, tasks, pipelines, queue, runs, dead_letters, maintenance)
+    for routes in (
+        system,
+        services,
+        tasks,
+        pipelines,
+        queue,
+        runs,
+        dead_letters,
+        storage,
+        uploads,
+        maintenance,
+    )
     for endpoint in routes.endpoints
 )

@@ -27,7 +27,7 @@ from pipeweave.api.contract import (
 )
 from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.durations import milliseconds
-from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound
+from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
 from pipeweave.orchestrator.reading import dead_letters as queries
@@ -85,7 +85,7 @@ def get_dead_letter(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
     scopes=(WRITE,),
     ids=LETTER,
     answer=RetriedAnswer,
-    errors=(NotFound, Conflict),
+    errors=(NotFound, Conflict, UploadNotUsable),
 )
 def retry(call: Call, id: str) -> dict[str, Any]:
     """Retry with the task's current code and the original input.

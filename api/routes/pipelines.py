@@ -24,7 +24,7 @@ from pipeweave.api.contract import (
 )
 from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.api.routes import input_checks, triggering
-from pipeweave.errors import Conflict, InvalidSpec, NotFound
+from pipeweave.errors import Conflict, InvalidSpec, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import TaskRow, pipelines, task_rows
 from pipeweave.orchestrator.security import READ, WRITE
@@ -127,7 +127,7 @@ def list_versions(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
     ids=PIPELINE,
     body=TriggerRequest,
     answer=TriggerAnswer,
-    errors=(NotFound, Conflict),
+    errors=(NotFound, Conflict, UploadNotUsable),
     links=dict.fromkeys(
         ("runs.get_run", "runs.list_task_runs", "runs.list_events", "runs.cancel"), "/pipelineRunId"
     ),
@@ -157,7 +157,7 @@ def trigger(call: Call, id: str, body: TriggerRequest) -> dict[str, Any]:
     ids=PIPELINE,
     body=TriggerBatchRequest,
     answer=TriggerBatchAnswer,
-    errors=(NotFound, Conflict),
+    errors=(NotFound, Conflict, UploadNotUsable),
     links=dict.fromkeys(("runs.get_run", "runs.cancel"), "/runs/0/pipelineRunId"),
     longest_key=MAX_TOKEN - PLACE_CHARS,
     example={"runs": [{"input": {"folder": "/srv/data"}}, {"input": {"folder": "/home"}, "priority": 50}]},

@@ -21,7 +21,7 @@ from pipeweave.api.contract import (
     ResumeRequest,
 )
 from pipeweave.api.http import Call, Routes, idempotency_header
-from pipeweave.errors import Conflict, NotFound
+from pipeweave.errors import Conflict, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.queueing import pauses, run_slots
@@ -40,7 +40,7 @@ routes = Routes("queue")
     scopes=(WRITE,),
     body=QueueTaskRequest,
     answer=Queued,
-    errors=(NotFound, Conflict),
+    errors=(NotFound, Conflict, UploadNotUsable),
     links={"runs.get_task_run": "/runId"},
     longest_key=MAX_KEY_CHARS,
     example={"taskId": "send-mail", "input": {"to": "someone@example.com"}},
@@ -65,7 +65,7 @@ def queue_task(call: Call, body: QueueTaskRequest) -> dict[str, Any]:
     scopes=(WRITE,),
     body=QueueBatchRequest,
     answer=QueueBatchAnswer,
-    errors=(NotFound, Conflict),
+    errors=(NotFound, Conflict, UploadNotUsable),
     longest_key=MAX_KEY_CHARS - PLACE_CHARS,
     example={"tasks": [{"taskId": "send-mail", "input": {"to": "someone@example.com"}}]},
 )

@@ -1,4 +1,6 @@
-"""Endpoints of runs and task runs: list and show them, their events, cancel them, say why one waits."""
+"""Endpoints of runs and task runs: list and show them, their events and logs, cancel them, say why one
+waits.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,19 @@ from pipeweave.api.contract import (
     EventsQuery,
     FindTaskRunsQuery,
     FoundTaskRuns,
+    LogsQuery,
     RunDetail,
     RunList,
     RunsQuery,
     TaskRunDetail,
     TaskRunList,
+    TaskRunLogs,
     TaskRunsQuery,
     ValuesQuery,
     WhyAnswer,
 )
 from pipeweave.api.http import Call, PathId, Routes
-from pipeweave.errors import Conflict, NotFound
+from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, Unavailable
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import why
 from pipeweave.orchestrator.runs import triggering
@@ -150,6 +154,29 @@ def cancel_task_run(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
     task_run = ids.read(ids.TASK_RUN, id)
     call.change(lambda tx: triggering.cancel_task(tx, call.tenant, task_run, reason=body.reason))
     return get_task_run(call, id, ValuesQuery(load=False))
+
+
+@routes.add(
+    "GET",
+    "/api/task-runs/{id}/logs",
+    "Read the log of a task run",
+    ids=TASK_RUN,
+    query=LogsQuery,
+    answer=TaskRunLogs,
+    errors=(NotFound, Unavailable),
+)
+def task_run_logs(call: Call, id: str, query: LogsQuery) -> dict[str, Any]:
+    """The stored log of one attempt, also while it runs: at most 1 MB of lines, from `offset` on. An attempt
+    that has logged nothing has no lines.
+    """
+    if query.offset is not None and query.tail is not None:
+        message = "cannot be given with offset"
+        raise InvalidInput(f"tail {message}", errors=[FieldError("tail", message, "invalid")])
+    values, secret_key = call.deployment.values, call.deployment.settings.secret_key
+    with call.reading() as tx:
+        task_run = ids.read(ids.TASK_RUN, id)
+        place = reading.log_place(tx, call.tenant, task_run, query.attempt, values.backends, secret_key)
+    return reading.read_log(values.backends, place, offset=query.offset, tail=query.tail)
 
 
 @routes.add(

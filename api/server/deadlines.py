@@ -8,6 +8,9 @@ HEAD_S = 10.0
 BODY_S = 30.0
 """Seconds in which the rest of a larger body must arrive. A thread waits for it."""
 
+UPLOAD_S = 300.0
+"""Seconds in which the body of an upload must arrive. A thread waits for it; there are few at a time."""
+
 STALL_S = 10.0
 """Seconds in which a client must take the next part of its answer."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -56,8 +56,9 @@ VALUES (:id, :tenant, :path, :filename, :mime_type, :size, :sha, :by, :now, :exp
 """
 
 
-def add(tx: Transaction, new: NewUpload) -> None:
-    """Write the row of an upload whose object is in storage already."""
+def add(tx: Transaction, new: NewUpload) -> datetime:
+    """Write the row of an upload whose object is in storage already; when it expires."""
+    expires_at = tx.now + KEPT
     parameters = {
         "id": new.id,
         "tenant": new.tenant,
@@ -68,9 +69,10 @@ def add(tx: Transaction, new: NewUpload) -> None:
         "sha": new.sha256,
         "by": new.uploaded_by,
         "now": tx.now,
-        "expires_at": tx.now + KEPT,
+        "expires_at": expires_at,
     }
     tx.execute(_ADD, parameters)
+    return expires_at
 
 
 # --- claiming ---------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from pipeweave.orchestrator.reading.registry import (
 from pipeweave.orchestrator.reading.run_events import run_events
 from pipeweave.orchestrator.reading.runs import run, run_list, run_task_runs
 from pipeweave.orchestrator.reading.steps import run_steps
+from pipeweave.orchestrator.reading.stored_logs import log_place, read_log
 from pipeweave.orchestrator.reading.stored_values import load_values
 from pipeweave.orchestrator.reading.task_runs import find_task_runs, task_run
 from pipeweave.orchestrator.reading.uploads import upload, upload_stats, uploads, uploads_of_run
@@ -31,11 +32,13 @@ __all__ = [
     "find_task_runs",
     "input_schema",
     "load_values",
+    "log_place",
     "pipeline",
     "pipeline_list",
     "pipeline_versions",
     "queue_items",
     "queue_status",
+    "read_log",
     "run",
     "run_events",
     "run_list",

@@ -67,6 +67,10 @@ def _hold_against(document: dict[str, Any], operation: dict[str, Any], answer: T
     described = operation["responses"][str(answer.status_code)]
     if "$ref" in described:
         described = document["components"]["responses"][described["$ref"].rpartition("/")[2]]
+    if "content" not in described or (
+        answer.mimetype not in described["content"] and "*/*" in described["content"]
+    ):
+        return
     schema = described["content"][answer.mimetype]["schema"]
     Draft202012Validator({**schema, "components": document["components"]}).validate(answer.json)
 

@@ -1,0 +1,162 @@
+"""Models of queries, requests and answers about stored objects, uploads and stored logs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AwareDatetime, BeforeValidator, Field
+
+from pipeweave import ids
+from pipeweave.api.contract.answers import AnswerModel, Paged, RunId, TaskRunId, type_id_pattern
+from pipeweave.api.contract.query_parameters import DIGITS, Query, truth
+from pipeweave.api.contract.requests import MAX_INT32, Request
+
+MAX_TAIL = 10_000
+MAX_REFERENCE = 2_000
+_BACKEND_ID = Annotated[str, Field(min_length=1, max_length=200)]
+
+UploadId = Annotated[str, Field(pattern=type_id_pattern(ids.UPLOAD))]
+Truth = Annotated[bool, BeforeValidator(truth)]
+
+
+class ObjectQuery(Query):
+    """Which backend has an object, and in which form it is wanted."""
+
+    backend: _BACKEND_ID | None = Field(None, description="The id of a backend; absent: the default backend.")
+    raw: Truth = Field(False, description="`true`: the bytes of an object that is JSON, too.")
+
+
+class LogsQuery(Query):
+    """Which part of a stored log is wanted."""
+
+    attempt: Annotated[int, Field(ge=1, le=MAX_INT32), DIGITS] | None = Field(
+        None, description="The number of the attempt; absent: the present one."
+    )
+    offset: Annotated[int, Field(ge=0, le=2**53), DIGITS] | None = Field(
+        None, description="`nextOffset` of the answer before: only what was logged since."
+    )
+    tail: Annotated[int, Field(ge=1, le=MAX_TAIL), DIGITS] | None = Field(
+        None, description="Only so many last lines. Not with `offset`."
+    )
+
+
+class SweepRequest(Request):
+    """Look for objects that no row refers to, and delete them."""
+
+    dry_run: bool = Field(False, description="Only report what would be deleted.")
+    backend: _BACKEND_ID | None = Field(None, description="Only this backend; absent: each of them.")
+    after: Annotated[str, Field(min_length=1, max_length=MAX_REFERENCE)] | None = Field(
+        None, description="`next` of the answer before: go on there."
+    )
+    adopt: bool = Field(
+        False,
+        description="The objects of a backend without the mark of this deployment are its own: mark it, and "
+        "delete what this database does not know.",
+    )
+
+
+class StorageBackend(AnswerModel):
+    """A storage backend, without its credentials."""
+
+    id: str
+    provider: str
+    endpoint: str | None
+    bucket: str | None
+    region: str | None
+    is_default: bool
+
+
+class StorageBackends(AnswerModel):
+    """The storage backends of the deployment."""
+
+    backends: list[StorageBackend]
+    default: str
+
+
+class StoredObject(AnswerModel):
+    """A stored object that is JSON."""
+
+    path: str
+    backend: str
+    content: Any
+
+
+class SweepReport(AnswerModel):
+    """What a sweep found and did. With a dry run, `deleted` and `bytes` are what would be deleted."""
+
+    dry_run: bool
+    seen: int = Field(description="Objects that were looked at.")
+    kept: int = Field(description="Objects that rows refer to.")
+    deleted: int
+    bytes: int = Field(description="Bytes of the deleted objects.")
+    young: int = Field(description="Objects that no row refers to, but which are too young to be deleted.")
+    unknown: int = Field(description="Objects with paths that are not ours; they are never deleted.")
+    examples: list[str] = Field(description="Some of the deleted objects: `<backend>//<path>`.")
+    next: str | None = Field(description="Send it as `after` to go on; null: the pass is complete.")
+
+
+class UploadedAnswer(AnswerModel):
+    """A stored upload. Name its id in the input of a run within a day, or it is deleted."""
+
+    upload_id: UploadId
+    storage_path: str
+    filename: str
+    size: int
+    mime_type: str
+    sha256: str
+    expires_at: AwareDatetime
+
+
+class Upload(AnswerModel):
+    """A temp upload."""
+
+    upload_id: UploadId
+    storage_path: str
+    storage_backend_id: str
+    filename: str
+    mime_type: str
+    size: int = Field(description="Bytes.")
+    sha256: str
+    uploaded_by: str
+    uploaded_at: AwareDatetime
+    expires_at: AwareDatetime
+    claimed_by_run_id: RunId | None = Field(description="The first run whose input named it.")
+    deleted_at: AwareDatetime | None
+    expired: bool = Field(description="It expired before a run claimed it.")
+    claimed: bool
+    deleted: bool
+
+
+class UploadList(Paged):
+    """Uploads, newest first."""
+
+    uploads: list[Upload]
+
+
+class UploadStats(AnswerModel):
+    """Numbers of the tenant's uploads."""
+
+    total: int
+    expired: int = Field(description="Those that expired unclaimed, and are deleted next.")
+    claimed: int
+    deleted: int
+    bytes: int = Field(description="Of those that are not deleted.")
+
+
+class DeletedUpload(AnswerModel):
+    """A deleted upload."""
+
+    success: bool
+    upload_id: UploadId
+
+
+class TaskRunLogs(AnswerModel):
+    """A part of the stored log of one attempt."""
+
+    task_run_id: TaskRunId
+    attempt: int
+    logs: list[dict[str, Any]] = Field(
+        description="Lines: {timestamp, level, runId, message, …}. A line that is not JSON is {message}."
+    )
+    is_complete: bool = Field(description="The attempt ended, and this answer has its last line.")
+    next_offset: int = Field(description="Send it as `offset` to get what is logged next.")

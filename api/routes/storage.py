@@ -1,0 +1,111 @@
+"""Endpoints of stored objects: the backends, and the objects that the tenant's rows refer to."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from typing import Any
+
+import orjson
+
+from pipeweave.api.contract import ObjectQuery, StorageBackends, StoredObject
+from pipeweave.api.http import Answer, Call, Download, PathId, Routes
+from pipeweave.errors import (
+    LimitExceeded,
+    NotFound,
+    NotJson,
+    ObjectTooLarge,
+    RangeNotSatisfiable,
+    Unavailable,
+)
+from pipeweave.orchestrator.objects import media_types, owners
+from pipeweave.size_limits import MAX_LOADED_BYTES
+from pipeweave.storage import Backends, ObjectInfo, ObjectRef, Storage
+
+routes = Routes("storage")
+OBJECT = {"path": PathId(None, "The path of the object; it may have slashes.", is_path=True)}
+
+
+@routes.add("GET", "/api/storage/backends", "List the storage backends", answer=StorageBackends)
+def list_backends(call: Call) -> dict[str, Any]:
+    """Where values, files and logs are stored. Credentials are never shown."""
+    backends = call.deployment.values.backends
+    named = ("id", "provider", "endpoint", "bucket", "region", "isDefault")
+    shown = [{name: each.get(name) for name in named} for each in backends.describe(call.tenant)]
+    return {"backends": shown, "default": backends.default_id}
+
+
+@routes.add(
+    "GET",
+    "/api/storage/{path}",
+    "Read a stored object",
+    ids=OBJECT,
+    query=ObjectQuery,
+    answer=StoredObject,
+    gives_file=True,
+    errors=(NotFound, NotJson, LimitExceeded, RangeNotSatisfiable, Unavailable),
+)
+def get_object(call: Call, path: str, query: ObjectQuery) -> Answer | Download:
+    """An object that belongs to the tenant: the input of a run, an output, a file or a log of a task run, or
+    an upload. Any other path answers 404.
+
+    An object that is JSON answers {path, backend, content}. With `raw=true` it answers its bytes, as other
+    objects do, with a media type, an ETag, and the range that the header Range names.
+    """
+    backends = call.deployment.values.backends
+    where = ObjectRef(query.backend or backends.default_id, path)
+    storage, found = _found(call, backends, where)
+    if media_types.is_json(path) and not query.raw:
+        return Answer(_document(where, _content(storage, path)))
+    return Download(
+        partial(_opened, storage, path),
+        found.size,
+        _etag(found),
+        media_types.media_type(path),
+        path.rpartition("/")[2],
+    )
+
+
+def _found(call: Call, backends: Backends, where: ObjectRef) -> tuple[Storage, ObjectInfo]:
+    if where.backend in backends.ids:
+        with call.reading() as tx:
+            is_own = owners.may_read(tx, call.tenant, where, backends.default_id)
+        # Storage may be slow: the database connection was given back.
+        storage = backends.get(where.backend)
+        found = storage.stat(where.path) if is_own else None
+        if found is not None:
+            return storage, found
+    raise NotFound(
+        f"there is no stored object {where.path[:200]!r} in backend {where.backend[:200]!r}",
+        hint="GET /api/storage/backends lists the backends",
+        path=where.path[:200],
+    )
+
+
+def _content(storage: Storage, path: str) -> bytes:
+    try:
+        content = storage.get(path, limit=MAX_LOADED_BYTES)
+    except ObjectTooLarge as error:
+        raise LimitExceeded(
+            error.detail, hint="raw=true answers its bytes", limit=MAX_LOADED_BYTES
+        ) from error
+    try:
+        orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise NotJson(f"the object {path[:200]!r} is not JSON", hint="raw=true answers its bytes") from error
+    return content
+
+
+def _document(where: ObjectRef, content: bytes) -> bytes:
+    """The answer as JSON. The content is JSON text already: it is not written again."""
+    head = orjson.dumps({"path": where.path, "backend": where.backend})
+    return head[:-1] + b',"content":' + content + b"}"
+
+
+def _opened(storage: Storage, path: str, start: int, length: int) -> Any:
+    return storage.open(path, start=start, length=length)
+
+
+def _etag(found: ObjectInfo) -> str:
+    seen = f"{found.path}\0{found.size}\0{found.modified_at.isoformat()}"
+    return hashlib.sha256(seen.encode()).hexdigest()[:32]

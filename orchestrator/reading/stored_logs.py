@@ -1,0 +1,157 @@
+"""Reads the stored log of an attempt, from a place on: a reader can follow a log that grows.
+
+The log is an object of JSON lines in storage. Its place is in the row of the attempt, or follows from its
+ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from pipeweave import ids
+from pipeweave.errors import NotFound
+from pipeweave.orchestrator.domain.json_shapes import task_run_id
+from pipeweave.orchestrator.objects import paths
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document
+from pipeweave.size_limits import MAX_LOG_ANSWER_BYTES
+from pipeweave.storage import Backends, ObjectInfo, ObjectRef, Storage
+
+# The last lines of an attempt may be stored a moment after its end.
+SETTLED = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """Where the log of an attempt is or will be.
+
+    Args:
+        references: the places to look at, in this order.
+        is_over: nothing will be added to it.
+    """
+
+    task_run_id: UUID
+    attempt: int
+    references: tuple[ObjectRef, ...]
+    is_over: bool
+
+
+_PLACE = """
+SELECT t.attempt AS present,
+    coalesce(a.logs_path, CASE WHEN t.attempt = n.number THEN t.logs_path END) AS path,
+    CASE WHEN t.attempt > n.number THEN true ELSE t.finished_at < :settled END AS is_over,
+    n.number, r.pipeline_id
+FROM task_runs AS t JOIN runs AS r ON r.id = t.run_id
+    CROSS JOIN LATERAL (SELECT coalesce(CAST(:number AS integer), t.attempt) AS number) AS n
+    LEFT JOIN attempts AS a ON a.run_id = t.run_id AND a.task_run_id = t.id AND a.number = n.number
+WHERE t.run_id = :run_id AND t.id = :id AND t.tenant_id = :tenant
+"""
+
+
+def log_place(
+    tx: Transaction, tenant: str, id: UUID, attempt: int | None, backends: Backends, secret_key: str | None
+) -> LogPlace:
+    """Where the log of an attempt is; of the present attempt by default.
+
+    Raises:
+        NotFound: the tenant has no such task run, or the task run has not come to this attempt.
+    """
+    parameters = {
+        "run_id": ids.run_id_of(id),
+        "id": id,
+        "tenant": tenant,
+        "number": attempt,
+        "settled": tx.now - SETTLED,
+    }
+    row = tx.execute(_PLACE, parameters).one_or_none()
+    shown = task_run_id(id)
+    if row is None:
+        raise NotFound(f"task run {shown} not found", taskRunId=shown)
+    if row.number > row.present:
+        raise NotFound(
+            f"task run {shown} has no attempt {row.number}",
+            hint=f"it is at attempt {row.present}",
+            taskRunId=shown,
+        )
+    if row.path is not None:
+        places = [ObjectRef.parse(row.path, backends.default_id)]
+    else:
+        backend = backends.choose(tenant, row.pipeline_id)
+        places = [ObjectRef(backend, each) for each in paths.log_paths(secret_key, id, row.number)]
+    return LogPlace(id, row.number, tuple(places), bool(row.is_over))
+
+
+def read_log(backends: Backends, place: LogPlace, *, offset: int | None, tail: int | None) -> Document:
+    """The lines of a log from a byte on; of a new log without lines, an empty list. Call it without a
+    connection.
+
+    Args:
+        offset: `nextOffset` of the answer before; None begins at the log's beginning, or with `tail` near
+            its end.
+        tail: only so many last lines.
+
+    Raises:
+        Unavailable: storage cannot be reached.
+    """
+    found = _find(backends, place)
+    size = 0 if found is None else found[1].size
+    start = _start(size, offset, tail)
+    content = b"" if found is None or start >= size else _read(found[0], found[1].path, start)
+    is_cut = offset is None and start > 0
+    lines, used = _lines(content, is_cut=is_cut, has_all=place.is_over and start + len(content) >= size)
+    return {
+        "taskRunId": task_run_id(place.task_run_id),
+        "attempt": place.attempt,
+        "logs": lines[-tail:] if tail is not None and offset is None else lines,
+        "isComplete": place.is_over and start + used >= size,
+        "nextOffset": start + used,
+    }
+
+
+def _find(backends: Backends, place: LogPlace) -> tuple[Storage, ObjectInfo] | None:
+    for each in place.references:
+        storage = backends.get(each.backend)
+        info = storage.stat(each.path)
+        if info is not None:
+            return storage, info
+    return None
+
+
+def _start(size: int, offset: int | None, tail: int | None) -> int:
+    if offset is not None:
+        return offset
+    return 0 if tail is None else max(0, size - MAX_LOG_ANSWER_BYTES)
+
+
+def _read(storage: Storage, path: str, start: int) -> bytes:
+    with storage.open(path, start=start, length=MAX_LOG_ANSWER_BYTES) as pieces:
+        return b"".join(pieces)
+
+
+def _lines(content: bytes, *, is_cut: bool, has_all: bool) -> tuple[list[Any], int]:
+    """The whole lines of a part of a log, and how many bytes they take.
+
+    Args:
+        is_cut: the part begins inside of a line, which is left out.
+        has_all: the part ends with the log, whose last line may have no line feed.
+    """
+    end = len(content) if has_all else content.rfind(b"\n") + 1
+    if not end and len(content) >= MAX_LOG_ANSWER_BYTES:
+        # One line that is longer than an answer comes in parts.
+        end = len(content)
+    begin = content.find(b"\n") + 1 if is_cut else 0
+    lines = content[min(begin, end) : end].split(b"\n")
+    return [_line(each) for each in lines if each.strip()], end
+
+
+def _line(content: bytes) -> Document:
+    try:
+        found = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        found = None
+    return found if isinstance(found, dict) else {"message": content.decode(errors="replace")}
