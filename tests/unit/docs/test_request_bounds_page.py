@@ -8,6 +8,7 @@ from support.pages import section
 
 from pipeweave import size_limits
 from pipeweave.api.routes.dead_letters import MOST_BATCHES
+from pipeweave.api.routes.uploads import AT_ONCE as UPLOADS_AT_ONCE
 from pipeweave.api.serve import THREADS
 from pipeweave.api.server import deadlines, worker
 from pipeweave.orchestrator.deadletters import dead_letters
@@ -36,6 +37,12 @@ def test_the_bounds_of_a_request_in_the_documents_are_those_of_the_code() -> Non
     expected = {
         "until the head, and a body of up to 64 KiB, have arrived": [deadlines.HEAD_S],
         "until the rest of a larger body has arrived": [deadlines.BODY_S],
+        "until an upload has arrived": [deadlines.UPLOAD_S],
+        "an upload; uploads that a server process receives at a time": [
+            size_limits.MAX_UPLOAD_BYTES,
+            UPLOADS_AT_ONCE,
+        ],
+        "stored log lines in one answer": [size_limits.MAX_LOG_ANSWER_BYTES],
         "until the client takes the next part of its answer; all of it": [
             deadlines.STALL_S,
             deadlines.ANSWER_S,
