@@ -33,6 +33,11 @@ class WorkingOn:
         _current.reset(self._token)
 
 
+def current() -> tuple[RunHeader, TaskRun] | None:
+    """The task run that this thread is working on, with its run; None if there is none."""
+    return _current.get()
+
+
 def current_names() -> Mapping[str, Any]:
     """The ids of the task run that this thread is working on; empty if there is none."""
     current = _current.get()

@@ -48,7 +48,8 @@ def _take_sql(me: str) -> str:
     WITH seen AS MATERIALIZED (
         SELECT c.task_run_id AS holder, c.claimed_at AS since, {_IS_HIT} AS is_hit, {IS_OPEN} AS is_open,
             h.status, h.status IS NOT NULL AND h.finished_at IS NULL AS is_unfinished,
-            CAST(c.output AS text) AS output, c.output_path, c.output_size, c.output_hash, c.selected_next
+            CAST(c.output AS text) AS output, c.output_path, c.output_size, c.output_hash, c.selected_next,
+            c.assets
         FROM idempotency_claims AS c {HOLDER} WHERE {_THIS}
     ), me AS ({me}), taken AS (
         INSERT INTO idempotency_claims AS c (tenant_id, task_id, key, task_run_id, claimed_at)
@@ -56,7 +57,7 @@ def _take_sql(me: str) -> str:
         ON CONFLICT (tenant_id, task_id, key) DO UPDATE SET
             task_run_id = excluded.task_run_id, claimed_at = excluded.claimed_at, finished_at = NULL,
             expires_at = NULL, output = NULL, output_path = NULL, output_size = NULL, output_hash = NULL,
-            selected_next = NULL
+            selected_next = NULL, assets = NULL
         WHERE c.task_run_id = (SELECT s.holder FROM seen AS s)
         RETURNING 1
     )
@@ -93,7 +94,7 @@ def claim(tx: Transaction, tenant: str, task_run: TaskRun, key: str) -> Completi
             return None
         if row.is_hit:
             chosen = None if row.selected_next is None else tuple(row.selected_next)
-            return Completion(task_run, _kept(row), chosen, key, row.holder)
+            return Completion(task_run, _kept(row), chosen, key, row.holder, row.assets)
         if row.is_open and row.holder != task_run.id:
             return KeyWait(task_run, key, row.holder, row.since)
         if not row.is_me:
@@ -190,7 +191,7 @@ _FINISH = f"""
 UPDATE idempotency_claims AS c SET finished_at = :now,
     expires_at = CAST(:now AS timestamptz) + k.idempotency_ttl_seconds * interval '1 second',
     output = t.output, output_path = t.output_path, output_size = t.output_size, output_hash = t.output_hash,
-    selected_next = t.selected_next
+    selected_next = t.selected_next, assets = t.assets
 FROM {NAMED} JOIN task_runs AS t ON {by_key()}
     CROSS JOIN LATERAL (SELECT k.idempotency_ttl_seconds FROM tasks AS k
         WHERE k.tenant_id = t.tenant_id AND k.id = t.task_id LIMIT 1) AS k

@@ -10,6 +10,7 @@ from pipeweave.attempt.asset_values import asset_value
 from pipeweave.attempt.files import AddedAsset, FileMeans, Files, StoredFile
 from pipeweave.attempt.log_record import Logged, ToStoredLogs
 from pipeweave.attempt.stored_log import StoredLogs
+from pipeweave.attempt.temp_folders import remove_left_behind
 
 __all__ = [
     "AddedAsset",
@@ -20,4 +21,5 @@ __all__ = [
     "StoredLogs",
     "ToStoredLogs",
     "asset_value",
+    "remove_left_behind",
 ]

@@ -12,8 +12,7 @@ from types import ModuleType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pipeweave.attempt import StoredLogs, ToStoredLogs, printed_lines
-from pipeweave.attempt.temp_folders import remove_left_behind
+from pipeweave.attempt import StoredLogs, ToStoredLogs, printed_lines, remove_left_behind
 from pipeweave.authoring import Task, check_hints, collect, registered_tasks
 from pipeweave.errors import FieldError, InvalidInput, InvalidSetting
 from pipeweave.http_worker import worker_log

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from pipeweave import ids
-from pipeweave.attempt import printed_lines
+from pipeweave.attempt import Files, printed_lines
 from pipeweave.authoring import Context, Task, bind, key_of, outcome_of
 from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
 from pipeweave.orchestrator.deployment import log_context
@@ -19,6 +19,8 @@ from pipeweave.orchestrator.state import heartbeats, previous_attempts
 from pipeweave.orchestrator.store import Database, Transaction, Values
 from pipeweave.spec import references, rules
 from pipeweave.workers.consumer import reconcile
+from pipeweave.workers.consumer.call_files import CallFiles
+from pipeweave.workers.consumer.call_logs import CallLogs
 from pipeweave.workers.consumer.inputs import Inputs, Upstream
 from pipeweave.workers.consumer.spoiling import Belongings
 from pipeweave.workers.consumer.time_limit import TimeLimit
@@ -46,6 +48,8 @@ class Calls:
         self.inputs = Inputs(database, values)
         self.limit = TimeLimit()
         self.spoilt: str | None = None
+        self.logs = CallLogs(values)
+        self._files: Files | None = None
         self._belongings = Belongings()
 
     @property
@@ -68,6 +72,7 @@ class Calls:
         another holder. An exception ends this attempt, never this process.
         """
         with log_context.WorkingOn(run, task_run):
+            self.logs.begin(task_run)
             try:
                 return self._call(run, task_run, seconds)
             except BaseException as error:
@@ -75,6 +80,8 @@ class Calls:
                 return task_run, failure_of(error)
             finally:
                 printed_lines.end_lines()
+                self.logs.end()
+                self._close_files()
 
     def _call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> Completion | KeyWait:
         task = self.tasks.get(task_run.task_id)
@@ -107,7 +114,20 @@ class Calls:
             raise  # the storage's fault, not the result's
         except InvalidInput as error:
             raise InvalidResult(error.detail) from error
-        return Completion(task_run, kept, chosen, key)
+        assets = self._store_assets(run, task_run)
+        return Completion(task_run, kept, chosen, key, assets=assets)
+
+    def _store_assets(self, run: RunHeader, task_run: TaskRun) -> Mapping[str, Any] | None:
+        """Store the assets that the task has added, before any row names them; None if it has added none."""
+        if self._files is None or not self._files.added:
+            return None
+        with self.limit.of(self.limit.left, task_run):
+            return self._files.store(CallFiles(self.database, self.values, run, task_run).put)
+
+    def _close_files(self) -> None:
+        if self._files is not None:
+            self._files.close()
+            self._files = None
 
     def _look_round(self) -> None:
         """After a call: put right what it has spoilt, before anything is stored."""
@@ -135,6 +155,7 @@ class Calls:
         is_standalone = run.pipeline_id is None
         value = self.inputs.input(run)
         params = None if step.params is None else self._resolve(run, task_run, value, step.params)
+        files = self._files = Files(CallFiles(self.database, self.values, run, task_run))
         return Context(
             run_id=ids.show(ids.RUN, run.id),
             task_run_id=ids.show(ids.TASK_RUN, task_run.id),
@@ -153,6 +174,8 @@ class Calls:
             code_hash=task_run.code_hash,
             tenant=run.tenant,
             on_progress=ProgressWriter(self.database, task_run),
+            files=files,
+            cancelled=self.limit.is_over,
         )
 
     def _previous(self, task_run: TaskRun) -> Sequence[Mapping[str, Any]]:

@@ -60,6 +60,16 @@ class TimeLimit:
         if self._is_main:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
+    @property
+    def left(self) -> float:
+        """How long (s) the last call may still take; more than 0."""
+        return max(self._deadline - time.monotonic(), 0.001)
+
+    def is_over(self) -> bool:
+        """Whether the call under way has no more time, or was to be interrupted."""
+        is_interrupted = self._interruption is not None and self._interruption[0] is self._next
+        return is_interrupted or time.monotonic() >= self._deadline
+
     def interrupt(self, call: object, reason: PipeWeaveError) -> None:
         """Raise `reason` in a call that is under way, from another thread. A call that has returned meanwhile
         is not interrupted, nor is the call after it.

@@ -12,10 +12,10 @@ from pathlib import Path
 import billiard.pool
 from billiard.process import current_process
 from celery import Celery
-from celery.signals import worker_process_init, worker_shutting_down
+from celery.signals import worker_process_init, worker_process_shutdown, worker_shutting_down
 from celery.worker import state
 
-from pipeweave.attempt import printed_lines
+from pipeweave.attempt import printed_lines, remove_left_behind
 from pipeweave.authoring.task_loading import Loaded, load
 from pipeweave.errors import InvalidSetting
 from pipeweave.orchestrator.deployment import Deployment, json_logs, process_memory, schema_check
@@ -90,6 +90,7 @@ def run_worker(
     celery_lines.install()
     users_apps.keep()
     remote_control.restrict_to_questions()
+    remove_left_behind()
     slots = Slots(concurrency)
     _make_runners(app, settings, loaded, slots, worker_id, served.all)
     alive = WorkerLiveness(
@@ -162,6 +163,9 @@ def _make_runners(
             app=app,
             session_name=worker_processes.sessions_of(name),
         )
+        calls = Calls(child.database, child.values, loaded.tasks)
+        calls.logs.install()
+        worker_process_shutdown.connect(lambda **_: calls.logs.close(), weak=False)
         slot = take_slot(slots)
         sigterm = DeferredSigterm(lambda: slot.is_busy)
         process = ChildProcess(
@@ -171,9 +175,9 @@ def _make_runners(
             lambda: slots.is_stopping,
             lambda: slots.is_mixed,
             sigterm.obey,
-            leave=lambda: os._exit(1),
+            leave=lambda: _leave(calls),
         )
-        runner = Runner(child, Calls(child.database, child.values, loaded.tasks), process)
+        runner = Runner(child, calls, process)
         made[:] = [(runner, sigterm)]
         runner.watchdog.start()
         if is_successor:
@@ -187,6 +191,12 @@ def _make_runners(
 
     define(app, runner)
     worker_process_init.connect(make_runner, weak=False)
+
+
+def _leave(calls: Calls) -> None:
+    """End this process at once."""
+    calls.logs.close()
+    os._exit(1)
 
 
 def take_slot(slots: Slots) -> Slot:

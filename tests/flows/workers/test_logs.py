@@ -21,6 +21,8 @@ def lines(empty_stack: LiveStack) -> list[dict[str, Any]]:
     run = empty_stack.ran(PIPELINE, {"order": 7})
     names = {"run_id": ids.show(ids.RUN, run.id), "tenant": run.tenant_id, "pipeline_id": "orders"}
     [log] = [each for each in empty_stack.folder.glob("*.log") if "beat" not in each.name]
+    # The line follows the commit that ends the run.
+    empty_stack.until(lambda: "run.failed" in log.read_text(), "the end of the run is logged")
     found = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
     assert "from another program" in log.read_text()
     return [each for each in found if each.items() >= names.items()]
