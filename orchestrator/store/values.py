@@ -20,6 +20,8 @@ from pipeweave.orchestrator.domain.upload_ids import upload_ids_in
 from pipeweave.size_limits import INLINE_BYTES, MAX_OUTPUT_BYTES
 from pipeweave.storage import Backends, ObjectInfo, ObjectRef
 
+# Paths of objects that are named by the SHA-256 of their content.
+ARTIFACTS = "artifacts/sha256/"
 # An object of this age is written again when its value is stored again: its age says when it was last needed.
 REFRESH_AFTER = timedelta(hours=1)
 
@@ -49,7 +51,7 @@ class Values:
         if len(content) <= INLINE_BYTES:
             return _inline(content)
         digest = hashlib.sha256(content).hexdigest()
-        where = ObjectRef(backend or self.backends.default_id, f"artifacts/sha256/{digest[:2]}/{digest}")
+        where = ObjectRef(backend or self.backends.default_id, f"{ARTIFACTS}{digest[:2]}/{digest}")
         storage = self.backends.get(where.backend)
         if not _is_kept(storage.stat(where.path), len(content)):
             storage.put(where.path, content, content_type="application/json")
@@ -64,15 +66,18 @@ class Values:
         Raises:
             NotFound: storage has no such object.
             ObjectTooLarge: the object is larger than MAX_OUTPUT_BYTES.
-            CorruptValue: the object is not JSON.
+            CorruptValue: the object is not JSON, or not the content that its path is the hash of.
             InvalidSetting: its backend is no longer there, or refuses the settings.
             Unavailable: storage cannot be reached.
         """
         if path is None:
             return inline
         storage, plain = self.backends.locate(path)
+        content = storage.get(plain, limit=MAX_OUTPUT_BYTES)
+        if plain.startswith(ARTIFACTS) and not plain.endswith(hashlib.sha256(content).hexdigest()):
+            raise CorruptValue(f"the stored object {plain!r} has another content than was stored")
         try:
-            return orjson.loads(storage.get(plain, limit=MAX_OUTPUT_BYTES))
+            return orjson.loads(content)
         except orjson.JSONDecodeError as error:
             raise CorruptValue(f"the stored object {plain!r} is not JSON: {error}") from error
 

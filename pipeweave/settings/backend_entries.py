@@ -5,6 +5,7 @@ No message repeats a given text, because it may be a secret.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +23,8 @@ CREDENTIALS: Mapping[str, tuple[str, ...]] = {
     "minio": ("accessKey", "secretKey"),
     "gcs": ("projectId", "clientEmail", "privateKey"),
 }
+
+_BUCKET = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 def storage_backends(text: str) -> tuple[Mapping[str, Any], ...]:
@@ -88,6 +91,8 @@ def _check_credentials(number: int, provider: str, credentials: Any) -> None:
 def _check_bucket(number: int, backend: Mapping[str, Any]) -> None:
     if not _is_text(backend.get("bucket")):
         raise Unreadable(f"[{number}].bucket must be a text: {backend['provider']} needs it")
+    if not _BUCKET.fullmatch(backend["bucket"]):
+        raise Unreadable(f"[{number}].bucket must be letters, digits and - . _ between letters or digits")
     if not _is_text(backend.get("region", "-")):
         raise Unreadable(f"[{number}].region must be a text such as us-east-1")
     if backend["provider"] == "minio" or "endpoint" in backend:

@@ -178,9 +178,13 @@ class Measured:
 
     Args:
         limit: the largest size (bytes).
+
+    Attributes:
+        failure: what the file raised when it was read.
     """
 
     def __init__(self, path: str, file: Readable, limit: int) -> None:
+        self.failure: Exception | None = None
         self._path = path
         self._file = file
         self._limit = limit
@@ -215,13 +219,20 @@ class Measured:
     def _read(self, size: int) -> bytes:
         # Its content is handed out without a copy.
         part = BytesIO()
-        while (missing := size - part.tell()) and (piece := self._file.read(min(missing, PIECE_BYTES))):
+        while (left := size - part.tell()) and (piece := self._piece(min(left, PIECE_BYTES))):
             part.write(piece)
             self._digest.update(piece)
             self._size += len(piece)
             if self._size > self._limit:
                 raise too_large(self._path, self._limit)
         return part.getvalue()
+
+    def _piece(self, size: int) -> bytes:
+        try:
+            return self._file.read(size)
+        except Exception as error:
+            self.failure = error
+            raise
 
     @property
     def written(self) -> Written:

@@ -242,4 +242,7 @@ def _connect(bucket: GcsBucket) -> Any:
             # Its text may hold a part of the key.
             raise refused(bucket, "the private key is not valid") from None
     options = {"api_endpoint": bucket.endpoint}
-    return Client(project=bucket.project, credentials=credentials, client_options=options)
+    client = Client(project=bucket.project, credentials=credentials, client_options=options)
+    # Else a thread of newer clients asks for the bucket's description, for traces.
+    client._bucket_metadata_cache = None
+    return client

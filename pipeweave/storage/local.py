@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 from pipeweave.errors import InvalidInput, Unavailable
 from pipeweave.storage.base import (
@@ -63,6 +64,8 @@ class LocalStorage:
                 os.fsync(stream.fileno())
             _move(fresh, target)
         except OSError as error:
+            if error is source.failure:
+                raise
             raise _unusable("write", path, error) from error
         finally:
             # If the disk is full or the file too large, delete the partial file.
@@ -71,23 +74,28 @@ class LocalStorage:
         return source.written
 
     def get(self, path: str, *, limit: int | None = None) -> bytes:
-        with self.open(path, length=None if limit is None else limit + 1) as pieces:
-            content = b"".join(pieces)
+        with self._opened(path) as file:
+            try:
+                content = file.read() if limit is None else file.read(limit + 1)
+            except OSError as error:
+                raise _unusable("read", path, error) from error
         if limit is not None and len(content) > limit:
             raise too_large(path, limit)
         return content
 
     @contextmanager
     def open(self, path: str, *, start: int = 0, length: int | None = None) -> Iterator[Iterator[bytes]]:
+        with self._opened(path) as file:
+            file.seek(start)
+            yield _pieces(path, file, length)
+
+    def _opened(self, path: str) -> BinaryIO:
         try:
-            file = self._file(path).open("rb")
+            return self._file(path).open("rb")
         except (FileNotFoundError, IsADirectoryError):
             raise missing(path) from None
         except OSError as error:
             raise _unusable("read", path, error) from error
-        with file:
-            file.seek(start)
-            yield _pieces(path, file, length)
 
     def stat(self, path: str) -> ObjectInfo | None:
         try:
@@ -175,7 +183,7 @@ def _move(fresh: Path, target: Path) -> None:
             _make_private(target.parent)
             fresh.rename(target)
             break
-        except FileNotFoundError:
+        except (FileNotFoundError, FileExistsError):
             if not tries_left:
                 raise
     _sync_directory(target.parent)

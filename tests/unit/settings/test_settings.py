@@ -180,6 +180,8 @@ def test_a_bucket_may_be_a_storage_backend(backend: dict[str, Any]) -> None:
     ("backend", "changes", "named"),
     [
         (AMAZON, {"bucket": None}, "bucket"),
+        (AMAZON, {"bucket": "a/b"}, "bucket"),
+        (AMAZON, {"bucket": "-a"}, "bucket"),
         (AMAZON, {"region": 1}, "region"),
         (AMAZON, {"endpoint": "s3.example.com"}, "endpoint"),
         (AMAZON, {"credentials": {"accessKeyId": "hunter2"}}, "secretAccessKey"),

@@ -138,8 +138,8 @@ def test_a_value_is_read_from_the_backend_it_was_written_to(
 def test_a_path_of_an_older_version_is_read_from_the_default_backend(
     several: Values, stores: dict[str, MemoryStorage]
 ) -> None:
-    stores["a"].objects["artifacts/sha256/ab/old"] = b"1"
-    assert several.load(None, "artifacts/sha256/ab/old") == 1
+    stores["a"].objects["runs/old/output.json"] = b"1"
+    assert several.load(None, "runs/old/output.json") == 1
 
 
 def test_a_backend_that_is_gone_is_no_missing_value(several: Values) -> None:
@@ -183,3 +183,13 @@ def test_an_object_that_cannot_be_the_value_is_said_so(
     stores["a"].objects |= {"broken": b"{", "large": b"1" * 11}
     found = several.load_all(["a//broken", "a//large", "a//missing"])
     assert [type(each) for each in found.values()] == [CorruptValue, ObjectTooLarge, NotFound]
+
+
+def test_an_object_with_another_content_than_its_path_says_is_corrupt(
+    several: Values, stores: dict[str, MemoryStorage]
+) -> None:
+    path = several.keep(LARGE).path
+    [plain] = stores["a"].objects
+    stores["a"].objects[plain] = b'"' + LARGE.replace("x", "y").encode() + b'"'
+    with pytest.raises(CorruptValue, match="another content"):
+        several.load(None, path)
