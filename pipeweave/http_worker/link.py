@@ -142,7 +142,8 @@ class Link:
                 _check_object(answer.status)
                 yield answer.stream(_PIECE)
             finally:
-                answer.release_conn()
+                # Not released: what is left of the body would be taken for the next answer.
+                answer.close()
         except urllib3.exceptions.HTTPError as error:
             raise Unavailable(f"the storage cannot be reached ({_said(error)})") from None
 
