@@ -26,6 +26,7 @@ from pipeweave.api.http import (
     errors,
     headers,
     openapi,
+    worker_paths,
 )
 from pipeweave.api.routes import ENDPOINTS
 from pipeweave.orchestrator.deployment import Deployment
@@ -58,6 +59,7 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     requests = RequestPipeline(deployment, Authenticator(deployment.database))
     _add_endpoints(app, requests, ENDPOINTS)
     docs_page.register(app)
+    worker_paths.register(app)
     return app
 
 

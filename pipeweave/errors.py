@@ -147,6 +147,12 @@ class PayloadTooLarge(InvalidInput):
     status = 413
 
 
+class TargetRefused(InvalidInput):
+    """The address of an HTTP service is not one that dispatches may reach."""
+
+    code = "TARGET_REFUSED"
+
+
 class RequestTimeout(InvalidInput):
     """The request did not arrive in time."""
 
@@ -225,6 +231,19 @@ class TaskOwnedElsewhere(Conflict):
     """The task id belongs to another service."""
 
     code = "TASK_OWNED_ELSEWHERE"
+
+
+class InvalidReport(InvalidInput):
+    """The result that an HTTP worker reports cannot be used; its attempt has failed."""
+
+    code = "INVALID_REPORT"
+    status = 422
+
+
+class StaleReport(Conflict):
+    """The attempt that the report is about is over; nothing was changed."""
+
+    code = "STALE_REPORT"
 
 
 class Unavailable(PipeWeaveError):
@@ -429,6 +448,18 @@ class InvalidIdempotencyKey(AttemptFailed):
     """The task's idempotency_key function raised an error or returned an invalid key."""
 
     code = "INVALID_IDEMPOTENCY_KEY"
+
+
+class DispatchFailed(PipeWeaveError):
+    """The HTTP service of the task could not be reached, or did not take the dispatch."""
+
+    code = "DISPATCH_FAILED"
+
+
+class DispatchRefused(AttemptFailed):
+    """The HTTP service of the task refused the dispatch for good."""
+
+    code = "DISPATCH_REFUSED"
 
 
 class TaskNotLoaded(AttemptFailed):

@@ -332,4 +332,12 @@ class RegisterRequest(Request):
     base_url: Annotated[str, Field(pattern=BASE_URL_PATTERN), AfterValidator(_reachable)] | None = Field(
         None, description="Where an HTTP service listens."
     )
+    token_format: Literal["sdk", "pbkdf2"] = Field(
+        "sdk", description="The format of the storage tokens that it can read."
+    )
+    storage_access: Literal["token", "urls"] = Field(
+        "token",
+        description="How it reaches values: `token`: dispatches carry a storage token with credentials; "
+        "`urls`: they carry signed URLs, and the worker needs no credentials.",
+    )
     tasks: Annotated[list[RegisteredTask], Field(max_length=MAX_TASKS)]

@@ -52,6 +52,7 @@ class Call:
         key: the Idempotency-Key of the request, if the endpoint takes one.
         sees_all: whether a token that may read every tenant came to an open endpoint with `tells_more`.
         token_name: the name of the request's token; empty for endpoints that need no token.
+        peer: the address that the request came from, if it is known.
     """
 
     deployment: Deployment
@@ -59,6 +60,7 @@ class Call:
     key: str | None = None
     sees_all: bool = False
     token_name: str = ""
+    peer: str | None = None
 
     def change(self, verb: Callable[[Transaction], Result], *, is_one: bool = True) -> Result:
         """Run a verb in a transaction; run it again if PostgreSQL aborted it to resolve a deadlock.

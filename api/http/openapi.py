@@ -44,6 +44,7 @@ TAGS: Mapping[str, str] = {
     "storage": "Stored objects: backends, inputs, outputs, files; the sweep of what nothing refers to.",
     "uploads": "Files that are stored before the run that uses them.",
     "runs": "Runs of pipelines: status, task runs, events, cancelling.",
+    "workers": "What HTTP workers report, and what they may read. The signed `runId` stands for a token.",
     "dead letters": "Task runs that failed and have no attempt left: list, retry, discard and delete them.",
     "maintenance": "Maintenance mode of the whole deployment, for administrators.",
 }

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from flask import Response, request
 
-from pipeweave.api.http import idempotency_header
+from pipeweave.api.http import idempotency_header, worker_paths
 from pipeweave.api.http.auth import Admission, Authenticator
 from pipeweave.api.http.body import read_body, read_query
 from pipeweave.api.http.download import Download, answered
@@ -38,12 +38,13 @@ class RequestPipeline:
         Raises:
             PipeWeaveError: the request is refused; errors.py turns the error into a problem document.
         """
+        worker_paths.check(endpoint)
         admission = None if endpoint.is_open else self._authenticated(endpoint)
         arguments = _arguments(endpoint, path_ids)
         key = idempotency_header.read(request.headers, endpoint.longest_key) if endpoint.longest_key else None
         sees_all = endpoint.tells_more and self._authenticator.may_read_all(request.headers)
         tenant, token_name = (admission.tenant, admission.token_name) if admission else ("", "")
-        call = Call(self._deployment, tenant, key, sees_all, token_name)
+        call = Call(self._deployment, tenant, key, sees_all, token_name, request.remote_addr)
         result = endpoint.handler(call, **arguments)
         return _rendered(result)
 

@@ -16,12 +16,14 @@ from pipeweave.api.routes.storage import routes as storage
 from pipeweave.api.routes.system import routes as system
 from pipeweave.api.routes.tasks import routes as tasks
 from pipeweave.api.routes.uploads import routes as uploads
+from pipeweave.api.routes.worker_reports import routes as worker_reports
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
     endpoint
     for routes in (
         system,
         services,
+        worker_reports,
         tasks,
         pipelines,
         queue,

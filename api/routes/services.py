@@ -6,19 +6,23 @@ from typing import Any
 
 from pipeweave.api.contract import (
     FlatTask,
+    InstanceQuery,
     NestedTask,
     PageQuery,
     RegisteredAnswer,
     RegisterRequest,
+    RemovedInstance,
     ServiceAnswer,
     ServiceList,
+    ServiceSettings,
     TaskList,
     TaskOptions,
 )
 from pipeweave.api.http import Call, PathId, Routes
-from pipeweave.errors import NotFound, TaskOwnedElsewhere
+from pipeweave.errors import NotFound, TargetRefused, TaskOwnedElsewhere
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.registry import Registration, TaskRegistration
+from pipeweave.orchestrator.dispatch import Networks, address_of, tokens
+from pipeweave.orchestrator.registry import Registration, TaskRegistration, instances, service_settings
 from pipeweave.orchestrator.runs import service_registration
 from pipeweave.orchestrator.security import WORKER, WRITE
 
@@ -73,26 +77,31 @@ def list_service_tasks(call: Call, id: str, query: PageQuery) -> dict[str, Any]:
     scopes=(WORKER, WRITE),
     body=RegisterRequest,
     answer=RegisteredAnswer,
-    errors=(TaskOwnedElsewhere,),
+    errors=(TaskOwnedElsewhere, TargetRefused),
     example=_EXAMPLE,
 )
 def register(call: Call, body: RegisterRequest) -> dict[str, Any]:
     """Store a service and its tasks in their present form.
 
-    Python workers do this themselves when they start; a Python service that is registered here before that
-    accepts runs, which wait for its first worker. The tasks of an HTTP service (`baseUrl`) are stored, but
-    this version cannot call them: a trigger answers 409.
+    An HTTP worker (`baseUrl`) registers when it starts, and may do so again at any time; each URL is an
+    instance of its service, and a dispatch goes to one of them. Python workers register themselves; a Python
+    service that is registered here before that accepts runs, which wait for its first worker.
 
     A changed code hash raises the task's code version. If the version of an HTTP service changed, its tasks
-    that are missing in the request are removed, and their task runs that have not started are cancelled. A
-    Python service whose Celery workers are alive is registered by them alone: then the answer is 409.
+    that neither the request nor another live instance names are removed, and their task runs that have not
+    started are cancelled. A Python service whose Celery workers are alive is registered by them alone: then
+    the answer is 409.
     """
+    settings = call.deployment.settings
     registration = Registration(
         service_id=body.service_id,
         version=body.version,
         kind=body.kind or ("python" if body.base_url is None else "http"),
         base_url=body.base_url,
-        tasks=[_task(task, call.deployment.settings.idempotency_ttl_seconds) for task in body.tasks],
+        address=_address(call, body),
+        token_format=body.token_format,
+        storage_access=body.storage_access,
+        tasks=[_task(task, settings.idempotency_ttl_seconds) for task in body.tasks],
     )
     return call.change(lambda tx: service_registration.register(tx, call.tenant, registration)).to_json()
 
@@ -104,12 +113,72 @@ def register(call: Call, body: RegisterRequest) -> dict[str, Any]:
     scopes=(WORKER, WRITE),
     body=RegisterRequest,
     answer=RegisteredAnswer,
-    errors=(TaskOwnedElsewhere,),
+    errors=(TaskOwnedElsewhere, TargetRefused),
     example=_EXAMPLE,
 )
 def register_alias(call: Call, body: RegisterRequest) -> dict[str, Any]:
     """The same as `POST /api/services`, for workers that use this older path."""
     return register(call, body)
+
+
+@routes.add(
+    "DELETE",
+    "/api/services/{id}/instances",
+    "Take an instance away",
+    scopes=(WORKER, WRITE),
+    ids=SERVICE,
+    query=InstanceQuery,
+    answer=RemovedInstance,
+    errors=(NotFound,),
+)
+def remove_instance(call: Call, id: str, query: InstanceQuery) -> dict[str, Any]:
+    """Send no more dispatches to an instance of an HTTP service: it stops.
+
+    `baseUrl` is the URL that it registered.
+    """
+    call.change(lambda tx: instances.remove(tx, call.tenant, id, query.base_url))
+    return {"serviceId": id, "baseUrl": query.base_url}
+
+
+@routes.add(
+    "PUT",
+    "/api/services/{id}/settings",
+    "Change the settings of a service",
+    scopes=(WRITE,),
+    ids=SERVICE,
+    body=ServiceSettings,
+    answer=ServiceAnswer,
+    errors=(NotFound, TargetRefused),
+    example={"baseUrl": "http://mailer.internal:3001"},
+)
+def change_settings(call: Call, id: str, body: ServiceSettings) -> dict[str, Any]:
+    """Say where dispatches to an HTTP service go, or switch it off.
+
+    Workers with the original Node SDK register `http://localhost:<port>`; from another host, give their URL
+    here. It holds for the instances that the service has, and for those that register later.
+    """
+    if body.base_url not in (None, "peer", "registered"):
+        Networks(call.deployment.settings.dispatch_networks).check(str(body.base_url))
+    call.change(
+        lambda tx: service_settings.change(
+            tx, call.tenant, id, base_url=body.base_url, is_disabled=body.is_disabled
+        )
+    )
+    return get_service(call, id)
+
+
+def _address(call: Call, body: RegisterRequest) -> str | None:
+    """Where dispatches to the instance that registers go, checked."""
+    if body.base_url is None or body.kind == "python":
+        return None
+    settings = call.deployment.settings
+    tokens.secret_of(settings)
+    with call.reading() as tx:
+        override = service_settings.base_url_of(tx, call.tenant, body.service_id)
+    uses_peer = settings.worker_address == "peer"
+    address = address_of(body.base_url, call.peer, override, uses_peer=uses_peer)
+    Networks(settings.dispatch_networks).check(address)
+    return address
 
 
 def _task(task: FlatTask | NestedTask, idempotency_ttl: int) -> TaskRegistration:

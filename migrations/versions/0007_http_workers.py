@@ -25,6 +25,8 @@ CREATE TABLE service_instances (
     base_url       text NOT NULL CHECK (length(base_url) <= 2000),   -- where dispatches go
     registered_url text NOT NULL CHECK (length(registered_url) <= 2000),
     version        text NOT NULL,
+    tasks          text[] NOT NULL,                      -- that it named when it registered
+    digest         text NOT NULL,                        -- of its registration: the same changes nothing
     registered_at  timestamptz NOT NULL,
     last_seen_at   timestamptz NOT NULL,             -- a registration, an accepted dispatch, a good probe
     set_aside_at   timestamptz,                      -- it refused or did not answer; NULL: takes dispatches

@@ -19,6 +19,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import Conflict
+from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.events import ranges, together
 from pipeweave.orchestrator.domain.outbox import Chord
 from pipeweave.orchestrator.domain.plan import JoinKind, Plan
@@ -207,7 +208,7 @@ _ANEW = """, code_version = k.code_version, code_hash = k.code_hash,
     due_at = CASE WHEN t.kind = 'item' THEN CAST(:now AS timestamptz) END,
     queued_at = NULL, claimed_at = NULL, started_at = NULL, heartbeat_at = NULL, suspected_at = NULL,
     finished_at = NULL, worker = NULL, awaits = NULL, progress = NULL, progress_message = NULL, error = NULL,
-    error_code = NULL"""
+    error_code = NULL, dispatched_at = NULL, logs_path = NULL"""
 _ITS_TASK = """JOIN tasks AS k ON k.tenant_id = o.tenant_id AND k.id = o.task_id
     JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id"""
 
@@ -315,13 +316,14 @@ def _advance(
 
 # --- chords -----------------------------------------------------------------------------------------------
 
-_OPEN = """
-SELECT t.id, t.is_limited OR t.kind = 'map' AS counts_itself FROM task_runs AS t
+_ENDS_ON_ITS_OWN = f"(t.is_limited OR {queue_names.is_dispatch_sql('t.queue')})"
+_OPEN = f"""
+SELECT t.id, {_ENDS_ON_ITS_OWN} OR t.kind = 'map' AS counts_itself FROM task_runs AS t
 WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.finished_at IS NULL
 """
-_OPEN_ITEMS = """
+_OPEN_ITEMS = f"""
 SELECT t.map_parent AS parent, count(*) AS number FROM task_runs AS t
-WHERE t.run_id = :run_id AND t.kind = 'item' AND t.is_limited AND t.finished_at IS NULL
+WHERE t.run_id = :run_id AND t.kind = 'item' AND {_ENDS_ON_ITS_OWN} AND t.finished_at IS NULL
 GROUP BY t.map_parent
 """
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from celery import Celery
 
 from pipeweave.errors import InvalidSetting
+from pipeweave.orchestrator.deployment.without_broker import WithoutBroker
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.runs.reactions import reactions_to
@@ -24,6 +25,11 @@ class Deployment:
     database: Database
     values: Values
     publisher: Publisher
+
+    @property
+    def has_broker(self) -> bool:
+        """Whether messages are sent; a serverless deployment may do without."""
+        return not isinstance(self.publisher, WithoutBroker)
 
     @classmethod
     def open(
@@ -52,7 +58,7 @@ class Deployment:
                 "DATABASE_URL is not set",
                 hint="set it to postgresql://user:password@host:port/name, or use `pipeweave up`",
             )
-        app = app or make_celery(settings)
+        has_broker = settings.broker_url is not None or settings.mode != "serverless"
         values = Values(Backends.of(settings))
         size = settings.db_pool_max if pool_size is None else pool_size
         database = Database(
@@ -62,7 +68,9 @@ class Deployment:
             has_deadlines=has_deadlines,
             session_name=session_name,
         )
-        publisher = Publisher(app, clock=lambda: database.now().timestamp())
+        publisher: Publisher = WithoutBroker(database, values)
+        if has_broker:
+            publisher = Publisher(app or make_celery(settings), clock=lambda: database.now().timestamp())
         database.sender = publisher.publish
         return cls(settings, database, values, publisher)
 

@@ -12,7 +12,7 @@ from pipeweave.orchestrator.diagnosis import (
     check_processes,
     check_tasks,
 )
-from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
+from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine
 from pipeweave.settings import Settings, explain
 
 
@@ -34,14 +34,9 @@ def checks(problem: PipeWeaveError | None = None) -> tuple[Check, ...]:
 
 
 def settings_readable(problem: PipeWeaveError | None, _: Settings) -> Verdict:
-    """Every PipeWeave variable is a known setting with a valid value that has an effect."""
+    """Every PipeWeave variable is a known setting with a valid value."""
     if problem is not None:
         faults = "; ".join(f"{each.field} {each.message}" for each in problem.errors[:5])
         return error(faults or problem.detail, problem.hint)
     given = [row for row in explain() if row.source != "default"]
-    idle = [row.source for row in given if not row.is_used]
-    if idle:
-        return warning(
-            f"{', '.join(idle)}: set, but without effect in this version", "remove them, or leave them unused"
-        )
     return fine(f"{len(given)} given; `pipeweave config` shows them")

@@ -12,13 +12,14 @@ from pipeweave.orchestrator.domain.outbox import UNCOUNTED, InvalidChord, JoinCh
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
-from pipeweave.orchestrator.domain.task_run import Completion, KeyWait, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, KeyWait, TaskRun
 
 __all__ = [
     "END",
     "UNCOUNTED",
     "CallOutcome",
     "Completion",
+    "Dispatched",
     "Fact",
     "Failure",
     "InvalidChord",

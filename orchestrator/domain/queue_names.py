@@ -1,14 +1,17 @@
 """The names of queues.
 
 A service has a queue, `pipeweave.<tenant>.<service>`, and one more for each name that its tasks are given
-(`@task(queue="gpu")`): `pipeweave.<tenant>.<service>/gpu`. Two kinds of queues are never a task's own:
+(`@task(queue="gpu")`): `pipeweave.<tenant>.<service>/gpu`. Three kinds of queues are special:
 
   own      `…#<code set>`: consumed by the worker processes of a service that have loaded the same code. A
            task run that reached a worker without its task goes on in the own queue of a worker that has it.
   parking  `…#waiting#<task>`: consumed by nobody, and no message is ever sent to it. A task run whose task
            no worker has loaded waits there as a row (queueing/placement.py).
+  dispatch  `pipeweave.<tenant>.!http`, one for each tenant: task runs of all its HTTP services. A worker that
+           takes one of them does not call a function, it dispatches to the service.
 
-No tenant, service, task or name of a queue contains `/` or `#`, so that no two queues have one name.
+No tenant, service, task or name of a queue contains `/`, `#` or `!`, so that no two
+queues have one name.
 """
 
 from __future__ import annotations
@@ -19,12 +22,28 @@ DEFAULT = "default"
 # What the names of own and parking queues contain, and no other name.
 APART = "#"
 _PARKING = "#waiting#"
+_DISPATCH = "!http"
 
 
 def service_queue(tenant: str, service_id: str) -> str:
     """The queue of a service's tasks."""
     # Tenant `a` with service `b.c` and tenant `a.b` with service `c` must not share a queue.
     return f"pipeweave.{tenant.replace('.', '/')}.{service_id}"
+
+
+def dispatch_queue(tenant: str) -> str:
+    """The queue of the task runs of a tenant's HTTP services."""
+    return service_queue(tenant, _DISPATCH)
+
+
+def is_dispatch(queue: str) -> bool:
+    """Whether the task runs of this queue are dispatched to an HTTP service."""
+    return plain(queue).endswith(f".{_DISPATCH}")
+
+
+def is_dispatch_sql(queue: str) -> str:
+    """SQL: as `is_dispatch`."""
+    return f"split_part({queue}, '{APART}', 1) LIKE '%.{_DISPATCH}'"
 
 
 def named_queue(queue: str, name: str | None) -> str:

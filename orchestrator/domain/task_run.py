@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.states import TaskStatus
 
 
@@ -36,6 +37,16 @@ class TaskRun:
     @property
     def ordinal(self) -> int:
         return ids.ordinal_of(self.id)
+
+    @property
+    def is_dispatched(self) -> bool:
+        """Whether it is dispatched to an HTTP service."""
+        return queue_names.is_dispatch(self.queue)
+
+    @property
+    def ends_on_its_own(self) -> bool:
+        """Whether it ends on its own time, whatever message it was in: it has a limit or runs elsewhere."""
+        return self.is_limited or self.is_dispatched
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,20 @@ class KeyWait:
     key: str
     holder: UUID
     since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """A task run whose dispatch an HTTP service has taken: its result comes as a report.
+
+    Args:
+        service: the service and its instance, for people.
+        worker: the process that dispatched.
+    """
+
+    task_run: TaskRun
+    service: str
+    worker: str
 
 
 @dataclass(frozen=True, slots=True)

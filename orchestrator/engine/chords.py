@@ -63,7 +63,7 @@ class ChordAccounting:
         members: dict[int, int] = {}
         for task_run in released:
             for join in self._run.plan.gathered(task_run.ordinal):
-                members[join] = members.get(join, 0) + (1 if task_run.is_limited else 0)
+                members[join] = members.get(join, 0) + (1 if task_run.ends_on_its_own else 0)
         for ordinal in maps:
             for join in self._run.plan.gathered(ordinal):
                 members[join] = members.get(join, 0) + 1
@@ -72,7 +72,7 @@ class ChordAccounting:
     def open_map(self, ordinal: int, items: Sequence[TaskRun]) -> None:
         """Size the chord of a map that was laid out; a narrow map has none."""
         if len(items) >= WIDE:
-            on_their_own = len(items) if items[0].is_limited else 0
+            on_their_own = len(items) if items[0].ends_on_its_own else 0
             self._tx.send(Chord(self._run.id, ordinal, on_their_own))
 
     def joins_of(self, released: TaskRun) -> tuple[int, ...]:
@@ -120,16 +120,16 @@ class ChordAccounting:
     def items_ended(self, parent: int, items: Sequence[TaskRun]) -> None:
         """Count final items for their wide map, or send a check of the map."""
         for item in items:
-            if item.is_limited:
+            if item.ends_on_its_own:
                 self._tx.send(Part(self._run.id, parent, self.queue, ordinal=item.ordinal))
         is_counted = self._counting is Counting.COUNTED
-        if not is_counted and any(not item.is_limited or _may_have_counted(item) for item in items):
+        if not is_counted and any(not item.ends_on_its_own or _may_have_counted(item) for item in items):
             self._tx.send(JoinCheck(self._run.id, parent, self.queue))
 
 
 def _counts_on_its_own(task_run: TaskRun | None) -> bool:
-    """Task runs with a limit and maps end on their own time, whatever message they were in."""
-    return task_run is not None and (task_run.is_limited or task_run.kind == "map")
+    """Task runs with a limit, those of HTTP services and maps end on their own time."""
+    return task_run is not None and (task_run.ends_on_its_own or task_run.kind == "map")
 
 
 def _may_have_counted(task_run: TaskRun | None) -> bool:

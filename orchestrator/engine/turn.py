@@ -4,7 +4,7 @@ A turn does these things, always in this order:
 
 1. lock keys: the idempotency keys of the outcomes, in the order of their names;
 2. fail: end the attempts that ended badly, with another attempt or a dead letter;
-3. complete: store the results of the attempts that ended well;
+3. complete: store the results of the attempts that ended well, and which dispatches were taken;
 4. settle keys: store results in the rows of their keys, let blocked task runs step back, wake waiters;
 5. settle steps: release or skip the steps behind task runs that are final now, or end the run;
 6. hand over task runs that the caller will not start, or claim those that it starts next;
@@ -19,12 +19,9 @@ good, the tenant's next run slot) runs after the commit, in a transaction of its
 Most turns are one completed step with few successors. They take the fast path (fast_path.py): the same
 decision in one statement, which commits by itself.
 
-Workers call `Turn.apply` after each group of calls. An HTTP callback does the same in the API process for
-the one task run that the remote worker reports, with neither a claimant nor anything to hand over: no process
-here goes on with the next steps, so each of them gets a message.
-
-    completion = Completion(task_run, output)
-    Turn(run, [completion], task_run.queue, max_retry_delay_ms=settings.max_retry_delay_ms).apply(database)
+Workers call `Turn.apply` after each group of calls. A report of an HTTP service does the same in the API
+process (dispatch/reports.py), with neither a claimant nor anything to hand over: no process here goes on with
+the next steps, so each of them gets a message.
 
 A late or doubled report changes no row and releases nothing: the guards are in the statements.
 """
@@ -36,13 +33,13 @@ from dataclasses import dataclass, field, replace
 
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, TaskRun
 from pipeweave.orchestrator.engine import fast_path, idempotency
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_over
 from pipeweave.orchestrator.engine.release import Claimant
-from pipeweave.orchestrator.state import completing
+from pipeweave.orchestrator.state import completing, dispatches
 from pipeweave.orchestrator.store.database import Database, Transaction
 
 
@@ -81,9 +78,9 @@ class Turn:
         Raises:
             Unavailable: PostgreSQL did not answer; the turn may be durable all the same.
         """
-        if (completion := self._fast_completion()) is None or self.claimant is None:
+        if (completion := self._fast_completion()) is None:
             return database.run(self.store)
-        claimant = self.claimant
+        claimant = self.claimant or Claimant("", self.queue, room=0, tasks=())
         continued = database.run(
             lambda tx: fast_path.complete_and_go_on(tx, self.run, completion, claimant), is_one=False
         )
@@ -95,7 +92,7 @@ class Turn:
 
     def _fast_completion(self) -> Completion | None:
         """The completion that the fast path takes, if the turn is one."""
-        if self.claimant is None or self.unstarted is not None or len(self.outcomes) != 1:
+        if self.unstarted is not None or len(self.outcomes) != 1:
             return None
         outcome = self.outcomes[0]
         if isinstance(outcome, Completion) and fast_path.applies(self.run, outcome):
@@ -120,6 +117,7 @@ class Turn:
         failures = [each for each in self.outcomes if isinstance(each, tuple)]
         ended = advance.fail(failures, max_retry_delay_ms=self.max_retry_delay_ms)
         final = ended.final + completing.complete(tx, completions)
+        dispatches.taken(tx, [each for each in self.outcomes if isinstance(each, Dispatched)])
         idempotency.settle(tx, self.run, self.outcomes, final, free_keys, advance.touched)
         advance.settle(final, _selected_next(completions))
         claimed = self._hand_over_or_claim(tx)

@@ -22,7 +22,7 @@ from pipeweave.orchestrator.domain.outbox import (
     PutBack,
     Released,
 )
-from pipeweave.orchestrator.domain.queue_names import is_parking
+from pipeweave.orchestrator.domain.queue_names import is_dispatch, is_parking
 
 # Enough messages to keep every worker of a large deployment busy, few enough that each carries real work.
 MESSAGES_PER_FAN_OUT = 64
@@ -82,7 +82,7 @@ def group_into_messages(outbox: Sequence[Outgoing]) -> MessageBatch:
 def _messages(released: Iterable[Released]) -> Iterable[RunMessage]:
     groups: dict[tuple[UUID, int, str, str, int, tuple[int, ...], bool], list[Released]] = defaultdict(list)
     for each in released:
-        joins = () if each.is_limited else each.joins
+        joins = () if each.is_limited or is_dispatch(each.queue) else each.joins
         key = (each.run_id, each.attempt, each.task_id, each.queue, each.priority, joins, each.is_limited)
         groups[key].append(each)
     index = 0

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.dispatch.serverless import TICK
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.engine.losses import Loss
@@ -39,7 +40,12 @@ def run_once(deployment: Deployment) -> int:
     return losses.end(deployment.database, lost, max_retry_delay_ms=cap)
 
 
-_IS_LEFT = f"NOT EXISTS (SELECT 1 FROM workers AS w WHERE w.id = {WORKER_OF} AND w.stopped_at IS NULL)"
+# A tick that dispatches is no registered worker: its claims are lost when they are older than any dispatch.
+DISPATCHING = timedelta(seconds=30)
+_IS_LEFT = f"""(t.dispatched_at IS NULL
+    AND NOT EXISTS (SELECT 1 FROM workers AS w WHERE w.id = {WORKER_OF} AND w.stopped_at IS NULL)
+    AND (left(t.worker, {len(TICK)}) <> '{TICK}'
+        OR t.claimed_at < now() - interval '{DISPATCHING.total_seconds()} seconds'))"""
 
 # What runs is bounded by the workers there are, so a look may see all of it.
 _ON_LOST_WORKERS = f"""
@@ -87,8 +93,10 @@ WHERE t.status = 'running' AND {_SILENT_SINCE} AND t.suspected_at > t.heartbeat_
 ORDER BY t.run_id, t.id LIMIT :batch
 """
 
+# Nobody but the tick ends an attempt that a service runs.
 _OVERDUE_SINCE = f"""t.claimed_at < now() - k.timeout_seconds * interval '1 second'
-    - interval '{OVERDUE_AFTER.total_seconds()} seconds'"""
+    - CASE WHEN t.dispatched_at IS NULL THEN interval '{OVERDUE_AFTER.total_seconds()} seconds'
+        ELSE interval '0' END"""
 
 _OVERDUE = f"""
 SELECT {COLUMNS}, k.timeout_seconds
@@ -101,7 +109,8 @@ ORDER BY t.run_id, t.id LIMIT :batch
 # SQL: whether there is anything for this chore.
 IS_DUE = f"""EXISTS (SELECT 1 FROM task_runs AS t
     LEFT JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
-    WHERE t.status = 'running' AND ({_SILENT_SINCE} OR {_OVERDUE_SINCE} OR {_IS_LEFT}))"""
+    WHERE t.status = 'running'
+        AND ({_SILENT_SINCE} OR {_OVERDUE_SINCE} OR {_IS_LEFT}))"""
 
 
 def of_time(tx: Transaction) -> list[Loss]:

@@ -68,6 +68,8 @@ RETURNING t.run_id, t.id, t.attempt, t.task_id, t.priority, t.queue
 
 def run_once(deployment: Deployment) -> int:
     """Send lost messages again. Returns their number."""
+    if not deployment.has_broker:
+        return 0
     with deployment.database.transaction() as tx:
         return republish(tx, deployment.publisher, LATE)
 

@@ -23,6 +23,7 @@ from typing import Any
 from pipeweave.errors import PartlyFailed, PipeWeaveError
 from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.dispatch import probes, serverless
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, placement
 from pipeweave.orchestrator.recovery import (
     due_attempts,
@@ -36,7 +37,7 @@ from pipeweave.orchestrator.recovery import (
 )
 from pipeweave.orchestrator.recovery.look import look
 from pipeweave.orchestrator.recovery.tick_status import ChoreResult
-from pipeweave.orchestrator.registry import worker_processes
+from pipeweave.orchestrator.registry import instances, worker_processes
 from pipeweave.orchestrator.retention import expiry, partitions
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import admission, deadlines
@@ -75,6 +76,7 @@ class Ticked:
     runs_admitted: int = 0
     purged: int = 0
     redriven: int = 0
+    dispatched: int = 0
 
     def counts(self) -> dict[str, int]:
         """How much was done, by kind."""
@@ -143,6 +145,12 @@ CHORES = (
     Chore("task_moves", task_moves.run_once, "followers_brought", is_due=task_moves.IS_DUE),
     Chore("task_removals", task_removals.run_once, "tasks_removed"),
     Chore("placement", lambda each: placement.place_again(each.database), "placed", is_due=placement.IS_DUE),
+    Chore(
+        "instances",
+        lambda each: probes.run_once(each.database, each.settings.dispatch_networks),
+        None,
+        is_due=instances.IS_PROBE_DUE,
+    ),
     Chore("limits", lambda each: limits.fill_waiting(each.database), "limits_filled", is_due=limits.IS_DUE),
     Chore(
         "redrives",
@@ -160,6 +168,13 @@ CHORES = (
         is_due=stuck_joins.IS_DUE,
         every=timedelta(seconds=3.5),
         is_under_way=stuck_joins.is_under_way,
+    ),
+    # Last: it waits for services.
+    Chore(
+        "dispatches",
+        lambda each: serverless.run_once(each.database, each.values, each.settings),
+        "dispatched",
+        is_due=serverless.IS_DUE,
     ),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,12 @@ MAX_TASKS = 5_000
 
 MAX_VERSION = 200
 """The most characters of a service's version."""
+
+TOKEN_FORMATS = ("sdk", "pbkdf2")
+"""The formats of storage tokens; see pipeweave/storage/tokens.py."""
+
+STORAGE_ACCESSES = ("token", "urls")
+"""How an HTTP service reaches values."""
 
 IDEMPOTENCY_TTL_S = 86_400
 """How long a result is valid for its idempotency key (s), if neither task nor deployment says otherwise."""
@@ -91,7 +98,10 @@ class Registration:
         service_id: unique in the tenant.
         version: free text, usually the program's version.
         kind: `python` (Celery workers) or `http` (dispatched to `base_url`).
-        base_url: where an HTTP service listens.
+        base_url: where an HTTP service says that it listens.
+        address: where dispatches to this instance go, when that is not its `base_url`.
+        token_format: in which storage tokens an HTTP service can read: `sdk` or `pbkdf2`.
+        storage_access: how an HTTP service reaches values: by a storage `token`, or by signed `urls`.
     """
 
     service_id: str
@@ -99,6 +109,19 @@ class Registration:
     kind: str = "python"
     base_url: str | None = None
     tasks: Sequence[TaskRegistration] = ()
+    address: str | None = None
+    token_format: str = "sdk"
+    storage_access: str = "token"
+
+    @property
+    def target(self) -> str | None:
+        """Where dispatches to this instance go."""
+        return self.address or self.base_url
+
+    @property
+    def digest(self) -> str:
+        """A hash of all that it says: the same registration again has the same."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +254,9 @@ def check(registration: Registration) -> None:
     seen: set[Any] = set()
     for at, task in enumerate(registration.tasks):
         faults += _task_faults(task, f"tasks[{at}]")
+        if registration.kind == "http" and task.queue is not None:
+            reason = "only tasks of Celery workers have queues: a dispatch waits in no queue of its service"
+            faults.append(FieldError(f"tasks[{at}].queue", reason, "unsupported", "no queue"))
         if isinstance(task.id, str) and task.id in seen:
             faults.append(FieldError(f"tasks[{at}].id", f"{task.id!r} is registered twice", "duplicate"))
         seen.add(task.id if isinstance(task.id, str) else None)
@@ -267,6 +293,13 @@ def _service_faults(registration: Registration) -> Iterator[FieldError]:
     is_url = _is_text(2_000)(url) and str(url).startswith(("http://", "https://"))
     if not is_url and (registration.kind == "http" or url is not None):
         yield FieldError("baseUrl", "must be an http or https URL", "invalid", "http://host:port")
+    for name, value, choices in (
+        ("tokenFormat", registration.token_format, TOKEN_FORMATS),
+        ("storageAccess", registration.storage_access, STORAGE_ACCESSES),
+    ):
+        if value not in choices:
+            expected = " or ".join(choices)
+            yield FieldError(name, f"must be {expected}", "invalid_enum_value", expected)
     if len(registration.tasks) > MAX_TASKS:
         yield FieldError("tasks", f"a service has at most {MAX_TASKS} tasks", "limit_exceeded")
 

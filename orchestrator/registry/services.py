@@ -12,6 +12,7 @@ from typing import Any
 
 from pipeweave.errors import FieldError, TaskOwnedElsewhere
 from pipeweave.orchestrator.registry import loaded_tasks
+from pipeweave.orchestrator.registry.code_versions import SETTLED_AFTER
 from pipeweave.orchestrator.registry.registration import Registration
 from pipeweave.orchestrator.registry.task_rows import queue_name
 from pipeweave.orchestrator.store.database import Transaction
@@ -19,18 +20,20 @@ from pipeweave.orchestrator.store.database import Transaction
 log = logging.getLogger(__name__)
 
 _PREVIOUS = """
-SELECT s.version, s.kind, s.status, EXISTS (
+SELECT s.version, s.kind, s.status, s.base_url_override, EXISTS (
     SELECT 1 FROM workers AS w
     WHERE w.tenant_id = s.tenant_id AND w.service_id = s.id AND w.stopped_at IS NULL) AS has_workers
 FROM services AS s WHERE s.tenant_id = :tenant AND s.id = :id FOR NO KEY UPDATE OF s
 """
 
 _STORE_SERVICE = """
-INSERT INTO services (tenant_id, id, kind, version, base_url, queue, status, registered_at, last_heartbeat)
-VALUES (:tenant, :id, :kind, :version, :base_url, :queue, 'active', :now, :now)
+INSERT INTO services (tenant_id, id, kind, version, base_url, queue, token_format, storage_access, status,
+    registered_at, last_heartbeat)
+VALUES (:tenant, :id, :kind, :version, :base_url, :queue, :token_format, :storage_access, 'active', :now,
+    :now)
 ON CONFLICT (tenant_id, id) DO UPDATE SET kind = excluded.kind, version = excluded.version,
-    base_url = excluded.base_url, queue = excluded.queue, status = 'active',
-    last_heartbeat = excluded.last_heartbeat,
+    base_url = excluded.base_url, queue = excluded.queue, token_format = excluded.token_format,
+    storage_access = excluded.storage_access, status = 'active', last_heartbeat = excluded.last_heartbeat,
     registered_at = CASE WHEN services.version = excluded.version THEN services.registered_at
                          ELSE excluded.registered_at END
 """
@@ -51,15 +54,26 @@ def store(tx: Transaction, tenant: str, registration: Registration, *, by_worker
         "id": registration.service_id,
         "kind": registration.kind,
         "version": registration.version,
-        "base_url": registration.base_url,
-        "queue": queue_name(tenant, registration.service_id),
+        "base_url": registration.target,
+        "queue": queue_name(tenant, registration.service_id, registration.kind),
+        "token_format": registration.token_format,
+        "storage_access": registration.storage_access,
         "now": tx.now,
     }
     previous = tx.execute(_PREVIOUS, parameters).one_or_none()
     if previous is not None and previous.kind == "python":
         _check_kind(registration, previous, by_worker=by_worker)
     tx.execute(_STORE_SERVICE, parameters)
+    if previous is not None and previous.kind != registration.kind:
+        tx.execute(_MOVE_TASKS, {**parameters, "settled": SETTLED_AFTER})
     return None if previous is None else str(previous.version)
+
+
+# Its open task runs follow to the other queue: see recovery/task_moves.py.
+_MOVE_TASKS = """
+UPDATE tasks SET follow_at = now(), follow_until = now() + CAST(:settled AS interval)
+WHERE tenant_id = :tenant AND service_id = :id
+"""
 
 
 def _check_kind(registration: Registration, previous: Any, *, by_worker: bool) -> None:
@@ -123,17 +137,26 @@ def check_owners(registration: Registration, stored: Mapping[str, Any]) -> None:
         )
 
 
+# What another live instance of the service still serves is not removed: versions may run side by side.
 _NOT_NAMED = """
-SELECT id FROM tasks WHERE tenant_id = :tenant AND service_id = :service AND orphaned_at IS NULL
-    AND NOT id = ANY(CAST(:kept AS text[]))
-ORDER BY id
+SELECT t.id FROM tasks AS t WHERE t.tenant_id = :tenant AND t.service_id = :service
+    AND t.orphaned_at IS NULL AND NOT t.id = ANY(CAST(:kept AS text[]))
+    AND NOT EXISTS (SELECT 1 FROM service_instances AS i WHERE i.tenant_id = t.tenant_id
+        AND i.service_id = t.service_id AND i.base_url <> :target AND i.set_aside_at IS NULL
+        AND t.id = ANY(i.tasks))
+ORDER BY t.id
 """
 
 
 def tasks_not_named(tx: Transaction, tenant: str, registration: Registration) -> list[str]:
-    """The ids of the service's tasks that a registration no longer names, sorted."""
+    """The ids of the service's tasks that neither a registration nor another live instance names, sorted."""
     kept = [task.id for task in registration.tasks]
-    parameters = {"tenant": tenant, "service": registration.service_id, "kept": kept}
+    parameters = {
+        "tenant": tenant,
+        "service": registration.service_id,
+        "kept": kept,
+        "target": registration.target or "",
+    }
     return list(tx.execute(_NOT_NAMED, parameters).scalars())
 
 

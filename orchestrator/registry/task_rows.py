@@ -74,8 +74,10 @@ def policy_of(row: RetryColumns, cap_ms: int | None = None) -> RetryPolicy:
     )
 
 
-def queue_name(tenant: str, service_id: str) -> str:
+def queue_name(tenant: str, service_id: str, kind: str = "python") -> str:
     """The Celery queue of a service's tasks that name none."""
+    if kind == "http":
+        return queue_names.dispatch_queue(tenant)
     return queue_names.service_queue(tenant, service_id)
 
 

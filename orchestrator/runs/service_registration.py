@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
-from pipeweave.orchestrator.registry import services
+from pipeweave.orchestrator.registry import instances, services
 from pipeweave.orchestrator.registry.code_versions import CodeChange, store_tasks
 from pipeweave.orchestrator.registry.registration import Registration, check
 from pipeweave.orchestrator.registry.tenants import ensure_tenant
@@ -46,8 +46,9 @@ def register(
     """Store a service and its tasks.
 
     A changed code hash raises the task's code version by one, also when it changes back to an old hash. When
-    the version of an HTTP service changed, the tasks that it no longer names are orphaned, and their task
-    runs that have not started are cancelled. A Python service keeps them: other workers may have them.
+    the version of an HTTP service changed, the tasks that none of its live instances names are orphaned, and
+    their task runs that have not started are cancelled. A Python service keeps them: other workers may have
+    them. An instance of an HTTP service that registers again in the same form changes nothing.
 
     Args:
         by_worker: whether a Celery worker registers what it has loaded.
@@ -60,13 +61,18 @@ def register(
     check(registration)
     ensure_tenant(tx, tenant)
     advisory_locks.hold_tenant_until_commit(tx, advisory_locks.REGISTRATION, tenant)
+    is_http = registration.kind == "http"
+    if is_http and instances.seen_again(tx, tenant, registration):
+        return Registered([], [])
     previous_version = services.store(tx, tenant, registration, by_worker=by_worker)
     stored = services.stored_tasks(tx, tenant, registration)
     services.check_owners(registration, stored)
     orphaned: list[str] = []
     touched = TouchedLimits()
-    if registration.kind == "http" and previous_version not in (None, registration.version):
+    if is_http and previous_version not in (None, registration.version):
         orphaned = _orphan(tx, tenant, registration, stored, touched)
+    if is_http:
+        instances.store(tx, tenant, registration)
     changes = store_tasks(tx, tenant, registration, stored)
     touched.fill(tx)
     for change in changes:

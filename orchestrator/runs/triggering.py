@@ -255,10 +255,10 @@ def _accepted(new: NewRun) -> CreatedRun:
 
 
 def runnable(tasks: Mapping[str, TaskRow], task_ids: Collection[str]) -> Mapping[str, TaskRow]:
-    """Return `tasks` unchanged if each of these ids is registered and no task belongs to an HTTP service.
+    """Return `tasks` unchanged if each of these ids is registered.
 
     Raises:
-        Conflict: a task is not registered, or belongs to an HTTP service.
+        Conflict: a task is not registered.
     """
     gone = sorted(each for each in task_ids if each not in tasks or tasks[each].orphaned_at is not None)
     if gone:
@@ -266,12 +266,6 @@ def runnable(tasks: Mapping[str, TaskRow], task_ids: Collection[str]) -> Mapping
             f"task {gone[0]!r} is not registered" + (f" (and {len(gone) - 1} more)" if gone[1:] else ""),
             errors=[FieldError("task", f"{each!r} is not registered", "unknown_task") for each in gone[:20]],
             hint="start a worker that loads it, or store a version of the pipeline without it",
-        )
-    remote = sorted(each for each, task in tasks.items() if task.service_kind == "http")
-    if remote:
-        raise Conflict(
-            f"task {remote[0]!r} belongs to an HTTP service, which this version cannot dispatch to",
-            hint="register the task from a Python worker",
         )
     return tasks
 

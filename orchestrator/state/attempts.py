@@ -119,6 +119,7 @@ def _log_failure(
 # Locks the rows, so that the decision still holds when it is written.
 _LOOK = f"""
 SELECT t.id, t.status, t.attempt, t.max_attempts, t.worker, t.code_version, t.code_hash, t.started_at,
+       t.dispatched_at,
        k.retry_backoff, k.retry_delay_ms, k.max_retry_delay_ms, k.retry_multiplier, k.retry_jitter,
        k.retry_on, k.code_version AS current_version, k.code_hash AS current_hash
 FROM {NAMED} JOIN task_runs AS t ON {by_key()}
@@ -145,31 +146,33 @@ def _next_delay(row: Any, failure: Failure, cap_ms: int | None, chance: Callable
     policy = task_rows.policy_of(row, cap_ms)
     if not policy.may_retry(failure.code, is_retryable=failure.retryable):
         return None
-    return policy.delay_ms(row.attempt, chance())
+    return max(policy.delay_ms(row.attempt, chance()), failure.delay_ms or 0)
 
 
 # --- one statement per outcome ----------------------------------------------------------------------------
 
 _ENDED = """id uuid, attempt integer, outcome text, worker text, started_at timestamptz, code_version integer,
-    message text, code text, error jsonb, is_begun boolean"""
+    message text, code text, error jsonb, is_begun boolean, dispatched_at timestamptz, logs_path text"""
 
 _ARCHIVED = """archived AS (
     INSERT INTO attempts (run_id, task_run_id, number, status, worker, code_version, error, error_code,
-        started_at, finished_at)
+        started_at, dispatched_at, logs_path, finished_at)
     SELECT :run_id, m.id, m.ended, m.outcome, m.ended_by, m.ended_version, m.ended_error, m.code,
-        m.begun_at, :now
+        m.begun_at, m.sent_at, m.ended_logs, :now
     FROM moved AS m WHERE m.is_begun
 )"""
 
 _OF_THE_ATTEMPT = """, f.attempt AS ended, f.outcome, f.worker AS ended_by, f.code_version AS ended_version,
-    f.error AS ended_error, f.code, f.message, f.started_at AS begun_at, f.is_begun"""
+    f.error AS ended_error, f.code, f.message, f.started_at AS begun_at, f.is_begun,
+    f.dispatched_at AS sent_at, f.logs_path AS ended_logs"""
 
 _MOVED_RETRY = Move(
     to=TaskStatus.PENDING,
     changes=""", attempt = t.attempt + 1, max_attempts = f.max_attempts,
     due_at = now() + f.delay_ms * interval '1 millisecond', code_version = f.next_version,
     code_hash = f.next_hash, worker = NULL, queued_at = NULL, claimed_at = NULL, started_at = NULL,
-    heartbeat_at = NULL, suspected_at = NULL, progress = NULL, progress_message = NULL""",
+    heartbeat_at = NULL, suspected_at = NULL, progress = NULL, progress_message = NULL,
+    dispatched_at = NULL""",
     rows=by_key("f.id"),
     where="t.attempt = f.attempt",
     source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({_ENDED}, max_attempts integer,
@@ -191,7 +194,8 @@ _MOVED_FINAL = Move(
         "CASE WHEN f.outcome = 'timeout' AND f.is_begun THEN 'timeout' ELSE 'failed' END",
         (TaskStatus.FAILED,),
     ),
-    changes=", finished_at = greatest(:now, t.started_at), error = f.error, error_code = f.code",
+    changes=""", finished_at = greatest(:now, t.started_at), error = f.error, error_code = f.code,
+    logs_path = f.logs_path""",
     rows=by_key("f.id"),
     where="t.attempt = f.attempt",
     source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS f({_ENDED}, letter uuid, fingerprint text,
@@ -238,6 +242,8 @@ def _ended(task_run: TaskRun, row: Any, failure: Failure) -> dict[str, Any]:
         "outcome": failure.outcome.value,
         "worker": row.worker,
         "started_at": row.started_at,
+        "dispatched_at": row.dispatched_at,
+        "logs_path": failure.logs_path,
         "code_version": row.code_version,
         "message": failure.message,
         "code": failure.code,

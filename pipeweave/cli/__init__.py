@@ -66,6 +66,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "api": "pipeweave.cli.processes:api",
         "worker": "pipeweave.cli.processes:worker",
         "http-worker": "pipeweave.cli.http_worker:http_worker",
+        "dispatcher": "pipeweave.cli.processes:dispatcher",
         "beat": "pipeweave.cli.processes:beat",
         "tick": "pipeweave.cli.maintenance:tick",
     },

@@ -73,8 +73,7 @@ def _print_json(rows: list[SettingRow]) -> None:
     from pipeweave.cli.support.rendering import show_json
 
     settings = [
-        {"name": row.name, "value": row.value, "source": row.source, "used": row.is_used, "about": row.about}
-        for row in rows
+        {"name": row.name, "value": row.value, "source": row.source, "about": row.about} for row in rows
     ]
     show_json({"settings": settings})
 
@@ -84,11 +83,5 @@ def _print_table(rows: list[SettingRow]) -> None:
 
     show_table(
         ("setting", Column("value", wraps=True, breaks=True), "from"),
-        [(row.name, _value(row), row.source) for row in rows],
+        [(row.name, row.value, row.source) for row in rows],
     )
-
-
-def _value(row: SettingRow) -> str | None:
-    if row.is_used:
-        return row.value
-    return f"{row.value} (not used yet)" if row.value is not None else "(not used yet)"

@@ -108,6 +108,27 @@ def worker(
 worker.add_command(check)
 
 
+@click.command(epilog=examples("pipeweave dispatcher --concurrency 2"))
+@click.option("--name", help="Name of this worker. Defaults to host and process id.")
+@click.option(
+    "--concurrency",
+    metavar="N",
+    type=click.IntRange(1, 1000),
+    default=2,
+    show_default=True,
+    help="Processes; each sends up to 16 dispatches at a time.",
+)
+@_data_dir
+def dispatcher(name: str | None, concurrency: int, data_dir: Path | None) -> None:
+    """Dispatch task runs to HTTP services, and run no tasks.
+
+    Every worker does that, too, unless it has --queues. A dispatcher never waits for a long Python task.
+    """
+    from pipeweave.workers.process.launch import run_worker
+
+    run_worker(connecting.servers(load(), data_dir), (), name=name, concurrency=concurrency)
+
+
 @click.command()
 @_data_dir
 def beat(data_dir: Path | None) -> None:

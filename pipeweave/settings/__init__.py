@@ -41,6 +41,9 @@ class Settings:
     max_concurrency: int = 10
     max_tasks_per_child: int = 1000
     poll_interval_ms: int = 1000
+    dispatch_networks: tuple[str, ...] = ()
+    worker_address: str = "registered"
+    worker_secrets: str = "shared"
     host: str = "127.0.0.1"
     port: int = 3000
     cors_origins: tuple[str, ...] = ()
@@ -77,7 +80,6 @@ class SettingRow:
     value: str | None
     source: str
     about: str
-    is_used: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ def explain(environ: Mapping[str, str] | None = None) -> list[SettingRow]:
         origin = given.get(setting.field, _Given(defaults[setting.field], "default"))
         mask = setting.mask if setting.field in given else None
         shown = mask(origin.value) if mask else _text(origin.value)
-        rows.append(SettingRow(setting.name, shown, origin.source, setting.about, setting.is_used))
+        rows.append(SettingRow(setting.name, shown, origin.source, setting.about))
     return rows
 
 

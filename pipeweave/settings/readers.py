@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from ipaddress import ip_network
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -16,6 +17,8 @@ from pipeweave.ids import check_name
 
 MIN_SECRET_LENGTH = 32
 MASK = "***"
+# Names of networks in DISPATCH_NETWORKS.
+NAMED_NETWORKS = ("loopback", "private")
 
 Reader = Callable[[str], Any]
 
@@ -146,6 +149,31 @@ def broker_url(text: str) -> str:
             "is not supported"
         )
     return str(url("redis", "rediss", "redis+socket")(text))
+
+
+def networks(text: str) -> tuple[str, ...]:
+    """Read a comma-separated list of networks: `loopback`, `private`, or CIDR such as 10.1.0.0/16."""
+    found = [each.strip().lower() for each in text.split(",") if each.strip()]
+    for each in found:
+        if each not in NAMED_NETWORKS:
+            try:
+                ip_network(each)
+            except ValueError:
+                raise Unreadable(
+                    "must be networks separated by commas: loopback, private, or CIDR such as 10.1.0.0/16"
+                ) from None
+    return tuple(dict.fromkeys(found))
+
+
+def one_of(*choices: str) -> Reader:
+    """Make a reader of a few words."""
+
+    def read(text: str) -> str:
+        if text.strip() not in choices:
+            raise Unreadable(f"must be {' or '.join(choices)}")
+        return text.strip()
+
+    return read
 
 
 def tenant(text: str) -> str:

@@ -27,7 +27,6 @@ class Setting:
         about: its meaning, for people.
         also: further names of the variable.
         mask: hides secrets when the value is shown; None to show the value as it is.
-        is_used: false if nothing uses the setting yet.
         is_shared: true if other programs read the plain name, too: next to the prefixed name, it is theirs.
     """
 
@@ -37,7 +36,6 @@ class Setting:
     about: str
     also: tuple[str, ...] = ()
     mask: Callable[[Any], str] | None = None
-    is_used: bool = True
     is_shared: bool = False
 
     @property
@@ -75,9 +73,8 @@ TABLE: tuple[Setting, ...] = (
         "PIPEWEAVE_SECRET_KEY",
         "secret_key",
         values.secret_key,
-        "signs and encrypts; 32 random bytes as hex, the same in every process",
+        "signs and encrypts for HTTP workers; 32 random bytes as hex, the same in every process",
         mask=_secret,
-        is_used=False,
     ),
     Setting(
         "MODE",
@@ -103,6 +100,26 @@ TABLE: tuple[Setting, ...] = (
         values.whole(100, 3_600_000),
         "ms between two ticks",
         also=("POLL_INTERVAL",),
+    ),
+    Setting(
+        "DISPATCH_NETWORKS",
+        "dispatch_networks",
+        values.networks,
+        "networks besides public addresses that dispatches to HTTP workers may reach: loopback, private or "
+        "CIDR, separated by commas",
+    ),
+    Setting(
+        "WORKER_ADDRESS",
+        "worker_address",
+        values.one_of("registered", "peer"),
+        "where dispatches go: the URL that an HTTP worker registers, or with `peer` the address that it "
+        "registers from",
+    ),
+    Setting(
+        "WORKER_SECRETS",
+        "worker_secrets",
+        values.one_of("shared", "service"),
+        "the secret of an HTTP worker: PIPEWEAVE_SECRET_KEY itself (shared), or one for each service",
     ),
     Setting("PIPEWEAVE_HOST", "host", values.words, "address the API listens on"),
     Setting("PORT", "port", values.whole(1, 65535), "port the API listens on"),

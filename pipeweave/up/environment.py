@@ -64,6 +64,13 @@ def settings_of(options: UpOptions) -> dict[str, str]:
     }
 
 
+def networks() -> dict[str, str]:
+    """HTTP workers beside the stack are on this machine, or near it, unless the user says otherwise."""
+    name = "DISPATCH_NETWORKS"
+    is_given = any(environment().get(each, "").strip() for each in (name, PREFIX + name))
+    return {} if is_given else {name: "loopback,private"}
+
+
 def without_effect() -> list[str]:
     """List the set variables that name a database or broker; `up` ignores them and runs its own servers."""
     return sorted(environment().keys() & (_names_of(_SERVERS) | _database_parts()))

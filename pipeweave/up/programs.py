@@ -128,6 +128,7 @@ class Programs:
             "MODE": self._options.mode,
             "PIPEWEAVE_DATA_DIR": str(self._folder.root),
             "PIPEWEAVE_ORCHESTRATOR_URL": self._options.url,
+            **environment.networks(),
         }
 
     def _is_api_healthy(self) -> bool:

@@ -29,7 +29,13 @@ def deployment(
 ) -> Iterator[Deployment]:
     data_dir = str(tmp_path_factory.mktemp("api-data"))
     deployment = Deployment.open(
-        Settings(database_url=database_url, broker_url=broker_url, data_dir=data_dir)
+        Settings(
+            database_url=database_url,
+            broker_url=broker_url,
+            data_dir=data_dir,
+            secret_key="5e" * 32,
+            dispatch_networks=("loopback",),
+        )
     )
     with deployment.database.transaction() as tx:
         tenants.ensure_tenant(tx, OTHER_TENANT)

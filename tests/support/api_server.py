@@ -40,8 +40,11 @@ def running_api(settings: Settings, folder: Path, *options: str) -> Iterator[Ser
     port = free_port()
     environment = os.environ | {
         "DATABASE_URL": str(settings.database_url),
-        "BROKER_URL": str(settings.broker_url),
+        "BROKER_URL": settings.broker_url or "",
         "PIPEWEAVE_DATA_DIR": settings.data_dir,
+        "DISPATCH_NETWORKS": ",".join(settings.dispatch_networks),
+        "PIPEWEAVE_SECRET_KEY": settings.secret_key or "",
+        "MODE": settings.mode,
     }
     argv = [sys.executable, "-m", "pipeweave.cli", "api", "--port", str(port), *options]
     log = folder / "api.log"

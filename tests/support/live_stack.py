@@ -42,6 +42,9 @@ from support.servers import STOP_DEADLINE_S, WAIT_DEADLINE_S, new_database, wait
 
 APPS = Path(__file__).parents[1] / "flows" / "apps"
 
+# Of every stack: dispatches to HTTP workers are signed with it.
+SECRET_KEY = "5e" * 32
+
 _numbers = itertools.count(1)
 
 _FINAL_RUN = tuple(status.value for status in FINAL_RUN)
@@ -134,6 +137,8 @@ class LiveStack:
         environment = {
             **variables,
             "PATH": os.environ["PATH"],
+            "PIPEWEAVE_SECRET_KEY": self.settings.secret_key or "",
+            "DISPATCH_NETWORKS": ",".join(self.settings.dispatch_networks),
             "DATABASE_URL": self.settings.database_url or "",
             "BROKER_URL": self.settings.broker_url or "",
             "PIPEWEAVE_TENANT": tenant,
@@ -409,6 +414,8 @@ def new_live_stack(
             tenant=f"stack-{number}",
             data_dir=str(folder / "data"),
             storage_backends=backends,
+            secret_key=SECRET_KEY,
+            dispatch_networks=("loopback",),
         )
         stack = LiveStack(settings, Deployment.open(settings, pool_size=2), folder)
         try:

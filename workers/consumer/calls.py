@@ -58,7 +58,9 @@ class Calls:
         return min((each.spec.heartbeat_interval_ms for each in self.tasks.values()), default=60_000)
 
     def has(self, run: RunHeader, task_run: TaskRun) -> bool:
-        """Whether this process can call the task, in the code that the run may call."""
+        """Whether this process can call the task, in the code that the run may call, or dispatch it."""
+        if task_run.is_dispatched:
+            return True
         task = self.tasks.get(task_run.task_id)
         return task is not None and (not run.plan.is_pinned or task.spec.code_hash == task_run.code_hash)
 

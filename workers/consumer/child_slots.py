@@ -98,6 +98,11 @@ class Slot:
         struct.pack_into(f"={len(named)}i", self._memory, self._start + _NAMED_FROM, *named)
         self._called = 0
 
+    @property
+    def room(self) -> int:
+        """How many more calls can be noted."""
+        return MOST_CALLED - self._called
+
     def call(self, ordinal: int, deadline: float, limit: float) -> None:
         """Note a function that is about to be called."""
         place = self._start + _CALLED_FROM + self._called * _ORDINAL.size

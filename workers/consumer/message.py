@@ -72,6 +72,21 @@ class Work:
             self.is_calling = bool(self.claimed)
             return self.claimed.popleft() if self.claimed else None
 
+    def next_dispatches(self, first: TaskRun, most: int) -> list[TaskRun]:
+        """Take the claimed task runs that are dispatched together with the one that `next` gave.
+
+        Args:
+            most: how many there may be, the first included.
+        """
+        with self.lock:
+            together = [first]
+            while self.claimed and len(together) < most:
+                each = self.claimed[0]
+                if not each.is_dispatched or each.task_id != first.task_id:
+                    break
+                together.append(self.claimed.popleft())
+            return together
+
     def note(self, outcome: CallOutcome) -> None:
         """Keep the outcome of a call until it is stored."""
         with self.lock:

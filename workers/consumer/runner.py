@@ -36,6 +36,7 @@ from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_durations import CallDurations
 from pipeweave.workers.consumer.calls import Calls
 from pipeweave.workers.consumer.child_slots import Slot
+from pipeweave.workers.consumer.dispatches import Dispatches, TakenTasks
 from pipeweave.workers.consumer.handed_on_log import HandedOnLog
 from pipeweave.workers.consumer.message import Work
 from pipeweave.workers.consumer.stale_messages import EMPTY_JOIN, StaleMessages
@@ -43,6 +44,9 @@ from pipeweave.workers.consumer.time_limit import HARD_AFTER_S
 from pipeweave.workers.consumer.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
+
+# Dispatches that are sent together take less than this (s), or their process is killed.
+DISPATCH_S = 120.0
 
 # Results wait at most this long before they are stored, however many calls a turn has.
 TURN_S = 0.1
@@ -86,6 +90,8 @@ class Runner:
         self.tenant = deployment.settings.tenant
         self.slot = process.slot
         self.durations = CallDurations()
+        self.dispatches = Dispatches(deployment, process.worker)
+        self._taken_tasks = TakenTasks(calls.tasks, self.dispatches.tasks)
         self.stale = StaleMessages(deployment.database, deployment.publisher, self.tenant)
         self.handed_on = HandedOnLog()
         self._had_surprise = False
@@ -303,13 +309,18 @@ class Runner:
     def _claimant(self) -> Claimant | None:
         if self.process.is_stopping():
             return None
-        return Claimant(self.worker, self.queue, queues=self.process.queues, tasks=self.calls.tasks)
+        return Claimant(self.worker, self.queue, queues=self.process.queues, tasks=self._taken_tasks)
 
     def _call(self, work: Work) -> None:
         """Call the functions of claimed task runs, for as long as a turn may take."""
         until = time.monotonic() + TURN_S
         while not self.slot.is_full and (each := work.next()) is not None:
             started = time.monotonic()
+            if each.is_dispatched:
+                self._dispatch(work, each)
+                if time.monotonic() > until:
+                    break
+                continue
             seconds, interval_ms = self.calls.limits(each.task_id)
             deadline = started + seconds + HARD_AFTER_S
             self.slot.call(each.ordinal, deadline, seconds)
@@ -324,6 +335,20 @@ class Runner:
             self.durations.note(work.run.tenant, each.task_id, ended - started)
             if ended > until or self.process.is_stopping() or self._is_spoilt:
                 break
+
+    def _dispatch(self, work: Work, first: TaskRun) -> None:
+        """Dispatch claimed task runs of an HTTP service together, and wait until it has taken them."""
+        together = work.next_dispatches(first, self.slot.room)
+        started = time.monotonic()
+        for each in together:
+            self.slot.call(each.ordinal, started + DISPATCH_S, DISPATCH_S)
+        outcomes = self.dispatches.send(work.run, together)
+        self.slot.returned()
+        for each, outcome in zip(together, outcomes, strict=True):
+            if not work.requeues(each, outcome):
+                work.note(outcome)
+        seconds = (time.monotonic() - started) / len(together)
+        self.durations.note(work.run.tenant, first.task_id, seconds)
 
     def _store_beside_a_call(self, work: Work, outcomes: Sequence[CallOutcome], unstarted: Unstarted) -> None:
         """Store the outcomes before a call that takes long, and hand over the task runs after it."""

@@ -51,6 +51,9 @@ READY_WITHIN_S = 30.0
 # Seconds that task runs under way may take after a TERM.
 GRACE_S = 30.0
 
+# What a worker without an app registers as; it is no service.
+DISPATCHER = "dispatcher"
+
 
 def run_worker(
     settings: Settings,
@@ -64,9 +67,11 @@ def run_worker(
 ) -> None:
     """Register an app's tasks and pipelines, then run task runs until told to stop.
 
+    Without an app, it only dispatches task runs to HTTP services.
+
     Args:
         settings: database and broker are needed.
-        apps: modules, files or folders.
+        apps: modules, files or folders; none for a worker that only dispatches.
         service: the service these tasks belong to. Its workers may load different tasks and code.
         name: of this worker; `worker@host` with the process id by default.
         concurrency: task runs at once; MAX_CONCURRENCY by default.
@@ -77,11 +82,12 @@ def run_worker(
         PipeWeaveError: nothing to load, a definition is wrong, or database or broker cannot be used.
     """
     json_logs.configure(settings.log_level)
-    loaded = load(apps)
+    loaded = load(apps) if apps else Loaded({}, [])
     printed_lines.enable_loggers()
     concurrency = concurrency or settings.max_concurrency
     deployment = Deployment.open(settings, pool_size=1)
     schema_check.require_current(deployment.database)
+    service = service if apps else DISPATCHER
     served = ServedQueues.of(settings.tenant, service, loaded, queues)
     start = _start(service, name, concurrency, loaded, served)
     worker_id = register(deployment, service, loaded, start)
@@ -220,9 +226,10 @@ def register(deployment: Deployment, service: str, loaded: Loaded, start: Worker
         "tasks": [each.to_registration() for each in loaded.tasks.values()],
     }
     with deployment.database.transaction() as tx:
-        service_registration.register(
-            tx, tenant, registration.parse(shown, kind="python", idempotency_ttl=ttl), by_worker=True
-        )
+        if service != DISPATCHER:
+            service_registration.register(
+                tx, tenant, registration.parse(shown, kind="python", idempotency_ttl=ttl), by_worker=True
+            )
         for spec, source in loaded.pipelines:
             stored = pipelines.store(tx, tenant, spec, source=source)
             if stored.is_new:

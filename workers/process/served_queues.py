@@ -24,22 +24,25 @@ class ServedQueues:
         tasks: the queues of tasks, the service's own queue first if it is served.
         own: the queue of the processes with the same code that serve the same queues.
         loaded: every loaded task, and whether its queue is served.
+        dispatches: the queue of the task runs of HTTP services, if it is served.
     """
 
     tasks: tuple[str, ...]
     own: str
     loaded: tuple[LoadedTask, ...]
+    dispatches: tuple[str, ...] = ()
 
     @property
     def all(self) -> tuple[str, ...]:
-        return (*self.tasks, self.own)
+        return (*self.tasks, self.own, *self.dispatches)
 
     @classmethod
     def of(cls, tenant: str, service: str, loaded: Loaded, names: Sequence[str] = ()) -> ServedQueues:
         """The queues of a worker.
 
         Args:
-            names: of the queues to serve, as users write them; none: `default` and those of all loaded tasks.
+            names: of the queues to serve, as users write them; none: `default`, those of all loaded tasks,
+                and the dispatches to HTTP services.
 
         Raises:
             InvalidInput: a name is not valid.
@@ -59,6 +62,7 @@ class ServedQueues:
                 LoadedTask(id, loaded.tasks[id].spec.code_hash, is_served=name in chosen)
                 for id, name in sorted(of_tasks.items())
             ),
+            () if names else (queue_names.dispatch_queue(tenant),),
         )
 
 

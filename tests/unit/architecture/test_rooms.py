@@ -21,18 +21,18 @@ from support.source_tree import (
 # The rooms of the orchestrator: a room imports only rooms before it, and not those that lie beside it.
 ROOMS = (
     *("domain", "store", "messaging", "security", "registry", "state", "queueing", "engine", "objects"),
-    *("runs", "deadletters", "reading", "retention", "deployment", "recovery", "diagnosis"),
+    *("runs", "deadletters", "reading", "dispatch", "retention", "deployment", "recovery", "diagnosis"),
 )
 APART = {("messaging", "store"), ("store", "messaging"), ("security", "messaging")}
 # The rooms of the orchestrator that the layers above it enter.
 DOORS = {
     "api": {
         *("domain", "store", "security", "registry", "queueing", "objects", "runs", "deadletters"),
-        *("reading", "deployment", "recovery", "diagnosis"),
+        *("reading", "dispatch", "deployment", "recovery", "diagnosis"),
     },
     "workers": {
         *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "retention"),
-        *("deployment", "recovery"),
+        *("dispatch", "deployment", "recovery"),
     },
 }
 # What lies in ./pipeweave, from below to above; what lies beside the folders is the base.

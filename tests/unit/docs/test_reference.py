@@ -25,8 +25,7 @@ def test_the_table_of_settings_is_the_code() -> None:
         value = defaults[setting.field]
         text = str(value).lower() if isinstance(value, bool) else value
         shown = "" if value in (None, ()) else f"`{text}`"
-        about = setting.about if setting.is_used else f"{setting.about} (not used yet)"
-        expected.append((f"`{setting.name}`", shown, about))
+        expected.append((f"`{setting.name}`", shown, setting.about))
     table = text_of("docs/configuration.md").split("## Names")[0]
     assert re.findall(r"^\| (`\w+`) \| (.*?) ?\| (.+) \|$", table, re.MULTILINE) == expected
 

@@ -1,0 +1,209 @@
+"""Dispatches claimed task runs to the HTTP service of their task.
+
+The task runs are running before their dispatches leave, in the name of the process that dispatches. What
+follows is an outcome like that of a call: the service has taken the dispatch, or the attempt failed. The turn
+stores it. If the process dies in between, its attempts are lost and tried again under new dispatch ids, so
+that a report of the lost attempt changes nothing.
+
+All that is read from storage and from services is read while no transaction is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
+from uuid import UUID
+
+from pipeweave import signatures
+from pipeweave.errors import PipeWeaveError, TargetRefused
+from pipeweave.orchestrator.dispatch import answers, tokens
+from pipeweave.orchestrator.dispatch.answers import Verdict
+from pipeweave.orchestrator.dispatch.payload import Prepared
+from pipeweave.orchestrator.dispatch.preparing import Preparing
+from pipeweave.orchestrator.dispatch.sender import NoReply, Reply, Sender
+from pipeweave.orchestrator.dispatch.services import DispatchService, Services
+from pipeweave.orchestrator.dispatch.targets import Networks
+from pipeweave.orchestrator.domain.call_outcome import CallOutcome
+from pipeweave.orchestrator.domain.failure import Failure, failure_of
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.task_run import Dispatched, TaskRun
+from pipeweave.orchestrator.engine import idempotency
+from pipeweave.orchestrator.registry import instances
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.values import Values
+from pipeweave.settings import Settings
+
+# Requests of one process that are under way at the same time.
+AT_ONCE = 16
+# How often the connections whose time is up are looked for (s).
+LOOK_EVERY_S = 0.5
+
+
+class Dispatcher:
+    """Dispatches task runs. Make it in the process that uses it: threads and connections survive no fork.
+
+    Args:
+        worker: the name with which the process has claimed the task runs.
+    """
+
+    def __init__(self, database: Database, values: Values, settings: Settings, *, worker: str) -> None:
+        self._database = database
+        self._settings = settings
+        self._worker = worker
+        self._services = Services(database)
+        self._preparing = Preparing(database, values, settings)
+        self._networks = Networks(settings.dispatch_networks)
+        self._sender = Sender()
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="dispatch")
+
+    def dispatch(self, run: RunHeader, task_runs: Sequence[TaskRun]) -> list[CallOutcome]:
+        """Dispatch running task runs of one run and one task. Never raises for one of them: its outcome is
+        then the failure of its attempt.
+
+        Returns:
+            The outcome of each, in their order.
+        """
+        outcomes: dict[UUID, CallOutcome] = {}
+        service = self._try(lambda: self._services.of_task(run.tenant, task_runs[0].task_id))
+        if isinstance(service, Failure):
+            return [(each, service) for each in task_runs]
+        if (failure := _unusable(service, task_runs[0].task_id)) is not None or service is None:
+            return [(each, failure or _gone(task_runs[0].task_id)) for each in task_runs]
+        ready = []
+        for each in task_runs:
+            held = self._held_by_key(run, each)
+            if held is None:
+                ready.append(each)
+            else:
+                outcomes[each.id] = held
+        outcomes |= self._send_all(run, service, ready)
+        return [outcomes[each.id] for each in task_runs]
+
+    def close(self) -> None:
+        """Close connections and threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._sender.close()
+
+    def _held_by_key(self, run: RunHeader, task_run: TaskRun) -> CallOutcome | None:
+        """The result, or the wait for it, of another task run with the same idempotency key."""
+        key = task_run.idempotency_key
+        if key is None:
+            return None
+
+        def claim(tx: Transaction) -> CallOutcome | None:
+            return idempotency.claim(tx, run.tenant, task_run, key)
+
+        found = self._try(lambda: self._database.run(claim, is_one=False))
+        return (task_run, found) if isinstance(found, Failure) else found
+
+    def _send_all(
+        self, run: RunHeader, service: DispatchService, task_runs: Sequence[TaskRun]
+    ) -> dict[UUID, CallOutcome]:
+        if not task_runs:
+            return {}
+        prepared = self._try(lambda: self._preparing.all(run, service, task_runs))
+        if isinstance(prepared, Failure):
+            return {each.id: (each, prepared) for each in task_runs}
+        outcomes: dict[UUID, CallOutcome] = {}
+        waiting: list[Prepared] = []
+        for task_run, each in prepared:
+            if isinstance(each, Failure):
+                outcomes[task_run.id] = (task_run, each)
+            else:
+                waiting.append(each)
+        if not any(each.set_aside_at is None for each in service.instances) and len(waiting) > 1:
+            # One dispatch finds out whether the service is back: each of the others might wait as long.
+            first = waiting.pop(0)
+            outcomes[first.task_run.id] = found = self._outcome(first)
+            if isinstance(found, tuple) and found[1].code != "DISPATCH_REFUSED":
+                return outcomes | {each.task_run.id: (each.task_run, found[1]) for each in waiting}
+        return outcomes | self._together(waiting)
+
+    def _together(self, waiting: Sequence[Prepared]) -> dict[UUID, CallOutcome]:
+        if len(waiting) == 1:
+            return {waiting[0].task_run.id: self._outcome(waiting[0])}
+        running: dict[Future[CallOutcome], UUID] = {
+            self._threads.submit(self._outcome, each): each.task_run.id for each in waiting
+        }
+        outcomes: dict[UUID, CallOutcome] = {}
+        left = set(running)
+        while left:
+            done, left = wait(left, timeout=LOOK_EVERY_S, return_when=FIRST_COMPLETED)
+            outcomes |= {running[each]: each.result() for each in done}
+            self._sender.end_late()
+        return outcomes
+
+    def _outcome(self, prepared: Prepared) -> CallOutcome:
+        """Send one dispatch to one instance after the other, until one has taken or may have taken it."""
+        task_run = prepared.task_run
+        service = prepared.service
+        failure = answers.unreachable(
+            f"service {service.id!r} has no instance with task {task_run.task_id!r}"
+        )
+        for instance in service.candidates(task_run.task_id, self._services.chance):
+            reply = self._try(lambda url=instance.base_url: self._post(url, prepared))  # type: ignore[misc]
+            if isinstance(reply, Failure):
+                failure = reply
+                continue
+            judged = answers.judge(reply, instance.base_url, self._database.now())
+            self._note(service, instance.base_url, judged, was_aside=instance.set_aside_at is not None)
+            if judged.verdict is Verdict.TAKEN:
+                return Dispatched(task_run, f"{service.id} {instance.base_url}", self._worker)
+            failure = judged.failure or failure
+            if judged.verdict is not Verdict.ELSEWHERE:
+                break
+        return task_run, failure
+
+    def _post(self, url: str, prepared: Prepared) -> Reply | NoReply:
+        try:
+            target = self._networks.resolve(url)
+        except TargetRefused as error:
+            return NoReply(str(error.detail), is_certain=True)
+        except (OSError, UnicodeError) as error:
+            return NoReply(f"its host cannot be resolved ({error})", is_certain=True)
+        path = f"{target.path}/tasks/{prepared.task_run.task_id}"
+        body = prepared.body()
+        tenant, service = prepared.run.tenant, prepared.service.id
+        secret = tokens.worker_secret(self._settings, tenant, service)
+        at = int(self._database.now().timestamp())
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "pipeweave",
+            "X-PipeWeave-Tenant": tenant,
+            signatures.HEADER: signatures.sign(secret, at, path, body),
+        }
+        return self._sender.post(target, path, body, headers)
+
+    def _note(self, service: DispatchService, url: str, judged: answers.Judged, *, was_aside: bool) -> None:
+        """Set an instance aside, or bring it back. What cannot be stored is noted by the next dispatch."""
+
+        def note(tx: Transaction) -> None:
+            if judged.sets_aside and judged.failure is not None:
+                instances.set_aside(tx, service.tenant, service.id, url, judged.failure.message)
+            else:
+                instances.bring_back(tx, service.tenant, service.id, url)
+
+        if judged.sets_aside or was_aside:
+            self._try(lambda: self._database.run(note, is_one=False))
+            self._services.forget()
+
+    @staticmethod
+    def _try(step: Callable[[], Any]) -> Any:
+        """The result of a step, or the failure of the attempts that needed it."""
+        try:
+            return step()
+        except PipeWeaveError as error:
+            return failure_of(error)
+
+
+def _unusable(service: DispatchService | None, task_id: str) -> Failure | None:
+    if service is None:
+        return _gone(task_id)
+    if service.is_disabled:
+        return answers.unreachable(f"service {service.id!r} is switched off")
+    return None
+
+
+def _gone(task_id: str) -> Failure:
+    return answers.unreachable(f"task {task_id!r} is not registered any more")

@@ -1,0 +1,140 @@
+"""Prepares dispatches: puts what they name into storage, and collects what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeweave import dispatch_ids
+from pipeweave.errors import PipeWeaveError
+from pipeweave.orchestrator.dispatch import tokens, upstream
+from pipeweave.orchestrator.dispatch.object_urls import ObjectUrls
+from pipeweave.orchestrator.dispatch.payload import Prepared, StoredUpstream
+from pipeweave.orchestrator.dispatch.services import DispatchService
+from pipeweave.orchestrator.dispatch.shared_values import SharedValues
+from pipeweave.orchestrator.dispatch.upstream import UpstreamPage, UpstreamStep
+from pipeweave.orchestrator.domain.failure import Failure, failure_of
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.state import attempts, outputs
+from pipeweave.orchestrator.store.database import Database
+from pipeweave.orchestrator.store.values import Values
+from pipeweave.settings import Settings
+from pipeweave.spec import references
+
+OfEach = list[tuple[TaskRun, "Prepared | Failure"]]
+
+
+class Preparing:
+    """Prepares the dispatches of one process. Several threads may use it."""
+
+    def __init__(self, database: Database, values: Values, settings: Settings) -> None:
+        self._database = database
+        self._values = values
+        self._settings = settings
+        self.shared = SharedValues(values)
+        self._tokens = tokens.StorageTokens(settings, values.backends)
+
+    def all(self, run: RunHeader, service: DispatchService, task_runs: Sequence[TaskRun]) -> OfEach:
+        """Prepare a dispatch for each of the task runs, or say why its attempt fails."""
+        by_step: dict[str, list[TaskRun]] = {}
+        for each in task_runs:
+            by_step.setdefault(each.step_id, []).append(each)
+        return [
+            pair for step_id, mine in by_step.items() for pair in self._of_step(run, service, step_id, mine)
+        ]
+
+    def _of_step(
+        self, run: RunHeader, service: DispatchService, step_id: str, task_runs: Sequence[TaskRun]
+    ) -> OfEach:
+        backend = self._values.backends.choose(run.tenant, run.pipeline_id)
+        try:
+            with self._database.transaction() as tx:
+                page = upstream.page(tx, run, step_id)
+            stored = self.stored(run, page.steps, backend)
+        except PipeWeaveError as error:
+            failure = failure_of(error)
+            return [(each, failure) for each in task_runs]
+        found: OfEach = []
+        for each in task_runs:
+            try:
+                found.append((each, self._one(run, service, each, backend, page, stored)))
+            except PipeWeaveError as error:
+                found.append((each, failure_of(error)))
+        return found
+
+    def stored(
+        self, run: RunHeader, steps: Sequence[UpstreamStep], backend: str
+    ) -> Mapping[str, StoredUpstream]:
+        """Put the outputs of steps into a backend, and say where they are.
+
+        Raises:
+            Unavailable, InvalidSetting: storage cannot be used.
+        """
+        return {each.step_id: self._stored(run, each, backend) for each in steps}
+
+    def _stored(self, run: RunHeader, step: UpstreamStep, backend: str) -> StoredUpstream:
+        assets = {
+            key: {**each, "path": self.shared.path_of(each["path"], backend)}
+            for key, each in step.assets.items()
+        }
+        return StoredUpstream(self.shared.output_of(run.id, step.step_id, step.place, backend), assets)
+
+    def _one(
+        self,
+        run: RunHeader,
+        service: DispatchService,
+        task_run: TaskRun,
+        backend: str,
+        page: UpstreamPage,
+        stored: Mapping[str, StoredUpstream],
+    ) -> Prepared:
+        secret = tokens.secret_of(self._settings)
+        dispatch_id = dispatch_ids.make(secret, task_run.id, task_run.attempt)
+        now = self._database.now().timestamp()
+        has_urls = service.storage_access == "urls"
+        return Prepared(
+            run,
+            task_run,
+            service,
+            dispatch_id,
+            self._input_path(run, task_run, dispatch_id, backend),
+            stored,
+            page.next,
+            self._previous_attempts(task_run),
+            token=None if has_urls else self._tokens.of(service, backend, now),
+            urls=ObjectUrls.for_attempt(self._values.backends, secret, backend, service.timeout, now)
+            if has_urls
+            else None,
+        )
+
+    def _input_path(self, run: RunHeader, task_run: TaskRun, dispatch_id: str, backend: str) -> str:
+        """The path of the input: the run's own, or the params or the item of the step."""
+        step = run.plan[run.plan.ordinals[task_run.step_id]].step
+        if step.params is None and task_run.map_index is None:
+            return self.shared.input_of(run, backend)
+        item = task_run.item if step.map is None or step.map.name is None else {step.map.name: task_run.item}
+        if step.params is None:
+            return self.shared.own_input(dispatch_id, item, backend)
+        params = self._resolved(run, task_run, step.params)
+        named = item if task_run.map_index is not None and step.map and step.map.name else {}
+        return self.shared.own_input(dispatch_id, {**params, **named}, backend)
+
+    def _resolved(self, run: RunHeader, task_run: TaskRun, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        named = references.referenced_steps(params)
+        with self._database.transaction() as tx:
+            places = outputs.places_of_steps(tx, run, named) if named else {}
+        resolved: Mapping[str, Any] = references.resolve(
+            params,
+            input=self._values.load(run.input, run.input_path),
+            steps=outputs.load(self._values, places),
+            item=task_run.item,
+            map_index=task_run.map_index,
+        )
+        return resolved
+
+    def _previous_attempts(self, task_run: TaskRun) -> Sequence[Mapping[str, Any]]:
+        if task_run.attempt == 1:
+            return ()
+        with self._database.statements() as tx:
+            return attempts.previous_attempts(tx, task_run)

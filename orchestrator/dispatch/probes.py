@@ -1,0 +1,83 @@
+"""Asks instances that were set aside whether they are back: a chore of the tick.
+
+The tick does not wait for them: an instance that hangs would hold up everything else that the tick does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
+
+from pipeweave.errors import PipeWeaveError, TargetRefused
+from pipeweave.orchestrator.dispatch.sender import NoReply, Reply, Sender
+from pipeweave.orchestrator.dispatch.targets import Networks
+from pipeweave.orchestrator.registry import instances
+from pipeweave.orchestrator.registry.instances import Instance
+from pipeweave.orchestrator.store.database import Database, Transaction
+
+log = logging.getLogger(__name__)
+
+# One tick asks so many instances, and waits so long (s) for those that answer at once.
+BATCH = 16
+WAIT_S = 0.2
+
+
+def run_once(database: Database, allowed: Sequence[str]) -> int:
+    """Ask the instances whose time has come. Returns their number.
+
+    Args:
+        allowed: the networks that dispatches may reach.
+    """
+
+    def take(tx: Transaction) -> list[Instance]:
+        instances.forget_gone(tx)
+        return instances.take_probes(tx, BATCH)
+
+    due = database.run(take)
+    networks = Networks(allowed)
+    asked = [_threads().submit(_probe, database, networks, each) for each in due]
+    wait(asked, timeout=WAIT_S)
+    return len(due)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(BATCH, thread_name_prefix="probe")
+
+
+def _probe(database: Database, networks: Networks, instance: Instance) -> None:
+    try:
+        reply = _ask(networks, instance.base_url)
+        with database.statements() as tx:
+            _note(tx, instance, reply)
+    except PipeWeaveError as error:
+        log.warning("probe.failed", extra={"service_id": instance.service_id, "reason": error.detail})
+    except Exception:
+        log.exception("probe.failed", extra={"service_id": instance.service_id})
+
+
+def _ask(networks: Networks, base_url: str) -> Reply | NoReply:
+    try:
+        target = networks.resolve(base_url)
+    except TargetRefused as error:
+        return NoReply(str(error.detail), is_certain=True)
+    except (OSError, UnicodeError) as error:
+        return NoReply(f"its host cannot be resolved ({error})", is_certain=True)
+    sender = Sender()
+    try:
+        return sender.get(target, f"{target.path}/health")
+    finally:
+        sender.close()
+
+
+def _note(tx: Transaction, instance: Instance, reply: Reply | NoReply) -> None:
+    named = instance.tenant, instance.service_id, instance.base_url
+    # A worker without a health page answers 404: it is there all the same.
+    if isinstance(reply, Reply) and reply.status < 500:
+        instances.bring_back(tx, *named)
+        log.info("instance.back", extra={"service_id": instance.service_id, "base_url": instance.base_url})
+    else:
+        said = reply.reason if isinstance(reply, NoReply) else f"/health answered {reply.status}"
+        instances.set_aside(tx, *named, said)

@@ -1,0 +1,36 @@
+"""Defines what an HTTP service reports of the end of an attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+SUCCESS, FAILED = "success", "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a service says of the end of an attempt.
+
+    Args:
+        status: `success` or `failed`.
+        output: the result itself; `has_output` tells null from none.
+        output_path: where the service stored the result.
+        assets: key -> {path, size, type}.
+        selected_next: the successors that may run; None for all.
+        error, error_code, retryable, details, stack: of a failure.
+    """
+
+    status: str
+    output: Any = None
+    has_output: bool = False
+    output_path: str | None = None
+    assets: Mapping[str, Mapping[str, Any]] | None = None
+    logs_path: str | None = None
+    selected_next: Collection[str] | None = None
+    error: str | None = None
+    error_code: str | None = None
+    retryable: bool = True
+    details: Any = None
+    stack: str | None = None

@@ -1,0 +1,227 @@
+"""Takes the reports of HTTP services: heartbeats, progress, results and failures of dispatched attempts.
+
+The dispatch id of a report names one attempt and proves that the sender got its dispatch. A report about an
+attempt that is over changes nothing and says so. A result is stored by the engine's turn; it is durable when
+the answer leaves. Storage is read before, while nothing is locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from pipeweave import dispatch_ids, ids
+from pipeweave.errors import AttemptFailed, InvalidReport, NotFound, StaleReport, Unauthenticated
+from pipeweave.orchestrator.dispatch import results, tokens
+from pipeweave.orchestrator.dispatch.report import FAILED, SUCCESS, Report
+from pipeweave.orchestrator.domain.call_outcome import CallOutcome
+from pipeweave.orchestrator.domain.failure import Failure, failure_of
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.domain.states import TaskStatus
+from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.engine.turn import Turn
+from pipeweave.orchestrator.state import heartbeats, run_headers
+from pipeweave.orchestrator.state.rows import COLUMNS, of_row
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.store.values import Values
+from pipeweave.settings import Settings
+from pipeweave.spec import rules
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What a report changed.
+
+    Args:
+        is_repeated: the attempt had ended like this before; nothing was changed.
+        is_retrying: another attempt follows.
+    """
+
+    is_repeated: bool = False
+    is_retrying: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """The attempt that a report is about, and the row of its task run as it is now."""
+
+    dispatch_id: str
+    number: int
+    row: Any
+
+    @property
+    def task_run(self) -> TaskRun:
+        return of_row(self.row)
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self.row.attempt == self.number and self.row.status == TaskStatus.RUNNING)
+
+
+_ROW = f"""
+SELECT {COLUMNS}, t.tenant_id, t.finished_at, t.dispatched_at FROM task_runs AS t
+WHERE t.run_id = :run_id AND t.id = :id
+"""
+
+
+class Reports:
+    """Takes reports.
+
+    Args:
+        settings: with the secret that signed the dispatch ids.
+    """
+
+    def __init__(self, database: Database, values: Values, settings: Settings) -> None:
+        self.database = database
+        self.values = values
+        self.settings = settings
+
+    def tenant_of(self, dispatch_id: str) -> str:
+        """The tenant whose attempt a dispatch id names.
+
+        Raises:
+            Unauthenticated: the id was not made by this deployment.
+            NotFound: its run is not there any more.
+        """
+        with self.database.statements() as tx:
+            return str(self._find(tx, dispatch_id).row.tenant_id)
+
+    def attempt_of(self, dispatch_id: str) -> tuple[RunHeader, TaskRun]:
+        """The run and the task run of an attempt that is under way.
+
+        Raises:
+            Unauthenticated, NotFound: as `tenant_of`.
+            StaleReport: the attempt is over.
+        """
+        with self.database.statements() as tx:
+            attempt = self._find(tx, dispatch_id)
+            run = run_headers.load(tx, attempt.row.run_id)
+        if run is None or not attempt.is_running:
+            raise _stale(attempt)
+        return run, attempt.task_run
+
+    def heartbeat(self, dispatch_id: str, progress: float | None, message: str | None) -> bool:
+        """Store a heartbeat, with the progress (0 to 100) if there is any.
+
+        Returns:
+            Whether the attempt goes on; False when it is over, and the service should stop.
+
+        Raises:
+            Unauthenticated, NotFound: as `tenant_of`.
+        """
+        named = self._read(dispatch_id)
+        with self.database.statements() as tx:
+            if progress is None:
+                is_stored = heartbeats.beat_of(tx, named.task_run_id, named.attempt)
+            else:
+                is_stored = heartbeats.progress_of(tx, named.task_run_id, named.attempt, progress, message)
+            if not is_stored:
+                self._find(tx, dispatch_id)
+        return is_stored
+
+    def end(self, dispatch_id: str, report: Report) -> Reported:
+        """Store the end of an attempt; the run goes on from there.
+
+        Raises:
+            Unauthenticated, NotFound: as `tenant_of`.
+            StaleReport: the attempt is over, and ended in another way or was replaced; nothing was changed.
+            InvalidInput: a path leads outside of the attempt's own folder; nothing was changed.
+            AttemptFailed: the result cannot be used; the attempt has failed.
+            Unavailable: PostgreSQL or storage cannot be reached; nothing was changed, the report can be sent
+                again.
+        """
+        with self.database.statements() as tx:
+            attempt = self._find(tx, dispatch_id)
+            run = run_headers.load(tx, attempt.row.run_id)
+        if run is None:
+            raise NotFound(f"run of {dispatch_id[:80]!r} not found")
+        if not attempt.is_running:
+            return self._repeated(attempt, report)
+        outcome = self._outcome(run, attempt, report)
+        turn = Turn(
+            run, [outcome], attempt.task_run.queue, max_retry_delay_ms=self.settings.max_retry_delay_ms
+        )
+        turn.apply(self.database)
+        reported = self._check_stored(dispatch_id, report)
+        if report.status == SUCCESS and isinstance(outcome, tuple):
+            raise _unusable(outcome[1])
+        return reported
+
+    def _check_stored(self, dispatch_id: str, report: Report) -> Reported:
+        """What became of the attempt: another report may have come first."""
+        with self.database.statements() as tx:
+            now = self._find(tx, dispatch_id)
+        if now.row.attempt > now.number:
+            return Reported(is_retrying=True)
+        if now.is_running or now.row.status == TaskStatus.CANCELLED:
+            raise _stale(now)
+        return Reported()
+
+    def _repeated(self, attempt: _Attempt, report: Report) -> Reported:
+        is_final = attempt.row.attempt == attempt.number
+        same = TaskStatus.COMPLETED if report.status == SUCCESS else TaskStatus.FAILED
+        if is_final and attempt.row.status == same:
+            return Reported(is_repeated=True)
+        if attempt.row.attempt == attempt.number + 1 and report.status == FAILED:
+            return Reported(is_repeated=True, is_retrying=attempt.row.finished_at is None)
+        raise _stale(attempt)
+
+    def _outcome(self, run: RunHeader, attempt: _Attempt, report: Report) -> CallOutcome:
+        task_run = attempt.task_run
+        backend = self.values.backends.choose(run.tenant, run.pipeline_id)
+        logs = results.own_path(report.logs_path, "logsPath", attempt.dispatch_id, backend)
+        if report.status == FAILED:
+            return task_run, results.failure(report, logs)
+        assets = results.assets(report.assets, attempt.dispatch_id, backend)
+        try:
+            chosen = _chosen(run, task_run, report.selected_next)
+            kept = results.output(self.values, report, attempt.dispatch_id, backend)
+        except (AttemptFailed, NotFound) as error:
+            return task_run, failure_of(error)
+        return Completion(task_run, kept, chosen, task_run.idempotency_key, assets=assets, logs_path=logs)
+
+    def _read(self, dispatch_id: str) -> dispatch_ids.DispatchedAttempt:
+        named = dispatch_ids.read(tokens.secret_of(self.settings), dispatch_id)
+        if named is None:
+            raise Unauthenticated(
+                f"{dispatch_id[:120]!r} is not a run id that this orchestrator has dispatched",
+                hint="report with the runId of the dispatch, unchanged",
+            )
+        return named
+
+    def _find(self, tx: Transaction, dispatch_id: str) -> _Attempt:
+        named = self._read(dispatch_id)
+        parameters = {"run_id": ids.run_id_of(named.task_run_id), "id": named.task_run_id}
+        row = tx.execute(_ROW, parameters).one_or_none()
+        if row is None:
+            raise NotFound(f"task run of {dispatch_id[:80]!r} not found")
+        return _Attempt(dispatch_id, named.attempt, row)
+
+
+def _chosen(run: RunHeader, task_run: TaskRun, chosen: Collection[str] | None) -> tuple[str, ...] | None:
+    if chosen is None:
+        return None
+    planned = run.plan[run.plan.ordinals[task_run.step_id]]
+    successors = [run.plan[each].id for each in planned.successors]
+    is_item = task_run.map_index is not None
+    return rules.select_next(list(chosen), successors, step_id=planned.id, is_item=is_item)
+
+
+def _stale(attempt: _Attempt) -> StaleReport:
+    status = attempt.row.status
+    if attempt.row.attempt != attempt.number:
+        detail = f"attempt {attempt.number} is over: attempt {attempt.row.attempt} is {status}"
+    else:
+        detail = f"attempt {attempt.number} is over: the task run is {status}"
+    return StaleReport(
+        detail,
+        hint="stop the work; nothing was changed",
+        taskRunId=ids.show(ids.TASK_RUN, attempt.row.id),
+        attempt=attempt.row.attempt,
+        taskRunStatus=str(status),
+    )
+
+
+def _unusable(failure: Failure) -> InvalidReport:
+    return InvalidReport(failure.message, failureCode=failure.code)

@@ -1,0 +1,147 @@
+"""Reads what a report says of an attempt's result: its output, assets, log or error."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from pipeweave.authoring.raised import MAX_MESSAGE, MAX_TRACEBACK
+from pipeweave.errors import FieldError, InvalidInput, InvalidResult, NotFound, ObjectTooLarge
+from pipeweave.orchestrator.dispatch.payload import asset_path, logs_path, output_path
+from pipeweave.orchestrator.dispatch.report import Report
+from pipeweave.orchestrator.domain.failure import Failure, Outcome
+from pipeweave.orchestrator.domain.task_run import Kept
+from pipeweave.orchestrator.store.values import Values, canonical
+from pipeweave.safe_text import storable
+from pipeweave.size_limits import INLINE_BYTES, MAX_OUTPUT_BYTES
+from pipeweave.storage.references import ObjectRef
+
+# A larger output is not parsed here: only its bytes are hashed.
+PARSED_BYTES = 4 * 1024 * 1024
+
+MAX_ASSETS = 1_000
+_KEY = re.compile(r"(?!\.{1,2}\Z)[^/\\\x00-\x1f]{1,200}\Z")
+
+# Codes of failures for which another attempt would end the same way.
+_FINAL_CODES = frozenset({"INVALID_NEXT_TASKS"})
+
+
+def output(values: Values, report: Report, dispatch_id: str, backend: str) -> Kept:
+    """The output of a successful attempt, as it is stored.
+
+    Raises:
+        InvalidResult: it is no JSON, or too large.
+        NotFound: the service did not store it.
+        InvalidInput: its path is not that of the attempt.
+        Unavailable: storage cannot be reached.
+    """
+    if report.output_path is None:
+        try:
+            return values.keep(report.output, backend)
+        except InvalidInput as error:
+            raise InvalidResult(error.detail) from error
+    path = report.output_path
+    if path != output_path(dispatch_id):
+        raise _foreign("outputPath", path, output_path(dispatch_id))
+    storage = values.backends.get(backend)
+    found = storage.stat(path)
+    if found is None:
+        raise NotFound(f"the output was not stored: there is no object {path!r}", path=path)
+    if found.size > MAX_OUTPUT_BYTES:
+        raise InvalidResult(f"the output has {found.size:,} bytes; at most {MAX_OUTPUT_BYTES:,} are possible")
+    reference = str(ObjectRef(backend, path))
+    if found.size > PARSED_BYTES:
+        digest = hashlib.sha256()
+        with storage.open(path) as pieces:
+            for piece in pieces:
+                digest.update(piece)
+        return Kept(None, reference, found.size, digest.hexdigest())
+    content = _canonical(storage.get(path, limit=PARSED_BYTES))
+    digest_of = hashlib.sha256(content).hexdigest()
+    if len(content) <= INLINE_BYTES:
+        return Kept(content.decode(), None, len(content), digest_of)
+    return Kept(None, reference, found.size, digest_of)
+
+
+def _canonical(content: bytes) -> bytes:
+    try:
+        return canonical(orjson.loads(content))
+    except orjson.JSONDecodeError as error:
+        raise InvalidResult(f"the output is not JSON: {error}") from None
+    except (InvalidInput, ObjectTooLarge) as error:
+        raise InvalidResult(error.detail) from None
+
+
+def own_path(path: str | None, field: str, dispatch_id: str, backend: str) -> str | None:
+    """The reference of a log path, checked.
+
+    Raises:
+        InvalidInput: it is not that of the attempt.
+    """
+    if path is None:
+        return None
+    if path != logs_path(dispatch_id):
+        raise _foreign(field, path, logs_path(dispatch_id))
+    return str(ObjectRef(backend, path))
+
+
+def assets(
+    given: Mapping[str, Mapping[str, Any]] | None, dispatch_id: str, backend: str
+) -> dict[str, Any] | None:
+    """The assets of a report, with references.
+
+    Raises:
+        InvalidInput: a key or a path is wrong, or there are too many.
+    """
+    if not given:
+        return None
+    if len(given) > MAX_ASSETS:
+        fault = FieldError(
+            "assets", f"has {len(given):,} entries", "limit_exceeded", f"at most {MAX_ASSETS:,}"
+        )
+        raise InvalidInput(f"an attempt has at most {MAX_ASSETS:,} assets", errors=[fault])
+    found = {}
+    for key, each in given.items():
+        if not is_asset_key(key):
+            expected = "1 to 200 characters without slashes and control characters"
+            fault = FieldError("assets", f"has the key {key[:80]!r}", "invalid", expected)
+            raise InvalidInput(f"{key[:80]!r} is not the key of an asset", errors=[fault])
+        if each["path"] != asset_path(dispatch_id, key):
+            raise _foreign(f"assets.{key}.path", str(each["path"]), asset_path(dispatch_id, key))
+        found[key] = {
+            "path": str(ObjectRef(backend, each["path"])),
+            "size": each["size"],
+            "type": each["type"],
+        }
+    return found
+
+
+def failure(report: Report, logs: str | None) -> Failure:
+    """The failure that a report tells of."""
+    code = storable(report.error_code or "TASK_FAILED")[:200]
+    message = storable(report.error or "the worker gave no error message")[:MAX_MESSAGE]
+    stack = None if report.stack is None else storable(report.stack)[:MAX_TRACEBACK]
+    return Failure(
+        code,
+        message,
+        code,
+        report.retryable and code not in _FINAL_CODES,
+        stack,
+        report.details,
+        Outcome.TIMEOUT if code == "TIMEOUT" else Outcome.FAILED,
+        logs_path=logs,
+    )
+
+
+def is_asset_key(key: str) -> bool:
+    """Whether an asset may have this key: 1 to 200 characters without slashes and control characters."""
+    return _KEY.match(key) is not None
+
+
+def _foreign(field: str, path: str, expected: str) -> InvalidInput:
+    fault = FieldError(field, f"is {path[:200]!r}", "invalid", expected)
+    return InvalidInput(f"{field} is not a path of this attempt", errors=[fault])

@@ -1,0 +1,186 @@
+"""Sends dispatches: one POST each, to an address that was checked, with a deadline for the whole exchange.
+
+Connections are kept for a moment and used again, because opening one costs as much as the request. One that
+was idle for longer is closed instead: services close idle connections, some after two seconds, and a request
+that meets such a close cannot be told from one that was taken.
+"""
+
+from __future__ import annotations
+
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import Any
+
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError
+
+from pipeweave.orchestrator.dispatch.targets import Target
+
+# A service has to take a dispatch within this long (s); it works afterwards.
+ANSWER_WITHIN_S = 5.0
+# Connections that were idle for longer (s) are not used again.
+MAX_IDLE_S = 1.0
+# So much of an answer is read: enough for its error.
+MAX_ANSWER = 16 * 1024
+MOST_KEPT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer of a service.
+
+    Args:
+        retry_after: of the header Retry-After; None without one.
+        text: the beginning of the body.
+    """
+
+    status: int
+    retry_after: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoReply:
+    """There was no answer.
+
+    Args:
+        reason: for people.
+        is_certain: whether the service certainly did not get the request.
+        is_late: whether the time was up.
+    """
+
+    reason: str
+    is_certain: bool
+    is_late: bool = False
+
+
+@dataclass(slots=True)
+class _Open:
+    connection: HTTPConnection
+    deadline: float
+
+
+@dataclass(slots=True)
+class _Kept:
+    connection: HTTPConnection
+    since: float
+
+
+@dataclass(slots=True)
+class Sender:
+    """Sends requests from several threads. A forked child must make its own."""
+
+    _kept: dict[Target, list[_Kept]] = field(default_factory=dict)
+    _open: dict[int, _Open] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def post(self, target: Target, path: str, body: bytes, headers: Mapping[str, str]) -> Reply | NoReply:
+        """Send one POST request; redirects are not followed.
+
+        Args:
+            path: with the path of the target.
+        """
+        return self._exchange("POST", target, path, body, headers)
+
+    def get(self, target: Target, path: str) -> Reply | NoReply:
+        """Send one GET request."""
+        return self._exchange("GET", target, path, None, {})
+
+    def end_late(self) -> None:
+        """Cut the connections whose time is up. A service that sends its answer byte by byte would otherwise
+        hold its thread for as long as it likes.
+        """
+        now = time.monotonic()
+        with self._lock:
+            late = [each.connection for each in self._open.values() if each.deadline < now]
+        for connection in late:
+            with suppress(OSError, AttributeError):
+                connection.sock.shutdown(2)
+
+    def close(self) -> None:
+        """Close every kept connection."""
+        with self._lock:
+            kept = [each.connection for several in self._kept.values() for each in several]
+            self._kept.clear()
+        for connection in kept:
+            connection.close()
+
+    def _exchange(
+        self, method: str, target: Target, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Reply | NoReply:
+        deadline = time.monotonic() + ANSWER_WITHIN_S
+        connection = self._take(target)
+        with self._lock:
+            self._open[id(connection)] = _Open(connection, deadline)
+        is_sent = False
+        try:
+            if not connection.is_connected:
+                connection.connect()
+            is_sent = True
+            connection.request(method, path, body=body, headers={"Host": target.host_header, **headers})
+            reply = _read(connection)
+        except (OSError, HTTPError, HTTPException, ValueError) as error:
+            connection.close()
+            return _no_reply(error, is_certain=not is_sent, is_late=time.monotonic() >= deadline)
+        finally:
+            with self._lock:
+                del self._open[id(connection)]
+        self._keep(target, connection)
+        return reply
+
+    def _take(self, target: Target) -> HTTPConnection:
+        oldest = time.monotonic() - MAX_IDLE_S
+        with self._lock:
+            kept = self._kept.get(target, [])
+            found = kept.pop() if kept else None
+        if found is not None and found.since >= oldest and found.connection.is_connected:
+            return found.connection
+        if found is not None:
+            found.connection.close()
+        return _connection(target)
+
+    def _keep(self, target: Target, connection: HTTPConnection) -> None:
+        with self._lock:
+            kept = self._kept.setdefault(target, [])
+            is_room = len(kept) < MOST_KEPT and connection.is_connected
+            if is_room:
+                kept.append(_Kept(connection, time.monotonic()))
+        if not is_room:
+            connection.close()
+
+
+def _connection(target: Target) -> HTTPConnection:
+    options: dict[str, Any] = {"timeout": ANSWER_WITHIN_S}
+    if target.scheme == "http":
+        return HTTPConnection(target.address, target.port, **options)
+    return HTTPSConnection(
+        target.address,
+        target.port,
+        server_hostname=target.host,
+        assert_hostname=target.host,
+        ssl_context=ssl.create_default_context(),
+        **options,
+    )
+
+
+def _read(connection: HTTPConnection) -> Reply:
+    answer = connection.getresponse()
+    content = answer.read(MAX_ANSWER + 1) or b""
+    if len(content) > MAX_ANSWER or answer.headers.get("Connection", "").lower() == "close":
+        connection.close()
+    text = content[:MAX_ANSWER].decode(errors="replace")
+    return Reply(answer.status, answer.headers.get("Retry-After"), text)
+
+
+def _no_reply(error: Exception, *, is_certain: bool, is_late: bool) -> NoReply:
+    is_late = is_late or isinstance(error, TimeoutError) or "timed out" in str(error)
+    if is_late:
+        return NoReply(f"no answer within {ANSWER_WITHIN_S:g} s", is_certain, is_late=True)
+    cause = error.__cause__ or error
+    reason = getattr(cause, "strerror", None) or str(cause) or type(cause).__name__
+    return NoReply(reason[:300], is_certain)

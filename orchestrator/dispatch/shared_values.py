@@ -1,0 +1,82 @@
+"""Puts values where HTTP workers can read them: inputs and outputs that are only in rows, or in another
+backend.
+
+They are copies: a row, or the object that it names, stays the truth. A worker is told the path after the copy
+was written. Each process writes a copy once, and remembers that.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from pipeweave import ids
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.state.outputs import Place
+from pipeweave.orchestrator.store.values import Values, canonical
+from pipeweave.storage.references import ObjectRef
+
+# A process remembers so many copies that it wrote.
+MOST_REMEMBERED = 10_000
+
+JSON = "application/json"
+
+
+@dataclass(slots=True)
+class SharedValues:
+    """Writes the copies that dispatches name. Several threads may use it."""
+
+    values: Values
+    _written: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def input_of(self, run: RunHeader, backend: str) -> str:
+        """The path of a run's input in a backend."""
+        folder = "standalone" if run.pipeline_id is None else "pipelines"
+        path = f"{folder}/{ids.show(ids.RUN, run.id)}/input.json"
+        return self._shared(backend, path, (run.input, run.input_path))
+
+    def output_of(self, run_id: UUID, step_id: str, place: Place | list[Place], backend: str) -> str:
+        """The path of a completed step's output in a backend."""
+        path = f"pipelines/{ids.show(ids.RUN, run_id)}/outputs/{step_id}.json"
+        return self._shared(backend, path, place)
+
+    def own_input(self, dispatch_id: str, value: Any, backend: str) -> str:
+        """Write the input of one attempt; returns its path."""
+        path = f"runs/{dispatch_id}/input.json"
+        self.values.backends.get(backend).put(path, canonical(value), content_type=JSON)
+        return path
+
+    def path_of(self, reference: str, backend: str) -> str:
+        """The path in a backend of an object that another row names: it is copied if it is elsewhere."""
+        ref = ObjectRef.parse(reference, self.values.backends.default_id)
+        if ref.backend != backend:
+            self._once(backend, ref.path, lambda: self.values.backends.get(ref.backend).get(ref.path))
+        return ref.path
+
+    def _shared(self, backend: str, path: str, place: Place | list[Place]) -> str:
+        if isinstance(place, tuple) and place[1] is not None:
+            return self.path_of(place[1], backend)
+        self._once(backend, path, lambda: canonical(self._value(place)))
+        return path
+
+    def _value(self, place: Place | list[Place]) -> Any:
+        if isinstance(place, list):
+            return [self.values.load(*each) for each in place]
+        return place[0]
+
+    def _once(self, backend: str, path: str, content: Callable[[], bytes]) -> None:
+        key = str(ObjectRef(backend, path))
+        with self._lock:
+            if key in self._written:
+                self._written.move_to_end(key)
+                return
+        self.values.backends.get(backend).put(path, content(), content_type=JSON)
+        with self._lock:
+            self._written[key] = None
+            if len(self._written) > MOST_REMEMBERED:
+                self._written.popitem(last=False)

@@ -1,0 +1,131 @@
+"""Checks where dispatches may go: public addresses, and the networks that DISPATCH_NETWORKS names.
+
+A service says itself where it listens, so its address is hostile until it is checked. The check resolves the
+host, and the dispatch connects to the address that was checked: a name that resolves to another address a
+moment later leads nowhere else.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from pipeweave.errors import FieldError, TargetRefused
+
+Address = IPv4Address | IPv6Address
+
+_HINT = "allow its network with DISPATCH_NETWORKS, e.g. DISPATCH_NETWORKS=private or 10.1.0.0/16"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An address that may be dispatched to.
+
+    Args:
+        host: as the URL names it: for the Host header, and for the certificate of an https URL.
+        address: the IP address to connect to.
+        path: the path of the base URL, without a slash at its end.
+    """
+
+    scheme: str
+    host: str
+    address: str
+    port: int
+    path: str
+
+    @property
+    def host_header(self) -> str:
+        """The Host header of its requests."""
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        return shown if self.port == _PORTS[self.scheme] else f"{shown}:{self.port}"
+
+
+_PORTS = {"http": 80, "https": 443}
+
+
+class Networks:
+    """The networks that dispatches may reach.
+
+    Args:
+        names: of the setting DISPATCH_NETWORKS: `loopback`, `private` or CIDR.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = frozenset(names)
+        self._ranges = [ip_network(each) for each in names if each not in ("loopback", "private")]
+
+    def allow(self, address: Address) -> bool:
+        """Whether dispatches may go to this address."""
+        if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        if any(address in each for each in self._ranges if each.version == address.version):
+            return True
+        if address.is_loopback:
+            return "loopback" in self._names
+        # Addresses of clouds' metadata services, which hand out credentials, are link-local: never `private`.
+        if address.is_link_local or address.is_multicast or address.is_unspecified or address.is_reserved:
+            return False
+        return address.is_global or "private" in self._names
+
+    def resolve(self, base_url: str) -> Target:
+        """Resolve the host of a base URL, and check where it leads.
+
+        Raises:
+            TargetRefused: it has an address that is not allowed.
+            OSError: the host cannot be resolved.
+        """
+        parts = urlsplit(base_url)
+        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
+        for each in addresses:
+            if not self.allow(_plain(each)):
+                raise _refused(base_url, each)
+        return Target(parts.scheme, host, addresses[0], port, parts.path.rstrip("/"))
+
+    def check(self, base_url: str, field: str = "baseUrl") -> None:
+        """Check a base URL as far as its host can be resolved here and now.
+
+        Raises:
+            TargetRefused: it leads to an address that is not allowed, or has no host.
+        """
+        try:
+            self.resolve(base_url)
+        except TargetRefused as error:
+            fault = FieldError(field, str(error.detail), "refused", "an address that dispatches may reach")
+            raise TargetRefused(error.detail, errors=[fault], hint=error.hint) from None
+        except (OSError, UnicodeError):
+            return  # A name that is not known yet: the dispatch will check it.
+
+
+def _plain(address: str) -> Address:
+    # The zone of an IPv6 address says nothing about where it leads.
+    return ip_address(address.partition("%")[0])
+
+
+def _refused(base_url: str, address: str) -> TargetRefused:
+    host = urlsplit(base_url).hostname
+    named = f"{host} is {address}, which" if host != address else address
+    return TargetRefused(f"{named} is no address that dispatches may reach", hint=_HINT)
+
+
+def address_of(registered: str, peer: str | None, override: str | None, *, uses_peer: bool) -> str:
+    """Where dispatches to an instance go.
+
+    Args:
+        registered: the URL that it registers; the SDK always says `http://localhost:<port>`.
+        peer: the address that the registration came from.
+        override: of the service: a URL, or `peer`; None for what the deployment says.
+        uses_peer: whether the deployment takes the peer's address (WORKER_ADDRESS=peer).
+    """
+    if override is not None and override != "peer":
+        return override
+    if peer is None or not (uses_peer or override == "peer"):
+        return registered
+    parts: Any = urlsplit(registered)
+    host = f"[{peer}]" if ":" in peer else peer
+    return str(urlunsplit(parts._replace(netloc=host if parts.port is None else f"{host}:{parts.port}")))

@@ -1,0 +1,84 @@
+"""Finds the outputs and assets of the steps before a step, for the worker that runs it elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeweave import ids
+from pipeweave.orchestrator.domain.run import RunHeader
+from pipeweave.orchestrator.state import outputs
+from pipeweave.orchestrator.state.named_rows import NAMED, by_key
+from pipeweave.orchestrator.state.outputs import Place
+from pipeweave.orchestrator.store.database import Transaction
+
+# A dispatch names so many steps; the others come by the page.
+MOST_REFERENCES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamStep:
+    """A completed step before a step.
+
+    Args:
+        place: of its output; of a map, the places of its items' outputs.
+        assets: key -> {path, size, type}; the path is a reference.
+    """
+
+    step_id: str
+    place: Place | list[Place]
+    assets: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamPage:
+    """Some of the completed steps before a step.
+
+    Args:
+        next: where the next page begins; None when there is none.
+    """
+
+    steps: Sequence[UpstreamStep]
+    next: int | None
+
+
+_STEPS = f"""
+SELECT t.step_id, t.kind, t.assets FROM {NAMED} JOIN task_runs AS t ON {by_key()}
+WHERE t.status = 'completed' ORDER BY t.id
+"""
+
+
+def page(tx: Transaction, run: RunHeader, step_id: str, start: int = 0) -> UpstreamPage:
+    """The completed steps before a step, MOST_REFERENCES of them, from a place on.
+
+    The first page has the direct predecessors, and further ancestors as long as there is room. The direct
+    predecessors come last: the assets of a later step win where two have the same key.
+    """
+    ordered = _nearest_first(run, step_id)
+    chosen = ordered[start : start + MOST_REFERENCES]
+    found = _completed(tx, run, chosen)
+    steps = [found[each] for each in reversed(chosen) if each in found]
+    end = start + len(chosen)
+    return UpstreamPage(steps, end if end < len(ordered) else None)
+
+
+def _nearest_first(run: RunHeader, step_id: str) -> list[str]:
+    """The ancestors of a step, its direct predecessors first, each kind against document order."""
+    plan = run.plan
+    direct = [plan[each].id for each in sorted(plan[plan.ordinals[step_id]].predecessors, reverse=True)]
+    known = set(direct)
+    return direct + [each for each in reversed(plan.ancestors(step_id)) if each not in known]
+
+
+def _completed(tx: Transaction, run: RunHeader, step_ids: Sequence[str]) -> dict[str, UpstreamStep]:
+    if not step_ids:
+        return {}
+    wanted = [ids.task_run_id(run.id, run.plan.ordinals[each]) for each in step_ids]
+    rows: list[Any] = tx.execute(_STEPS, {"run_id": run.id, "ids": wanted}).all()
+    places = outputs.places_of_steps(tx, run, [row.step_id for row in rows]) if rows else {}
+    return {
+        row.step_id: UpstreamStep(row.step_id, places[row.step_id], row.assets or {})
+        for row in rows
+        if row.step_id in places
+    }
