@@ -132,11 +132,10 @@ def logs(stage: Stage) -> Verdict:
     path = document.get("logsPath")
     if path is None:
         return skipped("the report names no log")
-    content = stage.objects.get(str(path))
+    # A worker need not wait for its log before it reports.
+    content = stage.wait_for_object(str(path))
     if content is None:
-        return warned(
-            "there is no object at logsPath", "write the log before the report is sent, or leave logsPath out"
-        )
+        return warned("there is no object at logsPath", "write the log, or leave logsPath out")
     if found := reports.log_faults(content, run.run_id):
         return warned(_listed(found), "write JSON lines with timestamp, level, runId and message")
     return passed(f"stored, with lines: {len(content.splitlines())}")

@@ -19,6 +19,7 @@ from pipeweave.conformance.worker_process import WorkerProcess
 
 TOKEN_SECONDS = 3600
 DEFAULT_INTERVAL_MS = 60_000
+_LOOK_EVERY_S = 0.05
 _CHECK_MENDS = "see docs/http-workers.md, and what the worker prints"
 
 
@@ -111,6 +112,13 @@ class Stage:
     def has_ended(self) -> bool:
         """Whether the process that the kit started is gone."""
         return self.process is not None and self.process.exit_code is not None
+
+    def wait_for_object(self, path: str) -> bytes | None:
+        """Read an object that may come a moment later; None if it does not come."""
+        deadline = time.monotonic() + self.options.quiet_s
+        while (content := self.objects.get(path)) is None and time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY_S)
+        return content
 
     def is_alive(self) -> bool:
         """Whether the worker answers requests."""
