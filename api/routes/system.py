@@ -117,15 +117,14 @@ def run_tick(call: Call) -> dict[str, Any]:
 def info(call: Call) -> dict[str, Any]:
     """The version and configuration of this API process, without secrets."""
     settings = call.deployment.settings
-    backends = [str(backend["id"]) for backend in settings.storage_backends] or ["local"]
-    marked = [str(backend["id"]) for backend in settings.storage_backends if backend.get("isDefault")]
+    backends = call.deployment.values.backends
     return {
         "version": version("pipeweave"),
         "mode": settings.mode,
         "maxConcurrency": settings.max_concurrency,
         "pollIntervalMs": settings.poll_interval_ms,
-        "storageBackends": backends,
-        "defaultStorageBackend": settings.default_storage_backend_id or (marked or backends)[0],
+        "storageBackends": list(backends.ids),
+        "defaultStorageBackend": backends.default_id,
         "uptime": round(time.monotonic() - _started, 3),
         "timestamp": _now(),
     }

@@ -229,6 +229,19 @@ def test_a_folder_that_is_not_there_yet_is_not_made(settings: Settings, tmp_path
     assert not (tmp_path / "nowhere").exists()
 
 
+def test_every_backend_is_tried(settings: Settings, tmp_path: Path) -> None:
+    entries = tuple(
+        {"id": name, "provider": "local", "credentials": {"basePath": str(tmp_path / name)}} for name in "ab"
+    )
+    several = replace(settings, storage_backends=entries)
+    expected = "backend a (local), backend b (local): written, read and deleted"
+    assert saw(check_broker.storage(several)) == (OK, expected)
+    (tmp_path / "b").rename(tmp_path / "elsewhere")
+    (tmp_path / "b").touch()
+    with pytest.raises(Unavailable):
+        check_broker.storage(several)
+
+
 def test_storage_that_keeps_something_else_is_an_error(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,6 +325,8 @@ def test_files_of_several_hosts_are_a_warning(settings: Settings, driver: RunDri
     )
     bucket = replace(settings, storage_backends=({"id": "main", "provider": "aws-s3"},))
     assert saw(check_processes.one_storage(bucket)) == (OK, "a bucket")
+    both = replace(bucket, storage_backends=(*bucket.storage_backends, {"id": "b", "provider": "local"}))
+    assert saw(check_processes.one_storage(both))[0] is WARNING
 
 
 def test_a_tick_that_does_not_come_is_an_error(settings: Settings, driver: RunDriver) -> None:

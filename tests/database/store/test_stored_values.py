@@ -16,8 +16,6 @@ from pipeweave.settings import Settings
 from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.storage import Backends, S3Storage, plain_path
 
-PATH = "artifacts/sha256/ab/é and a space"
-
 
 @pytest.fixture(scope="module")
 def s3_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
