@@ -107,7 +107,8 @@ class TokenAccess:
         return path
 
     def put_log(self, content: bytes) -> None:
-        self._storage.put(logs_path(self._run_id), content, content_type=LOG_TYPE)
+        path = logs_path(self._run_id)
+        self._storage.put(path, content, content_type=LOG_TYPE, is_durable=False)
 
     def put_asset(self, key: str, asset: AddedAsset) -> str:
         path, type_ = asset_path(self._run_id, key), CONTENT_TYPES[asset.type]

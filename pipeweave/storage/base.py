@@ -59,8 +59,13 @@ class Storage(Protocol):
     and `InvalidSetting` if the backend refuses the configured credentials or bucket.
     """
 
-    def put(self, path: str, content: bytes, *, content_type: str = BINARY) -> None:
-        """Write the object, or replace it; it is complete and durable when this returns."""
+    def put(self, path: str, content: bytes, *, content_type: str = BINARY, is_durable: bool = True) -> None:
+        """Write the object, or replace it; it is complete when this returns.
+
+        Args:
+            is_durable: whether it must survive a power cut from then on. What is written again and again,
+                such as a log, need not be: a disk takes its time to make sure.
+        """
 
     def put_stream(self, path: str, file: Readable, *, limit: int, content_type: str = BINARY) -> Written:
         """Write the object from a file, piece by piece; it is complete and durable when this returns.

@@ -65,7 +65,7 @@ class GcsStorage:
     def __repr__(self) -> str:
         return f"GcsStorage({self.bucket!r})"
 
-    def put(self, path: str, content: bytes, *, content_type: str = BINARY) -> None:
+    def put(self, path: str, content: bytes, *, content_type: str = BINARY, is_durable: bool = True) -> None:
         with self._object(path) as blob:
             blob.upload_from_string(content, content_type, checksum="md5", **_patience())
 

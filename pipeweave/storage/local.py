@@ -50,10 +50,13 @@ class LocalStorage:
     def __repr__(self) -> str:
         return f"LocalStorage({str(self.root)!r})"
 
-    def put(self, path: str, content: bytes, *, content_type: str = BINARY) -> None:
-        self.put_stream(path, BytesIO(content), limit=len(content))
+    def put(self, path: str, content: bytes, *, content_type: str = BINARY, is_durable: bool = True) -> None:
+        self._write(path, BytesIO(content), limit=len(content), is_durable=is_durable)
 
     def put_stream(self, path: str, file: Readable, *, limit: int, content_type: str = BINARY) -> Written:
+        return self._write(path, file, limit=limit, is_durable=True)
+
+    def _write(self, path: str, file: Readable, *, limit: int, is_durable: bool) -> Written:
         target, source = self._file(path), Measured(path, file, limit)
         fresh = self.root / INCOMING / secrets.token_hex(16)
         try:
@@ -61,8 +64,9 @@ class LocalStorage:
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
                 stream.writelines(source.parts(PIECE_BYTES))
                 stream.flush()
-                os.fsync(stream.fileno())
-            _move(fresh, target)
+                if is_durable:
+                    os.fsync(stream.fileno())
+            _move(fresh, target, is_durable=is_durable)
         except OSError as error:
             if error is source.failure:
                 raise
@@ -176,25 +180,27 @@ def _unusable(verb: str, path: str, error: OSError) -> Unavailable:
     )
 
 
-def _move(fresh: Path, target: Path) -> None:
-    """Give a file its path, durably; a folder may vanish meanwhile, because its last object was deleted."""
+def _move(fresh: Path, target: Path, *, is_durable: bool) -> None:
+    """Give a file its path; a folder may vanish meanwhile, because its last object was deleted."""
     for tries_left in reversed(range(MOVE_TRIES)):
         try:
-            _make_private(target.parent)
+            _make_private(target.parent, is_durable=is_durable)
             fresh.rename(target)
             break
         except (FileNotFoundError, FileExistsError):
             if not tries_left:
                 raise
-    _sync_directory(target.parent)
+    if is_durable:
+        _sync_directory(target.parent)
 
 
-def _make_private(directory: Path) -> None:
+def _make_private(directory: Path, *, is_durable: bool = True) -> None:
     """Create a directory and its parents, each for this account alone (`mkdir(parents=True)` is not so)."""
     if not directory.is_dir():
-        _make_private(directory.parent)
+        _make_private(directory.parent, is_durable=is_durable)
         directory.mkdir(mode=0o700, exist_ok=True)
-        _sync_directory(directory.parent)
+        if is_durable:
+            _sync_directory(directory.parent)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -108,7 +108,7 @@ class S3Storage:
     def __repr__(self) -> str:
         return f"S3Storage({self.bucket!r})"
 
-    def put(self, path: str, content: bytes, *, content_type: str = BINARY) -> None:
+    def put(self, path: str, content: bytes, *, content_type: str = BINARY, is_durable: bool = True) -> None:
         with self._object(path) as (client, names):
             client.put_object(**names, Body=content, ContentMD5=md5_of(content), ContentType=content_type)
 

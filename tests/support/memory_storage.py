@@ -30,7 +30,7 @@ class MemoryStorage:
     reads: list[str] = field(default_factory=list)
     times: dict[str, datetime] = field(default_factory=dict)
 
-    def put(self, path: str, content: bytes, *, content_type: str = "") -> None:
+    def put(self, path: str, content: bytes, *, content_type: str = "", is_durable: bool = True) -> None:
         self._use()
         self.objects[path] = content
         self.times.pop(path, None)

@@ -61,4 +61,5 @@ class CallLogs:
     def _store(self, place: _Place, content: bytes) -> None:
         backends = self._values.backends
         storage = backends.get(backends.choose(place.tenant, place.pipeline_id))
-        storage.put(f"{place.folder}/logs.jsonl", content, content_type="application/x-ndjson")
+        path = f"{place.folder}/logs.jsonl"
+        storage.put(path, content, content_type="application/x-ndjson", is_durable=False)
