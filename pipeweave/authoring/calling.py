@@ -157,11 +157,13 @@ class Outcome:
         output: the task's output, a JSON value.
         run_next: ids of the successors that the task chose; None for all.
         encoded: the output as JSON text (UTF-8).
+        assets: the values of the assets that the task has added, by key: in `pipeweave.testing` alone.
     """
 
     output: Any
     run_next: tuple[str, ...] | None
     encoded: bytes
+    assets: Mapping[str, Any] | None = None
 
 
 def outcome_of(result: Any) -> Outcome:

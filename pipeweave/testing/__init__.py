@@ -1,20 +1,22 @@
 """Run a task or a whole pipeline in this process, for users' unit tests: no server, no database.
 
-Users' tests call it. It imports the base modules, `spec` and `authoring`, and must never import the server's
-side. The same code as in production binds parameters, resolves references, decides which steps run, expands
-maps and retries failed attempts. Left out are delays between attempts, timeouts, limits and everything that
-involves several processes. Steps run one after the other, in the graph's topological order.
+Users' tests call it. It imports the base modules, `spec`, `authoring` and `attempt`, and must never import
+the server's side. The same code as in production binds parameters, resolves references, decides which steps
+run, expands maps and retries failed attempts. Left out are delays between attempts, timeouts, limits and
+everything that involves several processes. Steps run one after the other, in the graph's topological order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from inspect import isfunction
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from pipeweave import ids
+from pipeweave.attempt import Files
 from pipeweave.authoring import (
     Context,
     Outcome,
@@ -32,6 +34,7 @@ from pipeweave.json_values import json_faults
 from pipeweave.schema import run_input_errors
 from pipeweave.size_limits import MAX_JSON_DEPTH
 from pipeweave.spec import PipelineSpec, parse_spec, validate_graph
+from pipeweave.testing.local_files import LocalFiles, added_assets, given_assets, values_of
 from pipeweave.testing.local_result import RunResult, StepResult
 from pipeweave.testing.local_run import Function, LocalRun
 
@@ -50,6 +53,8 @@ def run_task(
     previous_attempts: Sequence[Mapping[str, Any]] = (),
     tenant: str = "test",
     on_progress: Progress | None = None,
+    assets: Mapping[str, Any] | None = None,
+    uploads: Mapping[str, Path] | None = None,
 ) -> Outcome:
     """Run a task once, as a worker would.
 
@@ -64,9 +69,11 @@ def run_task(
         previous_attempts: the attempts that failed before.
         tenant: the tenant of the run.
         on_progress: called when the task reports progress.
+        assets: the assets of steps before it by key: values, or paths of files.
+        uploads: the files of uploads, by id.
 
     Returns:
-        The task's output and the successors that it chose.
+        The task's output, the successors that it chose, and the assets that it has added.
 
     Raises:
         InvalidParams: the values do not fit the task's parameters.
@@ -88,9 +95,14 @@ def run_task(
         code_hash=task.spec.code_hash if isinstance(task, Task) else "",
         tenant=tenant,
         on_progress=on_progress,
+        files=(files := Files(LocalFiles([given_assets(assets)], uploads))),
     )
-    outcome = outcome_of(fn(**bind(fn, ctx)))
-    return Outcome(orjson.loads(outcome.encoded), outcome.run_next, outcome.encoded)
+    try:
+        outcome = outcome_of(fn(**bind(fn, ctx)))
+        added = values_of(added_assets(files))
+    finally:
+        files.close()
+    return Outcome(orjson.loads(outcome.encoded), outcome.run_next, outcome.encoded, added)
 
 
 def run_pipeline(
@@ -100,6 +112,7 @@ def run_pipeline(
     tasks: Mapping[str, Any] | Iterable[Task[..., Any]] | None = None,
     failure_mode: str | None = None,
     tenant: str = "test",
+    uploads: Mapping[str, Path] | None = None,
 ) -> RunResult:
     """Run a pipeline to its end in this process.
 
@@ -111,6 +124,7 @@ def run_pipeline(
             pipeline and from the tasks defined in this process.
         failure_mode: a failure mode that replaces the pipeline's own; None for the pipeline's own.
         tenant: the tenant of the run.
+        uploads: the files of uploads, by id.
 
     Raises:
         InvalidSpec: the pipeline is invalid, or uses a task that is not defined.
@@ -129,7 +143,7 @@ def run_pipeline(
     _check_input(spec, checked)
     given = spec.input_with_defaults(checked)
     mode = failure_mode or spec.failure_mode
-    return LocalRun(spec, given, functions, options, mode=mode, tenant=tenant).to_end()
+    return LocalRun(spec, given, functions, options, mode=mode, tenant=tenant, uploads=uploads).to_end()
 
 
 def _spec_of(pipeline: Pipeline[..., Any] | PipelineSpec | Mapping[str, Any]) -> PipelineSpec:

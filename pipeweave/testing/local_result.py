@@ -20,6 +20,7 @@ class StepResult:
         attempts: the number of attempts; 0 for a map, whose items have their own.
         previous_attempts: the failed attempts before the last attempt, as its context showed them.
         delays_ms: the delays before each retry in production, ms, without jitter.
+        assets: the values of the assets that the step has added, by key; of a map, those of its last items.
         follows_failure: true if the step was skipped because of a failure before it.
     """
 
@@ -32,6 +33,7 @@ class StepResult:
     previous_attempts: list[Mapping[str, Any]] = field(default_factory=list)
     delays_ms: list[int] = field(default_factory=list)
     follows_failure: bool = False
+    assets: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

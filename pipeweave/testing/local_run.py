@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from pipeweave import ids
+from pipeweave.attempt import Files
 from pipeweave.authoring import Context, Outcome, TaskSpec, bind, classify_error, encode, key_of, outcome_of
 from pipeweave.errors import MapSourceInvalid, PipeWeaveError, TaskError
 from pipeweave.json_conversion import details_of
@@ -27,9 +29,11 @@ from pipeweave.spec.rules import (
     follows_failure,
     select_next,
 )
+from pipeweave.testing.local_files import Kept, LocalFiles, added_assets, values_of
 from pipeweave.testing.local_result import RunResult, StepResult
 
 Function = Callable[..., Any]
+Called = tuple[Outcome, dict[str, Kept]]
 
 
 class LocalRun:
@@ -42,6 +46,7 @@ class LocalRun:
         options: the options of tasks, by task id. A function without options gets one attempt.
         mode: the run's failure mode.
         tenant: the tenant of the run.
+        uploads: the files of uploads, by id.
     """
 
     def __init__(
@@ -53,6 +58,7 @@ class LocalRun:
         *,
         mode: str,
         tenant: str,
+        uploads: Mapping[str, Path] | None = None,
     ) -> None:
         self.spec = spec
         self.graph = Graph(spec)
@@ -61,11 +67,14 @@ class LocalRun:
         self.options = options
         self.mode = mode
         self.tenant = tenant
+        self.uploads = uploads
         self.id = ids.new_id()
         self.count = 0
         self.results: dict[str, StepResult] = {}
         # Outcomes by task and idempotency key; a later call with the same key reuses the outcome.
-        self.outcomes: dict[tuple[str, str], Outcome] = {}
+        self.outcomes: dict[tuple[str, str], Called] = {}
+        # The assets of completed steps.
+        self.assets: dict[str, dict[str, Kept]] = {}
 
     def to_end(self) -> RunResult:
         for step_id in self.graph.order:
@@ -124,24 +133,35 @@ class LocalRun:
             if step.params is not None:
                 params = resolve(step.params, input=self.input, steps=upstream, item=item, map_index=index)
             ctx = self.context(step, params, upstream, item, index, failed)
-            outcome = self.call(step.task, fn, ctx)
+            outcome, assets = self.call(step.task, fn, ctx, self.files(step))
             chosen = select_next(
                 outcome.run_next, self.graph.successors[step.id], step_id=step.id, is_item=index is not None
             )
         except Exception as error:
             return StepResult("failed", error=error)
-        return StepResult("completed", orjson.loads(outcome.encoded), run_next=chosen)
+        self.assets.setdefault(step.id, {}).update(assets)
+        output = orjson.loads(outcome.encoded)
+        return StepResult("completed", output, run_next=chosen, assets=values_of(assets))
 
-    def call(self, task: str, fn: Function, ctx: Context) -> Outcome:
+    def call(self, task: str, fn: Function, ctx: Context, files: Files) -> Called:
         """Call a function, or reuse the outcome of an earlier call with the same idempotency key."""
+        ctx.files = files
         arguments = bind(fn, ctx)
         options = self.options.get(task)
         if options is None or options.idempotency_key is None:
-            return outcome_of(fn(**arguments))
+            return called(fn, arguments, files)
         name = task, key_of(options.idempotency_key, fn, ctx)
         if name not in self.outcomes:
-            self.outcomes[name] = outcome_of(fn(**arguments))
+            self.outcomes[name] = called(fn, arguments, files)
         return self.outcomes[name]
+
+    def files(self, step: StepSpec) -> Files:
+        """The files of an attempt of a step: assets of direct predecessors come first."""
+        direct = self.graph.predecessors[step.id]
+        before = self.graph.ancestors(step.id)
+        known = [id for id in reversed(self.assets) if id in before]
+        nearest = sorted(known, key=lambda id: id not in direct)
+        return Files(LocalFiles([self.assets[id] for id in nearest], self.uploads))
 
     def context(
         self,
@@ -186,7 +206,8 @@ class LocalRun:
             failure = TaskError(message, code="MAP_ITEMS_FAILED", retryable=False)
             failure.__cause__ = failed[0].error
             return StepResult("failed", error=failure, items=results)
-        return StepResult("completed", [each.output for each in results], items=results)
+        assets = {key: value for each in results for key, value in each.assets.items()}
+        return StepResult("completed", [each.output for each in results], items=results, assets=assets)
 
     def items(self, step: StepSpec) -> list[Any]:
         assert step.map is not None
@@ -200,6 +221,14 @@ class LocalRun:
             if size > MAX_ITEM_BYTES:
                 raise MapSourceInvalid(f"item {index} has {size} bytes, an item has at most {MAX_ITEM_BYTES}")
         return source
+
+
+def called(fn: Function, arguments: Mapping[str, Any], files: Files) -> Called:
+    """Call a function: its outcome, and the assets that it has added."""
+    try:
+        return outcome_of(fn(**arguments)), added_assets(files)
+    finally:
+        files.close()
 
 
 def may_retry(options: TaskSpec, result: StepResult) -> bool:
