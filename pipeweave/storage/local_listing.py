@@ -25,40 +25,48 @@ def walk(root: Path, prefix: str, after: str, *, without: str) -> Iterator[tuple
 def _walk(
     root: Path, folder: str, prefix: str, after: str, without: str = ""
 ) -> Iterator[tuple[str, os.stat_result]]:
-    for name in _names(root / folder):
+    for name in _names(root / folder, after.removeprefix(folder) if after.startswith(folder) else ""):
         path = folder + name
         if name == without or not (path.startswith(prefix) or prefix.startswith(path)):
             continue
         if name.endswith("/"):
-            # Every path in a folder before `after` is before it, unless `after` is in the folder.
-            if path > after or after.startswith(path):
-                yield from _walk(root, path, prefix, after)
-        elif path > after and path.startswith(prefix):
-            try:
-                found = os.stat(root / path, follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            if stat.S_ISREG(found.st_mode):
-                yield path, found
+            yield from _walk(root, path, prefix, after)
+        elif path.startswith(prefix) and (found := _stat(root / path)) is not None:
+            yield path, found
 
 
-def _names(folder: Path) -> list[str]:
-    """What is in a folder, in order; the names of folders end with a slash."""
+def _names(folder: Path, after: str) -> list[str]:
+    """What is in a folder behind a path in it, in order; the names of folders end with a slash.
+
+    There may be very many: what is behind nothing wanted is dropped before the rest is sorted.
+    """
     try:
         with os.scandir(folder) as entries:
-            found = [
-                each.name + ("/" if each.is_dir(follow_symlinks=False) else "")
-                for each in entries
-                if not each.is_symlink() and _is_text(each.name)
-            ]
+            found = (f"{each.name}/" if each.is_dir(follow_symlinks=False) else each.name for each in entries)
+            # A folder that `after` lies in has further paths behind it.
+            return sorted(name for name in found if _is_behind(name, after) and _is_text(name))
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(found)
+
+
+def _is_behind(name: str, after: str) -> bool:
+    return name > after or (name.endswith("/") and after.startswith(name))
 
 
 def _is_text(name: str) -> bool:
     """Whether a name is valid UTF-8; no object has another one."""
+    if name.isascii():
+        return True
     try:
         return bool(name.encode())
     except UnicodeEncodeError:
         return False
+
+
+def _stat(file: Path) -> os.stat_result | None:
+    """A file's status; None for what is no file."""
+    try:
+        found = os.stat(file, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
