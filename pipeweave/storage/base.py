@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 PIECE_BYTES = 1024 * 1024
 # The longest path (bytes of UTF-8): the limit of S3 and of Google Cloud Storage.
 MAX_PATH_BYTES = 1024
+# The longest part of a path (bytes of UTF-8): the limit of most file systems.
+MAX_PART_BYTES = 255
 # How long (s) the stores let a signed URL be valid.
 MAX_SIGNED_S = 604_800
 BINARY = "application/octet-stream"
@@ -124,10 +126,10 @@ def checked_path(path: str) -> str:
     """Return the path if it is valid.
 
     Raises:
-        InvalidInput: it is empty, absolute, too long, has a NUL or a part that is empty, `.` or `..`.
+        InvalidInput: it is empty, absolute, too long or has a NUL; or a part of it is empty, too long, `.` or
+            `..`.
     """
-    _check_text(path)
-    if any(part in ("", ".", "..") for part in path.split("/")):
+    if not (_is_text(path) and all(map(_is_part, path.split("/")))):
         raise InvalidInput(f"{path[:MAX_PATH_BYTES]!r} is not a path inside the storage")
     return path
 
@@ -138,20 +140,21 @@ def checked_prefix(prefix: str) -> str:
     Raises:
         InvalidInput: no valid path begins like this.
     """
-    _check_text(prefix)
     *folders, _ = prefix.split("/")
-    if any(part in ("", ".", "..") for part in folders):
+    if not (_is_text(prefix) and all(map(_is_part, folders))):
         raise InvalidInput(f"{prefix[:MAX_PATH_BYTES]!r} is not the beginning of a path inside the storage")
     return prefix
 
 
-def _check_text(path: str) -> None:
+def _is_part(part: str) -> bool:
+    return part not in ("", ".", "..") and len(part.encode()) <= MAX_PART_BYTES
+
+
+def _is_text(path: str) -> bool:
     try:
-        is_valid = "\0" not in path and len(path.encode()) <= MAX_PATH_BYTES
+        return "\0" not in path and len(path.encode()) <= MAX_PATH_BYTES
     except UnicodeEncodeError:
-        is_valid = False
-    if not is_valid:
-        raise InvalidInput(f"{path[:MAX_PATH_BYTES]!r} is not a path inside the storage")
+        return False
 
 
 def too_large(path: str, limit: int) -> ObjectTooLarge:

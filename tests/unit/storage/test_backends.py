@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +155,15 @@ def test_files_need_no_bucket(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     monkeypatch.delenv("STORAGE_BACKENDS", raising=False)
     assert main() == 0
     assert "no bucket" in capsys.readouterr().out
+
+
+def test_the_clients_of_stores_are_imported_when_they_are_used() -> None:
+    entries = [a_backend("http://s3"), a_gcs_backend("http://gcs"), an_entry("c")]
+    program = f"""
+import sys
+from pipeweave.storage import Backends, tokens
+Backends({entries!r})
+print(sorted({{"boto3", "botocore", "google.cloud.storage", "cryptography"}} & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -100,7 +100,19 @@ def test_a_prefix_of_an_object_path_is_no_object(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["", "/etc/passwd", "../beside", "a/../../beside", "a//b", "a/.", "a\0b", "é" * 600, "a\ud800"]
+    "path",
+    [
+        "",
+        "/etc/passwd",
+        "../beside",
+        "a/../../beside",
+        "a//b",
+        "a/.",
+        "a\0b",
+        "é" * 600,
+        "a/" + "b" * 256,
+        "a\ud800",
+    ],
 )
 def test_a_path_that_could_leave_the_storage_is_refused(storage: Storage, path: str) -> None:
     uses: list[Callable[[str], object]] = [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import traceback
+from base64 import b64decode
 from dataclasses import replace
 
 import pytest
@@ -153,3 +155,11 @@ def test_boto3_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
 def test_a_provider_that_does_not_exist_is_refused() -> None:
     with pytest.raises(InvalidSetting, match="ftp"):
         Backends.of(Settings(storage_backends=({**AMAZON, "provider": "ftp"},)))
+
+
+def test_what_is_sent_has_a_checksum_that_every_store_verifies(served: Served) -> None:
+    served.put("PUT /values/a", (200, b""))
+    a_store(served.url).put("a", b"content", content_type="text/plain")
+    [(_, headers, _)] = served.asked
+    assert b64decode(headers["Content-MD5"]) == hashlib.md5(b"content").digest()
+    assert headers["Content-Type"] == "text/plain"
