@@ -91,6 +91,7 @@ def _pipeweave(folder: Path, database_url: str, broker_url: str) -> Iterator[Pip
         "BROKER_URL": broker_url,
         "PIPEWEAVE_SECRET_KEY": secrets.token_hex(32),
         "PIPEWEAVE_DATA_DIR": str(folder / "data"),
+        "DISPATCH_NETWORKS": "loopback",
     }
     tasks = ("--app", "benchmarks.tasks")
     commands: dict[str, tuple[tuple[str, ...], Callable[[], bool]]] = {

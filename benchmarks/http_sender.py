@@ -25,6 +25,11 @@ class HttpSender:
         self._port = port
         self._headers = {"Content-Type": "application/json", **(headers or {})}
 
+    @property
+    def url(self) -> str:
+        """Where the server listens."""
+        return f"http://{LOOPBACK}:{self._port}"
+
     def connect(self) -> closing[http.client.HTTPConnection]:
         """Open a connection for several requests."""
         return closing(http.client.HTTPConnection(LOOPBACK, self._port, timeout=DEADLINE_S))

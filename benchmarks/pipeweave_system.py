@@ -79,6 +79,21 @@ class PipeWeaveSystem:
         self._expected += length
         self._run_notified(f"work-{length}", shapes.chain(length, "work"))
 
+    def register(self, document: Mapping[str, Any]) -> None:
+        """Register an HTTP service."""
+        with self._sender.connect() as connection:
+            self._sender.send(connection, "POST", "/api/services", document)
+
+    def dispatched(self, name: str, document: shapes.Document) -> None:
+        """Run a pipeline of HTTP tasks."""
+        self._expected += len(document["steps"])
+        self._run_notified(name, document)
+
+    @property
+    def url(self) -> str:
+        """Of the API."""
+        return self._sender.url
+
     def triggered(self, count: int, clients: int) -> float:
         """Start runs of one step from `clients` threads; return the seconds until the last was accepted."""
         self._expected += count

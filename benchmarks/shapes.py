@@ -24,6 +24,11 @@ def fan(width: int) -> Document:
     }
 
 
+def side_by_side(width: int, task: str) -> Document:
+    """So many steps that need nothing."""
+    return {"steps": [_step(f"step_{n}", [], task) for n in range(width)]}
+
+
 def diamond() -> Document:
     """1 → 2 → 1."""
     return fan(2)

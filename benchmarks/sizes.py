@@ -20,6 +20,7 @@ class Sizes:
             replacement of children.
         triggered: runs of one step, sent by `clients` threads; their completion does not count.
         batch: runs of one step, sent with one request; their completion does not count.
+        dispatches: steps of an HTTP worker, side by side.
         worked: steps of 10 ms in a chain.
         looked: requests of a list and of a page, and ticks.
         idle_s: seconds to look at idle processes.
@@ -36,6 +37,7 @@ class Sizes:
     singles: int = 800
     triggered: int = 400
     batch: int = 1_000
+    dispatches: int = 300
     worked: int = 40
     looked: int = 20
     idle_s: float = 20
@@ -55,6 +57,7 @@ SMOKE = Sizes(
     singles=2,
     triggered=4,
     batch=4,
+    dispatches=6,
     worked=3,
     looked=2,
     idle_s=0.5,

@@ -80,14 +80,14 @@ def _success_faults(report: Mapping[str, Any], run_id: str) -> Iterator[str]:
     path = report.get("outputPath")
     if path is None and "output" not in report:
         yield "a success needs outputPath, or output with the JSON itself"
-    elif path is not None and not _is_below(path, run_id):
-        yield f"outputPath must be below runs/{run_id}/, and is {str(path)[:80]!r}"
+    elif path is not None and path != f"runs/{run_id}/output.json":
+        yield f"outputPath must be runs/{run_id}/output.json, and is {str(path)[:80]!r}"
     size = report.get("outputSize")
     if size is not None and not (_is_number(size) and size >= 0):
         yield "outputSize must be a number of bytes"
     logs = report.get("logsPath")
-    if logs is not None and not _is_below(logs, run_id):
-        yield f"logsPath must be below runs/{run_id}/, and is {str(logs)[:80]!r}"
+    if logs is not None and logs != f"runs/{run_id}/logs.jsonl":
+        yield f"logsPath must be runs/{run_id}/logs.jsonl, and is {str(logs)[:80]!r}"
 
 
 def _choice_faults(report: Mapping[str, Any], allowed_next: Sequence[str]) -> Iterator[str]:
@@ -112,8 +112,8 @@ def _asset_faults(key: str, asset: Any, run_id: str, objects: Objects) -> Iterat
     if not isinstance(asset, dict) or not {"path", "size", "type"} <= asset.keys():
         yield f"the asset {key!r} needs path, size and type"
         return
-    if not _is_below(asset["path"], run_id):
-        yield f"the path of the asset {key!r} must be below runs/{run_id}/"
+    if asset["path"] != f"runs/{run_id}/assets/{key}":
+        yield f"the path of the asset {key!r} must be runs/{run_id}/assets/{key}"
         return
     content = objects.get(asset["path"])
     if content is None:
@@ -134,10 +134,6 @@ def _line_fault(line: str, run_id: str) -> str | None:
     if document["level"] not in LEVELS:
         return f"has the level {str(document['level'])[:20]!r} instead of {', '.join(LEVELS)}"
     return None if document["runId"] == run_id else "names another runId"
-
-
-def _is_below(path: Any, run_id: str) -> bool:
-    return isinstance(path, str) and path.startswith(f"runs/{run_id}/") and ".." not in path.split("/")
 
 
 def _is_number(value: Any) -> bool:

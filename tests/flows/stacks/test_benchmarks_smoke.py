@@ -14,7 +14,18 @@ from pipeweave.settings import environment
 DEADLINE_S = 540
 
 COMPARED = ["chain_3", "fan_8", "map_20", "diamonds_4", "single_run", "idle"]
-ALONE = ["trigger", "trigger_batch", "chain_10ms", "claim", "memory", "run_list", "run_page", "tick"]
+ALONE = [
+    "http_chain_3",
+    "http_dispatches_6",
+    "trigger",
+    "trigger_batch",
+    "chain_10ms",
+    "claim",
+    "memory",
+    "run_list",
+    "run_page",
+    "tick",
+]
 SYSTEMS = {"ours", "celery", "celery_tuned"}
 
 
@@ -56,6 +67,14 @@ def test_each_benchmark_of_pipeweave_alone_has_a_figure_and_a_goal(
 ) -> None:
     for name in ALONE:
         assert {"unit", "ours", "goal"} <= figures[name].keys(), name
+
+
+def test_http_tasks_are_measured_next_to_a_bare_loop_of_posts(
+    figures: dict[str, dict[str, float]],
+) -> None:
+    chain, wide = figures["http_chain_3"], figures["http_dispatches_6"]
+    assert chain["ratio_bare"] == pytest.approx(chain["bare"] / chain["ours"], rel=0.02)
+    assert wide["ratio_bare"] == pytest.approx(wide["ours"] / wide["bare"], rel=0.02)
 
 
 def test_ours_is_measured_again_with_finished_runs_in_the_tables(
