@@ -124,6 +124,7 @@ from pipeweave.api.contract.worker_reports import (
     UpstreamQuery,
     UrlsAnswer,
     UrlsRequest,
+    WrittenObject,
 )
 
 __all__ = [
@@ -231,5 +232,6 @@ __all__ = [
     "VersionList",
     "VersionQuery",
     "WhyAnswer",
+    "WrittenObject",
     "type_id_pattern",
 ]

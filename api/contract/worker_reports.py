@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
 from pipeweave.api.contract.answers import AnswerModel
-from pipeweave.api.contract.query_parameters import Query
+from pipeweave.api.contract.query_parameters import DIGITS, Query
 from pipeweave.api.contract.requests import BASE_URL_PATTERN, Request
 
 MAX_PATH = 1_024
@@ -94,7 +94,7 @@ class CompletionAnswer(AnswerModel):
 class UpstreamQuery(Query):
     """Which page of the steps before."""
 
-    start: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    start: Annotated[int, Field(ge=0, le=1_000_000), DIGITS] = 0
 
 
 class UpstreamAnswer(AnswerModel):
@@ -135,8 +135,16 @@ class SignedObjectQuery(Query):
 
     backend: Annotated[str, Field(max_length=200)]
     path: Path
-    expires: Annotated[int, Field(ge=0)]
+    expires: Annotated[int, Field(ge=0), DIGITS]
     signature: Annotated[str, Field(max_length=100)]
+
+
+class WrittenObject(AnswerModel):
+    """An object that was written."""
+
+    path: str
+    size: int
+    sha256: str
 
 
 class InstanceQuery(Query):

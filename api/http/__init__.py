@@ -8,6 +8,7 @@ from pipeweave.api.http.auth import Authenticator
 from pipeweave.api.http.download import Download
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint, PathId, Routes
 from pipeweave.api.http.form_file import FormFile
+from pipeweave.api.http.raw_body import RawBody
 from pipeweave.api.http.request_pipeline import RequestPipeline
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Endpoint",
     "FormFile",
     "PathId",
+    "RawBody",
     "RequestPipeline",
     "Routes",
 ]

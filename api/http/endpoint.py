@@ -89,6 +89,7 @@ class Endpoint:
         is_for_all: the endpoint concerns every tenant, so the token must be valid for all tenants.
         is_body_optional: an absent body counts as `{}`.
         takes_file: the body is a form with one file; the endpoint gets a `FormFile` as `form`.
+        takes_bytes: the body is stored as it is; the endpoint gets a `RawBody` as `body`.
         gives_file: the endpoint may answer with a `Download`.
         longest_key: the longest Idempotency-Key in characters; 0: the endpoint takes none.
         tells_more: the endpoint is open, and answers more to a token that may read every tenant.
@@ -107,6 +108,7 @@ class Endpoint:
     body: type[BaseModel] | None = None
     is_body_optional: bool = False
     takes_file: bool = False
+    takes_bytes: bool = False
     gives_file: bool = False
     longest_key: int = 0
     query: type[BaseModel] | None = None

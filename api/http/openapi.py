@@ -116,6 +116,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     }
     if endpoint.takes_file:
         operation["requestBody"] = {"required": True, "content": {form_file.FORM: {"schema": _FORM}}}
+    if endpoint.takes_bytes:
+        operation["requestBody"] = {"required": True, "content": {"*/*": {"schema": {}}}}
     if endpoint.body is not None:
         media: dict[str, Any] = {"schema": _reference(endpoint.body)}
         if endpoint.example is not None:
@@ -264,6 +266,8 @@ def _refused(endpoint: Endpoint) -> set[int]:
     kinds: set[type[PipeWeaveError]] = {*endpoint.errors, InvalidInput, PipeWeaveError}
     if not endpoint.is_open:
         kinds |= {Unauthenticated, TenantRequired, NotFound, Forbidden, Unavailable}
+    if endpoint.takes_bytes:
+        kinds |= {PayloadTooLarge, RequestTimeout}
     if endpoint.body is not None or endpoint.takes_file:
         kinds |= {PayloadTooLarge, RequestTimeout, UnsupportedMediaType}
     return {kind.status for kind in kinds} | {HTTPStatus.REQUEST_URI_TOO_LONG}

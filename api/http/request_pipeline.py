@@ -18,6 +18,7 @@ from pipeweave.api.http.body import read_body, read_query
 from pipeweave.api.http.download import Download, answered
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint
 from pipeweave.api.http.form_file import FormFile
+from pipeweave.api.http.raw_body import RawBody
 from pipeweave.ids import check_name
 from pipeweave.orchestrator.deployment import Deployment
 
@@ -62,6 +63,8 @@ def _arguments(endpoint: Endpoint, path_ids: Mapping[str, str]) -> dict[str, Any
         arguments["query"] = query
     if endpoint.body is not None:
         arguments["body"] = read_body(request, endpoint.body, is_optional=endpoint.is_body_optional)
+    if endpoint.takes_bytes:
+        arguments["body"] = RawBody(request)
     if endpoint.takes_file:
         arguments["form"] = FormFile(request)
     return arguments

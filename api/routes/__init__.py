@@ -8,6 +8,7 @@ does the first two, the orchestrator the last.
 from pipeweave.api.http import Endpoint
 from pipeweave.api.routes.dead_letters import routes as dead_letters
 from pipeweave.api.routes.maintenance import routes as maintenance
+from pipeweave.api.routes.objects import routes as objects
 from pipeweave.api.routes.pipelines import routes as pipelines
 from pipeweave.api.routes.queue import routes as queue
 from pipeweave.api.routes.runs import routes as runs
@@ -24,6 +25,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         system,
         services,
         worker_reports,
+        objects,
         tasks,
         pipelines,
         queue,

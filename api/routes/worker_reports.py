@@ -19,13 +19,13 @@ from pipeweave.api.contract import (
     UrlsRequest,
 )
 from pipeweave.api.http import Call, PathId, Routes
-from pipeweave.errors import InvalidReport, NotFound, StaleReport, Unauthenticated
+from pipeweave.errors import InvalidReport, NotFound, StaleReport, Unauthenticated, Unavailable
 from pipeweave.orchestrator.dispatch import Report, Reports, worker_reading
 
 routes = Routes("workers")
 DISPATCH = {"id": PathId(None, "The `runId` of the dispatch.")}
 
-_ERRORS = (Unauthenticated, NotFound)
+_ERRORS = (Unauthenticated, NotFound, Unavailable)
 _END_ERRORS = (*_ERRORS, StaleReport, InvalidReport)
 _PROGRESS = {"progress": 40, "message": "page 4 of 10"}
 _SUCCESS = {"status": "success", "output": {"total": 42}}

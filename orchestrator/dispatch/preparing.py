@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeweave import dispatch_ids
+import orjson
+
+from pipeweave import dispatch_ids, ids
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.dispatch import tokens, upstream
 from pipeweave.orchestrator.dispatch.object_urls import ObjectUrls
@@ -16,11 +18,17 @@ from pipeweave.orchestrator.dispatch.upstream import UpstreamPage, UpstreamStep
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.reading.uploads import uploads_of_run
 from pipeweave.orchestrator.state import attempts, outputs
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
 from pipeweave.spec import references
+
+Uploads = Mapping[str, Mapping[str, Any]]
+
+# Every upload's id begins so, as a text of an input.
+_UPLOAD_MARK = f'"{ids.UPLOAD}_'.encode()
 
 OfEach = list[tuple[TaskRun, "Prepared | Failure"]]
 
@@ -52,13 +60,14 @@ class Preparing:
             with self._database.transaction() as tx:
                 page = upstream.page(tx, run, step_id)
             stored = self.stored(run, page.steps, backend)
+            uploads = self._uploads(run, backend)
         except PipeWeaveError as error:
             failure = failure_of(error)
             return [(each, failure) for each in task_runs]
         found: OfEach = []
         for each in task_runs:
             try:
-                found.append((each, self._one(run, service, each, backend, page, stored)))
+                found.append((each, self._one(run, service, each, backend, page, stored, uploads)))
             except PipeWeaveError as error:
                 found.append((each, failure_of(error)))
         return found
@@ -80,6 +89,17 @@ class Preparing:
         }
         return StoredUpstream(self.shared.output_of(run.id, step.step_id, step.place, backend), assets)
 
+    def _uploads(self, run: RunHeader, backend: str) -> Uploads:
+        """The uploads that the run's input names, at paths in the backend of the dispatch."""
+        if run.input_path is None and _UPLOAD_MARK not in orjson.dumps(run.input):
+            return {}
+        with self._database.statements() as tx:
+            found = uploads_of_run(tx, run.id)
+        return {
+            upload_id: {**each, "path": self.shared.path_of(each["path"], backend)}
+            for upload_id, each in found.items()
+        }
+
     def _one(
         self,
         run: RunHeader,
@@ -88,6 +108,7 @@ class Preparing:
         backend: str,
         page: UpstreamPage,
         stored: Mapping[str, StoredUpstream],
+        uploads: Uploads,
     ) -> Prepared:
         secret = tokens.secret_of(self._settings)
         dispatch_id = dispatch_ids.make(secret, task_run.id, task_run.attempt)
@@ -102,6 +123,7 @@ class Preparing:
             stored,
             page.next,
             self._previous_attempts(task_run),
+            uploads,
             token=None if has_urls else self._tokens.of(service, backend, now),
             urls=ObjectUrls.for_attempt(self._values.backends, secret, backend, service.timeout, now)
             if has_urls
