@@ -115,7 +115,9 @@ def servers(settings: Settings, data_dir: Path | None = None) -> Settings:
         return _joined(settings, stack_file.read(data_dir), None)
     named = {"DATABASE_URL": settings.database_url, "BROKER_URL": settings.broker_url}
     missing = [name for name, url in named.items() if not url]
-    if not missing:
+    # A serverless deployment may do without a broker.
+    is_serverless = settings.mode == "serverless" and settings.database_url is not None
+    if not missing or is_serverless:
         return settings
     stack = stack_file.find(settings.data_dir)
     if stack and len(missing) == len(named):

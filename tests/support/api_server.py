@@ -45,6 +45,7 @@ def running_api(settings: Settings, folder: Path, *options: str) -> Iterator[Ser
         "DISPATCH_NETWORKS": ",".join(settings.dispatch_networks),
         "PIPEWEAVE_SECRET_KEY": settings.secret_key or "",
         "MODE": settings.mode,
+        "MAX_CONCURRENCY": str(settings.max_concurrency),
     }
     argv = [sys.executable, "-m", "pipeweave.cli", "api", "--port", str(port), *options]
     log = folder / "api.log"
