@@ -1,8 +1,8 @@
-"""Puts values where HTTP workers can read them: inputs and outputs that are only in rows, or in another
-backend.
+"""Puts values where HTTP workers can read them: inputs and outputs of rows, or of another backend.
 
-They are copies: a row, or the object that it names, stays the truth. A worker is told the path after the copy
-was written. Each process writes a copy once, and remembers that.
+They are copies: a row, or the object that it names, stays the truth. So they need not survive a power cut,
+and the disk is not waited for. A worker is told the path after the copy was written. Each process writes a
+copy once, and remembers that.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SharedValues:
     def own_input(self, dispatch_id: str, value: Any, backend: str) -> str:
         """Write the input of one attempt; returns its path."""
         path = f"runs/{dispatch_id}/input.json"
-        self.values.backends.get(backend).put(path, canonical(value), content_type=JSON)
+        self.values.backends.get(backend).put(path, canonical(value), content_type=JSON, is_durable=False)
         return path
 
     def path_of(self, reference: str, backend: str) -> str:
@@ -75,7 +75,7 @@ class SharedValues:
             if key in self._written:
                 self._written.move_to_end(key)
                 return
-        self.values.backends.get(backend).put(path, content(), content_type=JSON)
+        self.values.backends.get(backend).put(path, content(), content_type=JSON, is_durable=False)
         with self._lock:
             self._written[key] = None
             if len(self._written) > MOST_REMEMBERED:
