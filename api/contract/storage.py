@@ -89,7 +89,7 @@ class SweepReport(AnswerModel):
     kept: int = Field(description="Objects that rows refer to.")
     deleted: int
     bytes: int = Field(description="Bytes of the deleted objects.")
-    young: int = Field(description="Objects that no row refers to, but which are too young to be deleted.")
+    young: int = Field(description="Objects that are too young to be looked up.")
     unknown: int = Field(description="Objects with paths that are not ours; they are never deleted.")
     examples: list[str] = Field(description="Some of the deleted objects: `<backend>//<path>`.")
     next: str | None = Field(description="Send it as `after` to go on; null: the pass is complete.")

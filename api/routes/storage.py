@@ -1,16 +1,19 @@
-"""Endpoints of stored objects: the backends, and the objects that the tenant's rows refer to."""
+"""Endpoints of stored objects: the backends, the objects of the tenant, the sweep of what nobody needs."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import orjson
 
-from pipeweave.api.contract import ObjectQuery, StorageBackends, StoredObject
+from pipeweave.api.contract import ObjectQuery, StorageBackends, StoredObject, SweepReport, SweepRequest
 from pipeweave.api.http import Answer, Call, Download, PathId, Routes
 from pipeweave.errors import (
+    Conflict,
     LimitExceeded,
     NotFound,
     NotJson,
@@ -18,7 +21,8 @@ from pipeweave.errors import (
     RangeNotSatisfiable,
     Unavailable,
 )
-from pipeweave.orchestrator.objects import media_types, owners
+from pipeweave.orchestrator.objects import media_types, owners, requested_sweep
+from pipeweave.orchestrator.security import ADMIN
 from pipeweave.size_limits import MAX_LOADED_BYTES
 from pipeweave.storage import Backends, ObjectInfo, ObjectRef, Storage
 
@@ -64,6 +68,36 @@ def get_object(call: Call, path: str, query: ObjectQuery) -> Answer | Download:
         media_types.media_type(path),
         path.rpartition("/")[2],
     )
+
+
+@routes.add(
+    "POST",
+    "/api/storage/sweep",
+    "Delete what nothing refers to",
+    scopes=(ADMIN,),
+    is_for_all=True,
+    body=SweepRequest,
+    is_body_optional=True,
+    answer=SweepReport,
+    errors=(NotFound, Conflict, Unavailable),
+    example={"dryRun": True},
+)
+def sweep(call: Call, body: SweepRequest) -> dict[str, Any]:
+    """Look for objects that are older than STORAGE_GRACE_HOURS and that no row refers to, and delete them, as
+    the tick does once an hour.
+
+    A request works for about 15 seconds; send it again with `after` set to its `next`, until that is null.
+    Answers 409 while another process sweeps, and for a backend that may belong to another deployment.
+    """
+    settings = call.deployment.settings
+    done = requested_sweep.run(
+        call.deployment.database,
+        call.deployment.values.backends,
+        requested_sweep.SweepOrder(body.backend, body.after, body.dry_run, body.adopt),
+        grace=timedelta(hours=settings.storage_grace_hours),
+        is_own_folder=not settings.storage_backends,
+    )
+    return {"dryRun": body.dry_run, **asdict(done.swept), "next": done.next}
 
 
 def _found(call: Call, backends: Backends, where: ObjectRef) -> tuple[Storage, ObjectInfo]:

@@ -95,7 +95,8 @@ CREATE TABLE storage_sweeps (
     backend_id     text PRIMARY KEY CHECK (length(backend_id) BETWEEN 1 AND 200),
     mark           text CHECK (length(mark) <= 100),   -- of this deployment, in the backend
     last_path      text,                     -- the pass goes on behind it; NULL: no pass is under way
-    doomed         text[],                   -- objects that are being deleted at this moment
+    doomed         text[],                   -- objects that are being deleted at this moment,
+    doomed_until   timestamptz,              -- and not any more after this time
     began_at       timestamptz,
     finished_at    timestamptz,
     seen           bigint NOT NULL DEFAULT 0,

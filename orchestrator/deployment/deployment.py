@@ -11,6 +11,7 @@ from pipeweave.orchestrator.deployment.without_broker import WithoutBroker
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.orchestrator.runs.reactions import reactions_to
+from pipeweave.orchestrator.store import doomed_objects
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
@@ -59,7 +60,6 @@ class Deployment:
                 hint="set it to postgresql://user:password@host:port/name, or use `pipeweave up`",
             )
         has_broker = settings.broker_url is not None or settings.mode != "serverless"
-        values = Values(Backends.of(settings))
         size = settings.db_pool_max if pool_size is None else pool_size
         database = Database(
             settings.database_url,
@@ -67,6 +67,9 @@ class Deployment:
             react=reactions_to,
             has_deadlines=has_deadlines,
             session_name=session_name,
+        )
+        values = Values(
+            Backends.of(settings), is_doomed=lambda where: doomed_objects.is_doomed(database, where)
         )
         publisher: Publisher = WithoutBroker(database, values)
         if has_broker:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from pipeweave import ids
-from pipeweave.orchestrator.objects import owners, paths
+from pipeweave.orchestrator.objects import owners, paths, uploads
 from pipeweave.orchestrator.objects.paths import AttemptPath, OwnPath, RunPath, UploadPath
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.storage.references import ObjectRef
@@ -138,14 +138,10 @@ def _lives(own: AttemptPath, row: Any) -> bool:
 
 # --- uploads ----------------------------------------------------------------------------------------------
 
-# SQL: whether a run that claimed the upload `u` is there, or a dead letter of it, which can be retried.
-IS_IN_USE = """EXISTS (SELECT 1 FROM upload_claims AS c WHERE c.upload_id = u.id AND (
-    (SELECT true FROM runs AS r WHERE r.id = c.run_id LIMIT 1)
-    OR (SELECT true FROM dead_letters AS d WHERE d.run_id = c.run_id LIMIT 1)))"""
 _UPLOADS = f"""
 SELECT u.id, u.storage_path FROM unnest(CAST(:ids AS uuid[])) AS n(id) JOIN temp_uploads AS u ON u.id = n.id
 WHERE u.deleted_at IS NULL
-    AND CASE WHEN u.claimed_by_run_id IS NULL THEN u.expires_at > :now ELSE {IS_IN_USE} END
+    AND CASE WHEN u.claimed_by_run_id IS NULL THEN u.expires_at > :now ELSE {uploads.IS_IN_USE} END
 """
 
 

@@ -21,6 +21,10 @@ from pipeweave.size_limits import MAX_UPLOADS_OF_RUN
 
 # How long an upload waits for a run that claims it.
 KEPT = timedelta(hours=24)
+# SQL: whether a run that claimed the upload `u` is there, or a dead letter of it, which can be retried.
+IS_IN_USE = """EXISTS (SELECT 1 FROM upload_claims AS c WHERE c.upload_id = u.id AND (
+    (SELECT true FROM runs AS r WHERE r.id = c.run_id LIMIT 1)
+    OR (SELECT true FROM dead_letters AS d WHERE d.run_id = c.run_id LIMIT 1)))"""
 # Rows that one call marks as deleted.
 BATCH = 100
 # How many ids an error names.
@@ -191,6 +195,21 @@ def delete(tx: Transaction, tenant: str, upload_id: UUID) -> str:
         uploadId=shown,
         claimedByRunId=run_id(row.claimed_by_run_id),
     )
+
+
+_LOCK_ONE = "SELECT 1 FROM temp_uploads WHERE id = :id FOR NO KEY UPDATE"
+
+# After the lock, so that it sees the claims of a run that was written meanwhile.
+_GIVE_UP = f"""
+UPDATE temp_uploads AS u SET deleted_at = :now
+WHERE u.id = :id AND u.deleted_at IS NULL
+    AND CASE WHEN u.claimed_by_run_id IS NULL THEN u.expires_at <= :now ELSE NOT {IS_IN_USE} END
+"""
+
+
+def give_up(tx: Transaction, upload_id: UUID) -> None:
+    """Mark an upload as deleted that nobody can use any more: it expired unclaimed, or its runs are gone."""
+    tx.execute(_GIVE_UP, {"id": upload_id, "now": tx.now}, lock=_LOCK_ONE)
 
 
 # SQL: whether an upload has expired that no run claimed.

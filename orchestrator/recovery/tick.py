@@ -24,6 +24,7 @@ from pipeweave.errors import PartlyFailed, PipeWeaveError
 from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.dispatch import probes, serverless
+from pipeweave.orchestrator.objects import passes, uploads
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, placement
 from pipeweave.orchestrator.recovery import (
     due_attempts,
@@ -122,6 +123,16 @@ def _run_limit(deployment: Deployment) -> timedelta | None:
     return timedelta(milliseconds=limit) if limit else None
 
 
+def _storage(deployment: Deployment) -> int:
+    settings = deployment.settings
+    return passes.run_once(
+        deployment.database,
+        deployment.values.backends,
+        settings.storage_grace_hours,
+        is_own_folder=not settings.storage_backends,
+    )
+
+
 # In this order: an attempt that is lost ends before the runs and limits that wait for it are looked at.
 CHORES = (
     Chore("partitions", lambda each: partitions.ensure_hourly(each.database), None),
@@ -159,6 +170,12 @@ CHORES = (
         is_due=redrives.IS_DUE,
     ),
     Chore("expiry", lambda each: expiry.run_hourly(each.database, Policy.of(each.settings)), "purged"),
+    Chore(
+        "uploads",
+        lambda each: passes.expire_uploads(each.database, each.values.backends),
+        None,
+        is_due=uploads.HAS_EXPIRED,
+    ),
     Chore("old_queues", old_queues.run_once, None),
     Chore("lost_messages", lost_messages.run_once, "republished", is_due=lost_messages.IS_DUE),
     Chore(
@@ -176,6 +193,8 @@ CHORES = (
         "dispatched",
         is_due=serverless.IS_DUE,
     ),
+    # The last one: storage may take long to answer.
+    Chore("storage", _storage, None),
 )
 
 

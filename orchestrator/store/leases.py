@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 TICK = "tick"
 # One process archives and drops months at a time.
 RETENTION = "retention"
+# One process deletes objects that no row refers to.
+SWEEP = "sweep"
 
 
 def this_thread() -> str:

@@ -7,7 +7,8 @@ objects that no row names; between storing an object and writing its row, its yo
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,17 +25,23 @@ from pipeweave.storage import Backends, ObjectInfo, ObjectRef
 ARTIFACTS = "artifacts/sha256/"
 # An object of this age is written again when its value is stored again: its age says when it was last needed.
 REFRESH_AFTER = timedelta(hours=1)
+# Between two looks at an object that the sweep is deleting (s).
+DOOMED_PAUSE_S = 0.05
 
 
 class Values:
     """Stores and loads JSON values.
 
+    Args:
+        is_doomed: whether the sweep is deleting an object at this moment (store/doomed_objects.py).
+
     Attributes:
         backends: where large values are.
     """
 
-    def __init__(self, backends: Backends) -> None:
+    def __init__(self, backends: Backends, is_doomed: Callable[[ObjectRef], bool] | None = None) -> None:
         self.backends = backends
+        self._is_doomed = is_doomed or (lambda where: False)
 
     def keep(self, value: Any, backend: str | None = None) -> Kept:
         """Store a value. A large value is durable in storage when this returns, before any row names it.
@@ -52,10 +59,22 @@ class Values:
             return _inline(content)
         digest = hashlib.sha256(content).hexdigest()
         where = ObjectRef(backend or self.backends.default_id, f"{ARTIFACTS}{digest[:2]}/{digest}")
-        storage = self.backends.get(where.backend)
-        if not _is_kept(storage.stat(where.path), len(content)):
-            storage.put(where.path, content, content_type="application/json")
+        self._store(where, content)
         return Kept(None, str(where), len(content), digest, upload_ids_in(content))
+
+    def _store(self, where: ObjectRef, content: bytes) -> None:
+        storage = self.backends.get(where.backend)
+        found = storage.stat(where.path)
+        if _is_kept(found, len(content)):
+            return
+        storage.put(where.path, content, content_type="application/json")
+        if found is None:
+            return
+        # The sweep may have found the object old before it was written again, and delete it now.
+        while self._is_doomed(where):
+            time.sleep(DOOMED_PAUSE_S)
+        if storage.stat(where.path) is None:
+            storage.put(where.path, content, content_type="application/json")
 
     def load(self, inline: Any, path: str | None) -> Any:
         """Load the value of a row: the inline value, or the object that its path refers to.

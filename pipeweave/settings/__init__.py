@@ -55,6 +55,7 @@ class Settings:
     data_dir: str = ".pipeweave"
     storage_backends: tuple[Mapping[str, Any], ...] = ()
     default_storage_backend_id: str | None = None
+    storage_grace_hours: int = 24
     run_retention_days: int | None = None
     archive_runs: bool = True
     dlq_retention_days: int = 30

@@ -167,6 +167,12 @@ TABLE: tuple[Setting, ...] = (
         "id of one of STORAGE_BACKENDS; by default the backend marked isDefault, else the first backend",
     ),
     Setting(
+        "STORAGE_GRACE_HOURS",
+        "storage_grace_hours",
+        values.whole(2, 100 * 366 * 24),
+        "hours before an object in storage that no row refers to is deleted",
+    ),
+    Setting(
         "RUN_RETENTION_DAYS",
         "run_retention_days",
         values.whole(1, 36_500),
