@@ -186,14 +186,14 @@ CHORES = (
         every=timedelta(seconds=3.5),
         is_under_way=stuck_joins.is_under_way,
     ),
-    # Last: it waits for services.
+    # It waits for services.
     Chore(
         "dispatches",
         lambda each: serverless.run_once(each.database, each.values, each.settings),
         "dispatched",
         is_due=serverless.IS_DUE,
     ),
-    # The last one: storage may take long to answer.
+    # Last: storage may take long to answer.
     Chore("storage", _storage, None),
 )
 
