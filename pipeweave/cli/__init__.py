@@ -45,6 +45,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "cancel": "pipeweave.cli.runs:cancel",
         "pipelines": "pipeweave.cli.registry:pipelines",
         "tasks": "pipeweave.cli.registry:tasks",
+        "upload": "pipeweave.cli.storage:upload",
+        "uploads": "pipeweave.cli.storage:uploads",
     },
     "When it fails": {
         "why": "pipeweave.cli.queue:why",
@@ -61,6 +63,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "maintenance": "pipeweave.cli.maintenance:maintenance",
         "services": "pipeweave.cli.registry:services",
         "deploys": "pipeweave.cli.registry:deploys",
+        "storage": "pipeweave.cli.storage:storage",
     },
     "Processes": {
         "api": "pipeweave.cli.processes:api",

@@ -1,4 +1,6 @@
-"""`pipeweave logs`: show the log files of the stack in this folder as one log."""
+"""`pipeweave logs`: show the log files of the stack in this folder as one log, or the stored log of a task
+run.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +42,7 @@ _LEAST_RUN_LETTERS = 6
         "pipeweave logs -f",
         "pipeweave logs worker-1 -n 20",
         "pipeweave logs --run prun_01m80arwk4es7bk8x0dg000000",
+        "pipeweave logs trun_01m80arwk4es7bk8x0dg000001 -f",
     )
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
@@ -59,17 +62,36 @@ _LEAST_RUN_LETTERS = 6
     help="Lines to show.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new lines until Ctrl-C.")
+@click.option(
+    "--attempt",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Of a task run: the log of this attempt. Defaults to the present one.",
+)
 @json_option
 @stack_option
 def logs(
-    names: tuple[str, ...], run: str | None, count: int, follow: bool, as_json: bool, data_dir: Path | None
+    names: tuple[str, ...],
+    run: str | None,
+    count: int,
+    follow: bool,
+    attempt: int | None,
+    as_json: bool,
+    data_dir: Path | None,
 ) -> None:
     """Show the logs of the processes of `up`, sorted by time.
 
     NAME is a process of `pipeweave ps`; all by default. The logs are files of this machine: workers on other
-    hosts are not among them.
+    hosts are not among them. Of a task run, given by its id, the stored log is shown, wherever it
+    ran.
     """
     from pipeweave.up import log_files
+
+    if names and id_arguments.is_task_run(names[0]):
+        _show_stored(names, run, attempt, count, follow, as_json, data_dir)
+        return
+    if attempt is not None:
+        raise click.UsageError("--attempt needs the id of a task run")
 
     stack = stack_folder(data_dir)
     folder = stack / "logs"
@@ -85,6 +107,24 @@ def logs(
     _print(chain(shown, later), as_json=as_json)
     if not shown and not follow and not as_json:
         click.echo("No log lines." if run is None else f"No log lines of {run} on this machine.", err=True)
+
+
+def _show_stored(
+    names: tuple[str, ...],
+    run: str | None,
+    attempt: int | None,
+    count: int,
+    follow: bool,
+    as_json: bool,
+    data_dir: Path | None,
+) -> None:
+    from pipeweave.cli.support import stored_logs
+
+    if len(names) > 1 or run is not None:
+        raise click.UsageError("the id of a task run stands alone, without NAME or --run")
+    with open_client(connecting.orchestrator(load_for_client(), data_dir=data_dir)) as client:
+        task_run = id_arguments.task_run(client, names[0])
+        stored_logs.show(client, task_run, attempt=attempt, count=count, follow=follow, as_json=as_json)
 
 
 def _latest(stack: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -12,6 +13,7 @@ import orjson
 import urllib3
 
 from pipeweave import errors
+from pipeweave.client.multipart import PIECE_BYTES, FileForm
 from pipeweave.errors import FieldError, InvalidInput, PipeWeaveError, Unavailable
 from pipeweave.json_conversion import LEFT_TO_CONVERSION, to_json_value
 from pipeweave.json_values import write_json
@@ -89,19 +91,69 @@ class Transport:
         """
         return self._send(method, path, _encoded(body))
 
+    def send_form(self, path: str, form: FileForm) -> Any:
+        """Send a form with a file, once, and return the answer's JSON.
+
+        Raises:
+            PipeWeaveError, Unavailable: as `get`.
+        """
+        answer = self._request("POST", path, form, form.headers)
+        if 200 <= answer.status < 300:
+            return self._json(answer)
+        raise self._problem(answer)
+
+    def download(self, path: str, query: Mapping[str, Any], to: Path) -> int:
+        """Write the answer to a GET into a file, piece by piece; its size in bytes.
+
+        The file appears, or is replaced, when all of it has arrived.
+
+        Raises:
+            PipeWeaveError, Unavailable: as `get`.
+            OSError: the file cannot be written.
+        """
+        given = {name: _text(value) for name, value in query.items() if value is not None}
+        answer = self._request("GET", f"{path}?{urlencode(given)}", None, {}, preload_content=False)
+        try:
+            if answer.status != 200:
+                raise self._problem(answer)
+            return _write(answer, to)
+        except urllib3.exceptions.HTTPError as error:
+            raise self._unreachable(error) from error
+        finally:
+            answer.release_conn()
+
     def close(self) -> None:
         """Close the pooled connections."""
         self._pool.clear()
 
     def _send(self, method: str, path: str, data: bytes | None) -> Any:
-        headers = self._headers if data is None else {**self._headers, "Content-Type": "application/json"}
-        try:
-            answer = self._pool.request(method, self.url + path, body=data, headers=headers, redirect=False)
-        except urllib3.exceptions.HTTPError as error:
-            raise self._unreachable(error) from error
+        answer = self._request(
+            method, path, data, {} if data is None else {"Content-Type": "application/json"}
+        )
         if 200 <= answer.status < 300:
             return self._json(answer) if answer.data else None
         raise self._problem(answer)
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | FileForm | None,
+        headers: Mapping[str, str],
+        *,
+        preload_content: bool = True,
+    ) -> urllib3.BaseHTTPResponse:
+        try:
+            return self._pool.request(
+                method,
+                self.url + path,
+                body=body,
+                headers={**self._headers, **headers},
+                redirect=False,
+                preload_content=preload_content,
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise self._unreachable(error) from error
 
     def _unreachable(self, error: Exception) -> Unavailable:
         if isinstance(error, urllib3.exceptions.ReadTimeoutError):
@@ -128,6 +180,19 @@ class Transport:
             kind = _NEAREST.get(answer.status, PipeWeaveError)
             return kind(f"{self.url} answered with status {answer.status}")
         return from_problem(document, answer.status)
+
+
+def _write(answer: urllib3.BaseHTTPResponse, to: Path) -> int:
+    part = to.with_name(f".{to.name}.part")
+    try:
+        with part.open("wb") as file:
+            for piece in answer.stream(PIECE_BYTES):
+                file.write(piece)
+            size = file.tell()
+        part.replace(to)
+        return size
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _encoded(body: Any) -> bytes:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -170,3 +171,28 @@ def test_threads_share_one_client(served: Served, client: Client) -> None:
     for thread in threads:
         thread.join()
     assert found == [{"version": "1"}] * 40
+
+
+# --- files ------------------------------------------------------------------------------------------------
+
+
+def test_a_download_appears_when_it_is_complete(served: Served, client: Client, tmp_path: Path) -> None:
+    served.put("GET /api/storage/runs/x/a%20b.pdf?raw=true", (200, b"0123"))
+    assert client.download("runs/x/a b.pdf", tmp_path / "a.pdf") == 4
+    assert (tmp_path / "a.pdf").read_bytes() == b"0123"
+    served.put("GET /api/storage/runs/x/none?raw=true", (404, errors.NotFound("gone").to_problem()))
+    with pytest.raises(errors.NotFound, match="gone"):
+        client.download("runs/x/none", tmp_path / "none")
+    assert [each.name for each in tmp_path.iterdir()] == ["a.pdf"]
+
+
+def test_a_stored_value_is_its_content(served: Served, client: Client) -> None:
+    served.put("GET /api/storage/artifacts/x?backend=main", (200, {"path": "artifacts/x", "content": [1]}))
+    assert client.stored_value("artifacts/x", "main") == [1]
+    with pytest.raises(errors.InvalidInput):
+        client.stored_value("/etc/passwd")
+
+
+def test_a_file_that_cannot_be_read_is_not_uploaded(client: Client, tmp_path: Path) -> None:
+    with pytest.raises(errors.InvalidInput, match="cannot be read"):
+        client.upload(tmp_path / "nothing.csv")

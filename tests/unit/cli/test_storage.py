@@ -1,0 +1,152 @@
+"""`pipeweave storage | upload | uploads`, and the stored logs: what they ask and print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from support.stub_http_server import Served
+
+from pipeweave.cli import main
+from pipeweave.cli.support import stored_logs
+from pipeweave.errors import Conflict, NotFound
+
+Call = Callable[..., Result]
+UPLOAD = "tmp_01m80arwk4es7bk8x0dg000000"
+TASK_RUN = "trun_01m80arwk4es7bk8x0dg000001"
+
+
+@pytest.fixture
+def call(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Call a command in an empty folder, with the answering server as its orchestrator."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PIPEWEAVE_ORCHESTRATOR_URL", served.url)
+    monkeypatch.setenv("PIPEWEAVE_API_TOKEN", "t")
+    return lambda *arguments: CliRunner().invoke(main, arguments)
+
+
+def report(**counts: Any) -> dict[str, Any]:
+    found = {"seen": 5, "kept": 1, "deleted": 2, "bytes": 2048, "young": 1, "unknown": 1}
+    return {"dryRun": True, **found, "examples": ["local//runs/x", "local//runs/y"], "next": None, **counts}
+
+
+# --- storage ----------------------------------------------------------------------------------------------
+
+
+def test_the_backends_are_listed(call: Call, served: Served) -> None:
+    backend = {"id": "main", "provider": "aws-s3", "bucket": "values", "endpoint": None, "region": "eu"}
+    document = {"backends": [{**backend, "isDefault": True}], "default": "main"}
+    served.put("GET /api/storage/backends", (200, document))
+    assert call("storage").output.splitlines()[1].split() == ["main", "aws-s3", "values", "-", "eu", "yes"]
+    assert json.loads(call("storage", "list", "--json").output) == document
+
+
+def test_a_sweep_goes_on_until_all_was_seen(call: Call, served: Served) -> None:
+    served.put("POST /api/storage/sweep", (200, report(next="local//runs/y")), (200, report()))
+    result = call("storage", "sweep", "--dry-run", "--backend", "local")
+    assert result.exit_code == 0
+    assert "would be deleted  4 (4,096 bytes)" in result.output
+    assert result.output.count("local//runs/x") == 2
+    bodies = [body for _, _, body in served.asked]
+    assert bodies == [
+        {"dryRun": True, "backend": "local", "adopt": False},
+        {"dryRun": True, "backend": "local", "adopt": False, "after": "local//runs/y"},
+    ]
+
+
+def test_a_report_is_json_for_programs(call: Call, served: Served) -> None:
+    served.put("POST /api/storage/sweep", (200, report(dryRun=False)))
+    found = json.loads(call("storage", "sweep", "--adopt", "--json").output)
+    assert (found["deleted"], found["bytes"], found["dryRun"]) == (2, 2048, False)
+
+
+def test_a_refused_sweep_is_one_line(call: Call, served: Served) -> None:
+    problem = Conflict("the objects may be of another deployment", hint="adopt them").to_problem()
+    served.put("POST /api/storage/sweep", (409, problem))
+    result = call("storage", "sweep")
+    assert result.exit_code == 1
+    assert result.stderr == "pipeweave: CONFLICT: the objects may be of another deployment; adopt them\n"
+
+
+# --- uploads ----------------------------------------------------------------------------------------------
+
+
+def test_an_upload_prints_its_id(call: Call, served: Served, tmp_path: Path) -> None:
+    (tmp_path / "Größe 1.csv").write_bytes(b"a;b\n")
+    served.put("POST /api/upload/temp", (200, {"uploadId": UPLOAD}))
+    assert call("upload", "Größe 1.csv").output == f"{UPLOAD}\n"
+    _, headers, body = served.asked[0]
+    assert headers["Content-Type"].startswith("multipart/form-data; boundary=")
+    assert 'name="file"; filename="Größe 1.csv"\r\nContent-Type: text/csv\r\n\r\na;b\n\r\n--' in body.decode()
+
+
+def test_a_file_that_is_not_there_is_a_usage_error(call: Call) -> None:
+    assert call("upload", "nothing.csv").exit_code == 2
+
+
+def test_uploads_are_listed_with_their_state(call: Call, served: Served) -> None:
+    upload = {
+        "uploadId": UPLOAD,
+        "filename": "a.csv",
+        "size": 1234,
+        "uploadedAt": "2026-11-20T12:00:00.000Z",
+        "claimedByRunId": None,
+        "expired": False,
+        "claimed": False,
+        "deleted": False,
+    }
+    listed = {"uploads": [upload, {**upload, "claimed": True}], "nextCursor": None}
+    served.put("GET /api/upload/temp?limit=500", (200, listed))
+    first, second = call("uploads").output.splitlines()[1:]
+    assert first.split()[:4] == [UPLOAD, "a.csv", "1,234", "waiting"]
+    assert "claimed" in second
+    assert len(json.loads(call("uploads", "-n", "1", "--json").output)["uploads"]) == 1
+
+
+# --- stored logs ------------------------------------------------------------------------------------------
+
+
+def line(message: str, **more: Any) -> dict[str, Any]:
+    return {"timestamp": "2026-11-20T12:00:00.123Z", "level": "info", "message": message, **more}
+
+
+def test_the_stored_log_of_a_task_run_is_shown(call: Call, served: Served) -> None:
+    answer = {"logs": [line("began", runId="x", rows=7)], "attempt": 1, "isComplete": True, "nextOffset": 9}
+    served.put(f"GET /api/task-runs/{TASK_RUN}/logs?attempt=1&tail=5", (200, answer))
+    result = call("logs", TASK_RUN, "--attempt", "1", "-n", "5")
+    assert result.output.split(maxsplit=1)[1] == "info    began rows=7\n"
+    shown = json.loads(call("logs", TASK_RUN, "--attempt", "1", "-n", "5", "--json").output)
+    assert shown["message"] == "began"
+
+
+def test_a_log_is_followed_until_its_attempt_ended(
+    call: Call, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_logs, "POLL_INTERVAL_S", 0.0)
+    path = f"GET /api/task-runs/{TASK_RUN}/logs"
+    first = {"logs": [line("one")], "attempt": 2, "isComplete": False, "nextOffset": 9}
+    served.put(f"{path}?tail=100", (200, first))
+    waiting = {**first, "logs": []}
+    last = {**first, "logs": [line("two")], "isComplete": True, "nextOffset": 18}
+    served.put(f"{path}?attempt=2&offset=9", (200, waiting), (200, last))
+    result = call("logs", TASK_RUN, "-f")
+    assert [each.split()[-1] for each in result.output.splitlines()] == ["one", "two"]
+
+
+def test_a_log_without_lines_says_so(call: Call, served: Served) -> None:
+    answer = {"logs": [], "attempt": 1, "isComplete": False, "nextOffset": 0}
+    served.put(f"GET /api/task-runs/{TASK_RUN}/logs?tail=100", (200, answer))
+    assert call("logs", TASK_RUN).stderr == f"Attempt 1 of {TASK_RUN} has logged nothing.\n"
+    served.put(
+        f"GET /api/task-runs/{TASK_RUN}/logs?tail=100", (404, NotFound("no such task run").to_problem())
+    )
+    assert call("logs", TASK_RUN).stderr.startswith("pipeweave: NOT_FOUND: ")
+
+
+def test_the_id_of_a_task_run_stands_alone(call: Call) -> None:
+    assert call("logs", TASK_RUN, "worker-1").exit_code == 2
+    assert call("logs", "--attempt", "1").exit_code == 2
