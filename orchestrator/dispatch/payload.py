@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 
 from pipeweave import ids
+from pipeweave.orchestrator.dispatch import item_inputs
 from pipeweave.orchestrator.dispatch.object_urls import ObjectUrls
 from pipeweave.orchestrator.dispatch.services import DispatchService
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -75,11 +76,17 @@ class Prepared:
             said["upstreamNext"] = next_page(self.dispatch_id, self.upstream_next)
         if self.task_run.map_index is not None:
             said["mapIndex"] = self.task_run.map_index
+            if (name := self._map_name()) is not None:
+                said["mapName"] = name
         if self.uploads:
             said["uploads"] = self.uploads
         if self.urls is not None:
             said |= self._urls(self.urls)
         return orjson.dumps(said)
+
+    def _map_name(self) -> str | None:
+        step = self.run.plan[self.run.plan.ordinals[self.task_run.step_id]].step
+        return item_inputs.item_name(step, self.service.parameters)
 
     def _places(self) -> dict[str, Any]:
         if self.run.pipeline_id is None:

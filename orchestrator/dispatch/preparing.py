@@ -9,7 +9,7 @@ import orjson
 
 from pipeweave import dispatch_ids, ids
 from pipeweave.errors import PipeWeaveError
-from pipeweave.orchestrator.dispatch import tokens, upstream
+from pipeweave.orchestrator.dispatch import item_inputs, tokens, upstream
 from pipeweave.orchestrator.dispatch.object_urls import ObjectUrls
 from pipeweave.orchestrator.dispatch.payload import Prepared, StoredUpstream
 from pipeweave.orchestrator.dispatch.services import DispatchService
@@ -119,7 +119,7 @@ class Preparing:
             task_run,
             service,
             dispatch_id,
-            self._input_path(run, task_run, dispatch_id, backend),
+            self._input_path(run, service, task_run, dispatch_id, backend),
             stored,
             page.next,
             self._previous_attempts(task_run),
@@ -130,17 +130,26 @@ class Preparing:
             else None,
         )
 
-    def _input_path(self, run: RunHeader, task_run: TaskRun, dispatch_id: str, backend: str) -> str:
+    def _input_path(
+        self, run: RunHeader, service: DispatchService, task_run: TaskRun, dispatch_id: str, backend: str
+    ) -> str:
         """The path of the input: the run's own, or the params or the item of the step."""
         step = run.plan[run.plan.ordinals[task_run.step_id]].step
         if step.params is None and task_run.map_index is None:
             return self.shared.input_of(run, backend)
-        item = task_run.item if step.map is None or step.map.name is None else {step.map.name: task_run.item}
-        if step.params is None:
-            return self.shared.own_input(dispatch_id, item, backend)
-        params = self._resolved(run, task_run, step.params)
-        named = item if task_run.map_index is not None and step.map and step.map.name else {}
-        return self.shared.own_input(dispatch_id, {**params, **named}, backend)
+        params = None if step.params is None else self._resolved(run, task_run, step.params)
+        if task_run.map_index is None:
+            return self.shared.own_input(dispatch_id, params, backend)
+        name = item_inputs.item_name(step, service.parameters)
+        needs_more = params is None and any(each != name for each in service.parameters or ())
+        value = item_inputs.item_input(
+            task_run.item,
+            name,
+            params=params,
+            run_input=self._values.load(run.input, run.input_path) if needs_more else None,
+            parameters=service.parameters,
+        )
+        return self.shared.own_input(dispatch_id, value, backend)
 
     def _resolved(self, run: RunHeader, task_run: TaskRun, params: Mapping[str, Any]) -> Mapping[str, Any]:
         named = references.referenced_steps(params)

@@ -26,6 +26,7 @@ class DispatchService:
     Args:
         is_disabled: an operator switched it off.
         timeout: how long an attempt may take (s).
+        parameters: of the task, in their order; None when it has registered none.
         instances: first those that take dispatches, then the longest set aside.
     """
 
@@ -37,6 +38,7 @@ class DispatchService:
     heartbeat_interval_ms: int
     timeout: float
     instances: Sequence[Instance]
+    parameters: tuple[str, ...] | None = None
 
     def candidates(self, task_id: str, chance: Callable[[Sequence[Any], int], list[Any]]) -> list[Instance]:
         """The instances that may get a dispatch, in the order in which they are tried.
@@ -51,7 +53,7 @@ class DispatchService:
 
 _SERVICE = """
 SELECT s.id, s.storage_access, s.token_format, s.disabled_at IS NOT NULL AS is_disabled,
-    k.heartbeat_interval_ms, k.timeout_seconds
+    k.heartbeat_interval_ms, k.timeout_seconds, k.parameters
 FROM tasks AS k JOIN services AS s ON s.tenant_id = k.tenant_id AND s.id = k.service_id
 WHERE k.tenant_id = :tenant AND k.id = :task
 """
@@ -71,6 +73,7 @@ def read(tx: Transaction, tenant: str, task_id: str) -> DispatchService | None:
         row.heartbeat_interval_ms,
         row.timeout_seconds,
         tuple(instances.of_service(tx, tenant, row.id)),
+        None if row.parameters is None else tuple(each["name"] for each in row.parameters["fields"]),
     )
 
 

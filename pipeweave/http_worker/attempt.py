@@ -132,6 +132,8 @@ class Attempt:
 
     def _context(self, value: Any, upstream: Upstream, files: Files) -> Context:
         given = self.dispatch
+        named = value if isinstance(value, dict) else {}
+        is_bare = given.map_index is not None and given.map_name is None
         return Context(
             run_id=given.pipeline_run_id or "",
             task_run_id=given.run_id.partition(".")[0],
@@ -140,8 +142,13 @@ class Attempt:
             step_id=given.step_id,
             attempt=given.attempt,
             input=value,
+            # An item alone fills the first parameter, whatever members it has.
+            params={} if is_bare else None,
             upstream=upstream,
             previous_attempts=given.previous_attempts,
+            item=value if is_bare else named.get(given.map_name),
+            map_index=given.map_index,
+            map_name=given.map_name,
             code_version=given.code_version,
             code_hash=given.code_hash,
             tenant=given.tenant,

@@ -22,6 +22,8 @@ class Dispatch:
 
     Args:
         run_id: the id of the attempt, which its reports and its paths repeat.
+        map_index: of an item of a map, from 0; None outside a map.
+        map_name: the member of the input that is the item; None when the item itself is the input.
         timeout_s: how long the attempt may take (s); None for no limit.
         heartbeat_s: a heartbeat is due at least this often (s).
     """
@@ -46,6 +48,7 @@ class Dispatch:
     heartbeat_s: float = 60.0
     timeout_s: float | None = None
     map_index: int | None = None
+    map_name: str | None = None
     uploads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
 
 
@@ -84,6 +87,7 @@ def parse(body: bytes) -> Dispatch:
         heartbeat_s=read.number("heartbeatIntervalMs", 60_000.0) / 1000,
         timeout_s=read.number("timeout", None),
         map_index=read.whole("mapIndex", None),
+        map_name=read.text("mapName", None),
         uploads=read.objects("uploads"),
     )
     if read.errors:

@@ -109,7 +109,7 @@ class HttpWorker:
             "baseUrl": self.base_url,
             "tokenFormat": "pbkdf2",
             "storageAccess": storage_access,
-            "tasks": [each.to_registration() for each in self.tasks.values()],
+            "tasks": [_shown(each) for each in self.tasks.values()],
         }
         self._registrar = Registrar(self._link, body)
         self._logs = StoredLogs(store_log)
@@ -221,6 +221,11 @@ def _tasks_of(given: Iterable[Task[..., Any] | ModuleType] | None) -> Mapping[st
             extra = {"task_id": each.id, "reason": "give idempotencyKey in requests instead"}
             log.warning("task.key_unused", extra=extra)
     return found
+
+
+def _shown(task: Task[..., Any]) -> dict[str, Any]:
+    # The function's name is for workers of this deployment alone.
+    return {name: value for name, value in task.to_registration().items() if name != "name"}
 
 
 def _version_of(tasks: Mapping[str, Task[..., Any]]) -> str:
