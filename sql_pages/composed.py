@@ -23,7 +23,7 @@ from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import dead_letters as letter_lists
-from pipeweave.orchestrator.reading import queue, registry
+from pipeweave.orchestrator.reading import queue, registry, service_list
 from pipeweave.orchestrator.reading import runs as run_lists
 from pipeweave.orchestrator.reading import task_runs as task_run_lists
 from pipeweave.orchestrator.recovery import look, tick
@@ -217,7 +217,7 @@ CALLS: Calls = [
         lambda tx, _: queue.queue_items(tx, TENANT, BEHIND["items"], status="queued", task_id="a"),
     ),
     ("the first page", lambda tx, _: registry.pipeline_list(tx, TENANT, PAGE)),
-    ("the first page", lambda tx, _: registry.services(tx, TENANT, PAGE)),
+    ("the first page", lambda tx, _: service_list.services(tx, TENANT, PAGE)),
     ("the first page", lambda tx, _: registry.tasks(tx, TENANT, PAGE)),
     ("the first page", lambda tx, _: run_lists.run_list(tx, TENANT, PAGE)),
     (

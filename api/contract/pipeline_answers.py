@@ -41,6 +41,10 @@ class Pipeline(AnswerModel):
     step_count: int
     failure_mode: FailureMode
     created_at: AwareDatetime
+    entry_steps: list[str] = Field(description="The steps that wait for no other step.")
+    end_steps: list[str] = Field(description="The steps that no other step waits for.")
+    entry_tasks: list[str] = Field(description="The tasks of its entry steps.")
+    end_tasks: list[str] = Field(description="The tasks of its end steps.")
     spec: dict[str, Any] = Field(description="The normalised document: every step with its `needs`.")
 
 
@@ -110,6 +114,7 @@ class TriggerAnswer(AnswerModel):
     """A run that was accepted."""
 
     pipeline_run_id: RunId
+    tenant: str
     pipeline_version: int
     status: RunStatus
     input_path: str | None = Field(

@@ -42,6 +42,7 @@ class Run(AnswerModel):
     """One execution of a pipeline."""
 
     id: RunId
+    tenant: str
     pipeline_id: str
     pipeline_version: int
     status: RunStatus
@@ -54,6 +55,8 @@ class Run(AnswerModel):
     created_at: AwareDatetime
     started_at: AwareDatetime | None
     finished_at: AwareDatetime | None
+    started_utc: AwareDatetime | None = Field(description="The same as `startedAt`.")
+    ended_utc: AwareDatetime | None = Field(description="The same as `finishedAt`.")
     duration_ms: float | None
 
 
@@ -174,6 +177,17 @@ class Attempt(AnswerModel):
     started_at: AwareDatetime | None
     finished_at: AwareDatetime | None
     duration_ms: float | None
+    dispatched_at: AwareDatetime | None = Field(description="When an HTTP service took its dispatch.")
+    logs_path: str | None = Field(description="The path of its stored log.")
+
+
+class AssetAnswer(AnswerModel):
+    """A file that an attempt has stored beside its output."""
+
+    path: str
+    size: int | None = Field(description="Bytes.")
+    type: str | None = Field(description="Its media type.")
+    backend: str | None = Field(description="The id of its storage backend; null: the default.")
 
 
 class TaskRunDetail(_TaskRun):
@@ -194,7 +208,12 @@ class TaskRunDetail(_TaskRun):
     current_code_version: int | None
     current_code_hash: CodeHash | None
     code_changed: bool = Field(description="Whether the task's code changed since the task run was queued.")
+    dispatched_at: AwareDatetime | None = Field(
+        description="When an HTTP service took the dispatch of the present attempt."
+    )
     heartbeat_at: AwareDatetime | None
+    assets: dict[str, AssetAnswer] = Field(description="The files beside its output, by key.")
+    logs_path: str | None = Field(description="The path of the present attempt's stored log.")
     idempotency_key: str | None
     cached_from: TaskRunId | None = Field(
         description="The task run with the same idempotency key whose result this one has."
@@ -243,6 +262,17 @@ class QueueBatchAnswer(AnswerModel):
     results: list[Queued]
 
 
+class StatusCount(AnswerModel):
+    """The task runs of a tenant in one status."""
+
+    count: int
+    oldest: AwareDatetime | None = Field(
+        description="When the oldest of them was queued last, or created if it never was; of ended ones, when"
+        " it was created."
+    )
+    is_capped: bool = Field(description="Whether there may be more: only the newest were counted.")
+
+
 class QueueStatus(AnswerModel):
     """Counts of the task runs of a tenant that wait, run and ended."""
 
@@ -253,6 +283,10 @@ class QueueStatus(AnswerModel):
     failed: int = Field(description="Failed and timed-out task runs of runs created since `since`.")
     dlq: int = Field(description="Open dead letters.")
     oldest_pending: AwareDatetime | None
+    statuses: dict[TaskStatus, StatusCount] = Field(
+        description="Every status by itself. `pending`: only task runs that wait for their due time; ended"
+        " ones: of runs created since `since`, of the newest 10,000 runs and 100,000 task runs."
+    )
     paused_at: AwareDatetime | None = Field(description="When the tenant was paused; null: it is not paused.")
     pause_reason: str | None
     paused_tasks: list[str] = Field(description="Tasks that are paused.")

@@ -36,7 +36,7 @@ def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
                 tx, call.deployment.values, call.tenant, request, check=None if is_unchecked else check
             )
 
-    return _answer(call.change(verb, is_one=False), faults)
+    return _answer(call.tenant, call.change(verb, is_one=False), faults)
 
 
 def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[dict[str, Any]]:
@@ -63,7 +63,8 @@ def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[
                 check=None if is_unchecked else check,
             )
 
-    return [_answer(run, found) for run, found in zip(call.change(verb, is_one=False), faults, strict=True)]
+    created = call.change(verb, is_one=False)
+    return [_answer(call.tenant, run, found) for run, found in zip(created, faults, strict=True)]
 
 
 @contextmanager
@@ -87,9 +88,10 @@ def _trigger(pipeline_id: str, body: RunRequest, run_token: str | None) -> trigg
     )
 
 
-def _answer(run: triggering.CreatedRun, faults: input_checks.InputFaults) -> dict[str, Any]:
+def _answer(tenant: str, run: triggering.CreatedRun, faults: input_checks.InputFaults) -> dict[str, Any]:
     answer = {
         "pipelineRunId": ids.show(ids.RUN, run.id),
+        "tenant": tenant,
         "pipelineVersion": run.version,
         "status": run.status,
         "inputPath": run.input_path and plain_path(run.input_path),

@@ -8,14 +8,13 @@ from pipeweave.orchestrator.reading.registry import (
     input_schema,
     pipeline,
     pipeline_list,
-    service,
-    services,
     task,
     task_history,
     tasks,
 )
 from pipeweave.orchestrator.reading.run_events import run_events
 from pipeweave.orchestrator.reading.runs import run, run_list, run_task_runs
+from pipeweave.orchestrator.reading.service_list import service, services
 from pipeweave.orchestrator.reading.steps import run_steps
 from pipeweave.orchestrator.reading.stored_logs import log_place, read_log
 from pipeweave.orchestrator.reading.stored_values import load_values

@@ -5,6 +5,7 @@ Counts of open rows use partial indexes only, so they do not grow slower with hi
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -12,7 +13,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import FieldError, InvalidInput
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, run_id, task_run_id
-from pipeweave.orchestrator.domain.states import ENDED_TASK, sql_in
+from pipeweave.orchestrator.domain.states import FINAL_TASK, TaskStatus, sql_in
 from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Int32, Page
@@ -41,14 +42,19 @@ _COUNT = " UNION ALL ".join(
     for status, condition in OPEN.items()
 )
 
+# The newest runs are read once, for the statuses of their task runs and for how many runs they are.
 _ENDED = f"""
-SELECT ended.status, count(*) AS number FROM (
-    SELECT t.status FROM (
-        SELECT r.id FROM runs AS r WHERE r.tenant_id = :tenant AND r.id >= :since
-        ORDER BY r.id DESC LIMIT :most_runs) AS recent
+WITH recent AS MATERIALIZED (
+    SELECT r.id FROM runs AS r WHERE r.tenant_id = :tenant AND r.id >= :since
+    ORDER BY r.id DESC LIMIT :most_runs
+)
+SELECT ended.status, count(*) AS number, min(ended.created_at) AS oldest,
+       (SELECT count(*) FROM recent) AS runs
+FROM (
+    SELECT t.status, t.created_at FROM recent
     CROSS JOIN LATERAL (
-        SELECT t.status FROM task_runs AS t
-        WHERE t.run_id = recent.id AND t.kind <> 'map' AND t.status IN {sql_in(ENDED_TASK)}
+        SELECT t.status, t.created_at FROM task_runs AS t
+        WHERE t.run_id = recent.id AND t.kind <> 'map' AND t.status IN {sql_in(FINAL_TASK)}
         ) AS t
     LIMIT :most_task_runs) AS ended
 GROUP BY ended.status
@@ -60,16 +66,16 @@ SELECT count(*) FROM dead_letters WHERE tenant_id = :tenant AND retried_at IS NU
 
 
 def queue_status(tx: Transaction, tenant: str) -> Document:
-    """Counts of task runs without maps {pending, running, waiting, completed, failed, dlq, oldestPending} and
-    pauses {pausedAt, pauseReason, pausedTasks}; `pausedAt` and `pauseReason` are of a pause of the tenant.
+    """Counts of task runs without maps {pending, running, waiting, completed, failed, dlq, oldestPending,
+    statuses} and pauses {pausedAt, pauseReason, pausedTasks}; `pausedAt` is of a pause of the tenant.
 
     `pending` counts task runs that are ready, queued or have a due time, not steps with open predecessors.
     `completed` and `failed` count runs created in the last 24 hours (`since`), of at most the newest 10,000
-    runs and 100,000 task runs.
+    runs and 100,000 task runs. `statuses` has every status by itself: {count, oldest, isCapped}.
     """
     since = tx.now - WINDOW
     opened = {row.status: row for row in tx.execute(_COUNT, {"tenant": tenant})}
-    rows = tx.execute(_ENDED, _ended_parameters(tenant, since.timestamp()))
+    rows = tx.execute(_ENDED, _ended_parameters(tenant, since.timestamp())).all()
     ended = {row.status: row.number for row in rows}
     waits = [opened[status] for status in ("ready", "queued", "pending")]
     oldest = min((row.oldest for row in waits if row.oldest is not None), default=None)
@@ -81,8 +87,25 @@ def queue_status(tx: Transaction, tenant: str) -> Document:
         "failed": ended.get("failed", 0) + ended.get("timeout", 0),
         "dlq": tx.execute(_DEAD_LETTERS, {"tenant": tenant}).scalar_one(),
         "oldestPending": iso(oldest),
+        "statuses": _statuses(opened, rows),
         **_paused(tx, tenant),
         "since": iso(since),
+    }
+
+
+def _statuses(opened: Mapping[str, Any], ended: Sequence[Any]) -> Document:
+    """Status -> {count, oldest, isCapped}, in the order of the life of a task run."""
+    is_capped = sum(row.number for row in ended) >= MOST_TASK_RUNS or any(
+        row.runs >= MOST_RUNS for row in ended
+    )
+    found = dict(opened) | {row.status: row for row in ended}
+    return {
+        status.value: {
+            "count": found[status].number if status in found else 0,
+            "oldest": iso(found[status].oldest) if status in found else None,
+            "isCapped": is_capped and status in FINAL_TASK,
+        }
+        for status in TaskStatus
     }
 
 

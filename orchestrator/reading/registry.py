@@ -1,4 +1,4 @@
-"""Read models of services, tasks, code history and pipelines of a tenant."""
+"""Read models of tasks, code history and pipelines of a tenant."""
 
 from __future__ import annotations
 
@@ -6,64 +6,13 @@ from typing import Any
 
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.reading.service_list import require_service
 from pipeweave.orchestrator.registry import pipelines, unknown_names
 from pipeweave.orchestrator.registry.loaded_tasks import last_seen_sql
 from pipeweave.orchestrator.state.pause_sql import from_pauses
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Int32, Page
 from pipeweave.rates import Rate
-
-# --- services ---------------------------------------------------------------------------------------------
-
-_SERVICES = """
-SELECT s.id, s.kind, s.version, s.base_url, s.queue, s.status, s.registered_at, s.last_heartbeat,
-       (SELECT count(*) FROM tasks AS t
-        WHERE t.tenant_id = s.tenant_id AND t.service_id = s.id AND t.orphaned_at IS NULL) AS task_count,
-       w.worker_count, w.heartbeat_at
-FROM services AS s LEFT JOIN LATERAL (
-    SELECT count(*) AS worker_count, max(w.heartbeat_at) AS heartbeat_at FROM workers AS w
-    WHERE w.tenant_id = s.tenant_id AND w.service_id = s.id AND w.stopped_at IS NULL) AS w ON true
-WHERE s.tenant_id = :tenant AND {where} ORDER BY s.id LIMIT :limit
-"""
-
-
-def services(tx: Transaction, tenant: str, page: Page) -> Document:
-    """The tenant's services by id: {items, nextCursor}."""
-    after = page.after("services", str)
-    where = "s.id > :after" if after else "true"
-    parameters = {"tenant": tenant, "after": after and after[0], "limit": page.limit + 1}
-    rows = tx.execute(_SERVICES.format(where=where), parameters).all()
-    return page.cut(rows, "services", lambda row: (row.id,), _service)
-
-
-def service(tx: Transaction, tenant: str, service_id: str) -> Document:
-    """One service.
-
-    Raises:
-        NotFound: the tenant has no such service.
-    """
-    parameters = {"tenant": tenant, "id": service_id, "limit": 1}
-    row = tx.execute(_SERVICES.format(where="s.id = :id"), parameters).one_or_none()
-    if row is None:
-        raise unknown_names.not_found(tx, tenant, "service", service_id, serviceId=service_id)
-    return _service(row)
-
-
-def _service(row: Any) -> Document:
-    last_heartbeat = max(filter(None, (row.last_heartbeat, row.heartbeat_at)))
-    return {
-        "id": row.id,
-        "kind": row.kind,
-        "version": row.version,
-        "baseUrl": row.base_url,
-        "queue": row.queue,
-        "status": row.status,
-        "registeredAt": iso(row.registered_at),
-        "lastHeartbeat": iso(last_heartbeat),
-        "taskCount": row.task_count,
-        "workerCount": row.worker_count,
-    }
-
 
 # --- tasks ------------------------------------------------------------------------------------------------
 
@@ -98,7 +47,7 @@ def tasks(tx: Transaction, tenant: str, page: Page, *, service_id: str | None = 
         where.append("t.id > :after")
     if service_id is not None:
         where.append("t.service_id = :service_id")
-        service(tx, tenant, service_id)
+        require_service(tx, tenant, service_id)
     parameters = {
         "tenant": tenant,
         "after": after and after[0],
@@ -242,6 +191,8 @@ def pipeline(tx: Transaction, tenant: str, pipeline_id: str, version: int | None
         NotFound: the tenant has no such pipeline or version.
     """
     stored = pipelines.get(tx, tenant, pipeline_id, version)
+    entries = [stored.plan[each].step for each in stored.plan.entries]
+    ends = [stored.plan[each].step for each in stored.plan.ends]
     return {
         "id": stored.id,
         "description": stored.spec.description,
@@ -251,5 +202,9 @@ def pipeline(tx: Transaction, tenant: str, pipeline_id: str, version: int | None
         "stepCount": len(stored.spec.steps),
         "failureMode": stored.spec.failure_mode,
         "createdAt": iso(stored.created_at),
+        "entrySteps": [step.id for step in entries],
+        "endSteps": [step.id for step in ends],
+        "entryTasks": list(dict.fromkeys(step.task for step in entries)),
+        "endTasks": list(dict.fromkeys(step.task for step in ends)),
         "spec": stored.spec.to_json(),
     }

@@ -23,8 +23,8 @@ from pipeweave.orchestrator.store.keyset import Document, Page
 # A run comes with this many task runs; further task runs are read page by page.
 TASK_RUNS_SHOWN = 1_000
 
-_COLUMNS = """r.id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority, r.metadata,
-r.task_run_count, r.error, r.error_code, r.created_at, r.started_at, r.finished_at"""
+_COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority,
+r.metadata, r.task_run_count, r.error, r.error_code, r.created_at, r.started_at, r.finished_at"""
 
 # --- the list ---------------------------------------------------------------------------------------------
 
@@ -83,6 +83,7 @@ def run_row(row: Any) -> Document:
     """A run as lists show it."""
     return {
         "id": run_id(row.id),
+        "tenant": row.tenant_id,
         "pipelineId": row.pipeline_id,
         "pipelineVersion": row.pipeline_version,
         "status": row.status,
@@ -95,6 +96,8 @@ def run_row(row: Any) -> Document:
         "createdAt": iso(row.created_at),
         "startedAt": iso(row.started_at),
         "finishedAt": iso(row.finished_at),
+        "startedUtc": iso(row.started_at),
+        "endedUtc": iso(row.finished_at),
         "durationMs": duration_ms(row.started_at, row.finished_at),
     }
 

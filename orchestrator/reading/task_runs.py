@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from pipeweave.orchestrator.reading.stored_values import Loading
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.storage import backend_of, plain_path
 
 # Only `task_run` shows a traceback; lists leave tracebacks out.
 _COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.map_index, t.map_parent, t.map_count, t.status,
@@ -106,7 +108,7 @@ def find_task_runs(tx: Transaction, tenant: str, id_prefix: str, limit: int) -> 
 
 _ONE = f"""
 SELECT {_COLUMNS}, t.error, t.item, t.output, t.output_path, t.output_hash, t.selected_next, t.map_first,
-       t.idempotency_key, t.cached_from, t.awaits,
+       t.idempotency_key, t.cached_from, t.awaits, t.dispatched_at, t.assets, t.logs_path,
        r.pipeline_id, r.pipeline_version, r.input, r.input_path, r.input_size, r.inputs_hash, r.metadata,
        k.code_version AS current_version, k.code_hash AS current_hash
 FROM task_runs AS t JOIN runs AS r ON r.id = t.run_id
@@ -146,12 +148,28 @@ def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> D
         "currentCodeVersion": row.current_version,
         "currentCodeHash": row.current_hash,
         "codeChanged": row.current_hash is not None and row.current_hash != row.code_hash,
+        "dispatchedAt": iso(row.dispatched_at),
         "heartbeatAt": iso(row.heartbeat_at),
+        "assets": _assets(row.assets or {}),
+        "logsPath": row.logs_path and plain_path(row.logs_path),
         "idempotencyKey": row.idempotency_key,
         "cachedFrom": row.cached_from and task_run_id(row.cached_from),
         "awaits": row.awaits and task_run_id(row.awaits) if row.status == "pending" else None,
         "metadata": row.metadata,
         "attempts": _attempts(tx, row),
+    }
+
+
+def _assets(stored: Mapping[str, Any]) -> Document:
+    """Key -> {path, size, type, backend} of the files of an attempt."""
+    return {
+        key: {
+            "path": plain_path(each["path"]),
+            "size": each.get("size"),
+            "type": each.get("type"),
+            "backend": backend_of(each["path"]),
+        }
+        for key, each in stored.items()
     }
 
 
@@ -172,7 +190,8 @@ def _input(tx: Transaction, tenant: str, row: Any, loading: Loading) -> Document
 
 
 _ATTEMPTS = """
-SELECT a.number, a.status, a.worker, a.code_version, a.error, a.error_code, a.started_at, a.finished_at
+SELECT a.number, a.status, a.worker, a.code_version, a.error, a.error_code, a.started_at, a.finished_at,
+       a.dispatched_at, a.logs_path
 FROM attempts AS a WHERE a.run_id = :run_id AND a.task_run_id = :id ORDER BY a.number LIMIT 1000
 """
 
@@ -180,11 +199,19 @@ FROM attempts AS a WHERE a.run_id = :run_id AND a.task_run_id = :id ORDER BY a.n
 def _attempts(tx: Transaction, row: Any) -> list[Document]:
     """The attempts recorded in `attempts`, then the present attempt from the task run's own row."""
     ended = tx.execute(_ATTEMPTS, {"run_id": row.run_id, "id": row.id}).all()
-    shown = [attempt_row(each, each.number, each.status) for each in ended]
+    shown = [_attempt(each, each.number, each.status) for each in ended]
     is_last_recorded = bool(ended) and ended[-1].number == row.attempt
     if row.started_at is not None and not is_last_recorded:
-        shown.append(attempt_row(row, row.attempt, row.status))
+        shown.append(_attempt(row, row.attempt, row.status))
     return shown
+
+
+def _attempt(row: Any, number: int, status: str) -> Document:
+    return {
+        **attempt_row(row, number, status),
+        "dispatchedAt": iso(row.dispatched_at),
+        "logsPath": row.logs_path and plain_path(row.logs_path),
+    }
 
 
 def attempt_row(row: Any, number: int, status: str) -> Document:

@@ -91,7 +91,6 @@ class HistoryTable:
 def _run(row: Any) -> Document:
     return {
         **run_row(row),
-        "tenant": row.tenant_id,
         "input": row.input,
         "inputRef": reference(row.input_path, row.input_size, row.inputs_hash),
         "inputsHash": row.inputs_hash,

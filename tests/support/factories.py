@@ -26,11 +26,15 @@ def a_task(id: str, code: str = "first", **options: Any) -> TaskRegistration:
 
 
 def a_service(
-    *tasks: TaskRegistration | str, id: str = "python", version: str = "1.0.0", kind: str = "python"
+    *tasks: TaskRegistration | str,
+    id: str = "python",
+    version: str = "1.0.0",
+    kind: str = "python",
+    base_url: str = "http://localhost:9",
 ) -> Registration:
     """A service with these tasks."""
     listed = [a_task(each) if isinstance(each, str) else each for each in tasks]
-    url = "http://localhost:9" if kind == "http" else None
+    url = base_url if kind == "http" else None
     return Registration(id, version, kind, url, listed)
 
 

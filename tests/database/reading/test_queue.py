@@ -47,6 +47,10 @@ def test_the_queue_counts_pending_running_and_recently_ended_task_runs(tx: Trans
     )
     assert (found["completed"], found["failed"], found["dlq"]) == (1, 1, 0)
     assert found["oldestPending"].endswith("Z")
+    counts = {status: each["count"] for status, each in found["statuses"].items() if each["count"]}
+    assert counts == {"queued": 2, "running": 1, "completed": 1, "timeout": 1}
+    assert all(found["statuses"][status]["oldest"].endswith("Z") for status in counts)
+    assert not any(each["isCapped"] for each in found["statuses"].values())
 
 
 def test_an_empty_queue_has_no_oldest(tx: Transaction) -> None:
@@ -62,7 +66,9 @@ def test_ended_task_runs_are_counted_up_to_a_cap(
         end(tx, ids.run_id_of(each.task_run_id), 1)
         end_run(tx, ids.run_id_of(each.task_run_id))
     monkeypatch.setattr("pipeweave.orchestrator.reading.queue.MOST_TASK_RUNS", 2)
-    assert reading.queue_status(tx, TENANT)["completed"] == 2
+    found = reading.queue_status(tx, TENANT)
+    assert found["completed"] == 2
+    assert found["statuses"]["completed"]["isCapped"] and not found["statuses"]["queued"]["isCapped"]
 
 
 def test_queue_items_are_listed_by_priority_then_age(tx: Transaction) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from support.factories import a_chain, a_task, all_pages, register
 
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.registry import pipelines, worker_processes
+from pipeweave.orchestrator.registry import instances, pipelines, service_settings, worker_processes
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Page
+from pipeweave.spec import parse_spec
 
 TENANT = "query-tests"
 
@@ -71,3 +72,46 @@ def test_a_pipeline_is_shown_with_its_spec_in_any_version(tx: Transaction) -> No
     latest, first = reading.pipeline(tx, TENANT, "chain"), reading.pipeline(tx, TENANT, "chain", 1)
     assert (latest["version"], latest["spec"]) == (2, a_chain("a", "b").to_json())
     assert (first["version"], first["specHash"]) == (1, a_chain("a").spec_hash)
+
+
+def test_a_pipeline_shows_where_it_begins_and_ends(tx: Transaction) -> None:
+    register(tx, TENANT, "a", "b", "c")
+    steps = [
+        {"id": "one", "task": "a"},
+        {"id": "two", "task": "a", "needs": []},
+        {"id": "join", "task": "b", "needs": ["one", "two"]},
+        {"id": "left", "task": "c", "needs": ["join"]},
+        {"id": "right", "task": "c", "needs": ["join"]},
+    ]
+    pipelines.store(tx, TENANT, parse_spec({"steps": steps}, id="joined"), source="api")
+    found = reading.pipeline(tx, TENANT, "joined")
+    assert (found["entrySteps"], found["endSteps"]) == (["one", "two"], ["left", "right"])
+    assert (found["entryTasks"], found["endTasks"]) == (["a"], ["c"])
+
+
+def test_an_http_service_shows_its_instances_and_those_that_take_dispatches_first(tx: Transaction) -> None:
+    for number in (1, 2):
+        register(tx, TENANT, "a", id="node", kind="http", base_url=f"http://10.0.0.{number}:3001")
+    instances.set_aside(tx, TENANT, "node", "http://10.0.0.1:3001", "it does not answer")
+    found = reading.service(tx, TENANT, "node")
+    assert [each["baseUrl"] for each in found["instances"]] == [
+        "http://10.0.0.2:3001",
+        "http://10.0.0.1:3001",
+    ]
+    ready, aside = found["instances"]
+    assert (ready["setAsideAt"], ready["refusals"], ready["tasks"]) == (None, 0, ["a"])
+    assert (aside["refusals"], aside["lastError"]) == (1, "it does not answer")
+    assert aside["setAsideAt"] is not None and aside["probeAt"] is not None
+    assert (found["instanceCount"], found["readyInstances"]) == (2, 1)
+    assert (found["storageAccess"], found["tokenFormat"]) == ("token", "sdk")
+    (listed,) = reading.services(tx, TENANT, Page())["items"]
+    assert listed == {name: value for name, value in found.items() if name != "instances"}
+
+
+def test_a_service_shows_what_operators_decided(tx: Transaction) -> None:
+    register(tx, TENANT, "a", id="node", kind="http", base_url="http://10.0.0.1:3001")
+    service_settings.change(tx, TENANT, "node", base_url="http://node:3001", is_disabled=True)
+    found = reading.service(tx, TENANT, "node")
+    assert found["baseUrlOverride"] == "http://node:3001"
+    assert found["disabledAt"].endswith("Z")
+    assert [each["baseUrl"] for each in found["instances"]] == ["http://node:3001"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -95,7 +96,8 @@ def test_the_output_of_a_run_is_that_of_its_end_steps(tx: Transaction, run_id: U
     end_run(tx, run_id)
     found = reading.run(tx, TENANT, run_id)
     assert found["output"] == {"rows": [1, 2]}
-    assert (found["phase"], found["durationMs"]) == ("completed", 2000.0)
+    assert (found["phase"], found["durationMs"], found["tenant"]) == ("completed", 2000.0, TENANT)
+    assert (found["startedUtc"], found["endedUtc"]) == (found["startedAt"], found["finishedAt"])
 
 
 def test_a_large_output_is_a_reference_until_it_is_asked_for(tx: Transaction, run_id: UUID) -> None:
@@ -161,6 +163,22 @@ def test_a_runs_task_runs_are_filtered_and_paged(tx: Transaction, run_id: UUID) 
     assert found(status="failed") == ["a"]
     assert found(step_id="b") == ["b"]
     assert found(step_id="b", status="failed") == []
+
+
+def test_a_task_run_shows_its_files_its_log_and_when_it_was_dispatched(tx: Transaction, run_id: UUID) -> None:
+    end(tx, run_id, 1)
+    assets = {"report": {"path": "main//runs/x/assets/report", "size": 3, "type": "text/plain"}}
+    tx.execute(
+        """UPDATE task_runs SET dispatched_at = started_at, logs_path = 'main//runs/x/logs.jsonl',
+        assets = CAST(:assets AS jsonb) WHERE run_id = :run_id AND step_id = 'a'""",
+        {"run_id": run_id, "assets": json.dumps(assets)},
+    )
+    found = reading.task_run(tx, TENANT, ids.task_run_id(run_id, 1))
+    report = {"path": "runs/x/assets/report", "size": 3, "type": "text/plain", "backend": "main"}
+    assert found["assets"] == {"report": report}
+    assert (found["logsPath"], found["dispatchedAt"]) == ("runs/x/logs.jsonl", found["startedAt"])
+    (attempt,) = found["attempts"]
+    assert (attempt["logsPath"], attempt["dispatchedAt"]) == ("runs/x/logs.jsonl", found["startedAt"])
 
 
 def test_a_list_shows_errors_without_tracebacks_and_one_task_run_with_it(
