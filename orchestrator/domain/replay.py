@@ -186,6 +186,11 @@ class _Rebuilding:
             lambda each: _released(each, T.RUNNING, worker),
         )
 
+    def dispatch(self, event: StoredEvent) -> None:
+        """An HTTP service has taken the attempt: it runs there from now on."""
+        worker = event.text("worker")
+        self.move(event, [event.subject], (T.RUNNING,), lambda each: replace(each, worker=worker))
+
     def complete(self, event: StoredEvent) -> None:
         count = None if "count" not in event.data else event.whole("count", 0)
         chosen, digest = event.texts("selectedNext"), event.text("outputHash")
@@ -290,6 +295,7 @@ _CHANGES: dict[str, Callable[[_Rebuilding, StoredEvent], None]] = {
     "task_runs.cancelled": _Rebuilding.end_together,
     "task_runs.reopened": _Rebuilding.reopen_together,
     "task_run.started": _Rebuilding.start,
+    "task_run.dispatched": _Rebuilding.dispatch,
     "task_run.completed": _Rebuilding.complete,
     "task_run.failed": _Rebuilding.fail,
     "task_run.timed_out": _Rebuilding.fail,

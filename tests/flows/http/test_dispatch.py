@@ -7,6 +7,7 @@ from support.http_service import NO_REPORT, Dispatch, TaskFailed, http_service
 from support.live_stack import LiveStack
 
 from pipeweave import ids, signatures
+from pipeweave.orchestrator.diagnosis import verify
 
 
 @pytest.mark.parametrize("uses_older_paths", [False, True], ids=["newer paths", "older paths"])
@@ -154,3 +155,14 @@ def test_a_wide_fan_out_joins_when_all_reports_came(
         run = http_stack.ran({"id": "wide", "steps": steps}, {"numbers": list(range(60))})
     assert (run.status, http_stack.steps(run.id)["whole"].output) == ("completed", 60)
     assert [each.output for each in http_stack.items(run.id, "parts")] == list(range(60))
+
+
+def test_events_say_the_same_as_rows(http_stack: LiveStack, orchestrator_url: str, secret: str) -> None:
+    """Of all runs so far: those that failed, were tried again or ran elsewhere."""
+    tasks = {"seen": lambda _: 1}
+    with http_service(orchestrator_url, secret, tasks, service_id="seen") as service:
+        service.register()
+        run = http_stack.ran({"id": "seen", "steps": [{"task": "seen"}]})
+    with verify.snapshot(http_stack.deployment.database) as tx:
+        assert verify.run(tx, run.id) == []
+        assert list(verify.all_runs(tx)) == []

@@ -78,6 +78,13 @@ def test_a_task_run_dispatched_by_a_limit_was_ready_before() -> None:
     assert len(told(CREATED, ready, QUEUED).faults) == 1
 
 
+def test_an_http_service_that_took_a_dispatch_is_the_worker() -> None:
+    taken = ("task_run.dispatched", 1, 1, {"worker": "mailer http://m:3001"})
+    assert told(CREATED, QUEUED, STARTED, taken).task_runs[1].worker == "mailer http://m:3001"
+    assert told(CREATED, QUEUED, STARTED, taken, COMPLETED).faults == []
+    assert len(told(CREATED, QUEUED, taken).faults) == 1
+
+
 def test_a_returned_task_run_belongs_to_no_worker() -> None:
     given_back = ("task_runs.queued", {"ordinals": [[1, 1]], "from": "running"})
     run = told(CREATED, QUEUED, STARTED, given_back)
