@@ -13,7 +13,8 @@ from pipeweave.storage.gcs import GcsStorage
 from pipeweave.storage.gcs_bucket import GcsBucket
 from pipeweave.storage.local import LocalStorage
 from pipeweave.storage.references import ObjectRef
-from pipeweave.storage.s3 import Bucket, S3Storage
+from pipeweave.storage.s3 import S3Storage
+from pipeweave.storage.s3_bucket import Bucket
 
 # The backend of a deployment without STORAGE_BACKENDS.
 LOCAL = "local"

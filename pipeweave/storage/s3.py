@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from io import BytesIO
 from typing import Any
 
-from pipeweave.errors import FieldError, InvalidSetting, NotFound, PipeWeaveError, Unavailable
+from pipeweave.errors import FieldError, InvalidSetting, NotFound, PipeWeaveError
 from pipeweave.storage.base import (
     BINARY,
     MAX_SIGNED_S,
@@ -28,10 +27,10 @@ from pipeweave.storage.base import (
     missing,
     too_large,
 )
+from pipeweave.storage.s3_bucket import DEFAULT_REGION, Bucket
+from pipeweave.storage.s3_errors import problem_of, unreachable, unusable
 from pipeweave.storage.s3_parts import md5_of, part_size, write_parts
 
-DEFAULT_REGION = "us-east-1"
-AMAZON = "https://s3.amazonaws.com"
 CONNECT_TIMEOUT_S = 2.0
 # The longest pause between two pieces of an answer; the whole answer may take longer.
 READ_TIMEOUT_S = 10.0
@@ -42,50 +41,6 @@ MAX_ATTEMPTS = 3
 LIST_PAGE = 1000
 
 _BEHIND_THE_END = {"InvalidRange", "416"}
-_MISSING = {"NoSuchKey", "NotFound", "404"}
-# Errors with status 400 that another attempt may resolve.
-_PASSING = {"RequestTimeout", "SlowDown"}
-
-
-@dataclass(frozen=True, slots=True)
-class Bucket:
-    """A bucket, its endpoint and its credentials; the repr shows no credentials.
-
-    Args:
-        backend: the backend's id in STORAGE_BACKENDS.
-        name: the bucket's name.
-        access_key: the access key's id.
-        secret_key: the secret of the access key.
-        session_token: the token of temporary credentials; None for permanent credentials.
-        region: the bucket's region.
-        endpoint: the store's URL; None for Amazon's endpoint of the region.
-        is_path_style: true if URLs hold the bucket's name in the path, false if in the host.
-    """
-
-    backend: str
-    name: str
-    access_key: str = field(repr=False)
-    secret_key: str = field(repr=False)
-    session_token: str | None = field(default=None, repr=False)
-    region: str = DEFAULT_REGION
-    endpoint: str | None = None
-    is_path_style: bool = False
-
-    @classmethod
-    def of(cls, backend: Mapping[str, Any]) -> Bucket:
-        """Make the Bucket of an entry of STORAGE_BACKENDS with provider `aws-s3` or `minio`."""
-        is_amazon, given = backend["provider"] == "aws-s3", backend["credentials"]
-        endpoint = backend.get("endpoint")
-        return cls(
-            backend=backend["id"],
-            name=backend["bucket"],
-            access_key=given["accessKeyId" if is_amazon else "accessKey"],
-            secret_key=given["secretAccessKey" if is_amazon else "secretKey"],
-            session_token=given.get("sessionToken") if is_amazon else None,
-            region=backend.get("region") or DEFAULT_REGION,
-            endpoint=None if endpoint in (AMAZON, "") else endpoint,
-            is_path_style=not is_amazon,
-        )
 
 
 class S3Storage:
@@ -224,41 +179,12 @@ class S3Storage:
             yield self._connected[1]
             return
         except (theirs.HTTPClientError, theirs.ConnectionError, theirs.IncompleteReadError) as error:
-            problem = self._unreachable(type(error).__name__)
+            problem = unreachable(self.bucket, type(error).__name__)
         except theirs.ClientError as error:
-            problem = self._refused(path, error.response)
+            problem = problem_of(self.bucket, path, error.response)
         except theirs.BotoCoreError as error:
-            problem = self._unusable(type(error).__name__)
+            problem = unusable(self.bucket, type(error).__name__)
         raise problem from None
-
-    def _refused(self, path: str, answer: Mapping[str, Any]) -> PipeWeaveError:
-        code = str(answer.get("Error", {}).get("Code", ""))
-        status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-        word = code if code.isalnum() else str(status)
-        if code in _MISSING:
-            return missing(path)
-        if status >= 500 or status == 429 or code in _PASSING:
-            return self._unreachable(word)
-        return self._unusable(word)
-
-    def _unreachable(self, word: str) -> Unavailable:
-        return Unavailable(
-            f"storage backend {self.bucket.backend!r} cannot be reached or failed ({word})",
-            hint=f"check that {self.bucket.endpoint or AMAZON} is up and can be reached from this host",
-        )
-
-    def _unusable(self, word: str) -> InvalidSetting:
-        bucket = self.bucket
-        if word == "NoSuchBucket":
-            detail = f"storage backend {bucket.backend!r}: there is no bucket {bucket.name!r}"
-            hint = "create it (`python -m pipeweave.storage` does), or correct bucket, region or endpoint"
-        else:
-            detail = f"storage backend {bucket.backend!r}: bucket {bucket.name!r} refused access ({word})"
-            hint = (
-                "check credentials, bucket, region and endpoint; the credentials need s3:GetObject, "
-                "s3:PutObject and s3:DeleteObject on its objects and s3:ListBucket on the bucket"
-            )
-        return InvalidSetting(detail, errors=[FieldError("STORAGE_BACKENDS", detail, "refused")], hint=hint)
 
 
 def _body(client: Any, names: Mapping[str, str], span: Mapping[str, str]) -> Any:

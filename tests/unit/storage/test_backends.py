@@ -115,7 +115,7 @@ def test_what_a_token_holds_opens_the_same_backend(tmp_path: Path) -> None:
     entry = an_entry("a", credentials={"basePath": str(tmp_path)}, tenants=["acme"])
     Backends((entry,)).default.put("x", b"1")
     for format in ("sdk", "pbkdf2"):
-        text = tokens.seal(tokens.content_of(entry), "s" * 32, format=format, now=1.0, seconds=60)  # type: ignore[arg-type]
+        text = tokens.seal(tokens.content_of(entry), "s" * 32, format=format, now=1.0, seconds=60)
         assert open_backend(tokens.open_sealed(text, "s" * 32, now=2.0)).get("x") == b"1"
 
 

@@ -14,7 +14,8 @@ from support.stub_http_server import Served
 from pipeweave.errors import InvalidSetting, NotFound, PipeWeaveError, Unavailable
 from pipeweave.settings import Settings
 from pipeweave.storage import Backends, s3
-from pipeweave.storage.s3 import Bucket, S3Storage
+from pipeweave.storage.s3 import S3Storage
+from pipeweave.storage.s3_bucket import Bucket
 from pipeweave.up.ports import free_port
 
 SECRETS = ("an-access-key", "hunter2", "a-session-token")

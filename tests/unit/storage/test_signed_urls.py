@@ -20,7 +20,7 @@ def signing(request: pytest.FixtureRequest, opened: Callable[[str], Storage]) ->
     if request.param != "gcs":
         return opened(request.param)
     entry = a_gcs_backend(request.getfixturevalue("gcs_url"))
-    open_backend(entry).make_bucket()  # type: ignore[attr-defined]
+    open_backend(entry).make_bucket()
     return open_backend({**entry, "credentials": an_account()})
 
 
