@@ -61,7 +61,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "resume": "pipeweave.cli.queue:resume",
         "limits": "pipeweave.cli.queue:limits",
         "maintenance": "pipeweave.cli.maintenance:maintenance",
-        "services": "pipeweave.cli.registry:services",
+        "services": "pipeweave.cli.services:services",
         "deploys": "pipeweave.cli.registry:deploys",
         "storage": "pipeweave.cli.storage:storage",
     },

@@ -8,7 +8,7 @@ import click
 
 from pipeweave.cli.cleanup import cleanup
 from pipeweave.cli.months import archive, partitions
-from pipeweave.cli.support.connection import json_option, with_database
+from pipeweave.cli.support.connection import json_option, with_database_or_url
 
 if TYPE_CHECKING:
     from pipeweave.orchestrator.deployment import migrate as schema
@@ -25,7 +25,7 @@ for each in (partitions, cleanup, archive):
 
 @db.command()
 @json_option
-@with_database
+@with_database_or_url
 def migrate(database_url: str, as_json: bool) -> None:
     """Run the pending migrations.
 
@@ -36,7 +36,7 @@ def migrate(database_url: str, as_json: bool) -> None:
 
 @db.command()
 @json_option
-@with_database
+@with_database_or_url
 def init(database_url: str, as_json: bool) -> None:
     """Create the schema; the same as `migrate`."""
     _migrate(database_url, as_json)
@@ -57,7 +57,7 @@ def _migrate(database_url: str, as_json: bool) -> None:
 
 @db.command()
 @json_option
-@with_database
+@with_database_or_url
 @click.pass_context
 def status(ctx: click.Context, database_url: str, as_json: bool) -> None:
     """Show the version of the schema.
@@ -79,7 +79,7 @@ def status(ctx: click.Context, database_url: str, as_json: bool) -> None:
 @db.command()
 @click.option("--yes", is_flag=True, help="Really delete everything.")
 @json_option
-@with_database
+@with_database_or_url
 def reset(database_url: str, yes: bool, as_json: bool) -> None:
     """Delete everything and create the schema again."""
     from pipeweave.orchestrator.deployment import migrate as schema

@@ -13,7 +13,7 @@ from pipeweave.cli.support.help_texts import examples
 @click.command(
     epilog=examples(
         "pipeweave http-worker --app shop.py --service shop",
-        "pipeweave http-worker --app shop.py --service shop --port 0 --storage-access urls",
+        "pipeweave http-worker --app shop.py --service shop --storage-access urls",
     )
 )
 @click.option(

@@ -1,4 +1,4 @@
-"""`pipeweave services | tasks | deploys | pipelines`: list what is registered and loaded; store pipelines."""
+"""`pipeweave tasks | deploys | pipelines`: list what is registered and loaded; store pipelines."""
 
 from __future__ import annotations
 
@@ -15,25 +15,6 @@ from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
-
-
-@click.command()
-@json_option
-@connected
-def services(client: Client, as_json: bool) -> None:
-    """List the services that registered tasks."""
-    from pipeweave.cli.support.rendering import field, moment, show_list, when
-
-    cells = {
-        Column("service"): field("id"),
-        Column("kind", drop=2): field("kind"),
-        Column("version", drop=1): field("version"),
-        Column("status"): field("status"),
-        moment("last seen (UTC)"): lambda each: when(each.get("lastHeartbeat")),
-        Column("address", drop=3): field("baseUrl"),
-    }
-    none = "No services yet. `pipeweave worker --app YOUR_MODULE` registers one."
-    show_list("services", client.services(), cells, as_json=as_json, none=none)
 
 
 class Listing(click.Group):

@@ -196,6 +196,8 @@ class AsyncClient(_InThreads):
     versions = _awaited(Client.versions)
     dry_run = _awaited(Client.dry_run)
     services = _awaited(Client.services)
+    service = _awaited(Client.service)
+    change_service = _awaited(Client.change_service)
     tasks = _awaited(Client.tasks)
     remove_task = _awaited(Client.remove_task)
     deploys = _awaited(Client.deploys)

@@ -49,6 +49,37 @@ class RegistryMethods(Methods):
         """List all services that ever registered."""
         return list(self._all("/api/services", "services", {}))
 
+    def service(self, service_id: str) -> Document:
+        """Read a service with its instances.
+
+        Raises:
+            NotFound: there is no such service.
+        """
+        answer = document_of(self._http.get(f"/api/services/{checked_id(service_id)}"))
+        return document_of(answer["service"])
+
+    def change_service(
+        self, service_id: str, *, base_url: str | None = None, is_disabled: bool | None = None
+    ) -> Document:
+        """Change where dispatches to an HTTP service go, or switch it off; what is None stays as it is.
+
+        Args:
+            service_id: the service.
+            base_url: a URL; `peer` for the address that its instances register from, or `registered` for the
+                URL that they register.
+            is_disabled: whether nothing is dispatched to it.
+
+        Returns:
+            The service, as `service` reads it.
+
+        Raises:
+            NotFound: there is no such service. Conflict: it is not an HTTP service.
+            TargetRefused: the URL is outside the networks that are allowed.
+        """
+        body = without_none(baseUrl=base_url, isDisabled=is_disabled)
+        path = f"/api/services/{checked_id(service_id)}/settings"
+        return document_of(document_of(self._http.send("PUT", path, body))["service"])
+
     def tasks(self, service_id: str | None = None) -> list[Document]:
         """List all tasks, or the tasks of one service."""
         path = "/api/tasks" if service_id is None else f"/api/services/{checked_id(service_id)}/tasks"

@@ -123,7 +123,7 @@ class Programs:
         return {
             "DATABASE_URL": self.postgres_server.url,
             "BROKER_URL": self.valkey_server.url,
-            "PIPEWEAVE_SECRET_KEY": self._options.secret_key or self._secrets.secret_key,
+            "PIPEWEAVE_SECRET_KEY": self._secrets.secret_key,
             "PIPEWEAVE_TENANT": self._options.tenant,
             "MODE": self._options.mode,
             "PIPEWEAVE_DATA_DIR": str(self._folder.root),

@@ -81,6 +81,8 @@ def run(options: UpOptions, console: Console, on_ready: Callable[[Announcement],
 
 def _start(options: UpOptions, folder: DataFolder, supervisor: Supervisor) -> Announcement:
     secrets = _with_ports(folder.secrets())
+    # Also a key that the user gave: `pipeweave services secret` reads it, and the next `up` has the same.
+    secrets.secret_key = options.secret_key or secrets.secret_key
     folder.keep(secrets)
     programs = Programs(options, folder, secrets)
     supervisor.start(programs.watchdog())

@@ -52,8 +52,16 @@ def connected(command: Command) -> Command:
 
 def with_database(command: Command) -> Command:
     """Add the flags --database-url and --data-dir to a command, and pass it a `database_url`."""
+    return _with_database(command, "--database-url")
 
-    @click.option("--database-url", help="postgresql://user:password@host:port/database")
+
+def with_database_or_url(command: Command) -> Command:
+    """As `with_database`; --url is the same as --database-url, where it can mean nothing else."""
+    return _with_database(command, "--database-url", "--url")
+
+
+def _with_database(command: Command, *names: str) -> Command:
+    @click.option(*names, "database_url", help="postgresql://user:password@host:port/database")
     @data_dir_option
     @functools.wraps(command)
     def with_url(*, database_url: str | None, data_dir: Path | None, **given: Any) -> Any:

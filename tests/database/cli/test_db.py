@@ -28,7 +28,7 @@ def test_the_schema_goes_from_nothing_to_current_and_back(postgres_server: Postg
         )
         assert json.loads(call(url, "db", "migrate", "--json").stdout)["ran"] == REVISIONS
         assert call(url, "db", "migrate").stdout == f"The schema is current: {REVISIONS[-1]}\n"
-        assert call(url, "db", "init").exit_code == 0
+        assert CliRunner().invoke(main, ["db", "init", "--url", url]).exit_code == 0
         after = call(url, "db", "status", "--json")
         assert (after.exit_code, json.loads(after.stdout)["isCurrent"]) == (0, True)
 

@@ -60,7 +60,7 @@ def test_every_command_explains_itself(names: tuple[str, ...], call: Call) -> No
 
 
 # Those go on until they are stopped, or print what people wait for; there is no document to give.
-ENDLESS = {("up",), ("down",), ("api",), ("worker",), ("dispatcher",), ("beat",)}
+ENDLESS = {("up",), ("down",), ("api",), ("worker",), ("dispatcher",), ("beat",), ("http-worker",)}
 
 
 @pytest.mark.parametrize("names", [each for each in commands() if each not in ENDLESS], ids=" ".join)

@@ -1,0 +1,165 @@
+"""`pipeweave services`: list and show services, change where dispatches go, print their worker secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave import signatures
+from pipeweave.cli.registry import Listing
+from pipeweave.cli.support.connection import connected, data_dir_option, json_option
+from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.secret_key import deployment_secret
+from pipeweave.cli.support.tables import Column
+
+if TYPE_CHECKING:
+    from pipeweave.client import Client
+
+
+@click.group(cls=Listing)
+def services() -> None:
+    """List, show and change services.
+
+    Without a command, it lists them.
+    """
+
+
+@services.command("list")
+@json_option
+@connected
+def list_services(client: Client, as_json: bool) -> None:
+    """List the services that registered tasks."""
+    from pipeweave.cli.support.rendering import field, moment, show_list, when
+
+    cells = {
+        Column("service"): field("id"),
+        Column("kind", drop=2): field("kind"),
+        Column("version", drop=1): field("version"),
+        Column("status"): _status,
+        Column("processes", drop=4): _processes,
+        moment("last seen (UTC)"): lambda each: when(each.get("lastSeen") or each.get("lastHeartbeat")),
+        Column("address", drop=3): field("baseUrl"),
+    }
+    none = "No services yet. `pipeweave worker --app YOUR_MODULE` registers one."
+    show_list("services", client.services(), cells, as_json=as_json, none=none)
+
+
+@services.command()
+@click.argument("service")
+@json_option
+@connected
+def show(client: Client, service: str, as_json: bool) -> None:
+    """Show a service and its instances.
+
+    Dispatches to an HTTP service go to one of its instances that take them. One that refused a dispatch, or
+    did not answer, is set aside and asked from time to time whether it is back.
+    """
+    _show(client.service(service), as_json)
+
+
+@services.command(
+    "set",
+    epilog=examples(
+        "pipeweave services set resizer --base-url http://10.0.0.7:3001",
+        "pipeweave services set resizer --disable",
+    ),
+)
+@click.argument("service")
+@click.option(
+    "--base-url",
+    metavar="URL|peer|registered",
+    help="Where dispatches go: a URL, the address that instances register from (peer), or the URL that they"
+    " register (registered).",
+)
+@click.option("--disable/--enable", "is_disabled", default=None, help="Dispatch nothing to it, or again.")
+@json_option
+@connected
+def set_service(
+    client: Client, service: str, base_url: str | None, is_disabled: bool | None, as_json: bool
+) -> None:
+    """Change where dispatches to an HTTP service go, or switch it off.
+
+    Attempts of a service that is switched off fail and are retried; `pipeweave pause` lets them wait.
+    """
+    if base_url is None and is_disabled is None:
+        raise click.UsageError("give --base-url, --disable or --enable")
+    _show(client.change_service(service, base_url=base_url, is_disabled=is_disabled), as_json)
+
+
+@services.command()
+@click.argument("service")
+@click.option("--tenant", help="The tenant of the service. Defaults to PIPEWEAVE_TENANT.")
+@data_dir_option
+@json_option
+def secret(service: str, tenant: str | None, data_dir: Path | None, as_json: bool) -> None:
+    """Print the worker secret of a service.
+
+    An HTTP worker reads it from PIPEWEAVE_SECRET_KEY: it opens storage tokens and proves that a dispatch
+    comes from its orchestrator. It is computed here, from the PIPEWEAVE_SECRET_KEY of the environment or of
+    the stack, and from WORKER_SECRETS.
+    """
+    found = deployment_secret(data_dir)
+    value = signatures.worker_secret(
+        found.key, tenant or found.tenant, service, is_shared=found.is_shared_by_workers
+    )
+    if as_json:
+        from pipeweave.cli.support.rendering import show_json
+
+        show_json({"serviceId": service, "secret": value, "isShared": found.is_shared_by_workers})
+    else:
+        click.echo(value)
+
+
+def _show(found: Mapping[str, Any], as_json: bool) -> None:
+    from pipeweave.cli.support.rendering import show_fields, show_json, when
+
+    if as_json:
+        show_json(found)
+        return
+    is_http = found["kind"] == "http"
+    shown = {
+        "service": found["id"],
+        "kind": found["kind"],
+        "version": found["version"],
+        "status": _status(found),
+        "last seen (UTC)": when(found["lastSeen"]),
+        "tasks": found["taskCount"],
+        "workers": None if is_http else found["workerCount"],
+        "dispatches go to": (found["baseUrlOverride"] or "the registered URLs") if is_http else None,
+        "storage access": found["storageAccess"] if is_http else None,
+        "token format": found["tokenFormat"] if is_http else None,
+        "switched off (UTC)": found["disabledAt"] and when(found["disabledAt"]),
+    }
+    show_fields(shown.items())
+    if is_http:
+        click.echo()
+        _show_instances(found["instances"])
+
+
+def _show_instances(found: list[Mapping[str, Any]]) -> None:
+    from pipeweave.cli.support.rendering import field, moment, show_list, when
+
+    cells = {
+        Column("instance"): field("baseUrl"),
+        Column("version", drop=2): field("version"),
+        Column("state"): lambda each: "set aside" if each["setAsideAt"] else "ready",
+        moment("last seen (UTC)", drop=1): lambda each: when(each["lastSeenAt"]),
+        Column("refusals", drop=3): field("refusals"),
+        Column("last error", wraps=True): field("lastError"),
+        Column("tasks", wraps=True, drop=4): field("tasks"),
+    }
+    show_list("instances", found, cells, as_json=False, none="No instance is registered.")
+
+
+def _status(service: Mapping[str, Any]) -> str:
+    return "switched off" if service.get("disabledAt") else str(service["status"])
+
+
+def _processes(service: Mapping[str, Any]) -> str:
+    """Its worker processes, or how many of its instances take dispatches."""
+    if service["kind"] == "http":
+        return f"{service['readyInstances']} of {service['instanceCount']}"
+    return str(service["workerCount"])
