@@ -6,6 +6,7 @@ import builtins
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 from base64 import b64decode, b64encode, urlsafe_b64encode
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from support.pages import ROOT, section
 
 from pipeweave.errors import InvalidStorageToken, MissingExtra
 from pipeweave.storage import tokens
@@ -53,15 +55,31 @@ def test_a_token_opens_with_its_content_and_its_times(format: tokens.Format) -> 
 
 
 @every_format
+def test_the_tokens_on_the_page_open_with_the_content_on_the_page(format: tokens.Format) -> None:
+    page = section("docs/storage.md", "Tokens and signed URLs")
+    [text] = re.findall(rf"^{format} +(\S+)$", page, re.MULTILINE)
+    [content] = re.findall(r"^\{.*/values.*\}$", page, re.MULTILINE)
+    secret = "0123456789abcdef0123456789abcdef"
+    assert tokens.open_sealed(text, secret, now=1_800_003_600) == json.loads(content)
+    if NODE is not None:
+        assert opened_by_node(text, secret, format) == json.loads(content)
+
+
+@every_format
 @pytest.mark.parametrize("secret", [SECRET, "short", "é" * 40], ids=["hex", "short", "letters"])
 @pytest.mark.skipif(NODE is None, reason="node is not installed")
 def test_node_opens_what_we_seal(format: tokens.Format, secret: str) -> None:
-    given = {"token": sealed(format, secret=secret), "secret": secret, "format": format}
-    script = Path(__file__).parents[2] / "support" / "storage_token.mjs"
+    text = sealed(format, secret=secret)
+    assert opened_by_node(text, secret, format) == tokens.open_sealed(text, secret, now=NOW)
+
+
+def opened_by_node(text: str, secret: str, format: tokens.Format) -> Any:
+    given = {"token": text, "secret": secret, "format": format}
+    script = ROOT / "tests" / "support" / "storage_token.mjs"
     done = subprocess.run(
         [str(NODE), str(script)], input=json.dumps(given), capture_output=True, text=True, check=True
     )
-    assert json.loads(done.stdout) == tokens.open_sealed(given["token"], secret, now=NOW)
+    return json.loads(done.stdout)
 
 
 def test_the_forms_are_those_of_the_protocol() -> None:
