@@ -52,7 +52,7 @@ def create_app(settings: Settings, deployment: Deployment | None = None) -> Flas
     app.extensions["pipeweave.openapi_json"] = functools.cache(
         lambda: orjson.dumps(app.extensions["pipeweave.openapi"]())
     )
-    app.url_map.converters["other_than"] = OtherThan
+    app.url_map.converters |= {"other_than": OtherThan, "path_other_than": PathOtherThan}
     errors.register(app)
     addresses.register(app)
     headers.register(app, settings.cors_origins)
@@ -68,7 +68,22 @@ class OtherThan(BaseConverter):
 
     def __init__(self, map: Map, *words: str) -> None:
         super().__init__(map)
-        self.regex = rf"(?!(?:{'|'.join(re.escape(word) for word in words)})\Z)[^/]+"
+        self.regex = rf"{_none_of(words)}[^/]+"
+
+
+class PathOtherThan(BaseConverter):
+    """Matches the rest of a path, with slashes, but not the given words, which are paths of other endpoints.
+    """
+
+    part_isolating = False
+
+    def __init__(self, map: Map, *words: str) -> None:
+        super().__init__(map)
+        self.regex = rf"{_none_of(words)}.+"
+
+
+def _none_of(words: Sequence[str]) -> str:
+    return rf"(?!(?:{'|'.join(re.escape(word) for word in words)})\Z)"
 
 
 def _add_endpoints(app: Flask, requests: RequestPipeline, endpoints: Sequence[Endpoint]) -> None:
@@ -91,8 +106,7 @@ def _rule(endpoint: Endpoint, endpoints: Sequence[Endpoint]) -> str:
         other.path.removeprefix(f"{parent}/") for other in endpoints if other.path.startswith(f"{parent}/")
     }
     words = sorted(word for word in siblings if "/" not in word and "{" not in word)
-    if last.startswith("{") and endpoint.ids[last[1:-1]].is_path:
-        last = f"<path:{last[1:-1]}>"
-    elif last.startswith("{") and words:
-        last = f"<other_than({', '.join(map(repr, words))}):{last[1:-1]}>"
+    if last.startswith("{") and words:
+        converter = "path_other_than" if endpoint.ids[last[1:-1]].is_path else "other_than"
+        last = f"<{converter}({', '.join(map(repr, words))}):{last[1:-1]}>"
     return f"{parent}/{last}".replace("{", "<").replace("}", ">")

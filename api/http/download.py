@@ -16,8 +16,8 @@ from urllib.parse import quote
 from flask import Request, Response
 
 from pipeweave.errors import RangeNotSatisfiable
+from pipeweave.storage.base import BINARY
 
-BINARY = "application/octet-stream"
 # One range of bytes. Several in one request are answered with the whole object, which is allowed.
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})\Z")
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,100}/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}\Z")

@@ -11,6 +11,7 @@ from flask import Request
 
 from pipeweave.errors import FieldError, InvalidInput, UnsupportedMediaType
 from pipeweave.size_limits import MAX_UPLOAD_BYTES
+from pipeweave.storage.base import BINARY
 
 FORM = "multipart/form-data"
 FIELD = "file"
@@ -74,7 +75,7 @@ class FormFile:
             what = "is given more than once" if len(listed) > 1 else "is required, with a file name"
             raise _wrong(FIELD, what, "required")
         found = listed[0][1]
-        return ReceivedFile(str(found.filename), found.mimetype, found.stream)
+        return ReceivedFile(str(found.filename), found.mimetype or BINARY, found.stream)
 
 
 def _wrong(field: str, message: str, code: str) -> InvalidInput:

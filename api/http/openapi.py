@@ -241,9 +241,7 @@ _AS_IT_IS = {"description": "The object itself, as it was stored."}
 _UNCHANGED = {"description": "The object is the one that If-None-Match names."}
 _FORM = {
     "type": "object",
-    "properties": {
-        form_file.FIELD: {"type": "string", "contentMediaType": "application/octet-stream", "minLength": 1}
-    },
+    "properties": {form_file.FIELD: {"type": "string", "contentMediaType": "application/octet-stream"}},
     "required": [form_file.FIELD],
     "additionalProperties": False,
 }

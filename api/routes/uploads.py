@@ -18,12 +18,14 @@ from pipeweave.api.contract import (
     UploadList,
     UploadStats,
 )
-from pipeweave.api.http import Call, FormFile, PathId, Routes
+from pipeweave.api.http import Call, FormFile, PathId, ReceivedFile, Routes
 from pipeweave.errors import (
     Conflict,
     FieldError,
     InvalidInput,
     NotFound,
+    ObjectTooLarge,
+    PayloadTooLarge,
     PipeWeaveError,
     Unavailable,
     UploadDeleted,
@@ -33,7 +35,7 @@ from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.objects import file_names, paths, uploads
 from pipeweave.orchestrator.security import WRITE
 from pipeweave.size_limits import MAX_UPLOAD_BYTES
-from pipeweave.storage import ObjectRef
+from pipeweave.storage import ObjectRef, Storage, Written
 
 log = logging.getLogger(__name__)
 
@@ -71,9 +73,7 @@ def upload(call: Call, form: FormFile) -> dict[str, Any]:
             backends.choose(call.tenant, None), paths.upload_path(upload_id, file_names.safe_name(name))
         )
         # The object first: an object without a row is found by the sweep, a row without one by nobody.
-        written = backends.get(place.backend).put_stream(
-            place.path, received.content, limit=MAX_UPLOAD_BYTES, content_type=received.mime_type
-        )
+        written = _store(backends.get(place.backend), place.path, received)
     new = uploads.NewUpload(
         upload_id,
         call.tenant,
@@ -139,6 +139,17 @@ def delete_upload(call: Call, id: str) -> dict[str, Any]:
         # Its row says that it is deleted: the sweep deletes the object.
         log.warning("upload.left_to_the_sweep", extra={"path": path, "reason": error.detail})
     return {"success": True, "uploadId": id}
+
+
+def _store(storage: Storage, path: str, received: ReceivedFile) -> Written:
+    try:
+        return storage.put_stream(
+            path, received.content, limit=MAX_UPLOAD_BYTES, content_type=received.mime_type
+        )
+    except ObjectTooLarge as error:
+        raise PayloadTooLarge(
+            f"a file may have at most {MAX_UPLOAD_BYTES} bytes", limit=MAX_UPLOAD_BYTES
+        ) from error
 
 
 @contextmanager

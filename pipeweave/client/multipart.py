@@ -17,12 +17,16 @@ class FileForm:
         path: the file.
         name: the file name that is sent; by default its own.
 
+    Attributes:
+        size: bytes of the file.
+
     Raises:
         OSError: there is no such file.
     """
 
     def __init__(self, path: Path, name: str | None = None) -> None:
         self._path = path
+        self.size = path.stat().st_size
         boundary = secrets.token_hex(16)
         sent = (name or path.name).replace("\\", "\\\\").replace('"', "%22")
         kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
@@ -33,7 +37,7 @@ class FileForm:
         self._tail = f"\r\n--{boundary}--\r\n".encode()
         self.headers = {
             "Content-Type": f"multipart/form-data; boundary={boundary}",
-            "Content-Length": str(len(self._head) + path.stat().st_size + len(self._tail)),
+            "Content-Length": str(len(self._head) + self.size + len(self._tail)),
         }
 
     def __iter__(self) -> Iterator[bytes]:

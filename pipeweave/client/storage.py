@@ -10,7 +10,8 @@ from urllib.parse import quote
 from pipeweave.client.models import Document, checked_id, document_of, without_none
 from pipeweave.client.multipart import FileForm
 from pipeweave.client.paging import PAGE_SIZE, Methods
-from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.errors import FieldError, InvalidInput, PayloadTooLarge
+from pipeweave.size_limits import MAX_UPLOAD_BYTES
 
 
 class StorageMethods(Methods):
@@ -63,6 +64,9 @@ class StorageMethods(Methods):
         except OSError as error:
             what = f"cannot be read: {error.strerror}"
             raise InvalidInput(f"{file} {what}", errors=[FieldError("file", what)]) from error
+        if form.size > MAX_UPLOAD_BYTES:
+            # The API would refuse it in the middle of the sending.
+            raise PayloadTooLarge(f"{file} has {form.size:,} bytes; an upload may have {MAX_UPLOAD_BYTES:,}")
         return document_of(self._http.send_form("/api/upload/temp", form))
 
     def uploads(self) -> Iterator[Document]:

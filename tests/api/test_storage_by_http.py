@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
+from flask import Flask
 
 from pipeweave import ids
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.security import ADMIN, EVERY_TENANT
 from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.storage import ObjectRef, Storage
 
 if TYPE_CHECKING:
-    from conftest import Api
+    from conftest import Api, Tokens
 
 LARGE = {"text": "x" * INLINE_BYTES}
 
@@ -255,3 +260,48 @@ def test_a_long_log_comes_in_parts(api: Api, storage: Storage, task_run: str) ->
 def test_another_tenant_sees_no_log(neighbour: Api, api: Api, task_run: str) -> None:
     assert neighbour.get(f"/api/task-runs/{task_run}/logs").status_code == 404
     assert api.get(f"/api/task-runs/{task_run}/logs", tail=1, offset=1).status_code == 400
+
+
+# --- the sweep --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def admin(api: Api, tokens: Tokens) -> Api:
+    """An administrator of every tenant."""
+    return replace(api, token=tokens.make(ADMIN, tenants=(EVERY_TENANT,)))
+
+
+def test_an_administrator_sweeps_what_nobody_refers_to(
+    admin: Api, deployment: Deployment, storage: Storage
+) -> None:
+    path = f"runs/{ids.show(ids.TASK_RUN, ids.task_run_id(ids.new_id(), 1))}.1/output.json"
+    storage.put(path, b"[1]")
+    file = Path(deployment.settings.data_dir) / "storage" / path
+    os.utime(file, (0, 0))
+    dry = admin.post("/api/storage/sweep", {"dryRun": True}).json
+    assert (dry["dryRun"], dry["deleted"], dry["examples"]) == (True, 1, [f"local//{path}"])
+    assert file.exists()
+    done = admin.post("/api/storage/sweep").json
+    assert (done["deleted"], done["bytes"], done["next"]) == (1, 3, None)
+    assert done["young"] > 0
+    assert not file.exists()
+
+
+def test_sweeping_takes_an_administrator_of_every_tenant(api: Api, app: Flask, tokens: Tokens) -> None:
+    assert api.post("/api/storage/sweep").status_code == 403
+    of_one = replace(api, token=tokens.make(ADMIN))
+    assert of_one.post("/api/storage/sweep").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"backend": "nowhere"}, 404),
+        ({"after": "nowhere//x"}, 400),
+        ({"after": ""}, 400),
+        ({"dryRun": "yes"}, 400),
+        ({"rehearse": True}, 400),
+    ],
+)
+def test_a_wrong_order_to_sweep_is_refused(admin: Api, body: dict[str, object], status: int) -> None:
+    assert admin.post("/api/storage/sweep", body).status_code == status

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 from support.factories import a_pipeline
+from support.plans import plans_of, read_whole, rows_looked_at
 from support.servers import new_database
 
 from pipeweave import ids
@@ -27,8 +28,6 @@ pytestmark = pytest.mark.every_postgres
 TENANT, QUIET = "plans", "plans-quiet"
 RUNS = 20_000
 OPEN_RUNS = 10
-# Tables with fewer rows than this may be read whole.
-SMALL = 1_000
 
 # Ids a second apart up to now, the last 24 bits zero: as ids.new_id makes them.
 _IDS = """
@@ -111,51 +110,6 @@ def newest_run(tx: Transaction) -> UUID:
         {"t": TENANT},
     ).scalar_one()
     return found
-
-
-def plans_of(tx: Transaction, read: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> list[Document]:
-    """The plan of every statement that the read model runs."""
-    told: list[tuple[str, Any]] = []
-    execute = tx.execute
-
-    def record(statement: str, parameters: Any = None) -> Any:
-        told.append((statement, parameters))
-        return execute(statement, parameters)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(tx, "execute", record)
-        read()
-    explained = (
-        execute("EXPLAIN (ANALYZE, FORMAT JSON) " + each, given).scalar_one() for each, given in told
-    )
-    return [plan[0]["Plan"] for plan in explained]
-
-
-def parts_of(plan: Document) -> Iterator[Document]:
-    yield plan
-    for each in plan.get("Plans", ()):
-        yield from parts_of(each)
-
-
-def read_whole(tx: Transaction, plans: list[Document]) -> set[str]:
-    """The tables with data that a plan reads from end to end."""
-    large = set(
-        tx.execute("SELECT relname FROM pg_class WHERE reltuples > :small", {"small": SMALL}).scalars()
-    )
-    scans = {
-        part["Relation Name"] for plan in plans for part in parts_of(plan) if part["Node Type"] == "Seq Scan"
-    }
-    return scans & large
-
-
-def rows_looked_at(plans: list[Document]) -> float:
-    """The rows that scans delivered or threw away."""
-    return sum(
-        part.get("Actual Loops", 1) * (part.get("Actual Rows", 0) + part.get("Rows Removed by Filter", 0))
-        for plan in plans
-        for part in parts_of(plan)
-        if "Scan" in part["Node Type"]
-    )
 
 
 def dead_letters(tx: Transaction, status: str = "open", **filters: Any) -> Document:
