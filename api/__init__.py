@@ -72,7 +72,7 @@ class OtherThan(BaseConverter):
 
 
 class PathOtherThan(BaseConverter):
-    """Matches the rest of a path, with slashes, but not the given words, which are paths of other endpoints."""
+    """Matches the rest of a path, with slashes, but not the given words: paths of other endpoints."""
 
     part_isolating = False
 
