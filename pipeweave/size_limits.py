@@ -69,7 +69,7 @@ MAX_BATCH = 1_000
 MAX_BATCH_TASK_RUNS = 100_000
 """Task runs written by one batch request: its runs times the steps of their pipeline."""
 
-MAX_ASSETS = 100
+MAX_ASSETS = 1_000
 """Assets of one attempt."""
 
 MAX_ASSET_BYTES = 5_000_000_000

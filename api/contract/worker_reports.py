@@ -14,9 +14,9 @@ from pydantic_core import PydanticCustomError
 from pipeweave.api.contract.answers import AnswerModel
 from pipeweave.api.contract.query_parameters import DIGITS, Query
 from pipeweave.api.contract.requests import BASE_URL_PATTERN, Request
+from pipeweave.size_limits import MAX_ASSETS
 
 MAX_PATH = 1_024
-MAX_ASSETS = 1_000
 
 RunId = Annotated[str, Field(max_length=200, description="The `runId` of the dispatch, unchanged.")]
 AssetKey = Annotated[str, Field(min_length=1, max_length=200)]

@@ -17,13 +17,12 @@ from pipeweave.orchestrator.domain.failure import Failure, Outcome
 from pipeweave.orchestrator.domain.task_run import Kept
 from pipeweave.orchestrator.store.values import Values, canonical
 from pipeweave.safe_text import storable
-from pipeweave.size_limits import INLINE_BYTES, MAX_OUTPUT_BYTES
+from pipeweave.size_limits import INLINE_BYTES, MAX_ASSETS, MAX_OUTPUT_BYTES
 from pipeweave.storage.references import ObjectRef
 
 # A larger output is not parsed here: only its bytes are hashed.
 PARSED_BYTES = 4 * 1024 * 1024
 
-MAX_ASSETS = 1_000
 _KEY = re.compile(r"(?!\.{1,2}\Z)[^/\\\x00-\x1f]{1,200}\Z")
 
 # Codes of failures for which another attempt would end the same way.

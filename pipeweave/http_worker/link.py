@@ -54,6 +54,12 @@ class Answer:
         return self.status >= 500 or self.status in (408, 425, 429)
 
     @property
+    def code(self) -> str | None:
+        """The stable code of a problem; None if the answer is none."""
+        found = self.body.get("code") if isinstance(self.body, dict) else None
+        return found if isinstance(found, str) else None
+
+    @property
     def reason(self) -> str:
         """What the orchestrator says, for a log line."""
         given = self.body if isinstance(self.body, dict) else {}

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pipeweave.errors import Unavailable
+from pipeweave.errors import InvalidReport, Unavailable
 from pipeweave.http_worker.link import Answer, Link
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Reports:
             log.warning("report.dropped", extra={"reason": answer.reason})
             if answer.status == 404:
                 self._on_unknown()
-        elif body["status"] == "success":
+        elif body["status"] == "success" and answer.code != InvalidReport.code:
             # Else the orchestrator would wait until the heartbeats are missed, and call the task again.
             log.error("report.refused", extra={"reason": answer.reason})
             refused = f"the orchestrator refused the result ({answer.reason})"
