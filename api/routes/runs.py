@@ -188,7 +188,9 @@ def task_run_logs(call: Call, id: str, query: LogsQuery) -> dict[str, Any]:
     errors=(NotFound,),
 )
 def why_task_run(call: Call, id: str) -> dict[str, Any]:
-    """The reasons, with numbers: predecessors, due times, pauses, limits, the queue, workers."""
+    """The reasons, with numbers: predecessors, due times, pauses, limits, the queue, workers, services."""
     with call.reading() as tx:
         task_run = ids.read(ids.TASK_RUN, id)
-        return why.why(tx, call.tenant, task_run, call.deployment.publisher.oldest)
+        is_serverless = call.deployment.settings.mode == "serverless"
+        oldest = call.deployment.publisher.oldest
+        return why.why(tx, call.tenant, task_run, oldest, is_serverless=is_serverless)

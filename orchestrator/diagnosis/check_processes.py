@@ -43,8 +43,13 @@ def workers_alive(settings: Settings) -> Verdict:
     for row in rows:
         counts[f"{row.service_id} ({row.tenant_id})"] += row.number
     shown = ", ".join(f"{number} of {service}" for service, number in list(counts.items())[:SHOWN])
+    if not rows and settings.mode == "serverless" and not lost:
+        return fine("no worker is running: with MODE=serverless the tick dispatches to HTTP services")
     if not rows:
-        return warning("no worker is running", "start one: `pipeweave worker --app MODULE`")
+        return warning(
+            "no worker is running",
+            "start one: `pipeweave worker --app MODULE`, or `pipeweave dispatcher` for HTTP services alone",
+        )
     if lost:
         return warning(
             f"workers: {shown}; lost the last worker of: {', '.join(lost[:SHOWN])}",
@@ -137,7 +142,7 @@ _QUEUES = f"""
 WITH RECURSIVE {placement.WITH_WORK}
 SELECT q.queue FROM queues AS q
 WHERE q.queue IS NOT NULL AND NOT {queue_names.is_apart_sql("q.queue")} AND NOT EXISTS (
-    SELECT 1 FROM services AS s JOIN workers AS w ON w.tenant_id = s.tenant_id AND w.service_id = s.id
+    SELECT 1 FROM workers AS w LEFT JOIN services AS s ON s.tenant_id = w.tenant_id AND s.id = w.service_id
     WHERE {worker_processes.serves_sql("q.queue")}
       AND w.stopped_at IS NULL AND w.heartbeat_at >= now() - CAST(:after AS interval))
 ORDER BY q.queue COLLATE "C"
@@ -147,12 +152,17 @@ ORDER BY q.queue COLLATE "C"
 def queues(settings: Settings) -> Verdict:
     """A live worker consumes every queue in which task runs wait."""
     with read_transaction(settings) as tx:
-        found = tx.execute(_QUEUES, {"after": worker_processes.LOST_AFTER}).scalars()
+        found = list(tx.execute(_QUEUES, {"after": worker_processes.LOST_AFTER}).scalars())
+    if settings.mode == "serverless":
+        # There the tick dispatches.
+        found = [each for each in found if not queue_names.is_dispatch(each)]
     if found:
         names = ", ".join(found[:SHOWN]) + (f" and {len(found) - SHOWN} more" if found[SHOWN:] else "")
         return error(
             f"task runs wait in queues without a worker: {names}",
-            "start a worker that serves them: see --queues",
+            "start a worker without --queues, or `pipeweave dispatcher`: it dispatches to HTTP services"
+            if queue_names.is_dispatch(found[0])
+            else "start a worker that serves them: see --queues",
         )
     return fine("every queue in which task runs wait has workers")
 

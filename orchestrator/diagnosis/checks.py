@@ -10,6 +10,7 @@ from pipeweave.orchestrator.diagnosis import (
     check_broker_sharing,
     check_database,
     check_processes,
+    check_services,
     check_tasks,
 )
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine
@@ -29,6 +30,7 @@ def checks(problem: PipeWeaveError | None = None) -> tuple[Check, ...]:
         *check_broker.CHECKS,
         check_broker_sharing.CHECK,
         *check_processes.CHECKS,
+        *check_services.CHECKS,
         *check_tasks.CHECKS,
     )
 

@@ -12,9 +12,10 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator.diagnosis import why_held, why_pending
+from pipeweave.orchestrator.diagnosis import why_dispatched, why_held, why_pending
 from pipeweave.orchestrator.diagnosis.why_held import Oldest
 from pipeweave.orchestrator.diagnosis.why_reasons import Reason, reason, seconds
+from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id, task_run_id
 from pipeweave.orchestrator.domain.states import FINAL_TASK, TaskStatus
 from pipeweave.orchestrator.state import deployment_mode
@@ -22,6 +23,8 @@ from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document
 
 T = TaskStatus
+# What keeps its service from taking a dispatch matters in these.
+_STARTS_NEXT = frozenset({T.PENDING, T.READY, T.QUEUED})
 
 _ROW = """
 SELECT t.id, t.run_id, t.tenant_id, t.task_id, t.step_id, t.kind, t.status, t.attempt, t.max_attempts,
@@ -33,11 +36,12 @@ WHERE t.run_id = :run_id AND t.id = :id AND t.tenant_id = :tenant
 """
 
 
-def why(tx: Transaction, tenant: str, id: UUID, oldest: Oldest) -> Document:
+def why(tx: Transaction, tenant: str, id: UUID, oldest: Oldest, *, is_serverless: bool = False) -> Document:
     """{taskRunId, runId, status, reasons}: the reasons in the order in which they must be resolved.
 
     Args:
         oldest: `Publisher.oldest`, for the messages in Redis.
+        is_serverless: the tick dispatches to HTTP services, and no worker has to run for that.
 
     Raises:
         NotFound: the tenant has no such task run.
@@ -49,11 +53,11 @@ def why(tx: Transaction, tenant: str, id: UUID, oldest: Oldest) -> Document:
         "taskRunId": task_run_id(row.id),
         "runId": None if row.pipeline_id is None else run_id(row.run_id),
         "status": row.status,
-        "reasons": [each.to_json() for each in _reasons(tx, row, oldest)],
+        "reasons": [each.to_json() for each in _reasons(tx, row, oldest, is_serverless)],
     }
 
 
-def _reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
+def _reasons(tx: Transaction, row: Any, oldest: Oldest, is_serverless: bool) -> Iterator[Reason]:
     status = TaskStatus(row.status)
     if status in FINAL_TASK:
         yield _finished(row)
@@ -62,6 +66,8 @@ def _reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
         yield reason(
             "maintenance", "maintenance mode is on: nothing starts until `pipeweave maintenance exit`"
         )
+    if status in _STARTS_NEXT and row.kind != "map" and queue_names.is_dispatch(row.queue):
+        yield from why_dispatched.service_reasons(tx, row)
     match status:
         case T.RUNNING:
             yield _running(row)
@@ -75,7 +81,11 @@ def _reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]:
             yield from held or [reason("goes_now", "its limits have room: it starts within a second")]
         case T.QUEUED:
             yield from why_held.pause_reasons(tx, row)
-            yield from why_held.queue_reasons(tx, row, oldest)
+            if queue_names.is_dispatch(row.queue):
+                yield from why_dispatched.dispatcher_reasons(tx, row, is_serverless=is_serverless)
+                yield from why_held.line_reasons(tx, row, None if is_serverless else oldest)
+            else:
+                yield from why_held.queue_reasons(tx, row, oldest)
 
 
 # --- finished, running or waiting -------------------------------------------------------------------------

@@ -78,19 +78,30 @@ def queue_reasons(tx: Transaction, row: Any, oldest: Oldest) -> Iterator[Reason]
     if queue_names.is_parking(row.queue):
         yield _not_loaded(row, taker)
         return
-    alive, places = worker_processes.alive_of_queue(tx, row.queue)
+    alive, _ = worker_processes.alive_of_queue(tx, row.queue)
     if not alive:
         text = f"no running worker serves {row.queue}"
         yield reason("no_worker", text, queue=row.queue, workers=0)
     elif not taker.lives and not worker_processes.has_silent(tx, row.queue):
         yield _not_loaded(row, taker)
+    yield from line_reasons(tx, row, oldest)
+
+
+def line_reasons(tx: Transaction, row: Any, oldest: Oldest | None) -> Iterator[Reason]:
+    """What is ahead of a queued task run, and whether its message was lost.
+
+    Args:
+        oldest: None when no message is needed.
+    """
+    alive, places = worker_processes.alive_of_queue(tx, row.queue)
     place = {"queue": row.queue, "priority": row.priority, "queued_at": row.queued_at}
     ahead = int(tx.execute(_AHEAD, place | {"most": MOST_COUNTED}).scalar_one())
     workers = f"running workers: {alive:,}, for {places:,} task runs at once"
     text = f"it is queued, with {up_to(ahead)} ahead of it; {workers}"
     numbers = {"ahead": ahead, "priority": row.priority, "queue": row.queue}
     yield reason("queued", text, **numbers, workers=alive, places=places)
-    yield from _lost_message(row, oldest)
+    if oldest is not None:
+        yield from _lost_message(row, oldest)
 
 
 def _not_loaded(row: Any, taker: placement.Taker) -> Reason:

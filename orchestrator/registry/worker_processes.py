@@ -177,7 +177,7 @@ WHERE id IN (SELECT id FROM workers WHERE stopped_at IS NULL
 """
 
 # The end of its last worker changes a service. A worker whose row or service is locked is left to the next
-# tick, and delays no other one.
+# tick, and delays no other one. A dispatcher has no service.
 _MARK_LOST = f"""
 UPDATE workers SET stopped_at = {_NOW}
 WHERE id IN (SELECT w.id FROM workers AS w
@@ -185,6 +185,12 @@ WHERE id IN (SELECT w.id FROM workers AS w
              WHERE w.stopped_at IS NULL AND w.heartbeat_at < {_NOW} - CAST(:after AS interval)
              AND w.suspected_at > w.heartbeat_at AND w.suspected_at <= {_NOW} - CAST(:confirm AS interval)
              FOR UPDATE OF w SKIP LOCKED FOR NO KEY UPDATE OF s SKIP LOCKED)
+   OR id IN (SELECT w.id FROM workers AS w
+             WHERE w.stopped_at IS NULL AND w.heartbeat_at < {_NOW} - CAST(:after AS interval)
+             AND w.suspected_at > w.heartbeat_at AND w.suspected_at <= {_NOW} - CAST(:confirm AS interval)
+             AND NOT EXISTS (SELECT 1 FROM services AS s
+                 WHERE s.tenant_id = w.tenant_id AND s.id = w.service_id)
+             FOR UPDATE OF w SKIP LOCKED)
 RETURNING id, tenant_id, service_id
 """
 
@@ -221,7 +227,10 @@ def _end_service(tx: Transaction, tenant: str, service_id: str, status: str) -> 
 
 
 def serves_sql(queue: str) -> str:
-    """SQL: whether the worker `w` of the service `s` consumes this queue (SQL of its full name)."""
+    """SQL: whether the worker `w` of the service `s` consumes this queue (SQL of its full name).
+
+    A dispatcher has no service: `s` is joined by LEFT JOIN.
+    """
     # A worker of an older version names no queues: it consumes that of its service.
     return f"({queue} = ANY(w.queues) OR (w.queues = '{{}}' AND s.queue = {queue}))"
 
@@ -231,7 +240,7 @@ _ALIVE = f"SELECT count(*) FROM workers AS w WHERE {_IS_ALIVE}"
 
 _ALIVE_OF_QUEUE = f"""
 SELECT count(*), coalesce(sum(w.concurrency), 0) FROM workers AS w
-    JOIN services AS s ON s.tenant_id = w.tenant_id AND s.id = w.service_id
+    LEFT JOIN services AS s ON s.tenant_id = w.tenant_id AND s.id = w.service_id
 WHERE {serves_sql(":queue")} AND {_IS_ALIVE}
 """
 

@@ -78,6 +78,15 @@ def test_a_silent_worker_is_lost_once_and_told_so(tx: Transaction, now: datetime
     assert not worker_processes.beat(tx, silent, now=later)
 
 
+def test_a_dispatcher_which_has_no_service_is_lost_like_any_worker(tx: Transaction, now: datetime) -> None:
+    wish = worker_processes.WorkerStart("dispatcher", "d@host", "host", concurrency=2, task_count=0)
+    dispatcher = worker_processes.register(tx, TENANT, wish, now=now)
+    late = now + worker_processes.LOST_AFTER + timedelta(seconds=1)
+    worker_processes.mark_lost(tx, now=late)
+    lost = worker_processes.mark_lost(tx, now=late + worker_processes.CONFIRM_AFTER)
+    assert dispatcher in [each.id for each in lost]
+
+
 def test_a_service_is_active_while_one_of_its_workers_lives(tx: Transaction, now: datetime) -> None:
     one, two = start(tx), start(tx)
     worker_processes.stop(tx, one)
