@@ -1,13 +1,15 @@
 """Puts values where HTTP workers can read them: inputs and outputs of rows, or of another backend.
 
 They are copies: a row, or the object that it names, stays the truth. So they need not survive a power cut,
-and the disk is not waited for. A worker is told the path after the copy was written. Each process writes a
-copy once, and remembers that.
+and the disk is not waited for. A worker is told the path after the copy was written. Each process remembers
+for a while what it wrote: not longer, because the sweep deletes a copy when no row names its original any
+more.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +24,8 @@ from pipeweave.storage.references import ObjectRef
 
 # A process remembers so many copies that it wrote.
 MOST_REMEMBERED = 10_000
+# For so long (s); less than any object is young (STORAGE_GRACE_HOURS).
+REMEMBERED_S = 1_800.0
 
 JSON = "application/json"
 
@@ -31,7 +35,7 @@ class SharedValues:
     """Writes the copies that dispatches name. Several threads may use it."""
 
     values: Values
-    _written: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    _written: OrderedDict[str, float] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def input_of(self, run: RunHeader, backend: str) -> str:
@@ -72,11 +76,12 @@ class SharedValues:
     def _once(self, backend: str, path: str, content: Callable[[], bytes]) -> None:
         key = str(ObjectRef(backend, path))
         with self._lock:
-            if key in self._written:
+            if time.monotonic() < self._written.get(key, 0.0):
                 self._written.move_to_end(key)
                 return
+        until = time.monotonic() + REMEMBERED_S
         self.values.backends.get(backend).put(path, content(), content_type=JSON, is_durable=False)
         with self._lock:
-            self._written[key] = None
+            self._written[key] = until
             if len(self._written) > MOST_REMEMBERED:
                 self._written.popitem(last=False)

@@ -16,30 +16,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
-from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.objects import owners, paths, uploads
 from pipeweave.orchestrator.objects.paths import AttemptPath, OwnPath, RunPath, UploadPath
 from pipeweave.orchestrator.store.database import Transaction
-from pipeweave.storage.references import ObjectRef
+from pipeweave.storage.references import ObjectRef, plain_path
 
 Kind = TypeVar("Kind", RunPath, AttemptPath, UploadPath)
 
 
-def kept(tx: Transaction, backend: str, listed: Iterable[str]) -> set[str]:
-    """The paths of those objects that have to stay.
+def kept(tx: Transaction, backend_ids: Sequence[str], listed: Iterable[str]) -> set[str]:
+    """The paths of those objects that have to stay, in whichever backend they are.
+
+    A row keeps the object that it names and its copies: an HTTP worker reads a copy in the backend of its
+    run.
 
     Args:
         tx: without locks: each statement has its own view of the rows.
-        backend: the backend that has the objects.
+        backend_ids: all backends.
         listed: paths that are ours (`paths.read`); of one page, at most some hundreds.
     """
     own = {path: found for path in listed if (found := paths.read(path)) is not None}
-    live = _named(tx, backend, list(own))
+    live = _named(tx, backend_ids, list(own))
     live |= _of_runs(tx, _only(own, RunPath))
-    live |= _of_attempts(tx, backend, _only(own, AttemptPath))
-    live |= _of_uploads(tx, backend, _only(own, UploadPath))
+    live |= _of_attempts(tx, _only(own, AttemptPath))
+    live |= _of_uploads(tx, _only(own, UploadPath))
     return live
 
 
@@ -61,19 +63,17 @@ WHERE coalesce({", ".join(_is_named_by(*each) for each in owners.NAMING)}, false
 """
 
 
-def _named(tx: Transaction, backend: str, listed: Sequence[str]) -> set[str]:
+def _named(tx: Transaction, backend_ids: Sequence[str], listed: Sequence[str]) -> set[str]:
     if not listed:
         return set()
-    pairs = [(name, place) for place, path in enumerate(listed) for name in _names(backend, path)]
+    pairs = [(name, place) for place, path in enumerate(listed) for name in _names(backend_ids, path)]
     parameters = {"names": [name for name, _ in pairs], "places": [place for _, place in pairs]}
     return {listed[place] for place in tx.execute(_NAMED, parameters).scalars()}
 
 
-def _names(backend: str, path: str) -> tuple[str, str]:
-    """The texts that may name the object. A path alone named an object of the backend that was the default
-    one then, so it keeps an object of this path in every backend.
-    """
-    return str(ObjectRef(backend, path)), path
+def _names(backend_ids: Sequence[str], path: str) -> list[str]:
+    """The texts that may name the object: older versions named it by its path alone."""
+    return [*(str(ObjectRef(each, path)) for each in backend_ids), path]
 
 
 # --- of a run ---------------------------------------------------------------------------------------------
@@ -98,15 +98,14 @@ def _of_runs(tx: Transaction, own: dict[str, RunPath]) -> set[str]:
 _ATTEMPTS = """
 SELECT n.place, t.attempt, a.number IS NOT NULL AS has_row, coalesce(
     (SELECT true FROM idempotency_claims AS c, jsonb_each(c.assets) AS f
-        WHERE c.task_run_id = n.id AND c.assets IS NOT NULL AND f.value ->> 'path' IN (n.name, n.path)
-        LIMIT 1),
+        WHERE c.task_run_id = n.id AND c.assets IS NOT NULL
+            AND regexp_replace(f.value ->> 'path', '^.*//', '') = n.path LIMIT 1),
     (SELECT true FROM task_runs AS u, jsonb_each(u.assets) AS f
-        WHERE u.cached_from = n.id AND u.assets IS NOT NULL AND f.value ->> 'path' IN (n.name, n.path)
-        LIMIT 1),
+        WHERE u.cached_from = n.id AND u.assets IS NOT NULL
+            AND regexp_replace(f.value ->> 'path', '^.*//', '') = n.path LIMIT 1),
     false) AS is_reused
 FROM unnest(CAST(:places AS integer[]), CAST(:run_ids AS uuid[]), CAST(:ids AS uuid[]),
-        CAST(:numbers AS integer[]), CAST(:names AS text[]), CAST(:paths AS text[]))
-        AS n(place, run_id, id, number, name, path)
+        CAST(:numbers AS integer[]), CAST(:paths AS text[])) AS n(place, run_id, id, number, path)
     LEFT JOIN LATERAL (SELECT t.attempt FROM task_runs AS t WHERE t.run_id = n.run_id AND t.id = n.id
         LIMIT 1) AS t ON true
     LEFT JOIN LATERAL (SELECT a.number FROM attempts AS a
@@ -114,7 +113,7 @@ FROM unnest(CAST(:places AS integer[]), CAST(:run_ids AS uuid[]), CAST(:ids AS u
 """
 
 
-def _of_attempts(tx: Transaction, backend: str, own: dict[str, AttemptPath]) -> set[str]:
+def _of_attempts(tx: Transaction, own: dict[str, AttemptPath]) -> set[str]:
     if not own:
         return set()
     listed = list(own.items())
@@ -123,7 +122,6 @@ def _of_attempts(tx: Transaction, backend: str, own: dict[str, AttemptPath]) -> 
         "run_ids": [ids.run_id_of(each.task_run_id) for _, each in listed],
         "ids": [each.task_run_id for _, each in listed],
         "numbers": [each.attempt or 0 for _, each in listed],
-        "names": [str(ObjectRef(backend, path)) for path, _ in listed],
         "paths": [path for path, _ in listed],
     }
     rows = tx.execute(_ATTEMPTS, parameters)
@@ -145,13 +143,9 @@ WHERE u.deleted_at IS NULL
 """
 
 
-def _of_uploads(tx: Transaction, backend: str, own: dict[str, UploadPath]) -> set[str]:
+def _of_uploads(tx: Transaction, own: dict[str, UploadPath]) -> set[str]:
     if not own:
         return set()
     parameters = {"ids": sorted({each.upload_id for each in own.values()}), "now": tx.now}
-    live: dict[UUID, str] = {row.id: row.storage_path for row in tx.execute(_UPLOADS, parameters)}
-    return {
-        path
-        for path, each in own.items()
-        if live.get(each.upload_id) in (str(ObjectRef(backend, path)), path)
-    }
+    live = {row.id: plain_path(row.storage_path) for row in tx.execute(_UPLOADS, parameters)}
+    return {path for path, each in own.items() if live.get(each.upload_id) == path}

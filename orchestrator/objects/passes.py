@@ -107,7 +107,7 @@ def _page(
     if due.last_path is None:
         _begin(database, due.backend)
         marks.check(database, storage, due.backend, is_own_folder=is_own_folder)
-    sweeper = Sweeper(database, storage, due.backend, timedelta(hours=grace_hours), lease)
+    sweeper = Sweeper(database, storage, due.backend, backends.ids, timedelta(hours=grace_hours), lease)
     swept, place = sweeper.page(due.last_path or "", time.monotonic() + PAGE_S)
     _record(database, due.backend, swept, place)
     return swept.deleted

@@ -104,7 +104,7 @@ def _swept(
         storage = backends.get(begun.backend)
         if lease is not None and not begun.path:
             marks.check(database, storage, begun.backend, is_own_folder=is_own_folder, adopts=order.adopts)
-        sweeper = Sweeper(database, storage, begun.backend, grace, lease)
+        sweeper = Sweeper(database, storage, begun.backend, backends.ids, grace, lease)
         place = _sweep(sweeper, begun.path, until, result.swept)
         left = places[number:] if place is not None else places[number + 1 :]
         if left and time.monotonic() > until:

@@ -62,6 +62,7 @@ class Sweeper:
 
     Args:
         database: outside of transactions.
+        backend_ids: all backends of the deployment.
         grace: objects that were written less long ago are left alone.
         lease: the right to delete; None for a rehearsal.
     """
@@ -69,6 +70,7 @@ class Sweeper:
     database: Database
     storage: Storage
     backend: str
+    backend_ids: Sequence[str]
     grace: timedelta
     lease: Lease | None
 
@@ -102,7 +104,7 @@ class Sweeper:
                 # The rows of a detached month cannot be seen.
                 return set()
             old = {each.path for each in listed if self._is_old(tx, each) and paths.read(each.path)}
-            return old - keepers.kept(tx, self.backend, old)
+            return old - keepers.kept(tx, self.backend_ids, old)
 
     def _is_old(self, tx: Transaction, info: ObjectInfo) -> bool:
         return tx.now - info.modified_at >= self.grace
@@ -156,7 +158,7 @@ class Sweeper:
                 self.database.run(lambda tx: uploads.give_up(tx, own.upload_id))
             found = self.storage.stat(path)
             with self.database.statements() as tx:
-                if found is None or not self._is_old(tx, found) or keepers.kept(tx, self.backend, [path]):
+                if found is None or not self._is_old(tx, found) or keepers.kept(tx, self.backend_ids, [path]):
                     return False
         except Busy:
             # A run is claiming the upload.

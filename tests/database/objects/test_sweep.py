@@ -217,6 +217,25 @@ def test_a_reference_of_an_older_version_keeps_its_object(driver: RunDriver, sto
     assert run(driver).swept.kept == 1
 
 
+def test_a_row_keeps_the_copies_of_its_object_in_other_backends(
+    driver: RunDriver, storage: MemoryStorage
+) -> None:
+    other = MemoryStorage()
+    entries = [{"id": each, "provider": "local", "credentials": {}} for each in ("local", "other")]
+    driver.values = Values(Backends(entries, "local", opened={"local": storage, "other": other}))
+    run_id = driver.trigger(input=LARGE)
+    upload = an_upload(driver.database, driver.tenant)
+    driver.trigger(input=ids.show(ids.UPLOAD, upload))
+    copies = [
+        driver.run(run_id).input_path.split("//")[1],
+        f"temp-uploads/{ids.show(ids.UPLOAD, upload)}/a.csv",
+    ]
+    put_old(other, *copies)
+    assert run(driver, SweepOrder(backend="other")).swept.kept == 2
+    drop_history(driver, run_id)
+    assert run(driver, SweepOrder(backend="other")).swept.examples == [f"other//{copies[0]}"]
+
+
 def test_an_unclaimed_upload_goes_when_it_expired(driver: RunDriver, storage: MemoryStorage) -> None:
     expired = an_upload(driver.database, driver.tenant, age=OLD)
     waiting = an_upload(driver.database, driver.tenant)
