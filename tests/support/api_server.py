@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import urllib3
 
 from pipeweave.settings import Settings
@@ -22,11 +23,35 @@ STOP_DEADLINE_S = 60.0
 
 @dataclass
 class Server:
-    """A running API process."""
+    """An API process, and its successors after each restart.
+
+    Args:
+        launch: starts a process.
+    """
 
     url: str
-    process: subprocess.Popen[bytes]
+    launch: Callable[[], subprocess.Popen[bytes]]
     log: Path
+
+    def __post_init__(self) -> None:
+        self.process = self.launch()
+
+    def kill(self) -> None:
+        """Kill it and its children at once."""
+        family = [self.process.pid, *(each.pid for each in psutil.Process(self.process.pid).children())]
+        for pid in family:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def start_again(self) -> None:
+        """Start it on the same port, and wait until it is ready."""
+        self.process = self.launch()
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        wait_until(lambda: self.process.poll() is not None or _is_healthy(self.url), what=str(self.log))
+        assert self.process.poll() is None, self.log.read_text()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -49,20 +74,21 @@ def running_api(settings: Settings, folder: Path, *options: str) -> Iterator[Ser
     }
     argv = [sys.executable, "-m", "pipeweave.cli", "api", "--port", str(port), *options]
     log = folder / "api.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(argv, env=environment, stdout=output, stderr=subprocess.STDOUT)
-    server = Server(f"http://127.0.0.1:{port}", process, log)
+
+    def launch() -> subprocess.Popen[bytes]:
+        with log.open("ab") as output:
+            return subprocess.Popen(argv, env=environment, stdout=output, stderr=subprocess.STDOUT)
+
+    server = Server(f"http://127.0.0.1:{port}", launch, log)
     try:
-        wait_until(lambda: process.poll() is not None or _is_healthy(server.url), what=str(log))
-        assert process.poll() is None, log.read_text()
+        server.wait_until_ready()
         yield server
     finally:
-        process.send_signal(signal.SIGTERM)
+        server.process.send_signal(signal.SIGTERM)
         try:
-            process.wait(STOP_DEADLINE_S)
+            server.process.wait(STOP_DEADLINE_S)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            server.kill()
 
 
 def _is_healthy(url: str) -> bool:

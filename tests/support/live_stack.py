@@ -123,6 +123,25 @@ class LiveStack:
         wait_until(lives, WAIT_DEADLINE_S, f"worker {name} did not start")
         return process.pid
 
+    def start_http_worker(self, app: str, service: str, orchestrator_url: str, port: int) -> int:
+        """Start an HTTP worker with the tasks of a file in `flows/apps`, and wait until it is registered; its
+        process id.
+        """
+        arguments = [
+            "http-worker",
+            *("--app", str(APPS / app), "--service", service, "--host", "127.0.0.1", "--port", str(port)),
+            *("--base-url", f"http://127.0.0.1:{port}", "--url", orchestrator_url),
+        ]
+        began = self.rows("SELECT clock_timestamp() AS now")[0].now
+        process = self._start(f"http{next(_numbers)}", arguments, self.settings.tenant, {})
+
+        def is_there() -> bool:
+            assert process.poll() is None, self.logs()
+            return bool(self.rows(_INSTANCE, url=f"http://127.0.0.1:{port}", began=began))
+
+        wait_until(is_there, WAIT_DEADLINE_S, f"the HTTP worker {service} did not register")
+        return process.pid
+
     def start_beat(self, variables: Mapping[str, str] = MappingProxyType({})) -> int:
         """Start a beat; its process id. `variables` as of a worker."""
         return self._start(f"beat{next(_numbers)}", ["beat"], self.settings.tenant, variables).pid
@@ -378,6 +397,7 @@ class LiveStack:
         return Counter(call.step_id for call in self.calls(run_id))
 
 
+_INSTANCE = "SELECT 1 FROM service_instances WHERE base_url = :url AND last_seen_at >= :began"
 _ALIVE = "SELECT name FROM workers WHERE stopped_at IS NULL"
 
 

@@ -1,0 +1,240 @@
+"""kill -9 of the service, of the worker that dispatches and of the API, in every phase of a dispatch.
+
+A run goes on from each of them, and nothing is done twice that was recorded once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from support.api_server import Server, running_api
+from support.http_service import HttpService, http_service
+from support.live_stack import LiveStack, StackMaker
+
+from pipeweave import ids
+from pipeweave.orchestrator.diagnosis import verify
+from pipeweave.orchestrator.security import access_tokens
+from pipeweave.orchestrator.security.access_tokens import WORKER
+from pipeweave.up.ports import free_port
+
+GATED = {"id": "gated", "steps": [{"id": "gated", "task": "gated", "params": {"gate": "${input.gate}"}}]}
+
+
+@pytest.fixture(scope="module")
+def crashing(make_stack: StackMaker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveStack]:
+    """A stack of this module alone with a beat; each test starts the worker that it kills."""
+    with make_stack(tmp_path_factory.mktemp("crashing")) as own:
+        own.start_beat()
+        yield own
+
+
+@pytest.fixture(scope="module")
+def crashing_api(crashing: LiveStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running_api(crashing.settings, tmp_path_factory.mktemp("crashing-api")) as server:
+        yield server
+
+
+@pytest.fixture
+def stack(crashing: LiveStack) -> Iterator[LiveStack]:
+    yield crashing
+    crashing.reset()
+
+
+@pytest.fixture
+def url(crashing: LiveStack, crashing_api: Server) -> str:
+    tenant = crashing.settings.tenant
+    with crashing.deployment.database.transaction() as tx:
+        token = access_tokens.create_token(tx, name="worker", tenants=[tenant], scopes=[WORKER])
+    return f"{crashing_api.url}/w/{tenant}/{token}"
+
+
+def the_only(stack: LiveStack, run_id: UUID) -> Any:
+    [task_run] = stack.task_runs(run_id)
+    return task_run
+
+
+def check_completed_once(stack: LiveStack, run_id: UUID) -> None:
+    """The run completed, one event says so, and the events rebuild the rows."""
+    assert stack.finished(run_id).status == "completed"
+    types = [row.type for row in stack.rows("SELECT type FROM events WHERE run_id = :id", id=run_id)]
+    assert types.count("task_run.completed") == 1
+    assert types.count("run.completed") == 1
+    with verify.snapshot(stack.deployment.database) as tx:
+        assert not [each for each in verify.all_runs(tx) if ids.show(ids.RUN, run_id) in str(each)]
+
+
+def single(stack: LiveStack, task: str) -> UUID:
+    stack.store({"id": task, "steps": [{"task": task}]})
+    return stack.trigger(task)
+
+
+# --- the worker that dispatches -----------------------------------------------------------------------
+
+
+def test_killed_before_the_request_leaves(stack: LiveStack, url: str, secret: str) -> None:
+    """It has claimed the task run, and reads where the instances of the service are."""
+    with http_service(url, secret, {"unsent": lambda _: 1}, service_id="unsent") as service:
+        service.register()
+        worker = stack.start_worker("steps.py", concurrency=1)
+        with stack.deployment.database.transaction() as tx:
+            tx.execute("LOCK TABLE service_instances IN ACCESS EXCLUSIVE MODE")
+            run_id = single(stack, "unsent")
+            stack.until(lambda: the_only(stack, run_id).status == "running", "it was not claimed")
+            stack.kill(worker)
+        stack.start_worker("steps.py", concurrency=1)
+        check_completed_once(stack, run_id)
+        assert len(service.dispatches) == 1
+
+
+class Held:
+    """Holds the answer to the first dispatch of a service until it is let go."""
+
+    def __init__(self, service: HttpService) -> None:
+        self.is_let_go = threading.Event()
+        self._service = service
+        service.answer = self._answer
+
+    def _answer(self, dispatch: Any) -> None:
+        if dispatch is self._service.dispatches[0]:
+            self.is_let_go.wait(60)
+
+
+def test_killed_before_the_answer_comes_and_the_report_comes_soon(
+    stack: LiveStack, url: str, secret: str
+) -> None:
+    """Nobody has noticed the death when the service reports: the report counts, and no work is repeated."""
+    with http_service(url, secret, {"soon": lambda _: 1}, service_id="soon") as service:
+        held = Held(service)
+        service.register()
+        worker = stack.start_worker("steps.py", concurrency=1)
+        run_id = single(stack, "soon")
+        stack.until(lambda: bool(service.dispatches), "it was not dispatched")
+        stack.kill(worker)
+        held.is_let_go.set()
+        check_completed_once(stack, run_id)
+        assert len(service.dispatches) == 1
+        assert the_only(stack, run_id).attempt == 1
+
+
+def test_killed_before_the_answer_comes_and_the_report_comes_late(
+    stack: LiveStack, url: str, secret: str
+) -> None:
+    """Another attempt has begun: the report of the first one is stale, and changes nothing."""
+    with http_service(url, secret, {"later": lambda each: each.run_id}, service_id="later") as service:
+        held = Held(service)
+        service.register()
+        worker = stack.start_worker("steps.py", concurrency=1)
+        run_id = single(stack, "later")
+        stack.until(lambda: bool(service.dispatches), "it was not dispatched")
+        stack.kill(worker)
+        stack.start_worker("steps.py", concurrency=1)
+        check_completed_once(stack, run_id)
+        first, second = service.dispatches
+        assert first.run_id != second.run_id
+        assert first.succeed("late")[0] == 409
+        held.is_let_go.set()
+        assert the_only(stack, run_id).output == second.run_id
+        check_completed_once(stack, run_id)
+
+
+def test_killed_while_the_service_works(stack: LiveStack, url: str, secret: str) -> None:
+    """The service has taken the attempt: it is not that of the worker any more."""
+    working = threading.Event()
+
+    def work(_: Any) -> int:
+        working.wait(60)
+        return 1
+
+    with http_service(url, secret, {"working": work}, service_id="working") as service:
+        service.register()
+        worker = stack.start_worker("steps.py", concurrency=1)
+        run_id = single(stack, "working")
+        stack.until(lambda: the_only(stack, run_id).dispatched_at is not None, "nobody noted the 202")
+        stack.kill(worker)
+        stack.tick()
+        working.set()
+        check_completed_once(stack, run_id)
+        assert (len(service.dispatches), the_only(stack, run_id).attempt) == (1, 1)
+        assert not stack.attempts(run_id)
+
+
+# --- the service and the API --------------------------------------------------------------------------
+
+
+def started(stack: LiveStack, url: str, gate: Path) -> tuple[int, int, UUID]:
+    """An HTTP worker that works at a run: its process, its port and the run."""
+    port = free_port()
+    process = stack.start_http_worker("gated.py", "gated", url, port)
+    stack.store(GATED)
+    run_id = stack.trigger("gated", {"gate": str(gate)})
+    stack.until(lambda: bool(stack.calls(run_id)), "the service did not begin")
+    stack.until(lambda: the_only(stack, run_id).dispatched_at is not None, "nobody noted the 202")
+    return process, port, run_id
+
+
+def test_a_service_killed_while_it_works(stack: LiveStack, url: str, gate: Path) -> None:
+    """Its heartbeats end: the attempt is lost, and the next one goes to its successor."""
+    stack.start_worker("steps.py", concurrency=1)
+    service, port, run_id = started(stack, url, gate)
+    stack.kill(service)
+    successor = stack.start_http_worker("gated.py", "gated", url, port)
+    stack.until(lambda: len(stack.calls(run_id)) == 2, "there was no further attempt")
+    gate.touch()
+    check_completed_once(stack, run_id)
+    [lost] = stack.attempts(run_id)
+    assert (lost.number, lost.error_code, lost.dispatched_at is not None) == (1, "HEARTBEAT_LOST", True)
+    assert the_only(stack, run_id).output == successor
+
+
+def test_the_api_killed_while_the_service_works(
+    stack: LiveStack, crashing_api: Server, url: str, gate: Path
+) -> None:
+    """The service reports until an API takes the report."""
+    stack.start_worker("steps.py", concurrency=1)
+    service, _, run_id = started(stack, url, gate)
+    crashing_api.kill()
+    gate.touch()
+    crashing_api.start_again()
+    check_completed_once(stack, run_id)
+    assert the_only(stack, run_id).output == service
+    assert len(stack.calls(run_id)) == the_only(stack, run_id).attempt
+
+
+_WAITS = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+
+
+def test_the_api_killed_with_a_report_that_is_not_stored_yet(
+    stack: LiveStack, crashing_api: Server, url: str, gate: Path
+) -> None:
+    """The report waits for the row of its task run; the service has no answer, and reports again."""
+    stack.start_worker("steps.py", concurrency=1)
+    service, _, run_id = started(stack, url, gate)
+    with stack.deployment.database.transaction() as tx:
+        tx.execute("SELECT 1 FROM task_runs WHERE run_id = :id FOR UPDATE", {"id": run_id})
+        gate.touch()
+        stack.until(lambda: bool(stack.rows(_WAITS)), "no report waits for the row")
+        crashing_api.kill()
+    crashing_api.start_again()
+    check_completed_once(stack, run_id)
+    assert the_only(stack, run_id).output == service
+    assert len(stack.calls(run_id)) == the_only(stack, run_id).attempt == 1
+
+
+def test_a_report_whose_answer_was_lost_is_repeated_and_changes_nothing(
+    stack: LiveStack, url: str, secret: str
+) -> None:
+    with http_service(url, secret, {"twice": lambda _: "once"}, service_id="twice") as service:
+        service.register()
+        stack.start_worker("steps.py", concurrency=1)
+        run_id = single(stack, "twice")
+        check_completed_once(stack, run_id)
+        [dispatch] = service.dispatches
+        before = stack.rows("SELECT count(*) AS n FROM events WHERE run_id = :id", id=run_id)[0].n
+        status, answer = dispatch.succeed("once")
+        assert (status, answer["isRepeated"]) == (200, True)
+        assert stack.rows("SELECT count(*) AS n FROM events WHERE run_id = :id", id=run_id)[0].n == before
