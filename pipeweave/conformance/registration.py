@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from pipeweave import ids
 from pipeweave.authoring import BACKOFFS, MAX_RETRIES
@@ -19,7 +20,12 @@ from pipeweave.suggestions import nearest
 TOKEN_FORMATS = ("sdk", "pbkdf2")
 STORAGE_ACCESSES = ("token", "urls")
 
-_HASH = re.compile(r"[0-9a-f]{16,64}\Z")
+_HASH = re.compile(r"(?:sha256:)?[0-9a-f]{16,64}\Z")
+# No user, query or fragment: the paths of tasks are appended.
+_URL = re.compile(
+    r"https?://([A-Za-z0-9._~-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?"
+    r"(/[A-Za-z0-9._~%!$&'()*+,;=:@/-]{0,1400})?\Z"
+)
 _TEN_YEARS_S = 315_360_000
 _INT32 = 2**31 - 1
 _NAME = "1 to 200 of the characters A-Z a-z 0-9 . _ ~ : @ -, not only dots"
@@ -73,7 +79,7 @@ _TASK_RULES: Mapping[str, _Rule] = {
     "inputSchema": _Rule("a JSON schema of an object", lambda value: isinstance(value, dict)),
 }
 # Further fields that the orchestrator knows; it checks them itself.
-_OTHERS = frozenset({"name", "parameters", "queue", "rateLimit", "retryJitter", "retryMultiplier", "retryOn"})
+_OTHERS = frozenset({"parameters", "queue", "rateLimit", "retryJitter", "retryMultiplier", "retryOn"})
 _REQUIRED = ("id", "codeHash")
 _SERVICE_FIELDS = frozenset(
     {"serviceId", "version", "baseUrl", "tasks", "tokenFormat", "storageAccess", "kind"}
@@ -90,20 +96,26 @@ def faults(document: Any) -> list[str]:
     tasks = document.get("tasks")
     if not isinstance(tasks, list):
         return [*_service_faults(document), "tasks must be a list"]
+    flat = [flattened(task) for task in tasks]
     return [
         *_service_faults(document),
-        *(fault for at, task in enumerate(tasks) for fault in _task_faults(task, f"tasks[{at}]")),
-        *_repeated(tasks),
+        *(fault for at, task in enumerate(flat) for fault in _task_faults(task, f"tasks[{at}]")),
+        *_repeated(flat),
     ]
+
+
+def flattened(task: Any) -> Any:
+    """A task with its options beside its id, where they are under `config`."""
+    if not isinstance(task, dict) or "taskId" not in task or not isinstance(task.get("config", {}), dict):
+        return task
+    rest = {name: value for name, value in task.items() if name not in ("taskId", "config")}
+    return {"id": task["taskId"], **rest, **task.get("config", {})}
 
 
 def doubts(document: Mapping[str, Any]) -> list[str]:
     """What is allowed and is probably a mistake; for a registration without faults."""
-    unknown = [_unknown(name, _SERVICE_FIELDS) for name in document.keys() - _SERVICE_FIELDS]
-    return [
-        *unknown,
-        *(doubt for at, task in enumerate(document["tasks"]) for doubt in _unit_doubts(task, f"tasks[{at}]")),
-    ]
+    tasks = map(flattened, document["tasks"])
+    return [doubt for at, task in enumerate(tasks) for doubt in _unit_doubts(task, f"tasks[{at}]")]
 
 
 def _service_faults(document: Mapping[str, Any]) -> Iterator[str]:
@@ -112,12 +124,22 @@ def _service_faults(document: Mapping[str, Any]) -> Iterator[str]:
     version = document.get("version", "0.1.0")
     if not isinstance(version, str) or not 0 < len(version) <= 200:
         yield "version must be a text of 1 to 200 characters"
-    url = document.get("baseUrl")
-    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+    if not _is_url(document.get("baseUrl")):
         yield "baseUrl must be an http or https URL, such as http://10.0.0.7:8080"
     for name, known in (("tokenFormat", TOKEN_FORMATS), ("storageAccess", STORAGE_ACCESSES)):
         if document.get(name, known[0]) not in known:
             yield f"{name} must be {' or '.join(known)}, or absent"
+    yield from (_unknown(name, _SERVICE_FIELDS) for name in document.keys() - _SERVICE_FIELDS)
+
+
+def _is_url(value: Any) -> bool:
+    if not isinstance(value, str) or not _URL.match(value):
+        return False
+    try:
+        _ = urlsplit(value).port
+    except ValueError:
+        return False
+    return True
 
 
 def _task_faults(task: Any, field: str) -> Iterator[str]:

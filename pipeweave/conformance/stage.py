@@ -13,6 +13,7 @@ from pipeweave.conformance.dispatching import Answer, Door, encoded
 from pipeweave.conformance.journal import Kind, Received
 from pipeweave.conformance.objects import Objects
 from pipeweave.conformance.options import Options, Trial
+from pipeweave.conformance.registration import flattened
 from pipeweave.conformance.stand_in import TENANT, DispatchedRun, StandIn
 from pipeweave.conformance.verdicts import Verdict, failed
 from pipeweave.conformance.worker_process import WorkerProcess
@@ -137,7 +138,8 @@ class Stage:
     def tasks(self) -> dict[str, Mapping[str, Any]]:
         """The registered tasks by id."""
         listed = self.registration.get("tasks")
-        found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+        flat = map(flattened, listed if isinstance(listed, list) else ())
+        found = [each for each in flat if isinstance(each, dict)]
         return {each["id"]: each for each in found if isinstance(each.get("id"), str)}
 
     @property

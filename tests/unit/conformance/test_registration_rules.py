@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from pipeweave.api.contract import RegisterRequest
 from pipeweave.conformance import registration as kit
 from pipeweave.errors import InvalidTask
 from pipeweave.orchestrator.registry import registration as orchestrator
@@ -16,7 +18,7 @@ SERVICE = {"serviceId": "images", "version": "1.0.0", "baseUrl": "http://10.0.0.
 
 TASKS: list[tuple[str, list[Any]]] = [
     ("id", ["resize", "a.b_c~d:e@f-g", "", "with space", "a/b", "..", "x" * 201, 5, None]),
-    ("codeHash", ["0" * 16, "f" * 64, "F" * 16, "0" * 15, "0" * 65, "", None, 16]),
+    ("codeHash", ["0" * 16, "sha256:" + "0" * 64, "f" * 64, "F" * 16, "0" * 15, "0" * 65, "", None, 16]),
     ("allowedNext", [[], ["a"], ["a", "b c"], "a", None, [5]]),
     ("timeout", [1, 0.5, 0, -1, "300", None, True, 10**9]),
     ("retries", [0, 3, 3.0, 3.5, -1, "3", True, 10**6]),
@@ -31,21 +33,51 @@ TASKS: list[tuple[str, list[Any]]] = [
     ("inputSchema", [{}, {"type": "object", "properties": {}}, [], "object", {"type": "no-such-type"}]),
     ("unknownField", [1]),
     ("timeoutMs", [1]),
+    ("name", ["a name"]),
 ]
 SERVICES: list[tuple[str, list[Any]]] = [
     ("serviceId", ["images", "", "a b", 5, None]),
+    ("tokenFormat", ["sdk", "pbkdf2", "jwt", None]),
+    ("storageAccess", ["token", "urls", "url"]),
+    ("unknownField", [1]),
     ("version", ["1.0.0", "", "x" * 201, 5, None]),
-    ("baseUrl", ["http://localhost:3001", "https://x/y", "ftp://x", "localhost:3001", "", 5, None]),
+    (
+        "baseUrl",
+        [
+            "http://localhost:3001",
+            "https://x/y",
+            (
+                "baseUrl",
+                ["http://localhost:3001", "https://x/y", "http://[::1]:80", "http://x:99999", "http://u:p@x"],
+            ),
+            ("baseUrl", ["http://x?y=1", "ftp://x", "localhost:3001", "", 5, None]),
+            "http://x?y=1",
+            "http://x:99999",
+            "http://[::1]:80",
+            "ftp://x",
+            "localhost:3001",
+            "",
+            5,
+            None,
+        ],
+    ),
     ("tasks", [[], [TASK, TASK], [5], {}, "x"]),
 ]
 
 
 def is_valid(document: Mapping[str, Any]) -> bool:
+    """Whether the API takes this body, and the orchestrator what it says."""
     try:
-        orchestrator.parse(document, kind="http")
-    except InvalidTask:
+        RegisterRequest.model_validate(document)
+        tasks = [_plain(kit.flattened(task)) for task in document["tasks"]]
+        orchestrator.parse({**document, "tasks": tasks}, kind="http")
+    except (ValidationError, InvalidTask):
         return False
     return True
+
+
+def _plain(task: dict[str, Any]) -> dict[str, Any]:
+    return {**task, "codeHash": task["codeHash"].removeprefix("sha256:")}
 
 
 @pytest.mark.parametrize(("field", "values"), TASKS, ids=[field for field, _ in TASKS])
@@ -77,6 +109,15 @@ def test_numbers_in_the_wrong_unit_are_doubted() -> None:
     ]
 
 
-def test_a_misspelt_field_of_the_service_is_doubted() -> None:
-    (doubt,) = kit.doubts({**SERVICE, "tasks": [TASK], "storageAcess": "urls"})
-    assert doubt.endswith("did you mean storageAccess?")
+def test_a_misspelt_field_of_the_service_is_refused() -> None:
+    document = {**SERVICE, "tasks": [TASK], "storageAcess": "urls"}
+    (fault,) = kit.faults(document)
+    assert fault.endswith("did you mean storageAccess?")
+    assert not is_valid(document)
+
+
+def test_options_may_be_under_config() -> None:
+    document = {**SERVICE, "tasks": [{"taskId": "a", "codeHash": "0" * 16, "config": {"timeout": 5}}]}
+    assert not kit.faults(document)
+    assert is_valid(document)
+    assert kit.faults({**SERVICE, "tasks": [{"taskId": "a", "codeHash": "0" * 16, "config": {"tmeout": 5}}]})
