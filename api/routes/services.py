@@ -19,7 +19,7 @@ from pipeweave.api.contract import (
     TaskOptions,
 )
 from pipeweave.api.http import Call, PathId, Routes
-from pipeweave.errors import NotFound, TargetRefused, TaskOwnedElsewhere
+from pipeweave.errors import Conflict, NotFound, TargetRefused, TaskOwnedElsewhere
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.dispatch import Networks, address_of, tokens
 from pipeweave.orchestrator.registry import Registration, TaskRegistration, instances, service_settings
@@ -148,7 +148,7 @@ def remove_instance(call: Call, id: str, query: InstanceQuery) -> dict[str, Any]
     ids=SERVICE,
     body=ServiceSettings,
     answer=ServiceAnswer,
-    errors=(NotFound, TargetRefused),
+    errors=(NotFound, Conflict, TargetRefused),
     example={"baseUrl": "http://mailer.internal:3001"},
 )
 def change_settings(call: Call, id: str, body: ServiceSettings) -> dict[str, Any]:
