@@ -131,12 +131,12 @@ class UrlsAnswer(AnswerModel):
 
 
 class SignedObjectQuery(Query):
-    """A signed URL of an object."""
+    """A signed URL of an object. Its length is bounded as that of any address."""
 
-    backend: Annotated[str, Field(max_length=200)]
-    path: Path
+    backend: str
+    path: str
     expires: Annotated[int, Field(ge=0), DIGITS]
-    signature: Annotated[str, Field(max_length=100)]
+    signature: str
 
 
 class WrittenObject(AnswerModel):

@@ -188,22 +188,18 @@ def test_a_heartbeat_needs_no_body(api: Api, attempt: Attempt) -> None:
     assert answer.json == {"acknowledged": True, "shouldCancel": False}
 
 
-@pytest.mark.parametrize(
-    "forged", ["trun_00000000000000000000000000.1.AAAAAAAAAAAAAAAAAAAAAA", "x", "trun_1"]
-)
+FORGED = "trun_00000000000000000000000000.1.AAAAAAAAAAAAAAAAAAAAAA"
+
+
+@pytest.mark.parametrize("forged", [FORGED, "x", "trun_1"])
 def test_a_run_id_that_was_not_dispatched_is_refused(api: Api, forged: str) -> None:
     answer = api.http.post(f"/api/task-runs/{forged}/complete", json={"status": "failed"})
     assert (answer.status_code, answer.json["code"]) == (401, "UNAUTHENTICATED")
 
 
 def test_a_failure_is_tried_again_unless_the_worker_says_no(api: Api, attempt: Attempt) -> None:
-    report = {
-        "status": "failed",
-        "error": "jam",
-        "errorCode": "JAM",
-        "stack": "at line 1",
-        "details": {"n": 1},
-    }
+    said = {"error": "jam", "errorCode": "JAM", "stack": "at line 1", "details": {"n": 1}}
+    report = {"status": "failed", **said}
     answer = api.http.post(f"/api/task-runs/{attempt.id}/complete", json=report)
     assert answer.json["retrying"] is True
     row = attempt.row()
