@@ -125,11 +125,13 @@ def _run_limit(deployment: Deployment) -> timedelta | None:
 
 def _storage(deployment: Deployment) -> int:
     settings = deployment.settings
-    return passes.run_once(
-        deployment.database,
-        deployment.values.backends,
-        settings.storage_grace_hours,
-        is_own_folder=not settings.storage_backends,
+    return passes.run_beside(
+        lambda: passes.run_once(
+            deployment.database,
+            deployment.values.backends,
+            settings.storage_grace_hours,
+            is_own_folder=not settings.storage_backends,
+        )
     )
 
 
