@@ -135,7 +135,7 @@ class Kit:
             if not stage.is_alive() and stage.start_again() is None:
                 return _NOT_THERE
         if check.need is Need.SUCCESS and not self._has_sample():
-            return skipped("it needs a task that completes", "choose one with --task and --input")
+            return skipped("it needs a task that completes")
         return check.look(stage)
 
     def _has_sample(self) -> bool:

@@ -48,6 +48,8 @@ def restart(stage: Stage) -> Verdict:
             f"the same program registered differently ({', '.join(changed) or 'serviceId'})",
             "make codeHash from the source of the task alone, and keep serviceId",
         )
+    if stage.sample is None:
+        return passed("it registered the same tasks")
     outcome = stage.carry_out(stage.new_run())
     return outcome.trouble() or passed("it registered the same tasks and went on")
 

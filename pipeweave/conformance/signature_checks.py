@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeweave import signatures
-from pipeweave.conformance.check import Check
+from pipeweave.conformance.check import Check, Need
 from pipeweave.conformance.dispatching import Answer, encoded
 from pipeweave.conformance.stage import Stage
 from pipeweave.conformance.stand_in import DispatchedRun
@@ -55,8 +55,28 @@ def _judged(stage: Stage, run: DispatchedRun, answer: Answer) -> Verdict:
 
 
 CHECKS = (
-    Check("wrong-signature", "a dispatch whose body was changed is refused with 401", wrong_signature),
-    Check("missing-signature", "a dispatch without a signature is refused with 401", missing_signature),
-    Check("old-signature", "a dispatch signed ten minutes ago is refused with 401", old_signature),
-    Check("foreign-path", "a dispatch signed for another task is refused with 401", foreign_path),
+    Check(
+        "wrong-signature",
+        "a dispatch whose body was changed is refused with 401",
+        wrong_signature,
+        need=Need.WORKER,
+    ),
+    Check(
+        "missing-signature",
+        "a dispatch without a signature is refused with 401",
+        missing_signature,
+        need=Need.WORKER,
+    ),
+    Check(
+        "old-signature",
+        "a dispatch signed ten minutes ago is refused with 401",
+        old_signature,
+        need=Need.WORKER,
+    ),
+    Check(
+        "foreign-path",
+        "a dispatch signed for another task is refused with 401",
+        foreign_path,
+        need=Need.WORKER,
+    ),
 )

@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.pages import ROOT
 
 from pipeweave.conformance import Kit, Level, Options, Trial, Verdict
+from pipeweave.up.ports import free_port
 
+NODE_WORKER = ROOT / "examples" / "node_worker" / "worker.js"
 TASKS = Path(__file__).parents[2] / "support" / "checked_tasks.py"
 
 
-def checked(command: str) -> dict[str, Verdict]:
-    options = Options(
-        command=command,
-        environment=dict(os.environ),
-        slow_task=Trial("slow"),
-        failing_task=Trial("fail"),
-        patience_s=30.0,
-        quiet_s=1.0,
-    )
-    with Kit(options) as kit:
+OPTIONS = Options(
+    environment=dict(os.environ),
+    slow_task=Trial("slow"),
+    failing_task=Trial("fail"),
+    patience_s=30.0,
+    quiet_s=1.0,
+)
+
+
+def checked(command: str, **chosen: Any) -> dict[str, Verdict]:
+    with Kit(replace(OPTIONS, command=command, **chosen)) as kit:
         return {each.check.name: each.verdict for each in kit.findings()}
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_the_example_in_node_keeps_every_rule() -> None:
+    words = Trial("rank_words", {"counts": {"a": 2, "b": 1}, "top": 1})
+    environment = {**os.environ, "PORT": str(free_port())}
+    found = checked(
+        f"node {NODE_WORKER}", task=words, slow_task=None, failing_task=None, environment=environment
+    )
+    assert not {name: each for name, each in found.items() if each.level in (Level.WARN, Level.FAIL)}
 
 
 @pytest.mark.parametrize(("access", "skipped"), [("token", set()), ("urls", {"forged-token"})])
