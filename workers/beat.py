@@ -11,6 +11,7 @@ from celery.beat import Scheduler
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.recovery import Rhythm, tick
 from pipeweave.workers.process.failure_log import FailureLog
+from pipeweave.workers.process.health_reports import LastStored
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +20,7 @@ class TickScheduler(Scheduler):
     """Celery's scheduler with our tick in its loop."""
 
     deployment: ClassVar[Deployment]
+    ticked: ClassVar[LastStored] = LastStored()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -44,3 +46,4 @@ class TickScheduler(Scheduler):
             self._failures.failed(error)
         else:
             self._failures.worked()
+            self.ticked.note()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,12 +13,41 @@ from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.worker_check import check
 from pipeweave.settings import connecting, load
 
+if TYPE_CHECKING:
+    from pipeweave.workers.process.health_server import HealthAddress
+
 # These commands have no --json: a process writes to its log and prints no result.
 _data_dir = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Join the stack that `pipeweave up` runs with this data directory.",
 )
+
+
+def _with_health(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --health-port and --health-host to a command, and pass it the address as `health`, or None."""
+
+    @click.option(
+        "--health-port",
+        metavar="N",
+        type=click.IntRange(0, 65535),
+        help="Answer GET /health of this process on this port; 0 for a free one.",
+    )
+    @click.option("--health-host", default="127.0.0.1", show_default=True, help="Address of the health port.")
+    @functools.wraps(command)
+    def with_address(*args: Any, health_port: int | None, health_host: str, **given: Any) -> Any:
+        return command(*args, health=_address(health_host, health_port), **given)
+
+    return with_address
+
+
+def _address(host: str, port: int | None) -> HealthAddress | None:
+    if port is None:
+        return None
+    # Here, because `worker check` needs nothing of a worker.
+    from pipeweave.workers.process.health_server import HealthAddress
+
+    return HealthAddress(port, host)
 
 
 @click.command()
@@ -73,6 +105,7 @@ def api(host: str | None, port: int | None, processes: int, data_dir: Path | Non
     metavar="NAME,NAME",
     help="Serve only these queues; `default` is that of tasks that name none. Defaults to all of its tasks.",
 )
+@_with_health
 @_data_dir
 @click.pass_context
 def worker(
@@ -84,6 +117,7 @@ def worker(
     grace: float,
     queues: str | None,
     data_dir: Path | None,
+    health: HealthAddress | None,
 ) -> None:
     """Register the tasks of an app and run them."""
     if ctx.invoked_subcommand is not None:
@@ -102,6 +136,7 @@ def worker(
         concurrency=concurrency,
         grace_s=grace,
         queues=[each.strip() for each in (queues or "").split(",") if each.strip()],
+        health=health,
     )
 
 
@@ -118,24 +153,28 @@ worker.add_command(check)
     show_default=True,
     help="Processes; each sends up to 16 dispatches at a time.",
 )
+@_with_health
 @_data_dir
-def dispatcher(name: str | None, concurrency: int, data_dir: Path | None) -> None:
+def dispatcher(
+    name: str | None, concurrency: int, data_dir: Path | None, health: HealthAddress | None
+) -> None:
     """Dispatch task runs to HTTP services, and run no tasks.
 
     Every worker does that, too, unless it has --queues. A dispatcher never waits for a long Python task.
     """
     from pipeweave.workers.process.launch import run_worker
 
-    run_worker(connecting.servers(load(), data_dir), (), name=name, concurrency=concurrency)
+    run_worker(connecting.servers(load(), data_dir), (), name=name, concurrency=concurrency, health=health)
 
 
 @click.command()
+@_with_health
 @_data_dir
-def beat(data_dir: Path | None) -> None:
+def beat(data_dir: Path | None, health: HealthAddress | None) -> None:
     """Run the scheduler loop, which recovers lost work.
 
     Several beats may run; only one acts at a time.
     """
     from pipeweave.workers.process.launch import run_beat
 
-    run_beat(connecting.servers(load(), data_dir))
+    run_beat(connecting.servers(load(), data_dir), health)

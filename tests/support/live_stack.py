@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -142,9 +142,12 @@ class LiveStack:
         wait_until(is_there, WAIT_DEADLINE_S, f"the HTTP worker {service} did not register")
         return process.pid
 
-    def start_beat(self, variables: Mapping[str, str] = MappingProxyType({})) -> int:
-        """Start a beat; its process id. `variables` as of a worker."""
-        return self._start(f"beat{next(_numbers)}", ["beat"], self.settings.tenant, variables).pid
+    def start_beat(
+        self, variables: Mapping[str, str] = MappingProxyType({}), options: Sequence[str] = ()
+    ) -> int:
+        """Start a beat; its process id. `variables` and `options` as of a worker."""
+        command = ["beat", *options]
+        return self._start(f"beat{next(_numbers)}", command, self.settings.tenant, variables).pid
 
     def has_beat(self) -> bool:
         """Whether a beat runs."""

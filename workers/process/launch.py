@@ -6,8 +6,11 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import billiard.pool
 from billiard.process import current_process
@@ -29,6 +32,8 @@ from pipeweave.workers.consumer.celery_tasks import define
 from pipeweave.workers.consumer.child_slots import Slot, Slots
 from pipeweave.workers.consumer.runner import ChildProcess, Runner
 from pipeweave.workers.process import celery_lines, remote_control, retention_thread, users_apps
+from pipeweave.workers.process.health_reports import SILENT_AFTER, HealthReport, LastStored
+from pipeweave.workers.process.health_server import Health, HealthAddress, HealthServer
 from pipeweave.workers.process.liveness import WorkerLiveness
 from pipeweave.workers.process.served_queues import ServedQueues
 from pipeweave.workers.process.sigterm import DeferredSigterm
@@ -64,6 +69,7 @@ def run_worker(
     concurrency: int | None = None,
     grace_s: float = GRACE_S,
     queues: Sequence[str] = (),
+    health: HealthAddress | None = None,
 ) -> None:
     """Register an app's tasks and pipelines, then run task runs until told to stop.
 
@@ -77,6 +83,7 @@ def run_worker(
         concurrency: task runs at once; MAX_CONCURRENCY by default.
         grace_s: seconds that task runs under way may take after a TERM; then other workers start them anew.
         queues: names of the queues to serve; by default `default` and those of all loaded tasks.
+        health: where `GET /health` is answered; None for nowhere.
 
     Raises:
         PipeWeaveError: nothing to load, a definition is wrong, or database or broker cannot be used.
@@ -114,10 +121,15 @@ def run_worker(
     worker_shutting_down.connect(lambda **_: alive.stop(), weak=False)
     billiard.pool.GUARANTEE_MESSAGE_CONSUMPTION_RETRY_LIMIT = TRIES_TO_BE_COUNTED
     process_memory.freeze_loaded_objects()
-    with alive:
+    with _answering(health, alive.health), alive:
         exit_code = _run(app, start, settings.log_level)
     if exit_code:
         raise SystemExit(exit_code)
+
+
+def _answering(health: HealthAddress | None, look: Callable[[], Health]) -> AbstractContextManager[Any]:
+    """Answer probes while the block runs, if there is an address for it."""
+    return nullcontext() if health is None else HealthServer(health, look)
 
 
 def _start(
@@ -245,8 +257,12 @@ def _warn_of_time_limits(settings: Settings, loaded: Loaded, spec: PipelineSpec)
         log.warning("pipeline.timeout_short", extra={"pipeline_id": spec.id, "reason": warning.message})
 
 
-def run_beat(settings: Settings) -> None:
+def run_beat(settings: Settings, health: HealthAddress | None = None) -> None:
     """Drive the tick until told to stop. Several may run: a lease lets one act at a time.
+
+    Args:
+        settings: database and broker are needed.
+        health: where `GET /health` is answered; None for nowhere.
 
     Raises:
         InvalidSetting: with MODE=serverless, requests drive the tick.
@@ -264,6 +280,7 @@ def run_beat(settings: Settings) -> None:
     # A beat waits for a PostgreSQL that is away, but nothing it does can mend the schema.
     schema_check.require_current_if_reachable(deployment.database)
     TickScheduler.deployment = deployment
+    TickScheduler.ticked = ticked = LastStored()
     retention_thread.start(settings)
     beat = app.Beat(
         scheduler_cls="pipeweave.workers.beat:TickScheduler",
@@ -274,4 +291,17 @@ def run_beat(settings: Settings) -> None:
         quiet=True,
         working_directory=str(Path.cwd()),
     )
-    beat.run()
+    with _answering(health, _health_of_beat(settings, ticked)):
+        beat.run()
+
+
+# A beat whose ticks fail is as silent as one that misses so many of them.
+MISSED_TICKS = 5
+
+
+def _health_of_beat(settings: Settings, ticked: LastStored) -> Callable[[], Health]:
+    """What beat answers to a probe: 503 when its ticks fail. One that another beat does counts as its own."""
+    interval = timedelta(milliseconds=settings.poll_interval_ms)
+    report = HealthReport(ticked, max(SILENT_AFTER, MISSED_TICKS * interval))
+    members = {"worker": f"beat-{os.getpid()}@{socket.gethostname()}"}
+    return lambda: report.of(members, is_stopping=False, stored_as="lastTick")

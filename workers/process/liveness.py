@@ -18,6 +18,8 @@ from pipeweave.orchestrator.store import Database
 from pipeweave.workers.consumer.child_slots import Slots
 from pipeweave.workers.process.children import Children
 from pipeweave.workers.process.failure_log import FailureLog
+from pipeweave.workers.process.health_reports import HealthReport, LastStored
+from pipeweave.workers.process.health_server import Health
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +61,8 @@ class WorkerLiveness:
         self._children = Children(database, slots, max_retry_delay_ms=max_retry_delay_ms)
         self._stop_at = float("inf")
         self._failures = FailureLog(log, "worker.beat_failed")
+        self._stored = LastStored()
+        self._report = HealthReport(self._stored)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="liveness", daemon=True)
 
@@ -66,6 +70,18 @@ class WorkerLiveness:
         """Stop the worker: it claims no more task runs, and calls under way may go on for `grace_s`."""
         self.slots.stop()
         self._stop_at = time.monotonic() + self.grace_s
+
+    def health(self) -> Health:
+        """What the worker answers to a probe: 503 while it stops, or cannot store its heartbeats."""
+        members = {
+            "worker": self.worker_id,
+            "service": self.start.service_id,
+            "tenant": self.tenant,
+            "busy": sum(slot.state().is_busy for slot in self.slots.taken()),
+            "capacity": self.start.concurrency,
+        }
+        is_stopping = self.slots.is_stopping
+        return self._report.of(members, is_stopping=is_stopping, stored_as="lastHeartbeatStored")
 
     def __enter__(self) -> WorkerLiveness:
         self._thread.start()
@@ -109,6 +125,7 @@ class WorkerLiveness:
             self._failures.failed(error)
         else:
             self._failures.worked()
+            self._stored.note()
 
     def _store_heartbeat(self) -> None:
         with self.database.statements() as tx:

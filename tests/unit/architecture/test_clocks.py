@@ -23,6 +23,7 @@ MAY_READ = {
     "pipeweave.orchestrator.store.values._is_kept",
     # Says when an answer was made.
     "pipeweave.api.routes.system._now",
+    "pipeweave.workers.process.health_reports._now",
 }
 
 
