@@ -57,3 +57,18 @@ def linger(gate: str) -> None:
 def chatter() -> None:
     for _ in range(2_000):
         logging.getLogger("shop").info("x" * 1_000)
+
+
+@task
+def count_lines(ctx: Context, file: str) -> int:
+    found = len(ctx.upload(file).read_text().splitlines())
+    ctx.log.info("counted", extra={"lines": found})
+    return found
+
+
+@task
+def held(ctx: Context, gate: str, filling: str) -> int:
+    ctx.log.info("held")
+    while not Path(gate).exists():
+        time.sleep(0.01)
+    return len(filling)
