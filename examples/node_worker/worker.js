@@ -107,8 +107,8 @@ const server = createServer(async (request, response) => {
   if (!isSigned(request, body)) return answer(401, { error: 'The signature is wrong' })
   let dispatch
   try { dispatch = JSON.parse(body) } catch { return answer(400, { error: 'The body is not JSON' }) }
-  const isId = typeof dispatch?.runId === 'string' && /^[\w.~-]{1,300}$/.test(dispatch.runId)
-  if (!isId || typeof dispatch.inputUrl !== 'string' || typeof dispatch.upload?.output !== 'string')
+  const texts = [dispatch?.runId, dispatch?.inputUrl, dispatch?.upload?.output, dispatch?.upload?.logs]
+  if (!texts.every((each) => typeof each === 'string') || !/^[\w.~-]{1,300}$/.test(dispatch.runId) || Array.isArray(dispatch.upstreamRefs))
     return answer(400, { error: 'runId, inputUrl and upload are required: register with storageAccess "urls"' })
   const { runId } = dispatch
   if (!running.has(runId) && !ended.has(runId)) {
