@@ -79,7 +79,7 @@ class Prepared:
             if (name := self._map_name()) is not None:
                 said["mapName"] = name
         if self.uploads:
-            said["uploads"] = self.uploads
+            said["uploads"] = _uploads(self.uploads, self.urls)
         if self.urls is not None:
             said |= self._urls(self.urls)
         return orjson.dumps(said)
@@ -122,6 +122,12 @@ def _upstream_ref(upstream: StoredUpstream, urls: ObjectUrls | None) -> dict[str
     if assets:
         found["assets"] = assets
     return found
+
+
+def _uploads(uploads: Mapping[str, Mapping[str, Any]], urls: ObjectUrls | None) -> Mapping[str, Any]:
+    if urls is None:
+        return uploads
+    return {upload_id: {**each, "url": urls.get(each["path"])} for upload_id, each in uploads.items()}
 
 
 def _previous(attempt: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.state import outputs
+from pipeweave.orchestrator.state import files, outputs
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.state.outputs import Place
 from pipeweave.orchestrator.store.database import Transaction
@@ -23,12 +23,12 @@ class UpstreamStep:
 
     Args:
         place: of its output; of a map, the places of its items' outputs.
-        assets: key -> {path, size, type}; the path is a reference.
+        assets: key -> {path, size, type}; the path is a reference. Of a map, those of its items.
     """
 
     step_id: str
     place: Place | list[Place]
-    assets: dict[str, Any]
+    assets: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class UpstreamPage:
 
 
 _STEPS = f"""
-SELECT t.step_id, t.kind, t.assets FROM {NAMED} JOIN task_runs AS t ON {by_key()}
+SELECT t.step_id, t.kind, t.assets, t.map_first, t.map_count FROM {NAMED} JOIN task_runs AS t ON {by_key()}
 WHERE t.status = 'completed' ORDER BY t.id
 """
 
@@ -55,20 +55,12 @@ def page(tx: Transaction, run: RunHeader, step_id: str, start: int = 0) -> Upstr
     The first page has the direct predecessors, and further ancestors as long as there is room. The direct
     predecessors come last: the assets of a later step win where two have the same key.
     """
-    ordered = _nearest_first(run, step_id)
+    ordered = files.nearest_first(run, step_id)
     chosen = ordered[start : start + MOST_REFERENCES]
     found = _completed(tx, run, chosen)
     steps = [found[each] for each in reversed(chosen) if each in found]
     end = start + len(chosen)
     return UpstreamPage(steps, end if end < len(ordered) else None)
-
-
-def _nearest_first(run: RunHeader, step_id: str) -> list[str]:
-    """The ancestors of a step, its direct predecessors first, each kind against document order."""
-    plan = run.plan
-    direct = [plan[each].id for each in sorted(plan[plan.ordinals[step_id]].predecessors, reverse=True)]
-    known = set(direct)
-    return direct + [each for each in reversed(plan.ancestors(step_id)) if each not in known]
 
 
 def _completed(tx: Transaction, run: RunHeader, step_ids: Sequence[str]) -> dict[str, UpstreamStep]:
@@ -78,7 +70,7 @@ def _completed(tx: Transaction, run: RunHeader, step_ids: Sequence[str]) -> dict
     rows: list[Any] = tx.execute(_STEPS, {"run_id": run.id, "ids": wanted}).all()
     places = outputs.places_of_steps(tx, run, [row.step_id for row in rows]) if rows else {}
     return {
-        row.step_id: UpstreamStep(row.step_id, places[row.step_id], row.assets or {})
+        row.step_id: UpstreamStep(row.step_id, places[row.step_id], files.assets_of(tx, run, row))
         for row in rows
         if row.step_id in places
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.size_limits import MAX_ASSETS
 
 _ASSETS = f"""
 SELECT t.step_id, t.kind, t.map_first, t.map_count, t.assets -> CAST(:key AS text) AS asset
@@ -36,7 +37,7 @@ def asset(tx: Transaction, run: RunHeader, step_id: str, key: str) -> Mapping[st
     return None
 
 
-def nearest_first(run: RunHeader, step_id: str) -> Sequence[str]:
+def nearest_first(run: RunHeader, step_id: str) -> list[str]:
     """The ancestors of a step: its direct predecessors, then the others, each kind against document order."""
     plan = run.plan
     direct = [plan[each].id for each in sorted(plan[plan.ordinals[step_id]].predecessors, reverse=True)]
@@ -55,14 +56,40 @@ ORDER BY t.id DESC LIMIT 1
 def _of_items(tx: Transaction, run: RunHeader, row: Any, key: str) -> Mapping[str, Any] | None:
     if row.kind != "map" or not row.map_count:
         return None
-    span = {
+    parameters = {**_span(run, row), "key": key}
+    found: Mapping[str, Any] | None = tx.execute(_OF_ITEMS, parameters).scalar_one_or_none()
+    return found
+
+
+_ALL_OF_ITEMS = """
+SELECT DISTINCT ON (f.key) f.key, f.value FROM task_runs AS t CROSS JOIN LATERAL jsonb_each(t.assets) AS f
+WHERE t.run_id = :run_id AND t.id BETWEEN :first AND :last AND t.status = 'completed'
+    AND t.assets IS NOT NULL
+ORDER BY f.key, t.id DESC LIMIT :most
+"""
+
+
+def assets_of(tx: Transaction, run: RunHeader, row: Any) -> Mapping[str, Any]:
+    """The assets of a completed step by key; of a map, those of its items, MAX_ASSETS of them.
+
+    Args:
+        row: of the step, with `kind`, `assets`, `map_first` and `map_count`.
+    """
+    if row.kind != "map":
+        return row.assets or {}
+    if not row.map_count:
+        return {}
+    span = _span(run, row)
+    return {each.key: each.value for each in tx.execute(_ALL_OF_ITEMS, {**span, "most": MAX_ASSETS})}
+
+
+def _span(run: RunHeader, row: Any) -> dict[str, Any]:
+    """The items of a map."""
+    return {
         "run_id": run.id,
         "first": ids.task_run_id(run.id, row.map_first),
         "last": ids.task_run_id(run.id, row.map_first + row.map_count - 1),
-        "key": key,
     }
-    found: Mapping[str, Any] | None = tx.execute(_OF_ITEMS, span).scalar_one_or_none()
-    return found
 
 
 _UPLOAD = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -61,6 +62,16 @@ def test_a_cached_result_is_marked_in_its_event_and_releases_the_successors(driv
     assert event.data["cachedFrom"] == ids.show(ids.TASK_RUN, first.id)
     (plain,) = driver.events(first.run_id, "task_run.completed")
     assert "cached" not in plain.data
+
+
+def test_the_files_of_a_result_are_taken_with_it(driver: Keyed) -> None:
+    assets = {"a": {"path": "local//runs/x/assets/a", "size": 1, "type": "text"}}
+    driver.turn(replace(driver.done(driver.holder()), assets=assets))
+    second = driver.start(driver.one())
+    found = driver.take(second)
+    assert isinstance(found, Completion)
+    driver.turn(found)
+    assert driver.row(second).assets == assets
 
 
 @pytest.mark.parametrize("output", [None, [], 0, "x" * (INLINE_BYTES + 1)])

@@ -38,6 +38,12 @@ def unpack(ctx: Context, before: str) -> dict[str, object]:
     }
 
 
+@task
+def open_upload(ctx: Context, file: str) -> list[str]:
+    path = ctx.upload(file)
+    return [path.name, path.read_text()]
+
+
 @task(retries=1, retry_delay_ms=1)
 def break_off(ctx: Context) -> None:
     ctx.add_asset("half", 1)

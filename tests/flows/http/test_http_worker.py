@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 from support.live_stack import LiveStack
+from support.uploads import an_upload
 
 from pipeweave import Context, HttpWorker, TaskError, TaskResult, ids, task
+from pipeweave.orchestrator.objects import paths
 from pipeweave.storage import LocalStorage
 
 Serve = Callable[..., HttpWorker]
@@ -85,6 +87,26 @@ def test_assets_go_from_celery_tasks_to_http_tasks_and_back(stack: LiveStack, se
     assert run.status == "completed", {key: each.error for key, each in steps.items()}
     assert steps["there"].output["rows"] == [1, 2]
     assert stack.output(steps["back"])["note"] == "200000 bytes"
+
+
+def test_assets_of_items_and_uploads_reach_an_http_task(stack: LiveStack, serve: Serve) -> None:
+    def read(ctx: Context, file: str) -> list[str]:
+        return [ctx.get_asset("note"), ctx.upload(file).read_text()]
+
+    upload_id = an_upload(stack.deployment.database, stack.settings.tenant)
+    file = ids.show(ids.UPLOAD, upload_id)
+    storage_of(stack).put(paths.upload_path(upload_id, "a.csv"), b"1,2")
+    worker = serve(read)
+    steps = [
+        {"id": "notes", "task": "note", "map": {"over": [1, 2, 3], "as": "item"}},
+        {"id": "there", "task": name_of(worker, read), "needs": ["notes"]},
+        {"id": "here", "task": "open_upload", "needs": ["notes"]},
+    ]
+    run = stack.ran({"id": "uploads", "steps": steps}, {"file": file})
+    found = stack.steps(run.id)
+    assert run.status == "completed", {key: each.error for key, each in found.items()}
+    assert found["there"].output == ["of item 3", "1,2"]
+    assert found["here"].output == ["a.csv", "1,2"]
 
 
 def test_values_that_are_too_large_for_a_row_go_both_ways(stack: LiveStack, serve: Serve) -> None:
