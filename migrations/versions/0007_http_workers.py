@@ -99,6 +99,7 @@ CREATE TABLE storage_sweeps (
     doomed_until   timestamptz,              -- and not any more after this time
     began_at       timestamptz,
     finished_at    timestamptz,
+    error          text CHECK (length(error) <= 1000),   -- why the last pass could not go on
     seen           bigint NOT NULL DEFAULT 0,
     deleted        bigint NOT NULL DEFAULT 0,
     deleted_bytes  bigint NOT NULL DEFAULT 0

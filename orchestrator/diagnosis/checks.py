@@ -11,6 +11,7 @@ from pipeweave.orchestrator.diagnosis import (
     check_database,
     check_processes,
     check_services,
+    check_storage,
     check_tasks,
 )
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine
@@ -32,6 +33,7 @@ def checks(problem: PipeWeaveError | None = None) -> tuple[Check, ...]:
         *check_processes.CHECKS,
         *check_services.CHECKS,
         *check_tasks.CHECKS,
+        check_storage.CHECK,
     )
 
 

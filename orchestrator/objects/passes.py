@@ -114,7 +114,7 @@ def run_once(database: Database, backends: Backends, grace_hours: int, *, is_own
         _next_look = time.monotonic() + AFTER_FAILURE_S
         if not isinstance(error, Busy):
             log.warning("storage.not_swept", extra={"backend": due.backend, "reason": error.detail})
-            _give_up(database, due.backend)
+            _give_up(database, due.backend, error.detail)
         return _ended(database, lease, 0)
 
 
@@ -172,18 +172,20 @@ def _begin(database: Database, backend: str) -> None:
         tx.execute(_BEGIN, {"backend": backend, "now": tx.now})
 
 
-_GIVE_UP = "UPDATE storage_sweeps SET last_path = NULL, finished_at = :now WHERE backend_id = :backend"
+_GIVE_UP = """
+UPDATE storage_sweeps SET last_path = NULL, finished_at = :now, error = :error WHERE backend_id = :backend
+"""
 
 
-def _give_up(database: Database, backend: str) -> None:
+def _give_up(database: Database, backend: str, error: str) -> None:
     """End a pass that cannot go on, so that it is the turn of the other backends."""
     with database.statements() as tx:
-        tx.execute(_GIVE_UP, {"backend": backend, "now": tx.now})
+        tx.execute(_GIVE_UP, {"backend": backend, "now": tx.now, "error": error[:1000]})
 
 
 _RECORD = """
 UPDATE storage_sweeps SET last_path = :place, seen = seen + :seen, deleted = deleted + :deleted,
-    deleted_bytes = deleted_bytes + :bytes, finished_at = :now
+    deleted_bytes = deleted_bytes + :bytes, finished_at = :now, error = NULL
 WHERE backend_id = :backend RETURNING seen, deleted, deleted_bytes
 """
 
