@@ -21,7 +21,7 @@ def swept(settings: Settings) -> Verdict:
         shown = "; ".join(f"{name}: {why}" for name, why in stuck)
         return warning(
             f"old objects are not deleted: {shown}",
-            "`pipeweave storage sweep --dry-run` shows what would be; if a backend is this deployment's alone: "
+            "`pipeweave storage sweep --dry-run` shows what would go; if a backend is this deployment's: "
             "`pipeweave storage sweep --adopt`",
         )
     last = min((row.finished_at for _, row in known if row is not None), default=None)
