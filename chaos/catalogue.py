@@ -12,7 +12,10 @@ TASKS = {
     "team_two": ("by_two",),
     "before": ("changed", "removed"),
     "after": ("changed", "added"),
+    "remote": ("remote",),
 }
+# The tasks of the HTTP service. Their dispatches may fail, which uses up attempts without a call.
+REMOTE = frozenset(TASKS["remote"])
 
 # The parts that a worker always loads, by its name.
 TEAMS = {"worker-1": ("common", "team_one"), "worker-2": ("common", "team_two")}
@@ -28,7 +31,9 @@ DOOMED = frozenset(ATTEMPTS)
 # Tasks with a concurrency limit.
 LIMITS = {"limited": 2, "single": 1}
 # Tasks that do what the input says.
-OBEDIENT = frozenset({"work", "limited", "single", "slow", "by_one", "by_two", "changed", "removed", "added"})
+OBEDIENT = frozenset(
+    {"work", "limited", "single", "slow", "by_one", "by_two", "changed", "removed", "added", "remote"}
+)
 
 
 def other(part: str) -> str:

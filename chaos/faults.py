@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import psycopg2
 from redis.exceptions import RedisError
 
-from chaos import deploys, network_faults, process_faults, server_faults
+from chaos import deploys, network_faults, process_faults, server_faults, service_faults
 from chaos.aim import Aim, Hit, Missed
 from chaos.plan import Fault
 
@@ -58,6 +58,12 @@ WAYS: dict[str, Callable[[Aim, Fault, Hit], None]] = {
     "beat-vanished": network_faults.lose_beat,
     "api-killed": process_faults.kill_api,
     "api-vanished": network_faults.lose_api,
+    "service-killed": service_faults.kill_service,
+    "service-hangs": service_faults.hang_service,
+    "service-doubles": service_faults.double_requests,
+    "service-late": service_faults.delay_requests,
+    "service-fails": service_faults.fail_requests,
+    "service-babbles": service_faults.garble_answers,
     "broker-wiped": server_faults.wipe_broker,
     "broker-hangs": server_faults.hang_broker,
     "broker-read-only": server_faults.make_broker_read_only,

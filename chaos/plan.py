@@ -34,6 +34,9 @@ class Kind:
 
 
 _WORKERS = {"worker": (0, 1)}
+_SERVICES = {"service": (0, 1)}
+# Whether what is answered wrongly has arrived.
+_ARRIVES = {"arrives": (False, True)}
 _BEATS = {"beat": (0, 1)}
 _WHOLE = {"whole": (False, True)}
 # When a host vanishes (lines.py).
@@ -57,6 +60,12 @@ KINDS: dict[str, Kind] = {
     "beat-vanished": Kind((0.0, 8.0), options=_BEATS | _MOMENTS),
     "api-killed": Kind(options=_WHOLE),
     "api-vanished": Kind(options=_MOMENTS),
+    "service-killed": Kind(options=_SERVICES, weight=2),
+    "service-hangs": Kind((3.0, 9.0), options=_SERVICES, weight=2),
+    "service-doubles": Kind((1.0, 3.0)),
+    "service-late": Kind((1.0, 3.0), options={"by": (0.5, 2.0, 7.0)}),
+    "service-fails": Kind((1.0, 3.0), options=_ARRIVES),
+    "service-babbles": Kind((1.0, 3.0), options=_ARRIVES),
     "broker-wiped": Kind((0.0, 3.0)),
     "broker-hangs": Kind((3.0, 6.0)),
     "broker-read-only": Kind((1.0, 5.0)),

@@ -1,5 +1,5 @@
-"""Start a real stack for the fault test: PostgreSQL and Valkey, one API, two beats, and two workers of two
-teams with different code.
+"""Start a real stack for the fault test: PostgreSQL and Valkey, one API, two beats, two workers of two teams
+with different code, and two instances of an HTTP service.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from redis import Redis
 
 from chaos.catalogue import DEPLOYED, TEAMS
 from chaos.lines import Lines
+from chaos.meddler import Meddler
 from chaos.notes import PARTS, VARIABLE
 from chaos.processes import Process, Supervisor
 from chaos.proxy import Proxy
@@ -36,6 +37,10 @@ ROOT = Path(__file__).parents[1]
 TENANT = "default"
 QUEUE = f"pipeweave.{TENANT}.python"
 CONCURRENCY = {"worker-1": 2, "worker-2": 3}
+# The HTTP service, and its instances.
+SERVICE, INSTANCES = "web", ("service-1", "service-2")
+# Attempts that an instance works at.
+AT_ONCE = 8
 # Messages that a child works off before another one takes its place.
 MESSAGES_PER_CHILD = 50
 # The grace period of a stopping worker (s): shorter than the slow tasks.
@@ -67,7 +72,9 @@ class Stack:
 
     Args:
         folder: the folder of all files.
-        processes: by name: `worker-1`, `worker-2`, `beat-1`, `beat-2`, `api`, `postgres`, `valkey`.
+        processes: by name: `worker-1`, `worker-2`, `beat-1`, `beat-2`, `api`, `service-1`, `service-2`,
+            `postgres`, `valkey`.
+        meddlers: by the name of an instance: what stands before it, and before the API for it.
         lines: by the name of a process: its connections to the servers.
         deployed: by the name of a worker: the part of its code that deploys replace.
     """
@@ -79,8 +86,11 @@ class Stack:
     supervisor: Supervisor
     processes: dict[str, Process] = field(default_factory=dict)
     lines: dict[str, Lines] = field(default_factory=dict)
+    meddlers: dict[str, tuple[Meddler, Meddler]] = field(default_factory=dict)
     deployed: dict[str, str] = field(default_factory=lambda: dict(DEPLOYED))
     token: str = ""
+    # With which the HTTP service registers.
+    worker_token: str = ""
     secret_key: str = field(default_factory=lambda: secrets.token_hex(32))
 
     @property
@@ -163,6 +173,9 @@ def stack(folder: Path) -> Iterator[Stack]:
         up.supervisor.stop_all()
         for each in up.lines.values():
             each.close()
+        for pair in up.meddlers.values():
+            for meddler in pair:
+                meddler.close()
 
 
 def _start_servers(up: Stack) -> None:
@@ -183,13 +196,35 @@ def _start_processes(up: Stack) -> None:
     from pipeweave.orchestrator.deployment import migrate
 
     migrate.upgrade(up.database.url)
-    up.token = _token(up.database.url)
+    up.token, up.worker_token = (_token(up.database.url, each) for each in ("write", "worker"))
     for name in ("beat-1", "beat-2", *CONCURRENCY, "api"):
         up.lines[name] = Lines(Proxy(up.database.port), Proxy(up.broker.port))
         kept = Process(name, partial(_launch, up, name), up.folder / "logs" / f"{name}.log")
         up.processes[name] = up.supervisor.keep(kept)
+    for name in INSTANCES:
+        up.meddlers[name] = Meddler(free_port()), Meddler(up.port)
+        kept = Process(name, partial(_launch_service, up, name), up.folder / "logs" / f"{name}.log")
+        up.processes[name] = up.supervisor.keep(kept)
     if not waited(lambda: _is_ready(up), START_S):
-        raise NotUp("API and workers did not get ready")
+        raise NotUp("API, workers and services did not get ready")
+
+
+def _launch_service(up: Stack, name: str) -> Launch:
+    """How to start an instance of the HTTP service."""
+    dispatches, reports = up.meddlers[name]
+    variables = {
+        **{name: value for name, value in environment().items() if name in _PLAIN},
+        "PIPEWEAVE_SECRET_KEY": up.secret_key,
+        VARIABLE: str(up.notes),
+        PARTS: "remote",
+    }
+    arguments = (
+        *("http-worker", "--app", "chaos.tasks.remote", "--service", SERVICE, "--host", LOOPBACK),
+        *("--port", str(dispatches.target), "--base-url", f"http://{LOOPBACK}:{dispatches.port}"),
+        *("--url", f"http://{LOOPBACK}:{reports.port}/w/{TENANT}/{up.worker_token}"),
+        *("--concurrency", str(AT_ONCE), "--grace", str(GRACE_S)),
+    )
+    return Launch((sys.executable, "-m", "pipeweave.cli", *arguments), variables, cwd=ROOT)
 
 
 def _launch(up: Stack, name: str) -> Launch:
@@ -199,6 +234,7 @@ def _launch(up: Stack, name: str) -> Launch:
         "DATABASE_URL": _through(up.database.url, up.database.port, up.lines[name].postgres),
         "BROKER_URL": _through(up.broker.url, up.broker.port, up.lines[name].broker),
         "PIPEWEAVE_SECRET_KEY": up.secret_key,
+        "DISPATCH_NETWORKS": "loopback",
         "PIPEWEAVE_DATA_DIR": str(up.folder / "data"),
         "MAX_TASKS_PER_CHILD": str(MESSAGES_PER_CHILD),
         VARIABLE: str(up.notes),
@@ -229,12 +265,15 @@ def _wrong_clock(folder: Path, name: str) -> dict[str, str]:
 
 def _is_ready(up: Stack) -> bool:
     alive = up.rows("SELECT count(*) FROM workers WHERE stopped_at IS NULL")[0][0]
-    return alive >= len(CONCURRENCY) and up.ask("GET", "/health").status == 200
+    instances = up.rows("SELECT count(*) FROM service_instances")[0][0]
+    is_complete = alive >= len(CONCURRENCY) and instances >= len(INSTANCES)
+    return is_complete and up.ask("GET", "/health").status == 200
 
 
-def _token(database_url: str) -> str:
+def _token(database_url: str, scope: str) -> str:
     from pipeweave.orchestrator.security import access_tokens
     from pipeweave.orchestrator.store import Database
 
     with Database(database_url, pool_size=0).transaction() as tx:
-        return access_tokens.create_token(tx, name="chaos", tenants=[TENANT], scopes=[access_tokens.WRITE])
+        scopes = [access_tokens.WORKER if scope == "worker" else access_tokens.WRITE]
+        return access_tokens.create_token(tx, name=scope, tenants=[TENANT], scopes=scopes)
