@@ -157,14 +157,16 @@ class UnderWay:
 
     def _look_at(self, watched: _Watched) -> None:
         if watched.deadline is not None and time.monotonic() >= watched.deadline:
+            # Nobody waits for it any more: it gets no further look.
             watched.attempt.time_out()
-            # Nobody waits for it any more: it needs no heartbeats.
             return
         watched.beat_at = time.monotonic() + watched.every_s
-        watched.attempt.beat()
-        with self._changed:
-            watched.is_beating = False
-            self._changed.notify_all()
+        try:
+            watched.attempt.beat()
+        finally:
+            with self._changed:
+                watched.is_beating = False
+                self._changed.notify_all()
 
 
 def _each_in_a_thread(attempts: list[Attempt], name: str) -> None:

@@ -113,6 +113,14 @@ def test_the_log_of_an_attempt_is_there_while_it_runs_and_after_its_process_died
     assert [each["message"] for each in log_of(files_stack, task_run)] == ["lingering"]
 
 
+def test_a_worker_that_stops_stores_what_was_logged(empty_stack: LiveStack, files_stack: LiveStack) -> None:
+    pid = empty_stack.start_worker("talking.py", concurrency=1)
+    run = empty_stack.ran({"id": "talks", "steps": [{"id": "a", "task": "talk"}]}, {"order": 1})
+    empty_stack.stop(pid)
+    path = f"runs/{ids.show(ids.TASK_RUN, empty_stack.steps(run.id)['a'].id)}.2/logs.jsonl"
+    assert b"through the context" in storage_of(empty_stack).get(path)
+
+
 def test_a_log_is_cut_where_it_becomes_too_large(files_stack: LiveStack) -> None:
     run = files_stack.ran({"id": "chatters", "steps": [{"id": "a", "task": "chatter"}]})
     lines = log_of(files_stack, files_stack.steps(run.id)["a"])
