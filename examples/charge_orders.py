@@ -81,7 +81,7 @@ def charge(ctx: Context, order: Order) -> Charge:
 
 
 @task
-def report(day: date, charges: list[Charge], reviewed: list[str] | None) -> dict[str, Any]:
+def report_charges(day: date, charges: list[Charge], reviewed: list[str] | None) -> dict[str, Any]:
     """Add the charges up."""
     total = sum(each.amount for each in charges)
     return {"day": day, "charged": len(charges), "total": total, "reviewed": reviewed or []}
@@ -93,4 +93,4 @@ def charge_orders(day: date, limit: float = 1000):
     orders = fetch_orders(day)
     chosen = choose(orders, limit)
     reviewed = review.options(needs=[chosen])(orders, limit)
-    return report(day, charge.map(orders), reviewed)
+    return report_charges(day, charge.map(orders), reviewed)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -28,6 +30,13 @@ def test_the_program_in_the_readme_is_the_example() -> None:
     program = re.search(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     assert program
     assert program[1] == (ROOT / "examples/lines.py").read_text()
+
+
+def test_a_worker_loads_all_examples_together() -> None:
+    """As `pipeweave up --app examples` does: no two of them define the same task."""
+    program = "from pipeweave.authoring.task_loading import load; print(len(load(['examples']).tasks))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", ["beside_celery", "instead_of_a_chord"])
