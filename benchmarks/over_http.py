@@ -135,6 +135,8 @@ def _pair(environment: Environment) -> Iterator[Pair]:
         bare = HttpSender(bare_port := free_port())
         launch = python(
             *("gunicorn", "--worker-class", "gthread", "--threads", str(HTTP_THREADS), "--no-control-socket"),
+            # The worker keeps its connections; the default closes them after two seconds.
+            *("--keep-alive", "60"),
             *("--bind", f"{LOOPBACK}:{bare_port}", "benchmarks.plain.http_loop:loop()"),
             variables={},
         )

@@ -57,8 +57,7 @@ class Preparing:
     ) -> OfEach:
         backend = self._values.backends.choose(run.tenant, run.pipeline_id)
         try:
-            with self._database.transaction() as tx:
-                page = upstream.page(tx, run, step_id)
+            page = self._upstream(run, step_id)
             stored = self.stored(run, page.steps, backend)
             uploads = self._uploads(run, backend)
         except PipeWeaveError as error:
@@ -71,6 +70,12 @@ class Preparing:
             except PipeWeaveError as error:
                 found.append((each, failure_of(error)))
         return found
+
+    def _upstream(self, run: RunHeader, step_id: str) -> UpstreamPage:
+        if not run.plan[run.plan.ordinals[step_id]].predecessors:
+            return UpstreamPage((), None)
+        with self._database.statements() as tx:
+            return upstream.page(tx, run, step_id)
 
     def stored(
         self, run: RunHeader, steps: Sequence[UpstreamStep], backend: str

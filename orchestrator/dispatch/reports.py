@@ -142,8 +142,9 @@ class Reports:
         turn = Turn(
             run, [outcome], attempt.task_run.queue, max_retry_delay_ms=self.settings.max_retry_delay_ms
         )
-        turn.apply(self.database)
-        reported = self._check_stored(dispatch_id, report)
+        is_stored = turn.report(self.database)
+        is_over = is_stored and isinstance(outcome, Completion)
+        reported = Reported() if is_over else self._check_stored(dispatch_id, report)
         if report.status == SUCCESS and isinstance(outcome, tuple):
             raise _unusable(outcome[1])
         return reported

@@ -44,7 +44,8 @@ class UpstreamPage:
 
 
 _STEPS = f"""
-SELECT t.step_id, t.kind, t.assets, t.map_first, t.map_count FROM {NAMED} JOIN task_runs AS t ON {by_key()}
+SELECT t.step_id, t.kind, t.assets, t.output, t.output_path, t.map_first, t.map_count FROM {NAMED}
+    JOIN task_runs AS t ON {by_key()}
 WHERE t.status = 'completed' ORDER BY t.id
 """
 
@@ -68,9 +69,11 @@ def _completed(tx: Transaction, run: RunHeader, step_ids: Sequence[str]) -> dict
         return {}
     wanted = [ids.task_run_id(run.id, run.plan.ordinals[each]) for each in step_ids]
     rows: list[Any] = tx.execute(_STEPS, {"run_id": run.id, "ids": wanted}).all()
-    places = outputs.places_of_steps(tx, run, [row.step_id for row in rows]) if rows else {}
+    maps = [row.step_id for row in rows if row.kind == "map"]
+    lists = outputs.places_of_steps(tx, run, maps) if maps else {}
     return {
-        row.step_id: UpstreamStep(row.step_id, places[row.step_id], files.assets_of(tx, run, row))
+        row.step_id: UpstreamStep(
+            row.step_id, lists.get(row.step_id, (row.output, row.output_path)), files.assets_of(tx, run, row)
+        )
         for row in rows
-        if row.step_id in places
     }

@@ -63,10 +63,28 @@ def complete_and_go_on(
     Returns:
         The released step that the claimant runs now, if there is one.
     """
+    return _turn(tx, run, completion, claimant)[0]
+
+
+def complete_reported(tx: Transaction, run: RunHeader, completion: Completion, queue: str) -> bool | None:
+    """As `complete_and_go_on`, for a result that came as a report: each released step gets a message.
+
+    Args:
+        queue: where messages about joins go.
+
+    Returns:
+        Whether the result was stored; None when only the row tells.
+    """
+    nobody = Claimant("", queue, room=0, tasks=())
+    return _turn(tx, run, completion, nobody)[1]
+
+
+def _turn(
+    tx: Transaction, run: RunHeader, completion: Completion, claimant: Claimant
+) -> tuple[list[TaskRun], bool | None]:
     successors = run.plan.successors(completion.task_run.ordinal)
     if successors == (END,):
-        _complete_last(tx, run, completion, claimant)
-        return []
+        return [], _complete_last(tx, run, completion, claimant)
     released = _complete_and_go_on(tx, run, completion, successors, claimant)
     limited = [each for each in released if each.status is TaskStatus.READY]
     tx.send(*(as_released(each) for each in released if each.status is TaskStatus.QUEUED))
@@ -74,7 +92,9 @@ def complete_and_go_on(
         # In a transaction of its own: the statement above may be durable by now, and a deadlock here must not
         # repeat it. After a crash in between, the tick fills the limits.
         tx.afterwards(functools.partial(_fill, tenant=run.tenant, tasks=[each.task_id for each in limited]))
-    return [each for each in released if each.status is TaskStatus.RUNNING]
+    # A step that waits for others is not released either.
+    is_stored = True if released else None
+    return [each for each in released if each.status is TaskStatus.RUNNING], is_stored
 
 
 def _fill(tx: Transaction, *, tenant: str, tasks: Sequence[str]) -> None:
@@ -190,8 +210,11 @@ def _continued_here(run: RunHeader, successors: Sequence[int], claimant: Claiman
     return None if first is None else ids.task_run_id(run.id, first)
 
 
-def _complete_last(tx: Transaction, run: RunHeader, completion: Completion, claimant: Claimant) -> None:
-    """Store the result of an end step and, if it was the last one, end the run with it."""
+def _complete_last(tx: Transaction, run: RunHeader, completion: Completion, claimant: Claimant) -> bool:
+    """Store the result of an end step and, if it was the last one, end the run with it.
+
+    Returns whether the result was stored: not where the attempt is fenced.
+    """
     parameters = completing.completed(tx, [completion])
     edges = _other_edges(run, completion.task_run.ordinal, (END,))
     if edges:
@@ -204,6 +227,7 @@ def _complete_last(tx: Transaction, run: RunHeader, completion: Completion, clai
         tx.send(JoinCheck(run.id, END, claimant.queue))
     if row:
         run_transitions.announce_end(tx, run.id, row)
+    return row is not None
 
 
 def _other_edges(run: RunHeader, completed: int, successors: Sequence[int]) -> list[tuple[int, int]]:

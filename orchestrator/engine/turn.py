@@ -78,17 +78,44 @@ class Turn:
         Raises:
             Unavailable: PostgreSQL did not answer; the turn may be durable all the same.
         """
-        if (completion := self._fast_completion()) is None:
+        if self._is_dispatches_only:
+            database.run(self._note_dispatches, is_one=False)
+            continued: list[TaskRun] = []
+        elif (completion := self._fast_completion()) is not None and self.claimant is not None:
+            claimant = self.claimant
+            continued = database.run(
+                lambda tx: fast_path.complete_and_go_on(tx, self.run, completion, claimant), is_one=False
+            )
+        else:
             return database.run(self.store)
-        claimant = self.claimant or Claimant("", self.queue, room=0, tasks=())
-        continued = database.run(
-            lambda tx: fast_path.complete_and_go_on(tx, self.run, completion, claimant), is_one=False
-        )
         if continued or self.claim_next is None:
             return continued
         # Separate from the statement above, which is durable by now: its messages must have left before a
         # deadlock repeats the claim.
         return database.run(self.claim_next, is_one=False)
+
+    def report(self, database: Database) -> bool | None:
+        """Do the turn of one report.
+
+        Returns:
+            Whether the attempt ended by it; None when only its row tells.
+
+        Raises:
+            Unavailable: as `apply`.
+        """
+        if (completion := self._fast_completion()) is not None:
+            return database.run(
+                lambda tx: fast_path.complete_reported(tx, self.run, completion, self.queue), is_one=False
+            )
+        return database.run(lambda tx: self._store(tx)[1] > 0)
+
+    @property
+    def _is_dispatches_only(self) -> bool:
+        """Whether one statement stores the turn: nothing ended, and nothing is given back."""
+        return self.unstarted is None and all(isinstance(each, Dispatched) for each in self.outcomes)
+
+    def _note_dispatches(self, tx: Transaction) -> None:
+        dispatches.taken(tx, [each for each in self.outcomes if isinstance(each, Dispatched)])
 
     def _fast_completion(self) -> Completion | None:
         """The completion that the fast path takes, if the turn is one."""
@@ -104,8 +131,8 @@ class Turn:
         return self._store(tx)[0]
 
     def end_attempts(self, tx: Transaction) -> int:
-        """Do the turn in the caller's transaction. Returns how many attempts ended badly by it: a fenced one
-        had ended before.
+        """Do the turn in the caller's transaction. Returns how many attempts ended by it: a fenced one had
+        ended before.
         """
         return self._store(tx)[1]
 
@@ -116,12 +143,13 @@ class Turn:
         free_keys = idempotency.lock(tx, self.run.tenant, self.outcomes)
         failures = [each for each in self.outcomes if isinstance(each, tuple)]
         ended = advance.fail(failures, max_retry_delay_ms=self.max_retry_delay_ms)
-        final = ended.final + completing.complete(tx, completions)
-        dispatches.taken(tx, [each for each in self.outcomes if isinstance(each, Dispatched)])
+        done = completing.complete(tx, completions)
+        final = ended.final + done
+        self._note_dispatches(tx)
         idempotency.settle(tx, self.run, self.outcomes, final, free_keys, advance.touched)
         advance.settle(final, _selected_next(completions))
         claimed = self._hand_over_or_claim(tx)
-        return advance.close() + claimed, len(ended.final) + len(ended.retried)
+        return advance.close() + claimed, len(final) + len(ended.retried)
 
     def _claimant_of_all(self) -> Claimant | None:
         """The claimant for all outcomes: it continues as many steps as it has finished."""
