@@ -10,6 +10,7 @@ import click
 
 from pipeweave.cli.support.connection import data_dir_option, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.secret_key import deployment_secret
 from pipeweave.errors import Unavailable
 from pipeweave.settings import Settings, connecting, load, stack_file
 
@@ -17,15 +18,21 @@ from pipeweave.settings import Settings, connecting, load, stack_file
 @click.command(
     epilog=examples('eval "$(pipeweave env)" && celery -A pipeweave.workers.app status'),
 )
+@click.option(
+    "--secret", "has_secret", is_flag=True, help="Also print PIPEWEAVE_SECRET_KEY, for HTTP workers."
+)
 @data_dir_option
 @json_option
-def env(data_dir: Path | None, as_json: bool) -> None:
+def env(has_secret: bool, data_dir: Path | None, as_json: bool) -> None:
     """Print shell exports that connect to the deployment.
 
     The names have the prefix PIPEWEAVE_, so that DATABASE_URL and BROKER_URL of your program stay its own.
-    The output contains the token and the passwords.
+    The output contains the token and the passwords. The secret key opens storage credentials and signs
+    dispatches, and only HTTP workers need it: it is printed when it is asked for.
     """
     variables = dict(_variables(_settings(data_dir)))
+    if has_secret:
+        variables["PIPEWEAVE_SECRET_KEY"] = deployment_secret(data_dir).key
     if as_json:
         from pipeweave.cli.support.rendering import show_json
 

@@ -78,7 +78,8 @@ def up(
     """Run everything on this machine.
 
     Starts PostgreSQL, Valkey, the API, workers, beat and Flower, and restarts what ends. `pipeweave down`
-    or Ctrl-C stops it; the data are kept.
+    or Ctrl-C stops it; the data are kept. Without tasks, a dispatcher for HTTP workers takes the place of the
+    workers.
     """
     from pipeweave.up.detached import run_detached
     from pipeweave.up.options import UpOptions, default_apps, default_concurrency

@@ -43,6 +43,11 @@ class UpOptions:
     is_reloading: bool = False
 
     @property
+    def has_dispatcher(self) -> bool:
+        """Whether a dispatcher runs: where no worker dispatches, nor the tick (MODE=serverless)."""
+        return not self.workers and self.mode == "standalone"
+
+    @property
     def url(self) -> str:
         """The API's URL on this machine."""
         host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)

@@ -24,6 +24,7 @@ from pipeweave.up.valkey import Valkey
 _WATCHDOG, _POSTGRES, _VALKEY, _API, _WORKERS, _CLOCK = range(-1, 5)
 
 FLOWER_USER = "pipeweave"
+DISPATCHER = "dispatcher"
 # A worker gets 12 s to stop. Its task runs get 8 s of it; the rest is for handing back unfinished task runs.
 _CALLS_GRACE_S, _WORKER_GRACE_S = 8.0, 12.0
 _HEALTH_TIMEOUT_S = 2.0
@@ -89,6 +90,19 @@ class Programs:
             grace_s=_WORKER_GRACE_S,
             is_replaceable=True,
             about=", ".join(self._options.apps),
+        )
+
+    def dispatcher(self, is_alive: Callable[[int], bool]) -> ProcessSpec:
+        """The process that dispatches to HTTP services where no worker runs; `is_alive` as of `worker`."""
+        command = ("dispatcher", "--name", DISPATCHER)
+        launch = self._launch(command, environment.for_program(self._settings()))
+        return ProcessSpec(
+            DISPATCHER,
+            lambda: launch,
+            is_pid_ready=is_alive,
+            stage=_WORKERS,
+            grace_s=_WORKER_GRACE_S,
+            about="dispatches to HTTP workers",
         )
 
     def beat(self, is_ticking: Callable[[int], bool]) -> ProcessSpec:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeweave.errors import PortInUse
-from pipeweave.up import database, environment, leftovers, requests
+from pipeweave.up import database, environment, http_workers, leftovers, requests
 from pipeweave.up.changes import Watch
 from pipeweave.up.folder import Connection, DataFolder, Secrets
 from pipeweave.up.launch import server_account
@@ -116,6 +116,8 @@ def _start_processes(options: UpOptions, programs: Programs, supervisor: Supervi
     alive = database.LiveWorkers(programs.postgres_server.url)
     workers = [programs.worker(number, alive) for number in range(1, options.workers + 1)]
     needed = [programs.api(), *workers]
+    if options.has_dispatcher:
+        needed.append(programs.dispatcher(alive))
     if options.mode == "standalone":
         needed.append(programs.beat(database.Ticks(programs.postgres_server.url)))
     for spec in needed:
@@ -138,6 +140,7 @@ def _notes(
         yield f"{which} runs, not that of pipeweave[up]: {installed.folder}"
     if not options.workers:
         yield f"No worker runs, because there are no tasks to load: {HOW_TO_ADD_TASKS}"
+        yield from http_workers.how_to_join(options)
     elif options.is_reloading:
         yield f"Workers restart when code below {Path.cwd()} changes"
     if options.mode == "serverless":

@@ -14,7 +14,7 @@ import urllib3
 from support.cli_stack import TASKS, StackFolder, are_gone
 from support.servers import WAIT_DEADLINE_S, wait_until
 
-WITHOUT_TASKS = {"watchdog", "valkey", "postgres", "api", "beat"}
+WITHOUT_TASKS = {"watchdog", "valkey", "postgres", "api", "beat", "dispatcher"}
 
 
 @pytest.fixture
@@ -144,12 +144,20 @@ def test_an_app_that_is_not_there_is_refused(folder: StackFolder) -> None:
     assert "missing.py does not exist" in done.stderr
 
 
-def test_without_tasks_the_api_runs_alone_and_says_how_to_add_some(used: StackFolder) -> None:
+def test_without_tasks_a_dispatcher_runs_and_up_says_what_to_do(used: StackFolder) -> None:
     (used.folder / "tasks.py").unlink()
     done = used.call("up", "--port", "0", "--no-flower", "--detach")
     assert done.returncode == 0, done.stderr
     assert "No worker runs, because there are no tasks to load: put them in ./tasks.py" in done.stdout
     assert used.ps().keys() == WITHOUT_TASKS
+    url = used.connection()["url"]
+    assert f"PIPEWEAVE_ORCHESTRATOR_URL={url}\n" in done.stdout
+    assert f"{url}/w/default/TOKEN" in done.stdout
+    secret = used.call("services", "secret", "resizer").stdout.strip()
+    assert secret == json.loads((used.data / "secrets.json").read_text())["secret_key"]
+    assert secret not in done.stdout
+    assert f"PIPEWEAVE_SECRET_KEY={secret}" in used.call("env", "--secret").stdout
+    assert secret not in used.call("env").stdout
 
 
 def test_down_says_when_nothing_is_up(folder: StackFolder) -> None:

@@ -47,6 +47,15 @@ def test_env_as_json_names_the_same(project: Path) -> None:
     assert shown["PIPEWEAVE_DATABASE_URL"] == FILE["databaseUrl"]
 
 
+def test_the_secret_key_is_printed_when_it_is_asked_for(project: Path) -> None:
+    passwords = ("postgres_password", "postgres_admin_password", "valkey_password", "flower_password")
+    kept = {**dict.fromkeys(passwords, "x"), "secret_key": "k" * 40}
+    (project / ".pipeweave" / "secrets.json").write_text(json.dumps(kept))
+    assert "PIPEWEAVE_SECRET_KEY" not in CliRunner().invoke(main, ["env"]).output
+    shown = CliRunner().invoke(main, ["env", "--secret"]).output
+    assert f"export PIPEWEAVE_SECRET_KEY={'k' * 40}\n" in shown
+
+
 def test_env_shows_a_remote_orchestrator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PIPEWEAVE_ORCHESTRATOR_URL", "https://pipeweave.example.com")
