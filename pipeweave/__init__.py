@@ -18,6 +18,7 @@ from pipeweave.errors import PipeWeaveError, TaskError
 
 if TYPE_CHECKING:
     from pipeweave.client import AsyncClient, Client
+    from pipeweave.embedding import Orchestrator
     from pipeweave.http_worker import HttpWorker
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Client",
     "Context",
     "HttpWorker",
+    "Orchestrator",
     "PipeWeaveError",
     "Retry",
     "TaskError",
@@ -44,4 +46,8 @@ def __getattr__(name: str) -> Any:
         from pipeweave import http_worker
 
         return http_worker.HttpWorker
+    if name == "Orchestrator":
+        from pipeweave import embedding
+
+        return embedding.Orchestrator
     raise AttributeError(f"module 'pipeweave' has no attribute {name!r}")

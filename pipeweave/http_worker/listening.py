@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import threading
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
@@ -41,18 +42,26 @@ class Listener:
         self._is_stopping = False
         self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
 
-    def start(self, application: Any) -> None:
-        """Begin to serve."""
+    def start(
+        self, application: Any, *, threads: int = THREADS, largest_body: int = 2 * MAX_BODY_BYTES
+    ) -> None:
+        """Begin to serve.
+
+        Args:
+            application: a WSGI application.
+            threads: requests that are answered at once.
+            largest_body: bytes. The application's own limit has the better answer; this one cuts the
+                connection.
+        """
         from waitress import create_server
 
         self._server = create_server(
             application,
             map=self._map,
             sockets=[self._socket],
-            threads=THREADS,
+            threads=threads,
             connection_limit=CONNECTIONS,
-            # The application's own limit has the better answer; this one cuts the connection.
-            max_request_body_size=2 * MAX_BODY_BYTES,
+            max_request_body_size=largest_body,
             inbuf_overflow=2 * MAX_BODY_BYTES,
             clear_untrusted_proxy_headers=True,
             ident=None,
@@ -66,7 +75,9 @@ class Listener:
             self._socket.close()
             return
         self._server.task_dispatcher.shutdown(timeout=1)
-        self._server.pull_trigger()
+        # The loop may have ended by itself, and closed its trigger.
+        with suppress(OSError):
+            self._server.pull_trigger()
         self._thread.join(timeout=5)
 
     def _serve(self) -> None:

@@ -9,18 +9,21 @@ from pathlib import Path
 
 from support.pages import ROOT
 
-# Folder -> the layers it may import. `face` is what users import: ./pipeweave without cli/ and up/.
+# Folder -> the layers it may import. `face` is what users import: ./pipeweave without cli/, up/ and
+# embedding/; `names` is its __init__, which hands on what users import.
 MAY_IMPORT: dict[str, set[str]] = {
     "face": {"face"},
+    "names": {"names", "face", "embedding"},
     "orchestrator": {"face", "orchestrator"},
     "migrations": {"face", "orchestrator", "migrations"},
     "workers": {"face", "orchestrator", "workers"},
     "api": {"face", "orchestrator", "api"},
+    "embedding": {"face", "embedding", "api", "workers", "orchestrator", "migrations"},
     "up": {"face", "up", "cli", "api", "workers", "orchestrator", "migrations"},
     "cli": {"face", "up", "cli", "api", "workers", "orchestrator", "migrations"},
 }
-# The two composition roots look up only inside functions, so that `pipeweave --help` stays quick.
-LAZY = {"up", "cli"}
+# The composition roots look up only inside functions, so that `pipeweave --help` stays quick.
+LAZY = {"up", "cli", "embedding"}
 
 
 def sources() -> list[Path]:
@@ -32,6 +35,8 @@ def layer_of(path: Path) -> str:
     folder, *rest = path.relative_to(ROOT).parts
     if folder != "pipeweave":
         return folder
+    if rest == ["__init__.py"]:
+        return "names"
     return rest[0] if rest[0] in LAZY else "face"
 
 

@@ -54,7 +54,7 @@ def test_the_face_and_the_composition_roots_import_nothing_heavy_at_import_time(
     upper = {"orchestrator", "migrations", "workers", "api"}
 
     def heavy(path: Path) -> Iterator[str]:
-        if layer_of(path) in LAZY | {"face"}:
+        if layer_of(path) in LAZY | {"face", "names"}:
             for name in imports(path, top_level=True):
                 if name.split(".")[0] in HEAVY or layer_of_import(name) in upper:
                     yield name

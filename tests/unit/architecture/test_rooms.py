@@ -38,7 +38,7 @@ DOORS = {
 # What lies in ./pipeweave, from below to above; what lies beside the folders is the base.
 PIPEWEAVE_ROOMS = (
     *("base", "schema", "spec", "authoring", "settings", "storage", "attempt", "client"),
-    *("testing", "demo", "http_worker", "conformance", "up", "cli.support", "cli"),
+    *("testing", "demo", "http_worker", "conformance", "embedding", "up", "cli.support", "cli"),
 )
 # The rooms of the API, in the same order; `app` is its package itself, where `create_app` is.
 API_ROOMS = ("contract", "http", "server", "routes", "app", "serve")
