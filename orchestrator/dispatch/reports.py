@@ -21,6 +21,7 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine.turn import Turn
+from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.state import heartbeats, run_headers
 from pipeweave.orchestrator.state.rows import COLUMNS, of_row
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -176,11 +177,26 @@ class Reports:
             return task_run, results.failure(report, logs)
         assets = results.assets(report.assets, attempt.dispatch_id, backend)
         try:
-            chosen = _chosen(run, task_run, report.selected_next)
+            chosen = self._chosen(run, task_run, report.selected_next)
             kept = results.output(self.values, report, attempt.dispatch_id, backend)
         except (AttemptFailed, NotFound) as error:
             return task_run, failure_of(error)
         return Completion(task_run, kept, chosen, task_run.idempotency_key, assets=assets, logs_path=logs)
+
+    def _chosen(
+        self, run: RunHeader, task_run: TaskRun, chosen: Collection[str] | None
+    ) -> tuple[str, ...] | None:
+        if chosen is None:
+            return None
+        planned = run.plan[run.plan.ordinals[task_run.step_id]]
+        successors: Collection[str] = [run.plan[each].id for each in planned.successors]
+        if run.pipeline_id is None:
+            # Nothing follows a standalone task. It may choose all the same, as it would in its pipeline.
+            with self.database.statements() as tx:
+                task = task_rows.tasks(tx, run.tenant, [task_run.task_id]).get(task_run.task_id)
+            successors = () if task is None else task.allowed_next
+        is_item = task_run.map_index is not None
+        return rules.select_next(list(chosen), successors, step_id=planned.id, is_item=is_item)
 
     def _read(self, dispatch_id: str) -> dispatch_ids.DispatchedAttempt:
         named = dispatch_ids.read(tokens.secret_of(self.settings), dispatch_id)
@@ -198,15 +214,6 @@ class Reports:
         if row is None:
             raise NotFound(f"task run of {dispatch_id[:80]!r} not found")
         return _Attempt(dispatch_id, named.attempt, row)
-
-
-def _chosen(run: RunHeader, task_run: TaskRun, chosen: Collection[str] | None) -> tuple[str, ...] | None:
-    if chosen is None:
-        return None
-    planned = run.plan[run.plan.ordinals[task_run.step_id]]
-    successors = [run.plan[each].id for each in planned.successors]
-    is_item = task_run.map_index is not None
-    return rules.select_next(list(chosen), successors, step_id=planned.id, is_item=is_item)
 
 
 def _stale(attempt: _Attempt) -> StaleReport:

@@ -136,11 +136,16 @@ def _read(storage: Storage, path: str, start: int) -> bytes:
 def _lines(content: bytes, *, is_cut: bool, has_all: bool) -> tuple[list[Any], int]:
     """The whole lines of a part of a log, and how many bytes they take.
 
+    The last line of a log may have no line feed. While the log may grow, it is taken for whole if it is an
+    object: no beginning of a longer line is one.
+
     Args:
         is_cut: the part begins inside of a line, which is left out.
-        has_all: the part ends with the log, whose last line may have no line feed.
+        has_all: the part ends with the log, to which nothing will be added.
     """
-    end = len(content) if has_all else content.rfind(b"\n") + 1
+    end = content.rfind(b"\n") + 1
+    if has_all or _is_object(content[end:]):
+        end = len(content)
     if not end and len(content) >= MAX_LOG_ANSWER_BYTES:
         # One line that is longer than an answer comes in parts.
         end = len(content)
@@ -150,8 +155,16 @@ def _lines(content: bytes, *, is_cut: bool, has_all: bool) -> tuple[list[Any], i
 
 
 def _line(content: bytes) -> Document:
-    try:
-        found = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        found = None
+    found = _parsed(content)
     return found if isinstance(found, dict) else {"message": content.decode(errors="replace")}
+
+
+def _is_object(content: bytes) -> bool:
+    return content.startswith(b"{") and isinstance(_parsed(content), dict)
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
-from pipeweave.orchestrator.registry import instances, services
+from pipeweave.orchestrator.registry import derived_pipelines, instances, services
 from pipeweave.orchestrator.registry.code_versions import CodeChange, store_tasks
 from pipeweave.orchestrator.registry.registration import Registration, check
 from pipeweave.orchestrator.registry.tenants import ensure_tenant
@@ -48,7 +48,8 @@ def register(
     A changed code hash raises the task's code version by one, also when it changes back to an old hash. When
     the version of an HTTP service changed, the tasks that none of its live instances names are orphaned, and
     their task runs that have not started are cancelled. A Python service keeps them: other workers may have
-    them. An instance of an HTTP service that registers again in the same form changes nothing.
+    them. The pipelines that `allowed_next` of an HTTP service describes are stored. An instance of an HTTP
+    service that registers again in the same form changes nothing.
 
     Args:
         by_worker: whether a Celery worker registers what it has loaded.
@@ -75,6 +76,8 @@ def register(
         instances.store(tx, tenant, registration)
     changes = store_tasks(tx, tenant, registration, stored)
     touched.fill(tx)
+    if is_http:
+        derived_pipelines.store(tx, tenant, registration)
     for change in changes:
         log.warning(
             "task.code_changed",

@@ -18,7 +18,13 @@ from pipeweave.orchestrator.state import claiming
 if TYPE_CHECKING:
     from conftest import Api
 
-TASK = {"id": "print-label", "codeHash": "0" * 16, "retries": 1, "retryDelayMs": 60_000}
+TASK = {
+    "id": "print-label",
+    "codeHash": "0" * 16,
+    "retries": 1,
+    "retryDelayMs": 60_000,
+    "allowedNext": ["send-label"],
+}
 SERVICE = {"serviceId": "labels", "version": "1", "baseUrl": "http://localhost:4001", "tasks": [TASK]}
 
 
@@ -174,6 +180,23 @@ def test_a_wrong_report_names_the_field_and_changes_nothing(
     assert answer.status_code == 400
     assert field in [each["field"] for each in answer.json["errors"]]
     assert attempt.row().status == "running"
+
+
+def test_a_standalone_task_may_choose_what_would_follow_it_in_its_pipeline(
+    api: Api, attempt: Attempt
+) -> None:
+    report = {"status": "success", "output": 1, "selectedNext": ["send-label"]}
+    answer = api.http.post(f"/api/task-runs/{attempt.id}/complete", json=report)
+    assert answer.status_code == 200
+    assert (attempt.row().status, attempt.row().selected_next) == ("completed", ["send-label"])
+
+
+def test_a_standalone_task_may_not_choose_anything_else(api: Api, attempt: Attempt) -> None:
+    report = {"status": "success", "output": 1, "selectedNext": ["send-lable"]}
+    answer = api.http.post(f"/api/task-runs/{attempt.id}/complete", json=report)
+    assert answer.status_code == 422
+    assert "its successors are send-label" in answer.json["detail"]
+    assert (attempt.row().status, attempt.row().error_code) == ("failed", "INVALID_NEXT_TASKS")
 
 
 @pytest.mark.parametrize("progress", [-1, 101, "40"])

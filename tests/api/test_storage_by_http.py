@@ -230,6 +230,19 @@ def test_a_log_is_read_while_it_grows(api: Api, storage: Storage, task_run: str)
     assert api.get(f"/api/task-runs/{task_run}/logs", tail=1).json["logs"] == [{"message": "nonsense"}]
 
 
+def test_a_last_line_without_a_line_feed_is_shown_when_it_is_whole(
+    api: Api, storage: Storage, task_run: str
+) -> None:
+    path = f"runs/{task_run}.1/logs.jsonl"
+    storage.put(path, b'{"message":"one"}\n{"message":"two"}')
+    first = api.get(f"/api/task-runs/{task_run}/logs").json
+    assert [each["message"] for each in first["logs"]] == ["one", "two"]
+    assert not first["isComplete"]
+    storage.put(path, b'{"message":"one"}\n{"message":"two"}\n{"message":"three"}')
+    second = api.get(f"/api/task-runs/{task_run}/logs", offset=first["nextOffset"]).json
+    assert second["logs"] == [{"message": "three"}]
+
+
 def test_the_log_of_an_attempt_that_ended_is_complete(
     api: Api, deployment: Deployment, storage: Storage, task_run: str
 ) -> None:

@@ -99,7 +99,7 @@ class Calls:
         if key is not None:
             other = self._claim(run, task_run, key)
             if isinstance(other, Completion):
-                return replace(other, selected_next=_chosen(other.selected_next, run, task_run))
+                return replace(other, selected_next=_chosen(other.selected_next, run, task_run, task))
             if other is not None:
                 return other
             seconds = max(seconds - (time.monotonic() - began), 0.001)
@@ -109,7 +109,7 @@ class Calls:
         finally:
             self._look_round()
         result = outcome_of(returned)
-        chosen = _chosen(result.run_next, run, task_run)
+        chosen = _chosen(result.run_next, run, task_run, task)
         try:
             kept = self.values.keep(result.output, self.values.backends.choose(run.tenant, run.pipeline_id))
         except InvalidSetting:
@@ -214,11 +214,18 @@ class ProgressWriter:
             log.warning("progress.lost", extra={"reason": error.detail})
 
 
-def _chosen(run_next: Collection[str] | None, run: RunHeader, task_run: TaskRun) -> tuple[str, ...] | None:
-    """The successors that a task chose, checked; None for all."""
+def _chosen(
+    run_next: Collection[str] | None, run: RunHeader, task_run: TaskRun, task: Task[..., Any]
+) -> tuple[str, ...] | None:
+    """The successors that a task chose, checked; None for all.
+
+    Nothing follows a standalone task. It may choose all the same, as it would in its pipeline.
+    """
     if run_next is None:
         return None
     planned = run.plan[run.plan.ordinals[task_run.step_id]]
-    successors = [run.plan[each].id for each in planned.successors]
+    successors: Collection[str] = [run.plan[each].id for each in planned.successors]
+    if run.pipeline_id is None:
+        successors = task.spec.allowed_next
     is_item = task_run.map_index is not None
     return rules.select_next(run_next, successors, step_id=planned.id, is_item=is_item)

@@ -33,6 +33,11 @@ def act(ctx: Context) -> TaskResult:
     return _act(ctx)
 
 
+@task(allowed_next=["noop"], retries=0)
+def choosing(chosen: list[str]) -> TaskResult:
+    return TaskResult("chose", run_next=chosen)
+
+
 @task(concurrency=2, retries=0)
 def act_limited(ctx: Context) -> TaskResult:
     return _act(ctx)

@@ -36,6 +36,13 @@ def test_a_standalone_task_has_no_step(stack: LiveStack) -> None:
     assert [call.step_id for call in stack.calls(row.run_id)] == [None]
 
 
+def test_nothing_follows_a_standalone_task_that_chooses(stack: LiveStack) -> None:
+    queued = stack.enqueue(*(QueueRequest("choosing", {"chosen": [each]}) for each in ("noop", "nope")))
+    good, bad = (ended(stack, each) for each in queued)
+    assert (good.status, good.output, good.selected_next) == ("completed", "chose", ["noop"])
+    assert (bad.status, bad.error_code) == ("failed", "INVALID_NEXT_TASKS")
+
+
 def test_a_batch_runs_every_task_once(stack: LiveStack) -> None:
     requests = [QueueRequest("numbers", {"count": n}) if n % 2 else QueueRequest("noop") for n in range(200)]
     queued = stack.enqueue(*requests)
