@@ -27,8 +27,8 @@ USUAL_S = ((30, (0.0, 0.05, 0.1, 0.3)), (100, (0.0, 0.05, 0.1)), (MOST_STEPS, (0
 LIMITED_S = 0.03
 # Half of the pipelines have steps that only one team has, and one in ten has steps that deploys touch.
 MIXED, TOUCHED = 0.5, 0.1
-# In four of ten, a third of the plain steps are those of the HTTP service.
-REMOTE, REMOTE_STEPS = 0.4, 0.33
+# In four of ten, some of the plain steps are those of the HTTP service.
+REMOTE, MOST_REMOTE = 0.4, 12
 _MIXTURE = ("work", "work", "work", "by_one", "by_two")
 _TOUCHED = ("changed", "removed", "added")
 
@@ -205,9 +205,9 @@ def _mix(chance: random.Random, steps: list[Document]) -> None:
     """Give some steps tasks of the HTTP service, of one of the teams, or that come and go with deploys."""
     plain = [step for step in steps if step["task"] == "work"]
     if chance.random() < REMOTE:
-        for step in plain:
-            if "map" not in step and chance.random() < REMOTE_STEPS:
-                step["task"] = "remote"
+        single = [step for step in plain if "map" not in step]
+        for step in chance.sample(single, min(len(single), chance.randint(1, MOST_REMOTE))):
+            step["task"] = "remote"
         plain = [step for step in plain if step["task"] == "work"]
     if chance.random() < MIXED:
         for step in plain:

@@ -12,7 +12,7 @@ from support.pages import ROOT
 from pipeweave.settings import environment
 
 DEADLINE_S = 540
-SECONDS, SEED = 23, 1867
+SECONDS, SEED = 31, 1869
 # How long (s) a run may stand still on a machine that runs other tests, too.
 WITHIN_S = 60
 # Most of those that are over soon; the others stop something for seconds.
@@ -39,7 +39,7 @@ KINDS = {
 
 
 def test_no_fault_loses_or_repeats_work(tmp_path: Path) -> None:
-    length = ("--seconds", str(SECONDS), "--seed", str(SEED), "--pace", "0.4", "--settle", "400")
+    length = ("--seconds", str(SECONDS), "--seed", str(SEED), "--pace", "0.25", "--settle", "400")
     what = ("--within", str(WITHIN_S), "--only", ",".join(sorted(KINDS)), "--folder", str(tmp_path), "--json")
     done = subprocess.run(
         [sys.executable, "-m", "chaos", *length, *what],
