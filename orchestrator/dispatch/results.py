@@ -25,6 +25,10 @@ PARSED_BYTES = 4 * 1024 * 1024
 
 _KEY = re.compile(r"(?!\.{1,2}\Z)[^/\\\x00-\x1f]{1,200}\Z")
 
+# How an attempt ended whose worker gives one of these codes. A worker that stops is no fault of the task, so
+# the next attempt follows at once; it is counted, because a worker may say so again and again.
+_OUTCOMES = {"TIMEOUT": Outcome.TIMEOUT, "WORKER_STOPPED": Outcome.INTERRUPTED}
+
 # Codes of failures for which another attempt would end the same way.
 _FINAL_CODES = frozenset({"INVALID_NEXT_TASKS"})
 
@@ -131,7 +135,7 @@ def failure(report: Report, logs: str | None) -> Failure:
         report.retryable and code not in _FINAL_CODES,
         stack,
         report.details,
-        Outcome.TIMEOUT if code == "TIMEOUT" else Outcome.FAILED,
+        _OUTCOMES.get(code, Outcome.FAILED),
         logs_path=logs,
     )
 

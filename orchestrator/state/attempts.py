@@ -141,7 +141,7 @@ def _next_delay(row: Any, failure: Failure, cap_ms: int | None, chance: Callable
         return AT_ONCE_MS
     if row.attempt >= row.max_attempts:
         return None
-    if failure.outcome is Outcome.LOST:
+    if failure.outcome in (Outcome.LOST, Outcome.INTERRUPTED):
         return AT_ONCE_MS
     policy = task_rows.policy_of(row, cap_ms)
     if not policy.may_retry(failure.code, is_retryable=failure.retryable):

@@ -232,6 +232,13 @@ def test_a_failure_is_tried_again_unless_the_worker_says_no(api: Api, attempt: A
     assert attempt.row().attempt == 2
 
 
+def test_the_attempt_of_a_worker_that_stopped_is_tried_again_at_once(api: Api, attempt: Attempt) -> None:
+    report = {"status": "failed", "error": "it stopped", "errorCode": "WORKER_STOPPED"}
+    answer = api.http.post(f"/api/task-runs/{attempt.id}/complete", json=report)
+    assert answer.json["retrying"] is True
+    assert (attempt.row().status, attempt.row().attempt) == ("queued", 2)
+
+
 def test_a_failure_that_is_final_is_a_dead_letter(api: Api, attempt: Attempt) -> None:
     report = {"status": "failed", "error": "no paper", "errorCode": "PAPER", "retryable": False}
     answer = api.http.post(f"/api/task-runs/{attempt.id}/complete", json=report)
