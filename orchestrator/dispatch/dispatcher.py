@@ -10,6 +10,7 @@ All that is read from storage and from services is read while no transaction is 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
@@ -36,6 +37,8 @@ from pipeweave.settings import Settings
 
 # Requests of one process that are under way at the same time.
 AT_ONCE = 16
+# How often a process notes that an instance has taken dispatches (s).
+SEEN_EVERY_S = 15.0
 # How often the connections whose time is up are looked for (s).
 LOOK_EVERY_S = 0.5
 
@@ -55,6 +58,7 @@ class Dispatcher:
         self._preparing = Preparing(database, values, settings)
         self._networks = Networks(settings.dispatch_networks)
         self._sender = Sender()
+        self._seen: dict[tuple[str, str, str], float] = {}
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="dispatch")
 
     def dispatch(self, run: RunHeader, task_runs: Sequence[TaskRun]) -> list[CallOutcome]:
@@ -184,9 +188,19 @@ class Dispatcher:
             else:
                 instances.bring_back(tx, service.tenant, service.id, url)
 
+        if judged.verdict is Verdict.TAKEN and not was_aside:
+            self._note_seen(service, url)
         if judged.sets_aside or was_aside:
             self._try(lambda: self._database.run(note, is_one=False))
             self._services.forget()
+
+    def _note_seen(self, service: DispatchService, url: str) -> None:
+        """Note that an instance is there, at most once in SEEN_EVERY_S."""
+        key, now = (service.tenant, service.id, url), time.monotonic()
+        if now < self._seen.get(key, 0.0):
+            return
+        self._seen[key] = now + SEEN_EVERY_S
+        self._try(lambda: self._database.run(lambda tx: instances.seen(tx, *key), is_one=False))
 
     @staticmethod
     def _try(step: Callable[[], Any]) -> Any:

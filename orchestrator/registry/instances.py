@@ -182,6 +182,21 @@ def bring_back(tx: Transaction, tenant: str, service_id: str, base_url: str) -> 
     tx.execute(_BRING_BACK, _named(tenant, service_id, base_url))
 
 
+_SEEN = """
+WITH seen AS (
+    UPDATE service_instances AS i SET last_seen_at = now()
+    WHERE i.tenant_id = :tenant AND i.service_id = :service AND i.base_url = :base_url RETURNING 1
+)
+UPDATE services AS s SET last_heartbeat = now()
+WHERE s.tenant_id = :tenant AND s.id = :service AND EXISTS (SELECT 1 FROM seen)
+"""
+
+
+def seen(tx: Transaction, tenant: str, service_id: str, base_url: str) -> None:
+    """Note that an instance has taken a dispatch. Not with each one: it is for people who look."""
+    tx.execute(_SEEN, _named(tenant, service_id, base_url))
+
+
 # SQL: whether an instance is to be asked now.
 IS_PROBE_DUE = "EXISTS (SELECT 1 FROM service_instances AS i WHERE i.probe_at <= now())"
 

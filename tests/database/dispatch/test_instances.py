@@ -116,3 +116,15 @@ def test_an_instance_that_was_silent_for_a_week_is_forgotten(tx: Transaction) ->
     tx.execute("UPDATE service_instances SET set_aside_at = now() - interval '8 days', "
                "last_seen_at = now() - interval '8 days'")  # fmt: skip
     assert instances.forget_gone(tx) == 1
+
+
+def test_an_instance_that_takes_dispatches_was_seen(tx: Transaction) -> None:
+    register(tx, ONE, "mail")
+    tx.execute("UPDATE service_instances SET last_seen_at = now() - interval '1 hour'")
+    tx.execute("UPDATE services SET last_heartbeat = now() - interval '1 hour' WHERE id = 'mailer'")
+    instances.seen(tx, TENANT, "mailer", ONE)
+    row: Any = tx.execute(
+        "SELECT last_seen_at = now() AS i, last_heartbeat = now() AS s FROM service_instances AS i "
+        "JOIN services AS s ON s.id = i.service_id WHERE i.service_id = 'mailer'"
+    ).one()
+    assert (row.i, row.s) == (True, True)
