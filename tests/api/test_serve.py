@@ -128,7 +128,7 @@ def test_the_access_log_has_neither_tokens_nor_broken_lines(server: Server) -> N
         timeout=ANSWER_DEADLINE_S,
     )
     # A line is written after its answer was sent.
-    wait_until(lambda: "GET /w/default/***/api/tasks%0Aforged" in server.log.read_text())
+    wait_until(lambda: "GET /api/tasks%0Aforged" in server.log.read_text())
     assert "GET /api/runs" in server.log.read_text()
     assert "-token" not in server.log.read_text()
     lines = [orjson.loads(line) for line in server.log.read_text().splitlines()]
