@@ -43,6 +43,10 @@ SEEN_EVERY_S = 15.0
 LOOK_EVERY_S = 0.5
 
 
+# The failure of each instance that was set aside meanwhile, by its URL.
+Refused = dict[str, Failure]
+
+
 class Dispatcher:
     """Dispatches task runs. Make it in the process that uses it: threads and connections survive no fork.
 
@@ -116,19 +120,17 @@ class Dispatcher:
                 outcomes[task_run.id] = (task_run, each)
             else:
                 waiting.append(each)
-        if not any(each.set_aside_at is None for each in service.instances) and len(waiting) > 1:
-            # One dispatch finds out whether the service is back: each of the others might wait as long.
+        # What refused one of these dispatches gets no other: each of them might wait as long.
+        refused: Refused = {}
+        if waiting and not any(each.set_aside_at is None for each in service.instances):
+            # One dispatch finds out whether the service is back.
             first = waiting.pop(0)
-            outcomes[first.task_run.id] = found = self._outcome(first)
-            if isinstance(found, tuple) and found[1].code != "DISPATCH_REFUSED":
-                return outcomes | {each.task_run.id: (each.task_run, found[1]) for each in waiting}
-        return outcomes | self._together(waiting)
+            outcomes |= self._together([first], refused)
+        return outcomes | self._together(waiting, refused)
 
-    def _together(self, waiting: Sequence[Prepared]) -> dict[UUID, CallOutcome]:
-        if len(waiting) == 1:
-            return {waiting[0].task_run.id: self._outcome(waiting[0])}
+    def _together(self, waiting: Sequence[Prepared], refused: Refused) -> dict[UUID, CallOutcome]:
         running: dict[Future[CallOutcome], UUID] = {
-            self._threads.submit(self._outcome, each): each.task_run.id for each in waiting
+            self._threads.submit(self._outcome, each, refused): each.task_run.id for each in waiting
         }
         outcomes: dict[UUID, CallOutcome] = {}
         left = set(running)
@@ -138,14 +140,21 @@ class Dispatcher:
             self._sender.end_late()
         return outcomes
 
-    def _outcome(self, prepared: Prepared) -> CallOutcome:
-        """Send one dispatch to one instance after the other, until one has taken or may have taken it."""
+    def _outcome(self, prepared: Prepared, refused: Refused) -> CallOutcome:
+        """Send one dispatch to one instance after the other, until one has taken or may have taken it.
+
+        Args:
+            refused: the instances that get none any more, by URL; this dispatch may add some.
+        """
         task_run = prepared.task_run
         service = prepared.service
         failure = answers.unreachable(
             f"service {service.id!r} has no instance with task {task_run.task_id!r}"
         )
         for instance in service.candidates(task_run.task_id, self._services.chance):
+            if (known := refused.get(instance.base_url)) is not None:
+                failure = known
+                continue
             reply = self._try(lambda url=instance.base_url: self._post(url, prepared))  # type: ignore[misc]
             if isinstance(reply, Failure):
                 failure = reply
@@ -155,6 +164,8 @@ class Dispatcher:
             if judged.verdict is Verdict.TAKEN:
                 return Dispatched(task_run, f"{service.id} {instance.base_url}", self._worker)
             failure = judged.failure or failure
+            if judged.sets_aside:
+                refused[instance.base_url] = failure
             if judged.verdict is not Verdict.ELSEWHERE:
                 break
         return task_run, failure

@@ -72,12 +72,15 @@ def test_a_service_is_disconnected_when_its_last_instance_is_set_aside(tx: Trans
     assert (ready(tx), status(tx)) == ([ONE], "active")
 
 
+_PAUSE = "SELECT extract(epoch FROM probe_at - now()) AS s FROM service_instances WHERE tenant_id = :t"
+
+
 def test_an_instance_is_asked_less_and_less_often(tx: Transaction) -> None:
     register(tx, ONE, "mail")
     pauses = []
     for _ in range(10):
         instances.set_aside(tx, TENANT, "mailer", ONE, "connection refused")
-        row: Any = tx.execute("SELECT extract(epoch FROM probe_at - now()) AS s FROM service_instances").one()
+        row: Any = tx.execute(_PAUSE, {"t": TENANT}).one()
         pauses.append(float(row.s))
     assert pauses[:4] == [1, 2, 4, 8]
     assert pauses[-1] == 60
@@ -86,7 +89,7 @@ def test_an_instance_is_asked_less_and_less_often(tx: Transaction) -> None:
 def test_a_probe_is_taken_once(tx: Transaction) -> None:
     register(tx, ONE, "mail")
     instances.set_aside(tx, TENANT, "mailer", ONE, "connection refused")
-    tx.execute("UPDATE service_instances SET probe_at = now()")
+    tx.execute("UPDATE service_instances SET probe_at = now() WHERE tenant_id = :t", {"t": TENANT})
     [found] = instances.take_probes(tx, 10)
     assert (found.base_url, found.refusals) == (ONE, 1)
     assert instances.take_probes(tx, 10) == []
@@ -109,18 +112,24 @@ def test_an_instance_that_is_not_there_cannot_be_removed(tx: Transaction) -> Non
         instances.remove(tx, TENANT, "mailer", TWO)
 
 
+_SILENT = """UPDATE service_instances SET set_aside_at = now() - interval '8 days',
+    last_seen_at = now() - interval '8 days' WHERE tenant_id = :t"""
+
+
 def test_an_instance_that_was_silent_for_a_week_is_forgotten(tx: Transaction) -> None:
     register(tx, ONE, "mail")
     instances.set_aside(tx, TENANT, "mailer", ONE, "connection refused")
     assert instances.forget_gone(tx) == 0
-    tx.execute("UPDATE service_instances SET set_aside_at = now() - interval '8 days', "
-               "last_seen_at = now() - interval '8 days'")  # fmt: skip
+    tx.execute(_SILENT, {"t": TENANT})
     assert instances.forget_gone(tx) == 1
 
 
 def test_an_instance_that_takes_dispatches_was_seen(tx: Transaction) -> None:
     register(tx, ONE, "mail")
-    tx.execute("UPDATE service_instances SET last_seen_at = now() - interval '1 hour'")
+    tx.execute(
+        "UPDATE service_instances SET last_seen_at = now() - interval '1 hour' WHERE tenant_id = :t",
+        {"t": TENANT},
+    )
     tx.execute("UPDATE services SET last_heartbeat = now() - interval '1 hour' WHERE id = 'mailer'")
     instances.seen(tx, TENANT, "mailer", ONE)
     row: Any = tx.execute(
