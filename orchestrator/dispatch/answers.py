@@ -13,6 +13,8 @@ from pipeweave.orchestrator.dispatch.sender import NoReply, Reply
 from pipeweave.orchestrator.domain.failure import Failure, Outcome
 from pipeweave.safe_text import storable
 
+# An instance that has no room is not asked for so long (s), at least.
+BUSY_S = 0.5
 # A service says no longer delay than this (s).
 MAX_RETRY_AFTER_S = 24 * 3600.0
 MAX_QUOTED = 500
@@ -37,11 +39,13 @@ class Judged:
     Args:
         failure: of the attempt, unless the dispatch was taken.
         sets_aside: whether the instance takes no dispatches until it answers a probe.
+        busy_s: for how long (s) the instance has no room; None unless that is why.
     """
 
     verdict: Verdict
     failure: Failure | None = None
     sets_aside: bool = False
+    busy_s: float | None = None
 
 
 def judge(reply: Reply | NoReply, url: str, now: datetime) -> Judged:
@@ -56,10 +60,12 @@ def judge(reply: Reply | NoReply, url: str, now: datetime) -> Judged:
     if 200 <= reply.status < 300:
         return Judged(Verdict.TAKEN)
     said = f"{url} answered {reply.status}{_quoted(reply.text)}"
-    if reply.status in (429, 503):
-        delay = retry_after(reply.retry_after, now)
-        failure = _failure(DispatchFailed(said), delay_ms=None if delay is None else int(delay * 1000))
-        return Judged(Verdict.ELSEWHERE, failure, sets_aside=reply.status == 503 and delay is None)
+    delay = retry_after(reply.retry_after, now)
+    if reply.status == 429 or (reply.status == 503 and delay is not None):
+        busy_s = BUSY_S if delay is None else max(delay, BUSY_S)
+        return Judged(Verdict.ELSEWHERE, _failure(DispatchFailed(said)), busy_s=busy_s)
+    if reply.status == 503:
+        return Judged(Verdict.ELSEWHERE, _failure(DispatchFailed(said)), sets_aside=True)
     if reply.status >= 500:
         return Judged(Verdict.LATER, _failure(DispatchFailed(said)), sets_aside=reply.status in (502, 504))
     if 300 <= reply.status < 400:
@@ -81,13 +87,9 @@ def _without_answer(reply: NoReply, url: str) -> Judged:
     return Judged(verdict, _failure(DispatchFailed(said)), sets_aside=True)
 
 
-def _failure(
-    error: PipeWeaveError, *, outcome: Outcome = Outcome.FAILED, delay_ms: int | None = None
-) -> Failure:
+def _failure(error: PipeWeaveError, *, outcome: Outcome = Outcome.FAILED) -> Failure:
     code, is_retryable = classify_error(error)
-    return Failure(
-        code, str(error.detail), type(error).__name__, is_retryable, outcome=outcome, delay_ms=delay_ms
-    )
+    return Failure(code, str(error.detail), type(error).__name__, is_retryable, outcome=outcome)
 
 
 def _quoted(text: str) -> str:

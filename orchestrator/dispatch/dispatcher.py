@@ -10,6 +10,7 @@ All that is read from storage and from services is read while no transaction is 
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -28,7 +29,7 @@ from pipeweave.orchestrator.dispatch.targets import Networks
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.task_run import Dispatched, TaskRun
+from pipeweave.orchestrator.domain.task_run import Dispatched, Postponed, TaskRun
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.registry import instances
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -43,8 +44,8 @@ SEEN_EVERY_S = 15.0
 LOOK_EVERY_S = 0.5
 
 
-# The failure of each instance that was set aside meanwhile, by its URL.
-Refused = dict[str, Failure]
+# What each instance said that was set aside meanwhile, or has no room, by its URL.
+Refused = dict[str, answers.Judged]
 
 
 class Dispatcher:
@@ -151,9 +152,10 @@ class Dispatcher:
         failure = answers.unreachable(
             f"service {service.id!r} has no instance with task {task_run.task_id!r}"
         )
+        busy_s: float | None = None
         for instance in service.candidates(task_run.task_id, self._services.chance):
             if (known := refused.get(instance.base_url)) is not None:
-                failure = known
+                failure, busy_s = known.failure or failure, known.busy_s or busy_s
                 continue
             reply = self._try(lambda url=instance.base_url: self._post(url, prepared))  # type: ignore[misc]
             if isinstance(reply, Failure):
@@ -164,10 +166,14 @@ class Dispatcher:
             if judged.verdict is Verdict.TAKEN:
                 return Dispatched(task_run, f"{service.id} {instance.base_url}", self._worker)
             failure = judged.failure or failure
-            if judged.sets_aside:
-                refused[instance.base_url] = failure
+            if judged.sets_aside or judged.busy_s is not None:
+                refused[instance.base_url] = judged
+            busy_s = judged.busy_s or busy_s
             if judged.verdict is not Verdict.ELSEWHERE:
-                break
+                return task_run, failure
+        if busy_s is not None:
+            # All of them come back, and not at the same time.
+            return Postponed(task_run, busy_s * random.uniform(1, 2), failure.message)
         return task_run, failure
 
     def _post(self, url: str, prepared: Prepared) -> Reply | NoReply:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pipeweave.orchestrator.domain.failure import Failure
-from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, KeyWait, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, KeyWait, Postponed, TaskRun
 
 # An attempt that ended badly.
 FailedCall = tuple[TaskRun, Failure]
 
-# A result, a failure, no call at all because another task run executes under the same idempotency key, or a
-# dispatch whose result comes later.
-CallOutcome = Completion | KeyWait | Dispatched | FailedCall
+# A result, a failure, no call at all because another task run executes under the same idempotency key, a
+# dispatch whose result comes later, or one that nobody has room for.
+CallOutcome = Completion | KeyWait | Dispatched | Postponed | FailedCall
 
 
 def task_run_of(outcome: CallOutcome) -> TaskRun:

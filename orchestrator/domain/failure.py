@@ -30,8 +30,6 @@ class Failure:
         outcome: how the attempt ended.
         is_counted: whether it uses up one of the task run's attempts. An attempt that may never have begun
             does not.
-        delay_ms: the shortest delay before the next attempt, which whoever refused this one asked for; None
-            for the task's own delay.
         logs_path: where the log of the attempt is in storage; None where its path follows from its ids.
         cause: the exception itself, for the log; None if there is none in this process.
         is_dead: whether a dead letter is written when no attempt is left. A map writes none, because each of
@@ -47,7 +45,6 @@ class Failure:
     outcome: Outcome = Outcome.FAILED
     is_counted: bool = True
     is_dead: bool = True
-    delay_ms: int | None = None
     logs_path: str | None = None
     cause: BaseException | None = field(default=None, repr=False, compare=False)
 

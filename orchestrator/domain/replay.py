@@ -231,7 +231,7 @@ class _Rebuilding:
             self.attempts[event.subject, before.attempt] = ended
 
     def step_back(self, event: StoredEvent) -> None:
-        """Claimed, but another task run executes under its idempotency key."""
+        """Claimed, but another task run executes under its idempotency key, or nobody has room for it."""
         self.move(event, [event.subject], [T.RUNNING], lambda each: _again(each, each.attempt))
 
     def end_together(self, event: StoredEvent) -> None:
@@ -301,6 +301,7 @@ _CHANGES: dict[str, Callable[[_Rebuilding, StoredEvent], None]] = {
     "task_run.timed_out": _Rebuilding.fail,
     "task_run.retrying": _Rebuilding.retry,
     "task_run.stepped_back": _Rebuilding.step_back,
+    "task_run.postponed": _Rebuilding.step_back,
     "task_run.mapped": _Rebuilding.lay_out,
     "task_run.reopened": _Rebuilding.reopen,
 }

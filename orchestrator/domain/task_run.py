@@ -99,6 +99,20 @@ class Dispatched:
 
 
 @dataclass(frozen=True, slots=True)
+class Postponed:
+    """A task run whose dispatch no instance of its service has room for now: it is tried again later.
+
+    Args:
+        delay_s: how much later (s).
+        reason: for people.
+    """
+
+    task_run: TaskRun
+    delay_s: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Kept:
     """A stored value: its JSON inline or its path in storage, never both.
 

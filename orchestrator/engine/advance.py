@@ -21,14 +21,14 @@ from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
-from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.domain.task_run import Postponed, TaskRun
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.engine.chords import ChordAccounting, Counting
 from pipeweave.orchestrator.engine.decide import decide_or_end, skip
 from pipeweave.orchestrator.engine.map_sources import NOTHING_LOADED, Loaded, NotLoaded
 from pipeweave.orchestrator.engine.release import Claimant, Release
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
-from pipeweave.orchestrator.state import attempts, cancelling, completing, run_transitions
+from pipeweave.orchestrator.state import attempts, cancelling, completing, postponing, run_transitions
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import Decision, Predecessor, rules
 
@@ -115,6 +115,10 @@ class Advance:
         self._note_freed(ended.retried)
         self.release_due(ended.due)
         return ended
+
+    def postpone(self, postponed: Sequence[Postponed]) -> None:
+        """Let task runs wait that nobody has room for."""
+        self._note_freed(postponing.postpone(self.tx, self.run.id, postponed))
 
     def release_due(self, task_run_ids: Sequence[UUID]) -> None:
         """Release task runs whose next attempt is due."""

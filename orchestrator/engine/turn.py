@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, replace
 
 from pipeweave.orchestrator.domain.call_outcome import CallOutcome
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, Postponed, TaskRun
 from pipeweave.orchestrator.engine import fast_path, idempotency
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.engine.chords import Counting
@@ -148,6 +148,7 @@ class Turn:
         self._note_dispatches(tx)
         idempotency.settle(tx, self.run, self.outcomes, final, free_keys, advance.touched)
         advance.settle(final, _selected_next(completions))
+        advance.postpone([each for each in self.outcomes if isinstance(each, Postponed)])
         claimed = self._hand_over_or_claim(tx)
         return advance.close() + claimed, len(final) + len(ended.retried)
 

@@ -146,7 +146,7 @@ def _next_delay(row: Any, failure: Failure, cap_ms: int | None, chance: Callable
     policy = task_rows.policy_of(row, cap_ms)
     if not policy.may_retry(failure.code, is_retryable=failure.retryable):
         return None
-    return max(policy.delay_ms(row.attempt, chance()), failure.delay_ms or 0)
+    return policy.delay_ms(row.attempt, chance())
 
 
 # --- one statement per outcome ----------------------------------------------------------------------------

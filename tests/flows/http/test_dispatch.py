@@ -116,11 +116,10 @@ def test_a_late_or_repeated_report_changes_nothing_and_is_told_so(
     ("answer", "code", "attempts"),
     [
         ((500, {}), "DISPATCH_FAILED", 2),
-        ((429, {"Retry-After": "0"}), "DISPATCH_FAILED", 2),
         ((400, {}), "DISPATCH_REFUSED", 1),
         ((302, {"Location": "http://localhost:1/"}), "DISPATCH_REFUSED", 1),
     ],
-    ids=["500", "429", "400", "redirect"],
+    ids=["500", "400", "redirect"],
 )
 def test_a_refused_dispatch_is_tried_again_where_that_may_help(
     http_stack: LiveStack,
@@ -137,6 +136,26 @@ def test_a_refused_dispatch_is_tried_again_where_that_may_help(
         run = http_stack.ran({"id": name, "steps": [{"task": name}]})
     [letter] = http_stack.dead_letters(run.id)
     assert (run.status, letter.error_code, letter.attempts) == ("failed", code, attempts)
+
+
+def test_a_worker_that_is_full_uses_up_no_attempt(
+    http_stack: LiveStack, orchestrator_url: str, secret: str
+) -> None:
+    refused = 0
+
+    def full_at_first(_: Dispatch) -> tuple[int, dict[str, str]] | None:
+        nonlocal refused
+        refused += 1
+        return (429, {"Retry-After": "0"}) if refused <= 6 else None
+
+    with http_service(orchestrator_url, secret, {"full": lambda _: 1}, service_id="full") as service:
+        service.answer = full_at_first
+        service.register(retries=0)
+        run = http_stack.ran({"id": "full", "steps": [{"task": "full"}]})
+    [task_run] = http_stack.task_runs(run.id)
+    assert (run.status, task_run.attempt) == ("completed", 1)
+    assert http_stack.attempts(run.id) == []
+    assert len(service.dispatches) == 7
 
 
 def test_a_wide_fan_out_joins_when_all_reports_came(

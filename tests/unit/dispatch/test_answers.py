@@ -46,9 +46,10 @@ def test_other_answers_are_failures(
 
 def test_a_busy_instance_says_when_to_come_back() -> None:
     judged = judge(Reply(429, "7", "busy"), URL, NOW)
-    assert judged.failure is not None
-    assert judged.failure.delay_ms == 7_000
-    assert not judge(Reply(503, "7", "draining"), URL, NOW).sets_aside
+    assert judged.busy_s == 7
+    draining = judge(Reply(503, "7", "draining"), URL, NOW)
+    assert (draining.busy_s, draining.sets_aside) == (7, False)
+    assert judge(Reply(503, None, "down"), URL, NOW).busy_s is None
 
 
 def test_silence_is_a_timeout_that_another_attempt_tries_again() -> None:
