@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +33,7 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Dispatched, Postponed, TaskRun
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.registry import instances
+from pipeweave.orchestrator.registry.instances import Instance
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.values import Values
 from pipeweave.settings import Settings
@@ -46,6 +48,34 @@ LOOK_EVERY_S = 0.5
 
 # What each instance said that was set aside meanwhile, or has no room, by its URL.
 Refused = dict[str, answers.Judged]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the instances said that were asked.
+
+    Args:
+        failure: of the attempt, unless one has taken the dispatch.
+        busy_s: for how long (s) the last one has no room, if that is why.
+        is_over: whether no other instance may be asked.
+        taken: the service and the instance that has taken it, for people.
+        worker: the process that dispatched.
+    """
+
+    failure: Failure | None = None
+    busy_s: float | None = None
+    is_over: bool = False
+    taken: str | None = None
+    worker: str = ""
+
+    def outcome(self, task_run: TaskRun) -> CallOutcome:
+        """The outcome of the dispatch."""
+        if self.failure is None:
+            return Dispatched(task_run, self.taken or "", self.worker)
+        if self.busy_s is not None and not self.is_over:
+            # All of them come back, and not at the same time.
+            return Postponed(task_run, self.busy_s * random.uniform(1, 2), self.failure.message)
+        return task_run, self.failure
 
 
 class Dispatcher:
@@ -147,13 +177,27 @@ class Dispatcher:
         Args:
             refused: the instances that get none any more, by URL; this dispatch may add some.
         """
-        task_run = prepared.task_run
-        service = prepared.service
-        failure = answers.unreachable(
-            f"service {service.id!r} has no instance with task {task_run.task_id!r}"
-        )
+        task_run, service = prepared.task_run, prepared.service
+        found = service.candidates(task_run.task_id, self._services.chance)
+        asked = self._ask(prepared, found, refused)
+        if asked.is_over:
+            return asked.outcome(task_run)
+        # What this process knows of the service may be a second old: an instance may have taken the place of
+        # one that has stopped.
+        newer = self._try(lambda: self._services.of_task(service.tenant, task_run.task_id, is_new=True))
+        known = {each.base_url for each in found}
+        others = []
+        if isinstance(newer, DispatchService):
+            listed = newer.candidates(task_run.task_id, self._services.chance)
+            others = [each for each in listed if each.base_url not in known]
+        return (self._ask(prepared, others, refused) if others else asked).outcome(task_run)
+
+    def _ask(self, prepared: Prepared, candidates: Sequence[Instance], refused: Refused) -> Asked:
+        """Send a dispatch to one of these instances after the other, while none may have taken it."""
+        service, task_id = prepared.service, prepared.task_run.task_id
+        failure = answers.unreachable(f"service {service.id!r} has no instance with task {task_id!r}")
         busy_s: float | None = None
-        for instance in service.candidates(task_run.task_id, self._services.chance):
+        for instance in candidates:
             if (known := refused.get(instance.base_url)) is not None:
                 failure, busy_s = known.failure or failure, known.busy_s or busy_s
                 continue
@@ -164,17 +208,14 @@ class Dispatcher:
             judged = answers.judge(reply, instance.base_url, self._database.now())
             self._note(service, instance.base_url, judged, was_aside=instance.set_aside_at is not None)
             if judged.verdict is Verdict.TAKEN:
-                return Dispatched(task_run, f"{service.id} {instance.base_url}", self._worker)
+                return Asked(is_over=True, taken=f"{service.id} {instance.base_url}", worker=self._worker)
             failure = judged.failure or failure
             if judged.sets_aside or judged.busy_s is not None:
                 refused[instance.base_url] = judged
             busy_s = judged.busy_s or busy_s
             if judged.verdict is not Verdict.ELSEWHERE:
-                return task_run, failure
-        if busy_s is not None:
-            # All of them come back, and not at the same time.
-            return Postponed(task_run, busy_s * random.uniform(1, 2), failure.message)
-        return task_run, failure
+                return Asked(failure, is_over=True)
+        return Asked(failure, busy_s)
 
     def _post(self, url: str, prepared: Prepared) -> Reply | NoReply:
         try:

@@ -86,12 +86,16 @@ class Services:
     _known: dict[tuple[str, str], tuple[float, DispatchService | None]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def of_task(self, tenant: str, task_id: str) -> DispatchService | None:
-        """The service of a task; None when the task is not registered any more."""
+    def of_task(self, tenant: str, task_id: str, *, is_new: bool = False) -> DispatchService | None:
+        """The service of a task; None when the task is not registered any more.
+
+        Args:
+            is_new: read it now, whatever this process knows.
+        """
         key, now = (tenant, task_id), time.monotonic()
         with self._lock:
             known = self._known.get(key)
-        if known is not None and now < known[0] + READ_EVERY_S:
+        if known is not None and not is_new and now < known[0] + READ_EVERY_S:
             return known[1]
         with self.database.statements() as tx:
             found = read(tx, tenant, task_id)

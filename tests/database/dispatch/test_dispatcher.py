@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +16,7 @@ from pipeweave.orchestrator.dispatch import sender
 from pipeweave.orchestrator.dispatch.dispatcher import AT_ONCE, Dispatcher
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Dispatched, TaskRun
-from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.registry import instances, pipelines
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
 from pipeweave.orchestrator.runs import service_registration, triggering
 from pipeweave.orchestrator.runs.triggering import Trigger
@@ -38,6 +38,7 @@ class Hanging:
     url: str
     let_go: threading.Event = field(default_factory=threading.Event)
     asked: list[str] = field(default_factory=list)
+    close: Callable[[], None] = lambda: None
 
 
 @contextmanager
@@ -61,13 +62,18 @@ def hanging() -> Iterator[Hanging]:
     service = Hanging(f"http://127.0.0.1:{server.server_address[1]}")
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    try:
-        yield service
-    finally:
+
+    def close() -> None:
         service.let_go.set()
         server.shutdown()
         thread.join()
         server.server_close()
+
+    service.close = close
+    try:
+        yield service
+    finally:
+        close()
 
 
 @pytest.fixture
@@ -112,3 +118,21 @@ def test_a_service_that_hangs_holds_up_a_batch_once(
         service.let_go.set()
         outcomes = dispatcher.dispatch(run, task_runs)
     assert all(isinstance(each, Dispatched) for each in outcomes)
+
+
+def test_an_instance_that_took_the_place_of_another_is_found_at_once(
+    database: Database, values: Values, dispatcher: Dispatcher
+) -> None:
+    with hanging() as gone, hanging() as new:
+        gone.let_go.set()
+        new.let_go.set()
+        run, (first, second, *_) = claimed(database, values, gone.url)
+        assert isinstance(dispatcher.dispatch(run, [first])[0], Dispatched)
+        with database.transaction() as tx:
+            instances.remove(tx, TENANT, "hanging", gone.url)
+            task = TaskRegistration("hang", "a" * 16, retries=0)
+            service_registration.register(tx, TENANT, Registration("hanging", "1", "http", new.url, [task]))
+        gone.close()
+        [outcome] = dispatcher.dispatch(run, [second])
+    assert isinstance(outcome, Dispatched)
+    assert new.url in outcome.service

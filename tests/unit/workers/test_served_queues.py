@@ -25,12 +25,12 @@ def test_by_default_a_worker_serves_the_default_queue_and_those_of_its_tasks() -
     served = ServedQueues.of("t", "python", loaded(count=None, render="gpu", draw="gpu"))
     assert served.tasks == ("pipeweave.t.python", "pipeweave.t.python/gpu")
     assert all(each.is_served for each in served.loaded)
-    assert served.all[-1] == served.own
+    assert served.all[-2:] == (served.own, "pipeweave.t.!http")
 
 
 def test_a_worker_of_chosen_queues_serves_only_the_tasks_in_them() -> None:
     served = ServedQueues.of("t", "python", loaded(count=None, render="gpu"), ["gpu"])
-    assert served.tasks == ("pipeweave.t.python/gpu",)
+    assert served.all == ("pipeweave.t.python/gpu", served.own)
     assert {each.id: each.is_served for each in served.loaded} == {"count": False, "render": True}
 
 
