@@ -20,8 +20,8 @@ from pipeweave.settings import Settings
 from pipeweave.spec.document import parse_spec
 
 SCHEMATHESIS = Path(sys.executable).parent / "schemathesis"
-# Per operation, besides the cases that cover its schema systematically. About 25 s on two cores.
-EXAMPLES = 10
+# Per operation, besides the cases that cover its schema systematically. About 60 s on two cores.
+EXAMPLES = 5
 
 
 def test_schemathesis_finds_nothing(fresh_database_url: str, fresh_broker_url: str, tmp_path: Path) -> None:
