@@ -54,6 +54,12 @@ _LONGEST = (
     "flows/celery/test_beside_celery.py",
     "flows/stacks/test_cli_project.py",
     "flows/stacks/test_benchmarks_smoke.py",
+    "unit/conformance/test_kit.py",
+    "unit/conformance/test_original_sdk.py",
+    "unit/conformance/test_our_workers.py",
+    "flows/http/test_instances.py",
+    "flows/http/test_crashes.py",
+    "flows/http/test_http_worker.py",
 )
 _FOLDERS = ("flows", "ui", "database", "api", "unit")
 
