@@ -21,7 +21,7 @@ from pipeweave.spec.document import parse_spec
 
 SCHEMATHESIS = Path(sys.executable).parent / "schemathesis"
 # Per operation, besides the cases that cover its schema systematically. About 60 s on two cores.
-EXAMPLES = 5
+EXAMPLES = 3
 
 
 def test_schemathesis_finds_nothing(fresh_database_url: str, fresh_broker_url: str, tmp_path: Path) -> None:

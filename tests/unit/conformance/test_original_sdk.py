@@ -39,7 +39,7 @@ def test_the_original_sdk_works_and_has_its_known_weaknesses(revision: str) -> N
         task=Trial("file"),
         slow_task=Trial("slow", {"ms": 2_000}),
         failing_task=Trial("fail"),
-        patience_s=6.0,
+        patience_s=10.0,
         quiet_s=0.5,
     )
     with Kit(options) as kit:
