@@ -7,6 +7,7 @@ is told to save it, and not to guess its type.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -16,6 +17,7 @@ from urllib.parse import quote
 from flask import Request, Response
 
 from pipeweave.errors import RangeNotSatisfiable
+from pipeweave.storage import ObjectInfo, Storage
 from pipeweave.storage.base import BINARY
 
 # One range of bytes. Several in one request are answered with the whole object, which is allowed.
@@ -43,6 +45,17 @@ class Download:
     etag: str
     content_type: str
     filename: str
+
+
+def of_object(storage: Storage, found: ObjectInfo, content_type: str) -> Download:
+    """A stored object as a download, under the last part of its path."""
+    seen = f"{found.path}\0{found.size}\0{found.modified_at.isoformat()}"
+
+    def opened(start: int, length: int) -> AbstractContextManager[Iterator[bytes]]:
+        return storage.open(found.path, start=start, length=length)
+
+    etag = hashlib.sha256(seen.encode()).hexdigest()[:32]
+    return Download(opened, found.size, etag, content_type, found.path.rpartition("/")[2])
 
 
 def answered(request: Request, file: Download) -> Response:

@@ -4,15 +4,14 @@ storage backend has no signed URLs of its own.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from pipeweave.api.contract import SignedObjectQuery, WrittenObject
 from pipeweave.api.http import Call, Download, RawBody, Routes
+from pipeweave.api.http.download import of_object
 from pipeweave.errors import NotFound, ObjectTooLarge, PayloadTooLarge, Unauthenticated, Unavailable
 from pipeweave.orchestrator.dispatch import object_urls, tokens
 from pipeweave.orchestrator.objects import media_types
@@ -42,14 +41,7 @@ def read_object(call: Call, query: SignedObjectQuery) -> Download:
     found = storage.stat(query.path)
     if found is None:
         raise NotFound(f"there is no stored object {query.path[:200]!r}", path=query.path[:200])
-    seen = f"{found.path}\0{found.size}\0{found.modified_at.isoformat()}"
-    return Download(
-        partial(_opened, storage, query.path),
-        found.size,
-        hashlib.sha256(seen.encode()).hexdigest()[:32],
-        media_types.media_type(query.path),
-        query.path.rpartition("/")[2],
-    )
+    return of_object(storage, found, media_types.media_type(query.path))
 
 
 @routes.add(
@@ -91,7 +83,3 @@ def _place() -> Iterator[None]:
         yield
     finally:
         _places.release()
-
-
-def _opened(storage: Storage, path: str, start: int, length: int) -> Any:
-    return storage.open(path, start=start, length=length)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import orjson
 
 from pipeweave.api.contract import ObjectQuery, StorageBackends, StoredObject, SweepReport, SweepRequest
 from pipeweave.api.http import Answer, Call, Download, PathId, Routes
+from pipeweave.api.http.download import of_object
 from pipeweave.errors import (
     Conflict,
     LimitExceeded,
@@ -61,13 +60,7 @@ def get_object(call: Call, path: str, query: ObjectQuery) -> Answer | Download:
     storage, found = _found(call, backends, where)
     if media_types.is_json(path) and not query.raw:
         return Answer(_document(where, _content(storage, path)))
-    return Download(
-        partial(_opened, storage, path),
-        found.size,
-        _etag(found),
-        media_types.media_type(path),
-        path.rpartition("/")[2],
-    )
+    return of_object(storage, found, media_types.media_type(path))
 
 
 @routes.add(
@@ -134,12 +127,3 @@ def _document(where: ObjectRef, content: bytes) -> bytes:
     """The answer as JSON. The content is JSON text already: it is not written again."""
     head = orjson.dumps({"path": where.path, "backend": where.backend})
     return head[:-1] + b',"content":' + content + b"}"
-
-
-def _opened(storage: Storage, path: str, start: int, length: int) -> Any:
-    return storage.open(path, start=start, length=length)
-
-
-def _etag(found: ObjectInfo) -> str:
-    seen = f"{found.path}\0{found.size}\0{found.modified_at.isoformat()}"
-    return hashlib.sha256(seen.encode()).hexdigest()[:32]

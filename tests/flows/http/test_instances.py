@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,8 +54,10 @@ def test_a_service_that_was_down_takes_dispatches_again(
 def test_a_service_that_hangs_is_given_up_after_five_seconds(
     http_stack: LiveStack, orchestrator_url: str, secret: str
 ) -> None:
+    is_over = threading.Event()
+
     def hang(_: Dispatch) -> None:
-        time.sleep(8)
+        is_over.wait(60)
 
     with http_service(
         orchestrator_url, secret, {"hangs": lambda _: NO_REPORT}, service_id="hanging"
@@ -63,6 +65,7 @@ def test_a_service_that_hangs_is_given_up_after_five_seconds(
         service.answer = hang
         service.register(retries=0)
         run = http_stack.ran({"id": "hanging", "steps": [{"task": "hangs"}]})
+        is_over.set()
     [letter] = http_stack.dead_letters(run.id)
     assert (letter.error_code, letter.status) == ("TIMEOUT", "timeout")
 
@@ -124,13 +127,19 @@ def test_a_limit_holds_for_what_services_run(
     http_stack: LiveStack, orchestrator_url: str, secret: str
 ) -> None:
     most, running = 0, 0
+    lock, is_crowded = threading.Lock(), threading.Event()
 
     def counted(_: Dispatch) -> int:
         nonlocal most, running
-        running += 1
-        most = max(most, running)
-        time.sleep(0.05)
-        running -= 1
+        with lock:
+            running += 1
+            most = max(most, running)
+            if running > 1:
+                is_crowded.set()
+        # The first waits for the second: both are there at once.
+        is_crowded.wait(60)
+        with lock:
+            running -= 1
         return 1
 
     with http_service(orchestrator_url, secret, {"two-at-once": counted}, service_id="limited") as service:
