@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import signal
-import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +20,7 @@ from pipeweave.http_worker.listening import Listener, own_address
 from pipeweave.http_worker.registrar import Registrar
 from pipeweave.http_worker.reports import Reports
 from pipeweave.http_worker.server import Application
+from pipeweave.http_worker.stop_signals import StopSignals
 from pipeweave.http_worker.under_way import UnderWay
 from pipeweave.ids import check_name
 from pipeweave.settings import connecting, load_for_http_worker
@@ -123,7 +122,6 @@ class HttpWorker:
         self._application = Application(
             shown, self.tasks, self._under_way, secret if verify else None, prefix
         )
-        self._stop = threading.Event()
         self._is_closed = False
 
     def run(self) -> None:
@@ -135,13 +133,12 @@ class HttpWorker:
             PipeWeaveError: the orchestrator refused the registration.
         """
         worker_log.configure_unless_configured(self._log_level)
-        for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, self._on_signal)
-        self.start()
-        printed_lines.capture()
-        self._stop.wait()
-        log.info("worker.stopping", extra={"running": self._under_way.count})
-        self.stop()
+        with StopSignals() as signals:
+            self.start()
+            printed_lines.capture()
+            signals.wait()
+            log.info("worker.stopping", extra={"running": self._under_way.count})
+            self.stop()
 
     def start(self) -> None:
         """Serve in the background, and register. While the orchestrator cannot be reached, it goes on trying.
@@ -179,11 +176,6 @@ class HttpWorker:
         self._logs.close(LOGS_WITHIN_S)
         worker_log.store_no_lines(self._lines)
         self._link.close()
-
-    def _on_signal(self, number: int, frame: object) -> None:
-        if self._stop.is_set():
-            raise SystemExit(128 + number)
-        self._stop.set()
 
 
 def _check(service_id: str, storage_access: str, concurrency: int) -> None:

@@ -353,14 +353,14 @@ def _try(call: Any) -> Any:
 
 def main() -> None:
     """Run until SIGTERM; then finish what was taken, unless the fault `shutdown` is named."""
-    ended = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    # Blocked before there are threads, and taken by `sigwait`: a handler could miss its moment.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     faults = sys.argv[1].split(",") if len(sys.argv) > 1 else []
     worker = TinyWorker(
         os.environ["ORCHESTRATOR_URL"], os.environ["PIPEWEAVE_SECRET_KEY"], faults=filter(None, faults)
     )
     worker.register()
-    ended.wait()
+    signal.sigwait({signal.SIGTERM})
     if "shutdown" not in faults:
         worker.finish()
     worker.stop()

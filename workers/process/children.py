@@ -22,6 +22,9 @@ from pipeweave.workers.process import child_exits
 
 log = logging.getLogger(__name__)
 
+# A dead child whose end could not be stored, because PostgreSQL is away, is tried again after so long (s).
+TRY_AGAIN_S = 1.0
+
 
 class Children:
     """Watches the processes that have a slot.
@@ -36,11 +39,15 @@ class Children:
         self.slots = slots
         self._selector = selectors.DefaultSelector()
         self._watched: dict[int, int] = {}
+        # Dead children whose end is not stored yet. Waiting for them would return at once, again and again.
+        self._unburied: set[int] = set()
 
     def wait(self, seconds: float) -> None:
         """Wait until a child ends, for at most so many seconds."""
         for slot in self.slots.taken():
             self._watch(slot.pid)
+        if self._unburied:
+            seconds = min(seconds, TRY_AGAIN_S)
         if not self._watched:
             time.sleep(seconds)
             return
@@ -53,12 +60,17 @@ class Children:
         A child whose end cannot be stored keeps no other child waiting: it is tried again with the next look.
         """
         for slot in self.slots.taken():
+            pid = slot.pid
             try:
                 self._look_at(slot, worker_id)
             except PipeWeaveError as error:
-                log.warning("child.unburied", extra={"pid": slot.pid, "reason": error.detail})
+                self._unburied.add(pid)
+                log.warning("child.unburied", extra={"pid": pid, "reason": error.detail})
             except Exception:
-                log.exception("child.unburied", extra={"pid": slot.pid})
+                self._unburied.add(pid)
+                log.exception("child.unburied", extra={"pid": pid})
+            else:
+                self._unburied.discard(pid)
 
     def _look_at(self, slot: Slot, worker_id: str) -> None:
         seen = slot.state()
@@ -98,7 +110,7 @@ class Children:
         slot.free()
 
     def _watch(self, pid: int) -> None:
-        if pid in self._watched or not hasattr(os, "pidfd_open"):
+        if pid in self._watched or pid in self._unburied or not hasattr(os, "pidfd_open"):
             return
         try:
             self._watched[pid] = os.pidfd_open(pid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from support.factories import a_task, register
 from support.run_driver import RunDriver
 from support.servers import wait_until
 
+from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.engine.losses import ChildActivity
@@ -21,7 +23,7 @@ from pipeweave.orchestrator.state import claiming
 from pipeweave.orchestrator.store.database import Database
 from pipeweave.workers.consumer.child_slots import Ending, Slot, Slots, SlotState
 from pipeweave.workers.process import child_exits
-from pipeweave.workers.process.children import Children
+from pipeweave.workers.process.children import TRY_AGAIN_S, Children
 
 WORKER = "w@host:1:ab"
 LATER_S = 600.0
@@ -218,3 +220,25 @@ def test_a_lost_attempt_says_how_its_process_ended(
     child.wait()
     [attempt] = driver.rows("SELECT error FROM attempts WHERE run_id = :id", id=run_id)
     assert attempt.error["message"].startswith(f"its process ({child.pid}) {how}")
+
+
+def test_a_dead_child_whose_end_cannot_be_stored_is_tried_again_after_a_pause(
+    driver: RunDriver, children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    run_id, _ = at_work(driver, children, dead.pid, until=time.monotonic() + LATER_S)
+
+    def is_away(*_: object, **__: object) -> int:
+        raise Unavailable("PostgreSQL is away")
+
+    os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
+    monkeypatch.setattr(losses, "of_child", is_away)
+    children.look(WORKER)
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    children.wait(LATER_S)
+    assert pauses == [TRY_AGAIN_S]
+    monkeypatch.undo()
+    end(children)
+    assert kept(driver, run_id) == [(1, "lost", "WORKER_LOST")]
+    dead.wait()
