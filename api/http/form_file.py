@@ -9,6 +9,7 @@ from typing import IO
 
 from flask import Request
 
+from pipeweave.api.http.slow_bodies import allow_time
 from pipeweave.errors import FieldError, InvalidInput, UnsupportedMediaType
 from pipeweave.size_limits import MAX_UPLOAD_BYTES
 from pipeweave.storage.base import BINARY
@@ -61,9 +62,7 @@ class FormFile:
             )
         request.max_content_length = MAX_UPLOAD_BYTES + _AROUND
         request.max_form_parts = _MOST_PARTS
-        # Of the server that serves this app; another one has its own limits.
-        if take_longer := getattr(request.environ.get("wsgi.input"), "take_longer", None):
-            take_longer()
+        allow_time(request)
         return self._only_file()
 
     def _only_file(self) -> ReceivedFile:

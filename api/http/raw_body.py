@@ -6,6 +6,7 @@ from typing import IO
 
 from flask import Request
 
+from pipeweave.api.http.slow_bodies import allow_time
 from pipeweave.errors import PayloadTooLarge
 
 
@@ -38,7 +39,5 @@ class RawBody:
             size = request.content_length
             raise PayloadTooLarge(f"the body has {size:,} bytes; at most {limit:,} are possible")
         request.max_content_length = limit
-        # Of the server that serves this app; another one has its own limits.
-        if take_longer := getattr(request.environ.get("wsgi.input"), "take_longer", None):
-            take_longer()
+        allow_time(request)
         return request.stream

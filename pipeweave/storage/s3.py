@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import cache
 from importlib.util import find_spec
 from io import BytesIO
 from typing import Any
@@ -201,7 +202,6 @@ def _body(client: Any, names: Mapping[str, str], span: Mapping[str, str]) -> Any
 
 def _connect(bucket: Bucket) -> Any:
     """Make a boto3 client; of the machine's AWS configuration it uses only proxies and certificates."""
-    from boto3.session import Session
     from botocore.config import Config
 
     config = Config(
@@ -215,7 +215,7 @@ def _connect(bucket: Bucket) -> Any:
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
-    return Session().client(
+    return _session().client(
         "s3",
         region_name=bucket.region,
         endpoint_url=bucket.endpoint,
@@ -224,3 +224,22 @@ def _connect(bucket: Bucket) -> Any:
         aws_session_token=bucket.session_token,
         config=config,
     )
+
+
+def _session() -> Any:
+    import botocore.session
+    from boto3.session import Session
+
+    core = botocore.session.get_session()
+    core.register_component("data_loader", _descriptions())
+    return Session(botocore_session=core)
+
+
+@cache
+def _descriptions() -> Any:
+    """What botocore knows of S3, for all clients of this process: to read it takes longer than all else that
+    makes a client.
+    """
+    from botocore.loaders import create_loader
+
+    return create_loader()
