@@ -47,6 +47,8 @@ test: setup links ## The gate: all checks and all tests
 	@$(MAKE) --no-print-directory --jobs 2 lint tests
 
 tests: setup links ## All tests without the checks
+	@# pytest rewrites the asserts of each file and keeps the result: once, and not in each process at the same time.
+	@$(PYTEST) --collect-only >/dev/null
 	$(PYTEST) -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 check: lint ## Format, lint, types, architecture and docs

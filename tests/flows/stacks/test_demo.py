@@ -53,7 +53,7 @@ def test_the_demo_shows_its_report_and_removes_everything(here: StackFolder, tem
 
 @pytest.mark.parametrize(
     ("after", "number", "code"),
-    [("Starting", signal.SIGINT, 130), ("count", signal.SIGINT, 130), ("count", signal.SIGTERM, 143)],
+    [("Starting", signal.SIGINT, 130), ("count", signal.SIGTERM, 143)],
 )
 def test_an_interrupted_demo_leaves_nothing_behind(
     here: StackFolder, temporary: Path, after: str, number: signal.Signals, code: int

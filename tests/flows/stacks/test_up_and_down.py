@@ -80,16 +80,14 @@ def test_ctrl_c_stops_everything(used: StackFolder) -> None:
     assert are_gone(processes)
 
 
-def test_nothing_outlives_a_killed_supervisor_and_the_next_up_works(used: StackFolder) -> None:
+def test_nothing_outlives_a_killed_supervisor_and_the_next_up_ends_leftovers(
+    used: StackFolder,
+) -> None:
     used.up()
     processes = used.family()
     used.supervisor().kill()
     wait_until(lambda: are_gone(processes), what="something is left")
-    used.up()
-    assert used.greeting("Ada") == "hello Ada"
 
-
-def test_leftovers_of_a_crash_are_ended_by_the_next_up(used: StackFolder) -> None:
     used.up()
     processes = used.family()
     watchdog = psutil.Process(used.ps()["watchdog"]["pid"])
