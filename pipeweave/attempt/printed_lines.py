@@ -31,6 +31,11 @@ class PrintedLines(io.TextIOBase):
         self._mine = threading.local()
 
     @property
+    def original(self) -> TextIO:
+        """The stream that is replaced."""
+        return self._original
+
+    @property
     def encoding(self) -> str:  # type: ignore[override]
         return self._original.encoding
 
@@ -115,6 +120,13 @@ def capture() -> None:
             stream = PrintedLines(stream, f"pipeweave.{name}", level)
             _captured.append((name, stream))
             setattr(sys, name, stream)
+
+
+def release() -> None:
+    """Let this process print again as it did before `capture`."""
+    while _captured:
+        name, stream = _captured.pop()
+        setattr(sys, name, stream.original)
 
 
 def end_lines() -> None:

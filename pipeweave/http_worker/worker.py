@@ -134,11 +134,15 @@ class HttpWorker:
         """
         worker_log.configure_unless_configured(self._log_level)
         with StopSignals() as signals:
-            self.start()
+            # Before the start: the first dispatch may come while the worker still registers.
             printed_lines.capture()
-            signals.wait()
-            log.info("worker.stopping", extra={"running": self._under_way.count})
-            self.stop()
+            try:
+                self.start()
+                signals.wait()
+                log.info("worker.stopping", extra={"running": self._under_way.count})
+                self.stop()
+            finally:
+                printed_lines.release()
 
     def start(self) -> None:
         """Serve in the background, and register. While the orchestrator cannot be reached, it goes on trying.

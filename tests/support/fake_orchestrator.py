@@ -30,6 +30,7 @@ class FakeOrchestrator:
         objects: stored objects by path; URLs that the dispatches hold read and write them.
         answers: answers by kind of request (`register`, `heartbeat`, `complete`, `urls`, `leave`, `object`):
             each is given once, then the usual one again.
+        before_registered: is called before a registration is answered.
     """
 
     def __init__(self, url: str) -> None:
@@ -40,6 +41,7 @@ class FakeOrchestrator:
         self.registrations: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.changed = threading.Condition()
+        self.before_registered: Callable[[], object] = bool
 
     # --- what the test does -------------------------------------------------------------------------------
 
@@ -120,6 +122,8 @@ class FakeOrchestrator:
                 self.asked.append((f"refused {kind}", about, body))
             found = given or self._usual(kind, about, method, body)
             self.changed.notify_all()
+        if kind == "register":
+            self.before_registered()
         return found
 
     def _usual(self, kind: str, about: str, method: str, body: Any) -> Answer:

@@ -126,3 +126,15 @@ def test_the_end_of_a_call_enables_the_loggers_that_it_disabled(
     monkeypatch.setattr(other, "disabled", True)
     printed_lines.end_lines()
     assert not other.disabled
+
+
+def test_what_was_captured_is_released(original: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(printed_lines, "_captured", [])
+    monkeypatch.setattr("sys.stdout", original)
+    monkeypatch.setattr("sys.stderr", original)
+    printed_lines.capture()
+    printed_lines.release()
+    assert sys.stdout is original and sys.stderr is original
+    sys.stdout = later = io.StringIO()
+    printed_lines.end_lines()
+    assert sys.stdout is later

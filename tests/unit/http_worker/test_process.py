@@ -48,7 +48,7 @@ def test_term_ends_the_process_when_its_attempts_have_ended(
     assert orchestrator.dispatch("work")[0] == 202
     orchestrator.wait(lambda: orchestrator.count("heartbeat"))
     process.send_signal(signal.SIGTERM)
-    _, log = process.communicate(timeout=20)
+    _, log = process.communicate(timeout=60)
     assert process.returncode == 0, log
     assert orchestrator.reports()[0]["output"] == "done"
     assert orchestrator.count("leave") == 1
@@ -56,9 +56,24 @@ def test_term_ends_the_process_when_its_attempts_have_ended(
     assert not {SECRET, "pw_token"} & set(log.replace('"', " ").split())
 
 
+def test_what_is_printed_while_the_worker_still_registers_is_in_the_log(
+    orchestrator: FakeOrchestrator, tmp_path: Path
+) -> None:
+    def dispatch_at_once() -> None:
+        assert orchestrator.dispatch("work")[0] == 202
+        orchestrator.report()
+
+    orchestrator.before_registered = dispatch_at_once
+    process = start(orchestrator, tmp_path)
+    orchestrator.wait(lambda: "runs/trun_1.1.mac/logs.jsonl" in orchestrator.objects)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert b"printed" in orchestrator.objects["runs/trun_1.1.mac/logs.jsonl"]
+
+
 def test_a_refused_registration_is_one_line(orchestrator: FakeOrchestrator, tmp_path: Path) -> None:
     orchestrator.answers["register"] = [(401, {"code": "UNAUTHENTICATED", "detail": "no token"})]
     process = start(orchestrator, tmp_path)
-    _, log = process.communicate(timeout=20)
+    _, log = process.communicate(timeout=60)
     assert process.returncode == 1
     assert log.splitlines()[-1].startswith("pipeweave: FORBIDDEN: the orchestrator refused the registration")
