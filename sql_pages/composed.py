@@ -20,6 +20,7 @@ from pipeweave.orchestrator.deadletters import dead_letters, redrives
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
 from pipeweave.orchestrator.domain.months import Month
 from pipeweave.orchestrator.domain.states import RunStatus
+from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import dead_letters as letter_lists
@@ -51,7 +52,7 @@ MONTH = Month(2001, 1)
 RUN = UUID(int=1)
 TENANT = "default"
 ERROR = {"code": "STEP_FAILED", "message": "step a failed"}
-REDRIVE = redrives._Redrive(RUN, TENANT, LetterFilter(), None)
+REDRIVE = redrives._Redrive(RUN, TENANT, LetterFilter(), None, TriggeredBy())
 
 
 class _Ones:

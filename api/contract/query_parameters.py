@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from pipeweave import ids
 from pipeweave.api.contract.requests import MAX_INT32, Name
+from pipeweave.api.contract.run_answers import TriggerKind
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 from pipeweave.orchestrator.store import DEFAULT_LIMIT, MAX_LIMIT, Page
 
@@ -111,6 +112,14 @@ class RunsQuery(_Filtered):
     pipeline_id: Name | None = None
     created_after: Moment | None = Field(None, description="Created at this time or later.")
     created_before: Moment | None = Field(None, description="Created before this time.")
+    triggered_by: TriggerKind | None = Field(None, description="Only runs that such a thing began.")
+
+    def filters(self) -> dict[str, Any]:
+        """The given filters, as `reading.run_list` names them."""
+        given = super().filters()
+        if (kind := given.pop("triggered_by", None)) is not None:
+            given["triggered_kind"] = kind
+        return given
 
 
 class FindTaskRunsQuery(Query):

@@ -18,6 +18,7 @@ from pipeweave.api.contract.answers import (
 from pipeweave.orchestrator.domain import RunStatus, TaskStatus
 
 Kind = Literal["task", "map", "item"]
+TriggerKind = Literal["api", "schedule", "webhook", "event", "rerun", "redrive", "transaction", "parent"]
 
 
 class Reference(AnswerModel):
@@ -38,6 +39,14 @@ class MapReference(AnswerModel):
     size: int = Field(description="Bytes of JSON.")
 
 
+class TriggeredByAnswer(AnswerModel):
+    """What began a run."""
+
+    kind: TriggerKind
+    id: str | None = Field(description="The schedule, webhook, run or dead letter; null for a request.")
+    actor: str | None = Field(description="The name of the access token, if one is known.")
+
+
 class Run(AnswerModel):
     """One execution of a pipeline."""
 
@@ -49,6 +58,9 @@ class Run(AnswerModel):
     failure_mode: FailureMode
     priority: int | None
     metadata: dict[str, Any] | None
+    triggered_by: TriggeredByAnswer | None = Field(
+        description="What began it; null for runs of earlier versions."
+    )
     task_run_count: int
     error: Any
     error_code: str | None
@@ -222,6 +234,9 @@ class TaskRunDetail(_TaskRun):
         description="The task run with the same idempotency key that this one waits for."
     )
     metadata: dict[str, Any] | None
+    triggered_by: TriggeredByAnswer | None = Field(
+        description="What began its run; null for runs of earlier versions."
+    )
     attempts: list[Attempt]
 
 

@@ -99,7 +99,10 @@ def retry(call: Call, id: str) -> dict[str, Any]:
     letter_id = ids.read(ids.DEAD_LETTER, id)
     letter = call.change(lambda tx: dead_letters.find_open(tx, call.tenant, letter_id), is_one=False)
     inputs = dead_letters.stored_inputs(call.deployment.values, [letter])
-    retried = call.change(lambda tx: dead_letters.retry(tx, call.tenant, letter_id, inputs), is_one=False)
+    retried = call.change(
+        lambda tx: dead_letters.retry(tx, call.tenant, letter_id, inputs, by=call.token_name or None),
+        is_one=False,
+    )
     task_run = ids.show(ids.TASK_RUN, retried.task_run_id)
     return {
         "newRunId": task_run if retried.is_standalone else ids.show(ids.RUN, retried.run_id),
@@ -146,7 +149,9 @@ def retry_all(call: Call, body: RetryAllRequest) -> Answer:
     """Retry every dead letter that is open now and matches all given filters. The tick retries them in
     batches: follow the redrive at `/api/dlq/redrives/{id}`.
     """
-    redrive_id = call.change(lambda tx: redrives.create(tx, call.tenant, body.filter()))
+    redrive_id = call.change(
+        lambda tx: redrives.create(tx, call.tenant, body.filter(), by=call.token_name or None)
+    )
     with call.reading() as tx:
         return Answer(queries.redrive(tx, call.tenant, redrive_id), 202)
 

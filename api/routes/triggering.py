@@ -11,6 +11,7 @@ from pipeweave.api.contract import RunRequest, TriggerBatchRequest, TriggerReque
 from pipeweave.api.http import Call, idempotency_header
 from pipeweave.api.routes import input_checks
 from pipeweave.errors import NotFound
+from pipeweave.orchestrator.domain import TriggeredBy
 from pipeweave.orchestrator.registry import TaskRow, task_rows
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store import Transaction
@@ -30,7 +31,7 @@ def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
     def verb(tx: Transaction) -> triggering.CreatedRun:
         with known_pipeline(tx, call.tenant, pipeline_id):
             run_token = idempotency_header.of_body(call.key, body.run_token, "runToken")
-            request = _trigger(pipeline_id, body, run_token)
+            request = _trigger(call, pipeline_id, body, run_token)
             is_unchecked = body.validation_mode == "none"
             return triggering.trigger(
                 tx, call.deployment.values, call.tenant, request, check=None if is_unchecked else check
@@ -42,7 +43,7 @@ def start(call: Call, pipeline_id: str, body: TriggerRequest) -> dict[str, Any]:
 def start_all(call: Call, pipeline_id: str, batch: TriggerBatchRequest) -> list[dict[str, Any]]:
     """Start all runs of a batch, or none. The answers are in the order of the batch."""
     requests = [
-        _trigger(pipeline_id, run, idempotency_header.of_entry(call.key, run.run_token, index))
+        _trigger(call, pipeline_id, run, idempotency_header.of_entry(call.key, run.run_token, index))
         for index, run in enumerate(batch.runs)
     ]
     faults = [input_checks.InputFaults() for _ in requests]
@@ -82,9 +83,15 @@ def known_pipeline(tx: Transaction, tenant: str, pipeline_id: str) -> Iterator[N
         ) from None
 
 
-def _trigger(pipeline_id: str, body: RunRequest, run_token: str | None) -> triggering.Trigger:
+def _trigger(call: Call, pipeline_id: str, body: RunRequest, run_token: str | None) -> triggering.Trigger:
     return triggering.Trigger(
-        pipeline_id, body.input, body.failure_mode, body.priority, body.metadata, run_token
+        pipeline_id,
+        body.input,
+        body.failure_mode,
+        body.priority,
+        body.metadata,
+        run_token,
+        TriggeredBy(actor=call.token_name or None),
     )
 
 

@@ -8,7 +8,7 @@ Retrying a standalone task makes a new task run; retrying a pipeline's step reop
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -18,6 +18,7 @@ from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator.deadletters import reopening
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
 from pipeweave.orchestrator.domain.task_run import Kept
+from pipeweave.orchestrator.domain.triggered_by import REDRIVE, TriggeredBy
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.registry import task_rows
 from pipeweave.orchestrator.runs import standalone_tasks
@@ -29,6 +30,7 @@ from pipeweave.orchestrator.store.values import Values, keep_inline
 # Discarding and purging by a filter take this many dead letters at once; a full batch means there may be
 # more.
 BATCH = 5_000
+_UNKNOWN = TriggeredBy(REDRIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +119,14 @@ def stored_inputs(values: Values, letters: Sequence[DeadLetter]) -> Inputs:
     return found
 
 
-def retry(tx: Transaction, tenant: str, letter_id: UUID, inputs: Inputs = NO_INPUTS) -> Retried:
+def retry(
+    tx: Transaction, tenant: str, letter_id: UUID, inputs: Inputs = NO_INPUTS, *, by: str | None = None
+) -> Retried:
     """Run a dead letter's task run again, with its task's current code and its original input.
 
     Args:
         inputs: what `stored_inputs` gives for this dead letter.
+        by: who retries it; the run of a standalone task keeps that.
 
     Raises:
         NotFound: the tenant has no such dead letter.
@@ -129,21 +134,27 @@ def retry(tx: Transaction, tenant: str, letter_id: UUID, inputs: Inputs = NO_INP
             history was dropped; or its task is no longer registered.
         Unavailable: nothing new is accepted during maintenance.
     """
-    retried = retry_of_run(tx, [find_open(tx, tenant, letter_id)], inputs)
+    cause = TriggeredBy(REDRIVE, ids.show(ids.DEAD_LETTER, letter_id), by)
+    retried = retry_of_run(tx, [find_open(tx, tenant, letter_id)], inputs, cause)
     if not retried:
         # Another transaction retried or discarded it between the SELECT and the lock.
         _refuse_closed(_require(tx, tenant, letter_id))
     return retried[0]
 
 
-def retry_of_run(tx: Transaction, letters: Sequence[DeadLetter], inputs: Inputs = NO_INPUTS) -> list[Retried]:
+def retry_of_run(
+    tx: Transaction,
+    letters: Sequence[DeadLetter],
+    inputs: Inputs = NO_INPUTS,
+    cause: TriggeredBy = _UNKNOWN,
+) -> list[Retried]:
     """Retry dead letters of one run. Dead letters that were retried or discarded meanwhile are left out.
 
     Raises:
         Conflict, Unavailable: as `retry`; nothing was changed.
     """
     if letters[0].is_standalone:
-        return [each for letter in letters for each in _retry_standalone(tx, letter, inputs)]
+        return [each for letter in letters for each in _retry_standalone(tx, letter, inputs, cause)]
     return _retry_steps(tx, letters)
 
 
@@ -184,7 +195,9 @@ FROM runs AS r WHERE r.id = :id
 """
 
 
-def _retry_standalone(tx: Transaction, letter: DeadLetter, inputs: Inputs) -> list[Retried]:
+def _retry_standalone(
+    tx: Transaction, letter: DeadLetter, inputs: Inputs, cause: TriggeredBy
+) -> list[Retried]:
     if letter.input_path is None:
         value, kept = letter.input, keep_inline(letter.input)
     else:
@@ -192,16 +205,21 @@ def _retry_standalone(tx: Transaction, letter: DeadLetter, inputs: Inputs) -> li
     maintenance_mode.admit(tx)
     if not _lock(tx, [letter]):
         return []
-    # The run's history may have been dropped: then the task's own priority is used.
-    options: Any = tx.execute(_RUN_OPTIONS, {"id": letter.run_id}).one_or_none()
-    given = (None, None, None) if options is None else (options.priority, options.metadata, options.key)
+    request = replace(_request(tx, letter), input=value, triggered_by=cause)
     # If another task run holds the idempotency key now, or has its result, that task run is the retry.
-    request = QueueRequest(letter.task_id, value, *given)
     [queued] = standalone_tasks.enqueue_kept(tx, letter.tenant, [request], [kept])
     version = task_rows.tasks(tx, letter.tenant, [letter.task_id])[letter.task_id].code_version
     run_id = ids.run_id_of(queued.task_run_id)
     _mark(tx, letter.id, run_id, queued.task_run_id)
     return [Retried(letter.id, run_id, queued.task_run_id, version, is_standalone=True)]
+
+
+def _request(tx: Transaction, letter: DeadLetter) -> QueueRequest:
+    """The request of a task run that failed; without its history, the task's own priority is used."""
+    row: Any = tx.execute(_RUN_OPTIONS, {"id": letter.run_id}).one_or_none()
+    if row is None:
+        return QueueRequest(letter.task_id)
+    return QueueRequest(letter.task_id, priority=row.priority, metadata=row.metadata, idempotency_key=row.key)
 
 
 _MARK = """

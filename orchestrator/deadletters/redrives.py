@@ -20,6 +20,7 @@ from pipeweave.errors import Busy, Conflict, NotFound, Unavailable, UploadNotUsa
 from pipeweave.orchestrator.deadletters import dead_letters
 from pipeweave.orchestrator.deadletters.dead_letters import LETTER_COLUMNS, DeadLetter, Inputs, letter_of
 from pipeweave.orchestrator.deadletters.filters import OPEN, LetterFilter
+from pipeweave.orchestrator.domain.triggered_by import REDRIVE, TriggeredBy
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.store.database import Database, Transaction, to_json
 from pipeweave.orchestrator.store.isolation import Isolation, check_database
@@ -39,15 +40,18 @@ MAX_SECONDS_PER_TICK = 0.5
 # --- verbs ------------------------------------------------------------------------------------------------
 
 _CREATE = f"""
-INSERT INTO redrives (id, tenant_id, filter, status, total, created_at, finished_at)
+INSERT INTO redrives (id, tenant_id, filter, status, total, created_at, finished_at, created_by)
 SELECT :id, :tenant, CAST(:filter AS jsonb), CASE WHEN n.total = 0 THEN '{COMPLETED}' ELSE '{RUNNING}' END,
-    n.total, :now, CASE WHEN n.total = 0 THEN CAST(:now AS timestamptz) END
+    n.total, :now, CASE WHEN n.total = 0 THEN CAST(:now AS timestamptz) END, :by
 FROM (SELECT count(*) AS total FROM dead_letters AS d WHERE {{where}} AND {OPEN} AND d.id < :id) AS n
 """
 
 
-def create(tx: Transaction, tenant: str, letter_filter: LetterFilter) -> UUID:
+def create(tx: Transaction, tenant: str, letter_filter: LetterFilter, *, by: str | None = None) -> UUID:
     """Create a redrive of every dead letter that is open now and matches the filter; returns its id.
+
+    Args:
+        by: who asks for it; the runs that it begins keep that.
 
     Raises:
         Unavailable: nothing new is accepted during maintenance.
@@ -55,7 +59,7 @@ def create(tx: Transaction, tenant: str, letter_filter: LetterFilter) -> UUID:
     maintenance_mode.admit(tx)
     redrive_id = tx.new_id()
     where, parameters = letter_filter.sql(tenant)
-    given = {"id": redrive_id, "filter": to_json(letter_filter.to_json()), "now": tx.now}
+    given = {"id": redrive_id, "filter": to_json(letter_filter.to_json()), "now": tx.now, "by": by}
     tx.execute(_CREATE.format(where=where), {**parameters, **given})
     return redrive_id
 
@@ -97,10 +101,11 @@ class _Redrive:
     tenant: str
     filter: LetterFilter
     last_id: UUID | None
+    cause: TriggeredBy
 
 
 _RUNNING = f"""
-SELECT id, tenant_id, filter, last_id FROM redrives
+SELECT id, tenant_id, filter, last_id, created_by FROM redrives
 WHERE status = '{RUNNING}' AND id <> ALL(CAST(:without AS uuid[])) ORDER BY created_at LIMIT :most
 """
 
@@ -140,7 +145,8 @@ def _work_off_or_note(
 ) -> int:
     """Work off a batch of a redrive, or add the redrive to those that this pass leaves alone."""
     try:
-        redrive = _Redrive(row.id, row.tenant_id, LetterFilter.of_json(row.filter), row.last_id)
+        cause = TriggeredBy(REDRIVE, ids.show(ids.REDRIVE, row.id), row.created_by)
+        redrive = _Redrive(row.id, row.tenant_id, LetterFilter.of_json(row.filter), row.last_id, cause)
         return _work_off_batch(database, values, redrive)
     except Busy as error:
         isolation.note(error, tenant=row.tenant_id, redrive=row.id)
@@ -207,7 +213,7 @@ UPDATE redrives SET retried = retried + :retried WHERE id = :id AND status = '{R
 def _retry_and_count(
     tx: Transaction, redrive: _Redrive, letters: Sequence[DeadLetter], inputs: Inputs
 ) -> int:
-    retried = dead_letters.retry_of_run(tx, letters, inputs)
+    retried = dead_letters.retry_of_run(tx, letters, inputs, redrive.cause)
     if tx.execute(_COUNT, {"id": redrive.id, "retried": len(retried)}).first() is None:
         raise Conflict("the redrive was cancelled")
     return len(retried)

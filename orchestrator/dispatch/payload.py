@@ -70,6 +70,8 @@ class Prepared:
             "timeout": self.service.timeout,
             "tenant": self.run.tenant,
         }
+        if self.run.triggered_by is not None:
+            said["triggeredBy"] = self.run.triggered_by.to_json()
         if self.token is not None:
             said["storageToken"] = self.token
         if self.upstream_next is not None:

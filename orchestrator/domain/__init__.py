@@ -13,9 +13,11 @@ from pipeweave.orchestrator.domain.plan import END
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, Dispatched, KeyWait, TaskRun
+from pipeweave.orchestrator.domain.triggered_by import TRIGGER_KINDS, TriggeredBy
 
 __all__ = [
     "END",
+    "TRIGGER_KINDS",
     "UNCOUNTED",
     "CallOutcome",
     "Completion",
@@ -33,6 +35,7 @@ __all__ = [
     "RunStatus",
     "TaskRun",
     "TaskStatus",
+    "TriggeredBy",
     "failure_of",
     "iso",
     "task_run_of",

@@ -7,11 +7,15 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator.domain.plan import Plan
+from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 
 
 @dataclass(frozen=True, slots=True)
 class RunHeader:
-    """The immutable part of a run, with its compiled plan."""
+    """The immutable part of a run, with its compiled plan.
+
+    `triggered_by` is None for a run of a version that did not store it.
+    """
 
     id: UUID
     tenant: str
@@ -22,3 +26,4 @@ class RunHeader:
     input: Any
     input_path: str | None
     plan: Plan
+    triggered_by: TriggeredBy | None = None

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
+from pipeweave.orchestrator.domain import triggered_by
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.reading import outputs, task_runs
@@ -24,7 +25,8 @@ from pipeweave.orchestrator.store.keyset import Document, Page
 TASK_RUNS_SHOWN = 1_000
 
 _COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority,
-r.metadata, r.task_run_count, r.error, r.error_code, r.created_at, r.started_at, r.finished_at"""
+r.metadata, r.task_run_count, r.error, r.error_code, r.created_at, r.started_at, r.finished_at,
+r.triggered_kind, r.triggered_id, r.triggered_actor"""
 
 # --- the list ---------------------------------------------------------------------------------------------
 
@@ -39,6 +41,7 @@ def run_list(
     created_after: datetime | None = None,
     created_before: datetime | None = None,
     id_prefix: str | None = None,
+    triggered_kind: str | None = None,
 ) -> Document:
     """The tenant's runs, newest first, without standalone tasks: {items, nextCursor}.
 
@@ -46,6 +49,7 @@ def run_list(
         created_after: runs created at this time or later.
         created_before: runs created earlier than this time.
         id_prefix: runs whose id begins like this.
+        triggered_kind: runs that such a thing began, one of TRIGGER_KINDS.
 
     Raises:
         NotFound: no id begins like `id_prefix`.
@@ -62,7 +66,11 @@ def run_list(
         "r.id < :newest": created_before and _bound(created_before),
         "r.id >= :first": first,
         "r.id <= :last": last,
+        "r.triggered_kind = :triggered_kind": triggered_kind,
     }
+    if triggered_kind not in (None, triggered_by.API):
+        # Said by itself, so that the index of these runs can be used whatever the parameter is.
+        where.append("r.triggered_kind <> 'api'")
     for condition, value in bounds.items():
         if value is not None:
             where.append(condition)
@@ -81,6 +89,7 @@ def _bound(moment: datetime) -> UUID:
 
 def run_row(row: Any) -> Document:
     """A run as lists show it."""
+    cause = triggered_by.of_row(row)
     return {
         "id": run_id(row.id),
         "tenant": row.tenant_id,
@@ -90,6 +99,7 @@ def run_row(row: Any) -> Document:
         "failureMode": row.failure_mode,
         "priority": row.priority,
         "metadata": row.metadata,
+        "triggeredBy": cause and cause.to_json(),
         "taskRunCount": row.task_run_count,
         "error": row.error,
         "errorCode": row.error_code,

@@ -60,14 +60,16 @@ WITH accepting AS MATERIALIZED (
 ), new_runs AS (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
         input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,
-        deadline_at, idle_timeout_ms)
+        deadline_at, idle_timeout_ms, triggered_kind, triggered_id, triggered_actor)
     SELECT r.id, :tenant, r.pipeline_id, r.version, r.status, r.failure_mode, r.priority, r.input,
         r.path, r.size, r.hash, r.run_token, r.metadata, r.steps, :now, r.started_at,
-        r.started_at + r.timeout_ms * interval '1 millisecond', r.idle_timeout_ms
+        r.started_at + r.timeout_ms * interval '1 millisecond', r.idle_timeout_ms, r.triggered_kind,
+        r.triggered_id, r.triggered_actor
     FROM accepting, jsonb_to_recordset(CAST(:runs AS jsonb)) AS r(id uuid, pipeline_id text, version integer,
         status text, started_at timestamptz, failure_mode text, priority integer, input jsonb, path text,
         size integer, hash text, run_token text,
-        metadata jsonb, steps integer, timeout_ms bigint, idle_timeout_ms bigint)
+        metadata jsonb, steps integer, timeout_ms bigint, idle_timeout_ms bigint, triggered_kind text,
+        triggered_id text, triggered_actor text)
 ), new_task_runs AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority,
         queue, is_limited, code_version, code_hash, idempotency_key, created_at, queued_at)
@@ -213,6 +215,7 @@ def _run_row(new: NewRun, status: RunStatus, now: datetime) -> str:
             "steps": len(run.plan.steps),
             "timeout_ms": new.timeout_ms,
             "idle_timeout_ms": new.idle_timeout_ms,
+            **({} if run.triggered_by is None else run.triggered_by.to_row()),
         }
     ).decode()
     # The input is JSON text already: it is inserted as it is.

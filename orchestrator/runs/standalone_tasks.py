@@ -13,6 +13,7 @@ from pipeweave.errors import FieldError, InvalidInput, LimitExceeded, NotFound
 from pipeweave.orchestrator.domain.plan import standalone_plan
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import Kept
+from pipeweave.orchestrator.domain.triggered_by import BY_REQUEST, TriggeredBy
 from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.registry import task_rows, unknown_names
 from pipeweave.orchestrator.registry.task_rows import TaskRow
@@ -39,6 +40,7 @@ class QueueRequest:
     priority: int | None = None
     metadata: Mapping[str, Any] | None = None
     idempotency_key: str | None = None
+    triggered_by: TriggeredBy = BY_REQUEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,18 @@ def _new_run(
     inline = request.input if kept.path is None else None
     priority = triggering.checked_priority(request.priority)
     plan = standalone_plan(request.task_id)
-    header = RunHeader(tx.new_id(), tenant, None, None, FAIL_FAST, priority, inline, kept.path, plan)
+    header = RunHeader(
+        tx.new_id(),
+        tenant,
+        None,
+        None,
+        FAIL_FAST,
+        priority,
+        inline,
+        kept.path,
+        plan,
+        request.triggered_by,
+    )
     key = _checked_key(request.idempotency_key)
     return NewRun(header, kept, tasks, request.metadata, idempotency_key=key)
 

@@ -19,6 +19,7 @@ from pipeweave.errors import (
 )
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus
+from pipeweave.orchestrator.domain.triggered_by import BY_REQUEST, TriggeredBy
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.pipelines import StoredPipeline
@@ -49,6 +50,7 @@ class Trigger:
     priority: int | None = None
     metadata: Mapping[str, Any] | None = None
     run_token: str | None = None
+    triggered_by: TriggeredBy = BY_REQUEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +225,16 @@ def _new_run(
     kept = values.keep(value, values.backends.choose(tenant, stored.id))
     inline = value if kept.path is None else None
     header = RunHeader(
-        tx.new_id(), tenant, stored.id, stored.version, mode, priority, inline, kept.path, stored.plan
+        tx.new_id(),
+        tenant,
+        stored.id,
+        stored.version,
+        mode,
+        priority,
+        inline,
+        kept.path,
+        stored.plan,
+        request.triggered_by,
     )
     spec = stored.spec
     return NewRun(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from pipeweave.orchestrator.domain import triggered_by
 from pipeweave.orchestrator.domain.plan import Plan, standalone_plan
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.registry import pipelines
@@ -18,9 +19,12 @@ HEADERS = CacheSpec[UUID, RunHeader]("run headers", 256)
 COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mode, r.priority, r.input,
     r.input_path,
     CASE WHEN r.pipeline_id IS NULL THEN
-        (SELECT o.task_id FROM task_runs AS o WHERE o.run_id = r.id LIMIT 1) END AS only_task"""
+        (SELECT o.task_id FROM task_runs AS o WHERE o.run_id = r.id LIMIT 1) END AS only_task,
+    r.triggered_kind, r.triggered_id, r.triggered_actor"""
 
-WIDTH = 9
+WIDTH = 12
+# Of them, the first columns are fields of the header as they are.
+_OWN = 8
 _HEADER = f"SELECT {COLUMNS} FROM runs AS r WHERE r.id = :id"
 
 
@@ -44,7 +48,7 @@ def of_row(tx: Transaction, row: Any) -> RunHeader:
     It is cached at once, before the commit: if this transaction created the run and is rolled back, nothing
     will ask for the run's id again.
     """
-    values: list[Any] = [*row[: WIDTH - 1], _plan(tx, row)]
+    values: list[Any] = [*row[:_OWN], _plan(tx, row), triggered_by.of_row(row)]
     found = RunHeader(*values)
     tx.cache(HEADERS).put(found.id, found)
     return found

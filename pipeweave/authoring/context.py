@@ -38,6 +38,8 @@ class Context:
         code_version: the code version of the task when the task run was queued.
         code_hash: the hash of the task's source.
         tenant: the tenant of the run.
+        triggered_by: what began the run: kind (`api`, `schedule`, `webhook`, `event`, `rerun`, `redrive`,
+            `transaction`, `parent`), id and actor; None if that is not known.
         on_progress: called with the arguments of `progress`.
         files: the attempt's assets, uploads and temporary files; None if it was called as a plain function.
         cancelled: whether the attempt was cancelled or taken away; None if nothing can do that.
@@ -59,6 +61,7 @@ class Context:
     code_version: int = 1
     code_hash: str = ""
     tenant: str = ""
+    triggered_by: Mapping[str, Any] | None = None
     on_progress: Progress | None = None
     files: AttemptFiles | None = None
     cancelled: Callable[[], bool] | None = None

@@ -152,6 +152,7 @@ class Attempt:
             code_version=given.code_version,
             code_hash=given.code_hash,
             tenant=given.tenant,
+            triggered_by=given.triggered_by,
             on_progress=self._progress,
             files=files,
             cancelled=lambda: self._reason is not None,

@@ -50,6 +50,7 @@ class Dispatch:
     map_index: int | None = None
     map_name: str | None = None
     uploads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    triggered_by: Mapping[str, Any] | None = None
 
 
 def parse(body: bytes) -> Dispatch:
@@ -89,6 +90,7 @@ def parse(body: bytes) -> Dispatch:
         map_index=read.whole("mapIndex", None),
         map_name=read.text("mapName", None),
         uploads=read.objects("uploads"),
+        triggered_by=read.object("triggeredBy"),
     )
     if read.errors:
         first = read.errors[0]
@@ -133,6 +135,13 @@ class _Reader:
             return value
         found: dict[str, Mapping[str, Any]] = self._default(name, value, {}, "an object of objects")
         return found
+
+    def object(self, name: str) -> Mapping[str, Any] | None:
+        value = self._document.get(name)
+        if isinstance(value, dict):
+            return value
+        self._default(name, value, None, "an object")
+        return None
 
     def attempts(self) -> tuple[Mapping[str, Any], ...]:
         value = self._document.get("previousAttempts")

@@ -176,3 +176,19 @@ def test_a_cancelled_run_says_who_cancelled_it_and_why(api: Api, run_id: str) ->
     assert api.post(f"/api/runs/{run_id}/cancel", {"reason": "the wrong day"}).status_code == 200
     error = api.get(f"/api/runs/{run_id}").json["error"]
     assert error == {"code": "CANCELLED", "message": "the wrong day", "by": "test"}
+
+
+def test_runs_say_what_began_them(api: Api, pipeline: str) -> None:
+    by_request = {"kind": "api", "id": None, "actor": "test"}
+    started = api.post(f"/api/pipelines/{pipeline}/trigger", {"input": {}}).json["pipelineRunId"]
+    batch = api.post(f"/api/pipelines/{pipeline}/trigger/batch", {"runs": [{"input": {}}]}).json["runs"]
+    for run_id in (started, batch[0]["pipelineRunId"]):
+        assert api.get(f"/api/runs/{run_id}").json["triggeredBy"] == by_request
+    task_run = api.post("/api/queue/task", {"taskId": "count", "input": {"path": "a"}}).json["runId"]
+    assert api.get(f"/api/task-runs/{task_run}").json["triggeredBy"] == by_request
+
+    listed = api.get("/api/runs", triggeredBy="api", pipelineId=pipeline).json["runs"]
+    assert started in [each["id"] for each in listed]
+    assert api.get("/api/runs", triggeredBy="schedule", pipelineId=pipeline).json["runs"] == []
+    refused = api.get("/api/runs", triggeredBy="nobody")
+    assert (refused.status_code, refused.json["errors"][0]["field"]) == (400, "triggeredBy")

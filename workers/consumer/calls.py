@@ -175,6 +175,7 @@ class Calls:
             code_version=task_run.code_version,
             code_hash=task_run.code_hash,
             tenant=run.tenant,
+            triggered_by=None if run.triggered_by is None else run.triggered_by.to_json(),
             on_progress=ProgressWriter(self.database, task_run),
             files=files,
             cancelled=self.limit.is_over,

@@ -18,14 +18,18 @@ from support.failed_runs import (
     listed,
     still_open,
 )
-from support.inline_worker import InlineWorker
+from support.inline_worker import InlineWorker, failing
 from support.run_driver import RunDriver
 
 from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound
 from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
+from pipeweave.orchestrator.domain import triggered_by
+from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.reading import dead_letters as queries
+from pipeweave.orchestrator.runs import standalone_tasks
+from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.store.keyset import Document, Page
 from pipeweave.spec.rules import CONTINUE
 
@@ -181,3 +185,18 @@ def test_redrives_are_listed_newest_first(worker: InlineWorker) -> None:
 
     found = [each["id"] for each in all_pages(page, 2)]
     assert found == [ids.show(ids.REDRIVE, each) for each in sorted(made, reverse=True)]
+
+
+def test_a_task_run_that_a_redrive_begins_names_the_redrive_and_who_asked_for_it(
+    worker: InlineWorker,
+) -> None:
+    driver = worker.driver
+    worker.fails = failing("noop")
+    with driver.database.transaction() as tx:
+        standalone_tasks.enqueue(tx, driver.values, driver.tenant, [QueueRequest("noop")])
+    worker.consume_all()
+    redrive_id = driver.database.run(lambda tx: redrives.create(tx, driver.tenant, LetterFilter(), by="ops"))
+    redrives.run_once(driver.database, driver.values)
+    (letter,) = letters(driver)
+    cause = TriggeredBy("redrive", ids.show(ids.REDRIVE, redrive_id), "ops")
+    assert triggered_by.of_row(driver.run(letter.retry_run_id)) == cause

@@ -24,10 +24,13 @@ from support.inline_worker import InlineWorker, failing
 from support.run_driver import PERMANENT, RunDriver, finish_step
 from support.stored_values import VALUES
 
+from pipeweave import ids
 from pipeweave.errors import Conflict, NotFound, Unavailable
 from pipeweave.orchestrator.deadletters import dead_letters, redrives
 from pipeweave.orchestrator.deadletters.dead_letters import Retried
 from pipeweave.orchestrator.deadletters.filters import LetterFilter
+from pipeweave.orchestrator.domain import triggered_by
+from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import dead_letters as queries
 from pipeweave.orchestrator.runs import standalone_tasks, triggering
@@ -61,6 +64,7 @@ def test_a_retried_standalone_task_gets_a_new_task_run_with_its_input_and_option
     assert retried.task_run_id != first
     row = worker.driver.rows("SELECT * FROM runs WHERE id = :id", id=retried.run_id)[0]
     assert (row.priority, row.metadata, row.status) == (7, {"by": "test"}, "running")
+    assert triggered_by.of_row(row) == TriggeredBy("redrive", ids.show(ids.DEAD_LETTER, letter.id))
     worker.fails = {}
     worker.consume_all()
     assert worker.driver.run(retried.run_id).status == "completed"

@@ -125,6 +125,10 @@ READS: dict[str, tuple[Read, int]] = {
     "runs of a pipeline": (lambda tx: reading.run_list(tx, TENANT, Page(), pipeline_id="chain"), 200),
     "runs that failed": (lambda tx: reading.run_list(tx, TENANT, Page(), status="failed"), 300),
     "runs that run": (lambda tx: reading.run_list(tx, TENANT, Page(), status="running"), 200),
+    "runs that a schedule began": (
+        lambda tx: reading.run_list(tx, TENANT, Page(), triggered_kind="schedule"),
+        200,
+    ),
     "runs of an hour": (
         lambda tx: reading.run_list(
             tx,

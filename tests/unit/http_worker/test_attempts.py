@@ -27,6 +27,7 @@ def show(ctx: Context) -> dict[str, Any]:
         "attempt": ctx.attempt,
         "ids": [ctx.run_id, ctx.task_run_id, ctx.pipeline_id, ctx.step_id, ctx.tenant],
         "code": [ctx.code_version, ctx.code_hash],
+        "triggered_by": ctx.triggered_by,
     }
 
 
@@ -55,6 +56,7 @@ def test_the_context_holds_what_the_dispatch_says(orchestrator: FakeOrchestrator
         upstreamRefs={"a": {"outputPath": "a.json", "outputUrl": "/objects/a.json"}},
         upstreamNext="/pages/next",
         previousAttempts=[{"attempt": 1, "error": "away"}],
+        triggeredBy={"kind": "schedule", "id": "nightly", "actor": None},
     )
     assert orchestrator.report("trun_9.3.mac")["output"] == {
         "input": {"x": 1},
@@ -63,6 +65,7 @@ def test_the_context_holds_what_the_dispatch_says(orchestrator: FakeOrchestrator
         "attempt": 3,
         "ids": ["prun_9", "trun_9", "p", "s", "default"],
         "code": [4, "ab"],
+        "triggered_by": {"kind": "schedule", "id": "nightly", "actor": None},
     }
 
 
