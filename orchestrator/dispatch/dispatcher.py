@@ -22,6 +22,7 @@ from pipeweave import signatures
 from pipeweave.errors import PipeWeaveError, TargetRefused
 from pipeweave.orchestrator.dispatch import answers, tokens
 from pipeweave.orchestrator.dispatch.answers import Verdict
+from pipeweave.orchestrator.dispatch.database_away import DatabaseAway, database_needed
 from pipeweave.orchestrator.dispatch.payload import Prepared
 from pipeweave.orchestrator.dispatch.preparing import Preparing
 from pipeweave.orchestrator.dispatch.sender import NoReply, Reply, Sender
@@ -42,6 +43,8 @@ from pipeweave.settings import Settings
 AT_ONCE = 16
 # How often a process notes that an instance has taken dispatches (s).
 SEEN_EVERY_S = 15.0
+# Dispatches that PostgreSQL's absence has prevented wait for so long (s), at least.
+AWAY_S = 1.0
 # How often the connections whose time is up are looked for (s).
 LOOK_EVERY_S = 0.5
 
@@ -98,15 +101,20 @@ class Dispatcher:
 
     def dispatch(self, run: RunHeader, task_runs: Sequence[TaskRun]) -> list[CallOutcome]:
         """Dispatch running task runs of one run and one task. Never raises for one of them: its outcome is
-        then the failure of its attempt.
+        then the failure of its attempt, or that it is tried again later.
 
         Returns:
             The outcome of each, in their order.
         """
+        try:
+            return self._dispatch(run, task_runs)
+        except DatabaseAway as error:
+            return [Postponed(each, AWAY_S * random.uniform(1, 2), str(error)) for each in task_runs]
+
+    def _dispatch(self, run: RunHeader, task_runs: Sequence[TaskRun]) -> list[CallOutcome]:
         outcomes: dict[UUID, CallOutcome] = {}
-        service = self._try(lambda: self._services.of_task(run.tenant, task_runs[0].task_id))
-        if isinstance(service, Failure):
-            return [(each, service) for each in task_runs]
+        with database_needed():
+            service = self._services.of_task(run.tenant, task_runs[0].task_id)
         if (failure := _unusable(service, task_runs[0].task_id)) is not None or service is None:
             return [(each, failure or _gone(task_runs[0].task_id)) for each in task_runs]
         ready = []
@@ -133,8 +141,8 @@ class Dispatcher:
         def claim(tx: Transaction) -> CallOutcome | None:
             return idempotency.claim(tx, run.tenant, task_run, key)
 
-        found = self._try(lambda: self._database.run(claim, is_one=False))
-        return (task_run, found) if isinstance(found, Failure) else found
+        with database_needed():
+            return self._database.run(claim, is_one=False)
 
     def _send_all(
         self, run: RunHeader, service: DispatchService, task_runs: Sequence[TaskRun]

@@ -10,6 +10,7 @@ import orjson
 from pipeweave import dispatch_ids, ids
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.dispatch import item_inputs, tokens, upstream
+from pipeweave.orchestrator.dispatch.database_away import database_needed
 from pipeweave.orchestrator.dispatch.object_urls import ObjectUrls
 from pipeweave.orchestrator.dispatch.payload import Prepared, StoredUpstream
 from pipeweave.orchestrator.dispatch.services import DispatchService
@@ -44,7 +45,11 @@ class Preparing:
         self._tokens = tokens.StorageTokens(settings, values.backends)
 
     def all(self, run: RunHeader, service: DispatchService, task_runs: Sequence[TaskRun]) -> OfEach:
-        """Prepare a dispatch for each of the task runs, or say why its attempt fails."""
+        """Prepare a dispatch for each of the task runs, or say why its attempt fails.
+
+        Raises:
+            DatabaseAway: no attempt has begun.
+        """
         by_step: dict[str, list[TaskRun]] = {}
         for each in task_runs:
             by_step.setdefault(each.step_id, []).append(each)
@@ -74,7 +79,7 @@ class Preparing:
     def _upstream(self, run: RunHeader, step_id: str) -> UpstreamPage:
         if not run.plan[run.plan.ordinals[step_id]].predecessors:
             return UpstreamPage((), None)
-        with self._database.statements() as tx:
+        with database_needed(), self._database.statements() as tx:
             return upstream.page(tx, run, step_id)
 
     def stored(
@@ -98,7 +103,7 @@ class Preparing:
         """The uploads that the run's input names, at paths in the backend of the dispatch."""
         if run.input_path is None and _UPLOAD_MARK not in orjson.dumps(run.input):
             return {}
-        with self._database.statements() as tx:
+        with database_needed(), self._database.statements() as tx:
             found = uploads_of_run(tx, run.id)
         return {
             upload_id: {**each, "path": self.shared.path_of(each["path"], backend)}
@@ -117,7 +122,8 @@ class Preparing:
     ) -> Prepared:
         secret = tokens.secret_of(self._settings)
         dispatch_id = dispatch_ids.make(secret, task_run.id, task_run.attempt)
-        now = self._database.now().timestamp()
+        with database_needed():
+            now = self._database.now().timestamp()
         has_urls = service.storage_access == "urls"
         return Prepared(
             run,
@@ -158,7 +164,7 @@ class Preparing:
 
     def _resolved(self, run: RunHeader, task_run: TaskRun, params: Mapping[str, Any]) -> Mapping[str, Any]:
         named = references.referenced_steps(params)
-        with self._database.transaction() as tx:
+        with database_needed(), self._database.transaction() as tx:
             places = outputs.places_of_steps(tx, run, named) if named else {}
         resolved: Mapping[str, Any] = references.resolve(
             params,
@@ -172,5 +178,5 @@ class Preparing:
     def _previous_attempts(self, task_run: TaskRun) -> Sequence[Mapping[str, Any]]:
         if task_run.attempt == 1:
             return ()
-        with self._database.statements() as tx:
+        with database_needed(), self._database.statements() as tx:
             return attempts.previous_attempts(tx, task_run)

@@ -1,11 +1,11 @@
-"""How long a service that does not answer may hold up the dispatches of one batch."""
+"""What dispatches do when their service does not answer, has moved, or PostgreSQL is away."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -14,8 +14,9 @@ from support.run_driver import header
 
 from pipeweave.orchestrator.dispatch import sender
 from pipeweave.orchestrator.dispatch.dispatcher import AT_ONCE, Dispatcher
+from pipeweave.orchestrator.dispatch.services import Services
 from pipeweave.orchestrator.domain.run import RunHeader
-from pipeweave.orchestrator.domain.task_run import Dispatched, TaskRun
+from pipeweave.orchestrator.domain.task_run import Dispatched, Postponed, TaskRun
 from pipeweave.orchestrator.registry import instances, pipelines
 from pipeweave.orchestrator.registry.registration import Registration, TaskRegistration
 from pipeweave.orchestrator.runs import service_registration, triggering
@@ -115,6 +116,7 @@ def test_a_service_that_hangs_holds_up_a_batch_once(
         before = len(service.asked)
         dispatcher.dispatch(run, task_runs)
         assert len(service.asked) == before + 1, "one dispatch finds out whether it is back"
+        monkeypatch.undo()
         service.let_go.set()
         outcomes = dispatcher.dispatch(run, task_runs)
     assert all(isinstance(each, Dispatched) for each in outcomes)
@@ -136,3 +138,22 @@ def test_an_instance_that_took_the_place_of_another_is_found_at_once(
         [outcome] = dispatcher.dispatch(run, [second])
     assert isinstance(outcome, Dispatched)
     assert new.url in outcome.service
+
+
+def test_a_dispatch_that_postgresql_prevents_uses_up_no_attempt(
+    database: Database, values: Values, tmp_path: Path
+) -> None:
+    with hanging() as service:
+        service.let_go.set()
+        run, (first, *_) = claimed(database, values, service.url)
+        second_attempt = replace(first, attempt=2)
+        settings = Settings(secret_key="5e" * 32, dispatch_networks=("loopback",), data_dir=str(tmp_path))
+        nowhere = Database("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
+        dispatcher = Dispatcher(nowhere, values, settings, worker=WORKER)
+        [unknown] = dispatcher.dispatch(run, [first])
+        dispatcher._services = Services(database)
+        [known] = dispatcher.dispatch(run, [second_attempt])
+        dispatcher.close()
+    assert isinstance(unknown, Postponed) and isinstance(known, Postponed)
+    assert "PostgreSQL cannot be used" in unknown.reason
+    assert service.asked == []
