@@ -42,6 +42,7 @@ from pipeweave.orchestrator.registry import instances, worker_processes
 from pipeweave.orchestrator.retention import expiry, partitions
 from pipeweave.orchestrator.retention.policy import Policy
 from pipeweave.orchestrator.runs import admission, deadlines
+from pipeweave.orchestrator.schedule import firing
 from pipeweave.orchestrator.state import deployment_mode
 from pipeweave.orchestrator.store import leases
 from pipeweave.orchestrator.store.database import Database
@@ -78,6 +79,7 @@ class Ticked:
     purged: int = 0
     redriven: int = 0
     dispatched: int = 0
+    schedules_fired: int = 0
 
     def counts(self) -> dict[str, int]:
         """How much was done, by kind."""
@@ -154,6 +156,12 @@ CHORES = (
         lambda each: admission.admit_waiting(each.database),
         "runs_admitted",
         is_due=admission.IS_DUE,
+    ),
+    Chore(
+        "schedules",
+        lambda each: firing.run_once(each.database, each.values),
+        "schedules_fired",
+        is_due=firing.IS_DUE,
     ),
     Chore("task_moves", task_moves.run_once, "followers_brought", is_due=task_moves.IS_DUE),
     Chore("task_removals", task_removals.run_once, "tasks_removed"),

@@ -9,7 +9,7 @@ from pipeweave.errors import NotFound
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.suggestions import nearest
 
-Kind = Literal["pipeline", "task", "service"]
+Kind = Literal["pipeline", "task", "service", "schedule"]
 
 # So many names are compared, and so many are shown.
 MOST_COMPARED = 500
@@ -21,12 +21,14 @@ _NAMES: dict[Kind, str] = {
         "SELECT id FROM tasks WHERE tenant_id = :tenant AND orphaned_at IS NULL ORDER BY id LIMIT :most"
     ),
     "service": "SELECT id FROM services WHERE tenant_id = :tenant ORDER BY id LIMIT :most",
+    "schedule": "SELECT id FROM schedules WHERE tenant_id = :tenant ORDER BY id LIMIT :most",
 }
 
 _HOW_TO_MAKE: dict[Kind, str] = {
     "pipeline": "a worker stores those of its --app when it starts, or PUT /api/pipelines/{id} stores one",
     "task": "a worker registers those of its --app when it starts",
     "service": "a worker registers its service when it starts",
+    "schedule": "PUT /api/schedules/{id} stores one, as does `pipeweave schedule set`",
 }
 
 

@@ -21,14 +21,14 @@ from support.source_tree import (
 # The rooms of the orchestrator: a room imports only rooms before it, and not those that lie beside it.
 ROOMS = (
     *("domain", "store", "messaging", "security", "registry", "state", "queueing", "engine", "objects"),
-    *("runs", "deadletters", "reading", "dispatch", "retention", "deployment", "recovery", "diagnosis"),
+    *("runs", "schedule", "deadletters", "reading", "dispatch", "retention", "deployment", "recovery", "diagnosis"),
 )
 APART = {("messaging", "store"), ("store", "messaging"), ("security", "messaging")}
 # The rooms of the orchestrator that the layers above it enter.
 DOORS = {
     "api": {
-        *("domain", "store", "security", "registry", "queueing", "objects", "runs", "deadletters"),
-        *("reading", "dispatch", "deployment", "recovery", "diagnosis"),
+        *("domain", "store", "security", "registry", "queueing", "objects", "runs", "schedule"),
+        *("deadletters", "reading", "dispatch", "deployment", "recovery", "diagnosis"),
     },
     "workers": {
         *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "retention"),
