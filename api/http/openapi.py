@@ -46,6 +46,7 @@ TAGS: Mapping[str, str] = {
     "runs": "Runs of pipelines: status, task runs, events, cancelling.",
     "workers": "What HTTP workers report, and what they may read. The signed `runId` stands for a token.",
     "dead letters": "Task runs that failed and have no attempt left: list, retry, discard and delete them.",
+    "schedules": "Runs that start by themselves: by a cron line, after each interval, or once.",
     "maintenance": "Maintenance mode of the whole deployment, for administrators.",
 }
 

@@ -12,6 +12,7 @@ from pipeweave.api.routes.objects import routes as objects
 from pipeweave.api.routes.pipelines import routes as pipelines
 from pipeweave.api.routes.queue import routes as queue
 from pipeweave.api.routes.runs import routes as runs
+from pipeweave.api.routes.schedules import routes as schedules
 from pipeweave.api.routes.services import routes as services
 from pipeweave.api.routes.storage import routes as storage
 from pipeweave.api.routes.system import routes as system
@@ -30,6 +31,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         pipelines,
         queue,
         runs,
+        schedules,
         dead_letters,
         storage,
         uploads,

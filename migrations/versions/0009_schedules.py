@@ -1,4 +1,4 @@
-"""Adds what schedules need: intervals and single times, policies, jitter, bounds, and the list of their fires.
+"""Adds what schedules need: intervals and single times, policies, jitter, bounds, and a list of their fires.
 
 Every new column has a default or may be NULL, so processes of the previous version can use this schema; they
 fire nothing.
@@ -22,7 +22,7 @@ ALTER TABLE schedules
     ADD COLUMN source text NOT NULL DEFAULT 'api' CHECK (source IN ('api', 'code', 'document')),
     -- The next due time of the timetable; `next_fire_at` is the same with the jitter.
     ADD COLUMN next_scheduled_at timestamptz,
-    ADD COLUMN last_error_code text CHECK (length(last_error_code) <= 100),   -- of the last fire, if it failed
+    ADD COLUMN last_error_code text CHECK (length(last_error_code) <= 100),   -- of the last fire
     ADD COLUMN last_error text CHECK (length(last_error) <= 1000);
 CREATE INDEX schedules_failed ON schedules (tenant_id, id) WHERE last_error_code IS NOT NULL;
 

@@ -10,6 +10,7 @@ from pipeweave.orchestrator.diagnosis import (
     check_broker_sharing,
     check_database,
     check_processes,
+    check_schedules,
     check_services,
     check_storage,
     check_tasks,
@@ -33,6 +34,7 @@ def checks(problem: PipeWeaveError | None = None) -> tuple[Check, ...]:
         *check_processes.CHECKS,
         *check_services.CHECKS,
         *check_tasks.CHECKS,
+        check_schedules.CHECK,
         check_storage.CHECK,
     )
 

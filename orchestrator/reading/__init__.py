@@ -14,6 +14,7 @@ from pipeweave.orchestrator.reading.registry import (
 )
 from pipeweave.orchestrator.reading.run_events import run_events
 from pipeweave.orchestrator.reading.runs import run, run_list, run_task_runs
+from pipeweave.orchestrator.reading.schedules import schedule, schedules
 from pipeweave.orchestrator.reading.service_list import service, services
 from pipeweave.orchestrator.reading.steps import run_steps
 from pipeweave.orchestrator.reading.stored_logs import log_place, read_log
@@ -43,6 +44,8 @@ __all__ = [
     "run_list",
     "run_steps",
     "run_task_runs",
+    "schedule",
+    "schedules",
     "service",
     "services",
     "task",

@@ -1,4 +1,4 @@
-"""Deletes expired rows in batches: dead letters, redrives, idempotency claims, workers, deleted uploads."""
+"""Deletes expired rows in batches: dead letters, redrives, idempotency claims, workers, uploads, fires."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Purged:
     workers: int = 0
     redrives: int = 0
     uploads: int = 0
+    fires: int = 0
     is_full: bool = False
 
     def __add__(self, other: Purged) -> Purged:
@@ -35,12 +36,14 @@ class Purged:
             self.workers + other.workers,
             self.redrives + other.redrives,
             self.uploads + other.uploads,
+            self.fires + other.fires,
             other.is_full,
         )
 
     @property
     def total(self) -> int:
-        return self.dead_letters + self.idempotency_claims + self.workers + self.redrives + self.uploads
+        rows = self.dead_letters + self.idempotency_claims + self.workers
+        return rows + self.redrives + self.uploads + self.fires
 
 
 # A locked row is being retried, taken over or discarded: SKIP LOCKED leaves it to the next call.
@@ -54,8 +57,8 @@ def run_once(tx: Transaction, policy: Policy, batch: int | None = None) -> Purge
     """Delete rows that are older than the policy, at most `batch` of each table (default BATCH)."""
     batch = BATCH if batch is None else batch
     deleted = [_delete(tx, *each, batch) for each in _expired(tx, policy)]
-    letters, claims, workers, redrives, uploads = deleted
-    return Purged(letters, claims, workers, redrives, uploads, is_full=batch in deleted)
+    letters, claims, workers, redrives, uploads, fires = deleted
+    return Purged(letters, claims, workers, redrives, uploads, fires, is_full=batch in deleted)
 
 
 def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]:
@@ -67,6 +70,7 @@ def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]
         ("redrives", "finished_at", tx.now - policy.dead_letters),
         # Their objects went before.
         ("temp_uploads", "deleted_at", tx.now - policy.uploads),
+        ("schedule_fires", "fired_at", tx.now - policy.fires),
     ]
 
 
@@ -81,11 +85,11 @@ _COUNT = "SELECT count(*) FROM {table} WHERE {column} < :before"
 def count_expired(database: Database, policy: Policy) -> Purged:
     """Count the rows that `purge_all` would delete."""
     with database.transaction() as tx:
-        letters, claims, workers, redrives, uploads = (
+        letters, claims, workers, redrives, uploads, fires = (
             int(tx.execute(_COUNT.format(table=table, column=column), {"before": before}).scalar_one())
             for table, column, before in _expired(tx, policy)
         )
-    return Purged(letters, claims, workers, redrives, uploads)
+    return Purged(letters, claims, workers, redrives, uploads, fires)
 
 
 def run_hourly(database: Database, policy: Policy) -> int:

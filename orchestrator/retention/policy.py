@@ -12,6 +12,9 @@ from pipeweave.settings import Settings
 WORKERS_KEPT = timedelta(days=7)
 # The row of a deleted upload says for this long that it was deleted.
 UPLOADS_KEPT = timedelta(days=30)
+# A fire of a schedule is kept as long as the month of its run, and this much longer.
+A_MONTH = timedelta(days=31)
+FOR_EVER = timedelta(days=36_500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class Policy:
         workers: how long the row of a stopped worker is kept: an operator can see what it was, and the tick
             when the last worker with a task was alive.
         uploads: how long the row of a deleted upload is kept.
+        fires: how long the note of a schedule's fire is kept.
     """
 
     runs: timedelta | None = None
@@ -32,6 +36,7 @@ class Policy:
     dead_letters: timedelta = timedelta(days=30)
     workers: timedelta = WORKERS_KEPT
     uploads: timedelta = UPLOADS_KEPT
+    fires: timedelta = FOR_EVER
 
     @classmethod
     def of(cls, settings: Settings) -> Policy:
@@ -42,6 +47,7 @@ class Policy:
             settings.archive_runs,
             timedelta(days=settings.dlq_retention_days),
             max(WORKERS_KEPT, timedelta(seconds=settings.task_removed_after_seconds or 0, days=1)),
+            fires=FOR_EVER if days is None else timedelta(days=days) + A_MONTH,
         )
 
     def due_at(self, month: Month) -> datetime | None:

@@ -19,9 +19,7 @@ MAX_BACKFILL = 1_000
 PER_TRANSACTION = 100
 
 
-def fire_now(
-    tx: Transaction, values: Values, tenant: str, schedule_id: str
-) -> tuple[datetime, CreatedRun]:
+def fire_now(tx: Transaction, values: Values, tenant: str, schedule_id: str) -> tuple[datetime, CreatedRun]:
     """Start a run of a schedule at once, whether it is paused, due, or has an open run.
 
     Returns:

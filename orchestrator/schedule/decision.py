@@ -19,8 +19,6 @@ from pipeweave.spec.timetable import Timetable
 GRACE = timedelta(minutes=1)
 # With the policy `all`, at most so many missed times are made up for.
 MAX_MISSED = 100
-# Seconds of GRACE, and one: a timetable is due once a second at most.
-_MAX_ON_TIME = 61
 
 WAS_MISSED, OVERLAPS, OTHER_WAITS, NEWER_FOLLOWS = "missed", "overlap", "another waits", "a newer one follows"
 
@@ -89,7 +87,7 @@ def decide(
 
 def _due(timetable: Timetable, first: datetime, now: datetime) -> list[Fire]:
     later = takewhile(lambda each: each <= now, timetable.upcoming(first))
-    return [Fire(each) for each in (first, *(each for each, _ in zip(later, range(_MAX_ON_TIME))))]
+    return [Fire(each) for each in (first, *later)]
 
 
 def _missed(rules: Rules, first: datetime, now: datetime) -> list[Fire]:

@@ -107,9 +107,7 @@ def write(
         tx.execute(_WRITE, {**key, "fires": to_json(found)})
 
 
-def _shape(
-    fire: Fire, runs: Mapping[datetime, CreatedRun], failure: PipeWeaveError | None
-) -> dict[str, Any]:
+def _shape(fire: Fire, runs: Mapping[datetime, CreatedRun], failure: PipeWeaveError | None) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "scheduled_at": fire.scheduled_at.isoformat(),
         "outcome": fire.outcome,

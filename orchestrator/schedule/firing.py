@@ -85,9 +85,7 @@ def run_once(database: Database, values: Values) -> int:
     return isolation.finish(done)
 
 
-def _for_each(
-    database: Database, isolation: Isolation, statement: str, work: Callable[[Any], int]
-) -> int:
+def _for_each(database: Database, isolation: Isolation, statement: str, work: Callable[[Any], int]) -> int:
     with database.statements() as tx:
         found = list(tx.execute(statement, {"batch": BATCH}))
     return sum(
@@ -109,7 +107,12 @@ def _fire(database: Database, values: Values, tenant: str, schedule_id: str) -> 
     except PipeWeaveError as error:
         log.warning(
             "schedule.failed",
-            extra={"tenant": tenant, "schedule": schedule_id, "error_code": error.code, "reason": error.detail},
+            extra={
+                "tenant": tenant,
+                "schedule": schedule_id,
+                "error_code": error.code,
+                "reason": error.detail,
+            },
         )
         refused = error
     return database.run(lambda tx: fire(tx, values, tenant, schedule_id, failure=refused))

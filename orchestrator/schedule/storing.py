@@ -93,9 +93,7 @@ def put(tx: Transaction, tenant: str, schedule_id: str, spec: ScheduleSpec, *, s
     return before is None
 
 
-def _next(
-    before: Schedule | None, timetable: Timetable, is_enabled: bool, now: datetime
-) -> datetime | None:
+def _next(before: Schedule | None, timetable: Timetable, is_enabled: bool, now: datetime) -> datetime | None:
     is_same = before is not None and before.timetable == timetable and before.is_enabled and is_enabled
     return before.next_scheduled_at if before is not None and is_same else timetable.after(now)
 
@@ -103,7 +101,9 @@ def _next(
 def _never_due(spec: ScheduleSpec) -> InvalidInput:
     field = "at" if spec.at is not None else "endAt"
     message = "leaves no time at which the schedule is due from now on"
-    return InvalidInput(f"{field} {message}", errors=[FieldError(field, message, "never_due", "a later time")])
+    return InvalidInput(
+        f"{field} {message}", errors=[FieldError(field, message, "never_due", "a later time")]
+    )
 
 
 def _columns(
@@ -159,7 +159,9 @@ def refuse(pipeline_id: str, found: list[FieldError]) -> None:
     """
     if found:
         errors = [
-            FieldError(f"input.{each.field}" if each.field else "input", each.message, each.code, each.expected)
+            FieldError(
+                f"input.{each.field}" if each.field else "input", each.message, each.code, each.expected
+            )
             for each in found
         ]
         more = f" (and {len(errors) - 1} more)" if errors[1:] else ""

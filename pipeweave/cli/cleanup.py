@@ -73,6 +73,7 @@ def cleanup(
                     "workers": purged.workers,
                     "redrives": purged.redrives,
                     "uploads": purged.uploads,
+                    "scheduleFires": purged.fires,
                 },
             }
         )
@@ -140,4 +141,5 @@ def _deleted(purged: expiry.Purged, *, dry_run: bool) -> str:
     verb = "Would delete" if dry_run else "Deleted"
     claims = f"{purged.idempotency_claims:,} idempotency claims"
     others = f"{purged.workers:,} workers, {purged.redrives:,} redrives, {purged.uploads:,} uploads"
+    others += f", {purged.fires:,} fires of schedules"
     return f"{verb} {purged.dead_letters:,} dead letters, {claims}, {others}."

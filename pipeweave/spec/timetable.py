@@ -31,6 +31,7 @@ ALIASES = {
     "@hourly": "0 * * * *",
 }
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MINUTE = timedelta(minutes=1)
 # The last due time is looked for in the last minute, then in the last hour and so on.
 _WINDOWS = (_MINUTE, timedelta(hours=1), timedelta(days=1), timedelta(days=32), timedelta(days=367))
@@ -53,7 +54,7 @@ class Timetable:
     cron: str | None = None
     time_zone: str = "UTC"
     every: timedelta | None = None
-    anchor: datetime = datetime.fromtimestamp(0, UTC)
+    anchor: datetime = EPOCH
     at: datetime | None = None
     start: datetime | None = None
     end: datetime | None = None
@@ -151,9 +152,7 @@ def zone(name: str) -> ZoneInfo:
     # A name may also be that of a folder, or of a file that is no zone.
     except (OSError, ValueError, LookupError):
         shown = name[:MAX_ZONE_CHARS]
-        raise ValueError(
-            f"{shown!r} is no time zone; they have names such as Europe/Berlin or UTC"
-        ) from None
+        raise ValueError(f"{shown!r} is no time zone; they have names such as Europe/Berlin or UTC") from None
 
 
 def checked_cron(cron: str) -> str:

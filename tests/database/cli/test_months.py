@@ -122,7 +122,14 @@ def test_a_cleanup_says_what_it_did_and_is_done(database: Database, folder: Path
                 "activeRuns": [],
             }
         ],
-        "deleted": {"deadLetters": 1, "idempotencyClaims": 0, "workers": 0, "redrives": 0, "uploads": 0},
+        "deleted": {
+            "deadLetters": 1,
+            "idempotencyClaims": 0,
+            "workers": 0,
+            "redrives": 0,
+            "uploads": 0,
+            "scheduleFires": 0,
+        },
     }
     assert (folder / "storage" / did["months"][0]["archive"]).exists()
     assert said(database, "cleanup", "--older-than", "30d")["months"] == []

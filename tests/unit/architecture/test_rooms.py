@@ -21,7 +21,17 @@ from support.source_tree import (
 # The rooms of the orchestrator: a room imports only rooms before it, and not those that lie beside it.
 ROOMS = (
     *("domain", "store", "messaging", "security", "registry", "state", "queueing", "engine", "objects"),
-    *("runs", "schedule", "deadletters", "reading", "dispatch", "retention", "deployment", "recovery", "diagnosis"),
+    *(
+        "runs",
+        "schedule",
+        "deadletters",
+        "reading",
+        "dispatch",
+        "retention",
+        "deployment",
+        "recovery",
+        "diagnosis",
+    ),
 )
 APART = {("messaging", "store"), ("store", "messaging"), ("security", "messaging")}
 # The rooms of the orchestrator that the layers above it enter.

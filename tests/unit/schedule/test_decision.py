@@ -17,7 +17,12 @@ EVERY_MINUTE = Timetable(every=MINUTE, anchor=START)
 
 
 def decided(
-    late: timedelta, missed: str = "one", overlap: str = "allow", *, is_open: bool = False, waits: bool = False
+    late: timedelta,
+    missed: str = "one",
+    overlap: str = "allow",
+    *,
+    is_open: bool = False,
+    waits: bool = False,
 ) -> Decision:
     rules = Rules(EVERY_MINUTE, missed, overlap)
     return decide(rules, START, START + late, has_open_run=is_open, has_waiting=waits)

@@ -161,7 +161,9 @@ def test_a_line_that_cannot_be_read_says_what_is_wrong(line: str, problem: str) 
         checked_cron(line)
 
 
-@pytest.mark.parametrize("name", ["Mars/Base", "../etc/passwd", "/etc/localtime", "Europe", "", "a\0b", "x" * 500])
+@pytest.mark.parametrize(
+    "name", ["Mars/Base", "../etc/passwd", "/etc/localtime", "Europe", "", "a\0b", "x" * 500]
+)
 def test_what_is_no_zone_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="is no time zone"):
         zone(name)

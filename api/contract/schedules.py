@@ -1,0 +1,235 @@
+"""Models of the requests and answers about schedules."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from pipeweave.api.contract.answers import AnswerModel, Paged, RunId
+from pipeweave.api.contract.query_parameters import Moment, PageQuery
+from pipeweave.api.contract.requests import WHOLE, Name, Request
+from pipeweave.orchestrator.schedule import ScheduleSpec, by_hand
+from pipeweave.size_limits import INLINE_BYTES
+from pipeweave.spec import timetable
+from pipeweave.spec.timetable import Timetable
+
+FIRST_YEAR, LAST_YEAR = 2000, 2999
+MAX_JITTER_MS = 86_400_000
+
+
+def _zone(name: str) -> str:
+    timetable.zone(name)
+    return name
+
+
+def _within_years(moment: datetime) -> datetime:
+    if not FIRST_YEAR <= moment.year <= LAST_YEAR:
+        raise ValueError(f"must lie in the years {FIRST_YEAR} to {LAST_YEAR}")
+    return moment
+
+
+Cron = Annotated[
+    str,
+    Field(max_length=timetable.MAX_CRON_CHARS, examples=["*/5 * * * *"]),
+    AfterValidator(timetable.checked_cron),
+]
+TimeZone = Annotated[
+    str, Field(max_length=timetable.MAX_ZONE_CHARS, examples=["Europe/Berlin"]), AfterValidator(_zone)
+]
+Time = Annotated[Moment, AfterValidator(_within_years)]
+EveryMs = Annotated[int, Field(ge=timetable.MIN_EVERY_MS, le=timetable.MAX_EVERY_MS), WHOLE]
+MissedPolicy = Literal["skip", "one", "all"]
+OverlapPolicy = Literal["allow", "skip", "queue", "cancel-old"]
+
+
+class _Times(Request):
+    cron: Cron | None = Field(
+        None, description="Five fields, or six with seconds in the first; or `@daily` and the like."
+    )
+    every_ms: EveryMs | None = Field(None, description="The interval in ms, from `startAt` or the creation.")
+    at: Time | None = Field(None, description="The only time.")
+    time_zone: TimeZone = Field("UTC", description="Of the cron line: a name such as `Europe/Berlin`.")
+    start_at: Time | None = Field(None, description="It is not due before this time.")
+    end_at: Time | None = Field(None, description="It is not due after this time.")
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> Self:
+        given = [each for each in (self.cron, self.every_ms, self.at) if each is not None]
+        if len(given) != 1:
+            raise PydanticCustomError("one_of", "one of cron, everyMs and at must be given")
+        if self.start_at is not None and self.end_at is not None and self.start_at > self.end_at:
+            raise PydanticCustomError("range", "endAt must not lie before startAt")
+        return self
+
+
+class ScheduleRequest(_Times):
+    """What a schedule is to be, as a whole: what is not given has its default."""
+
+    pipeline_id: Name
+    input: Any = Field(None, description=f"Any JSON value, at most {INLINE_BYTES:,} bytes; {{}} when absent.")
+    missed_policy: MissedPolicy = Field(
+        "one",
+        description="What happens to due times that passed more than a minute ago: none of them starts, one"
+        " run starts for all of them, or each of them starts, up to 100.",
+    )
+    overlap_policy: OverlapPolicy = Field(
+        "allow",
+        description="What happens to a due time while a run of the schedule is open: it starts, is skipped,"
+        " waits for the end of that run (one at most), or cancels that run.",
+    )
+    jitter_ms: Annotated[int, Field(ge=0, le=MAX_JITTER_MS), WHOLE] = Field(
+        0, description="Each due time starts up to so much later, always as much later for the same time."
+    )
+    paused: bool | None = Field(None, description="Absent: a stored schedule stays as it is.")
+
+    def spec(self) -> ScheduleSpec:
+        """The same for the verbs."""
+        return ScheduleSpec(
+            self.pipeline_id,
+            self.cron,
+            self.every_ms,
+            self.at,
+            self.time_zone,
+            self.input,
+            self.missed_policy,
+            self.overlap_policy,
+            self.jitter_ms,
+            self.start_at,
+            self.end_at,
+            self.paused,
+        )
+
+
+class SchedulePreviewRequest(_Times):
+    """When a schedule would be due."""
+
+    def timetable(self, now: datetime) -> Timetable:
+        """The same for the orchestrator; an interval is counted from now, unless `startAt` is given."""
+        spec = ScheduleSpec(
+            "", self.cron, self.every_ms, self.at, self.time_zone, start_at=self.start_at, end_at=self.end_at
+        )
+        return spec.timetable(now)
+
+
+class ScheduleVerbRequest(Request):
+    """Pause, resume or start a schedule."""
+
+
+class BackfillRequest(Request):
+    """Start the runs of due times that have passed."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    begin: Time = Field(alias="from", description="The first time that counts.")
+    end: Time = Field(alias="to", description="Times from here on do not count; not after now.")
+    dry_run: bool = Field(False, description="`true`: show the times, start nothing.")
+    limit: Annotated[int, Field(ge=1, le=by_hand.MAX_BACKFILL), WHOLE] = Field(
+        by_hand.MAX_BACKFILL, description="The largest number of due times."
+    )
+
+
+class SchedulesQuery(PageQuery):
+    """Parameters of the list of schedules."""
+
+    pipeline_id: Name | None = Field(None, description="Only schedules of this pipeline.")
+
+
+# --- answers ----------------------------------------------------------------------------------------------
+
+
+class ScheduleError(AnswerModel):
+    """Why the last fire of a schedule failed."""
+
+    code: str
+    message: str
+
+
+class Schedule(AnswerModel):
+    """A schedule."""
+
+    id: str
+    pipeline_id: str
+    cron: str | None
+    every_ms: int | None
+    at: AwareDatetime | None
+    time_zone: str
+    input: Any
+    missed_policy: MissedPolicy
+    overlap_policy: OverlapPolicy
+    jitter_ms: int
+    start_at: AwareDatetime | None
+    end_at: AwareDatetime | None
+    paused: bool
+    source: Literal["api", "code", "document"] = Field(
+        description="Who stored it: a request, the decorator of a pipeline, or the document of one."
+    )
+    next_fire_at: AwareDatetime | None = Field(description="With the jitter; null while it is paused.")
+    last_fire_at: AwareDatetime | None = Field(description="When runs of it last started, or failed to.")
+    last_error: ScheduleError | None = Field(description="Null when its last fire succeeded.")
+    created_at: AwareDatetime
+    updated_at: AwareDatetime
+
+
+class Fire(AnswerModel):
+    """A due time of a schedule, or a start by hand, and what became of it."""
+
+    scheduled_at: AwareDatetime
+    fired_at: AwareDatetime = Field(description="When this was decided.")
+    kind: Literal["due", "manual", "backfill"]
+    outcome: Literal["fired", "skipped", "waiting", "failed"]
+    reason: str | None = Field(description="Why it was skipped or waits.")
+    run_id: RunId | None
+    error: ScheduleError | None
+
+
+class ScheduleDetail(Schedule):
+    """A schedule with its next due times and its last fires."""
+
+    next_fires: list[AwareDatetime] = Field(
+        description="The next due times without the jitter, at most 5; as if it were not paused."
+    )
+    last_fires: list[Fire] = Field(description="The newest first, at most 10.")
+
+
+class ScheduleList(Paged):
+    """One page of schedules, in the order of their ids."""
+
+    schedules: list[Schedule]
+
+
+class DeletedSchedule(AnswerModel):
+    """A schedule was deleted."""
+
+    id: str
+    deleted: Literal[True]
+
+
+class ScheduleStarted(AnswerModel):
+    """A schedule was started by hand."""
+
+    schedule_id: str
+    scheduled_at: AwareDatetime
+    pipeline_run_id: RunId
+    status: str
+
+
+class BackfillAnswer(AnswerModel):
+    """What a backfill did, or would do."""
+
+    times: list[AwareDatetime] = Field(description="The due times of the range, at most `limit`.")
+    created: int = Field(description="How many runs were started; 0 for a dry run.")
+    known: int = Field(description="How many of the times had been decided about before.")
+    run_ids: list[RunId] = Field(description="The runs that were started, in the order of their times.")
+    next_from: AwareDatetime | None = Field(
+        description="Send it as `from` to go on; null at the end of the range."
+    )
+
+
+class SchedulePreview(AnswerModel):
+    """When a schedule would be due."""
+
+    next_fires: list[AwareDatetime]
+    text: str | None = Field(description="What a cron line says, in words.")

@@ -1,0 +1,208 @@
+"""Endpoints of schedules: store, show and delete them, pause and start them, start the runs of the past."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pipeweave import ids
+from pipeweave.api.contract import (
+    BackfillAnswer,
+    BackfillRequest,
+    DeletedSchedule,
+    ScheduleDetail,
+    ScheduleList,
+    SchedulePreview,
+    SchedulePreviewRequest,
+    ScheduleRequest,
+    SchedulesQuery,
+    ScheduleStarted,
+    ScheduleVerbRequest,
+)
+from pipeweave.api.http import Answer, Call, PathId, Routes
+from pipeweave.errors import Conflict, NotFound, UploadNotUsable
+from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.domain import iso
+from pipeweave.orchestrator.schedule import by_hand, storing
+from pipeweave.orchestrator.security import READ, WRITE
+from pipeweave.spec import timetable
+
+routes = Routes("schedules")
+SCHEDULE = {"id": PathId(None, "The schedule's id.")}
+PREVIEWED = 5
+
+_VERB: dict[str, Any] = {
+    "scopes": (WRITE,),
+    "ids": SCHEDULE,
+    "body": ScheduleVerbRequest,
+    "is_body_optional": True,
+    "example": {},
+}
+
+
+@routes.add("GET", "/api/schedules", "List the schedules", query=SchedulesQuery, answer=ScheduleList)
+def list_schedules(call: Call, query: SchedulesQuery) -> dict[str, Any]:
+    """Schedules in the order of their ids."""
+    with call.reading() as tx:
+        found = reading.schedules(tx, call.tenant, query.page(), pipeline_id=query.pipeline_id)
+        return query.named("schedules", found)
+
+
+@routes.add(
+    "POST",
+    "/api/schedules/preview",
+    "Show when a schedule would be due",
+    scopes=(READ,),
+    body=SchedulePreviewRequest,
+    answer=SchedulePreview,
+    example={"cron": "30 2 * * MON-FRI", "timeZone": "Europe/Berlin"},
+)
+def preview(call: Call, body: SchedulePreviewRequest) -> dict[str, Any]:
+    """The next five due times, and what a cron line says in words. Nothing is stored."""
+    now = call.deployment.database.now()
+    times = timetable.first_times(body.timetable(now), now, PREVIEWED)
+    text = None if body.cron is None else timetable.in_words(body.cron)
+    return {"nextFires": [iso(each) for each in times], "text": text}
+
+
+@routes.add(
+    "GET",
+    "/api/schedules/{id}",
+    "Show a schedule",
+    ids=SCHEDULE,
+    answer=ScheduleDetail,
+    errors=(NotFound,),
+)
+def get_schedule(call: Call, id: str) -> dict[str, Any]:
+    """One schedule with its next five due times and its last ten fires."""
+    with call.reading() as tx:
+        return reading.schedule(tx, call.tenant, id)
+
+
+@routes.add(
+    "PUT",
+    "/api/schedules/{id}",
+    "Store a schedule",
+    scopes=(WRITE,),
+    ids=SCHEDULE,
+    body=ScheduleRequest,
+    answers={
+        200: (ScheduleDetail, "The schedule was changed."),
+        201: (ScheduleDetail, "The schedule is new."),
+    },
+    errors=(NotFound,),
+    example={"pipelineId": "files", "cron": "*/5 * * * *", "input": {"folder": "/srv/data"}},
+)
+def put_schedule(call: Call, id: str, body: ScheduleRequest) -> Answer:
+    """Store a schedule, or replace all of it. If its times stay the same, its next due time does, too.
+
+    One of `cron`, `everyMs` and `at` is given. A schedule that came with a pipeline's code or document
+    belongs to whoever called this: the code does not change it any more.
+    """
+    is_new = call.change(lambda tx: storing.put(tx, call.tenant, id, body.spec()))
+    return Answer(get_schedule(call, id), 201 if is_new else 200)
+
+
+@routes.add(
+    "DELETE",
+    "/api/schedules/{id}",
+    "Delete a schedule",
+    scopes=(WRITE,),
+    ids=SCHEDULE,
+    answer=DeletedSchedule,
+    errors=(NotFound,),
+)
+def delete_schedule(call: Call, id: str) -> dict[str, Any]:
+    """Delete a schedule and the list of its fires. Runs that it started go on."""
+    call.change(lambda tx: storing.delete(tx, call.tenant, id))
+    return {"id": id, "deleted": True}
+
+
+@routes.add(
+    "POST",
+    "/api/schedules/{id}/pause",
+    "Pause a schedule",
+    answer=ScheduleDetail,
+    errors=(NotFound,),
+    **_VERB,
+)
+def pause(call: Call, id: str, body: ScheduleVerbRequest) -> dict[str, Any]:
+    """Start nothing until it is resumed. Changes nothing if it is paused already."""
+    return _changed(call, id, storing.pause)
+
+
+@routes.add(
+    "POST",
+    "/api/schedules/{id}/resume",
+    "Resume a schedule",
+    answer=ScheduleDetail,
+    errors=(NotFound,),
+    **_VERB,
+)
+def resume(call: Call, id: str, body: ScheduleVerbRequest) -> dict[str, Any]:
+    """End a pause. The times during the pause are not made up for; a backfill does that."""
+    return _changed(call, id, storing.resume)
+
+
+def _changed(call: Call, id: str, verb: Callable[..., None]) -> dict[str, Any]:
+    call.change(lambda tx: verb(tx, call.tenant, id))
+    return get_schedule(call, id)
+
+
+@routes.add(
+    "POST",
+    "/api/schedules/{id}/fire",
+    "Start a schedule now",
+    answer=ScheduleStarted,
+    errors=(NotFound, Conflict, UploadNotUsable),
+    links=dict.fromkeys(("runs.get_run", "runs.cancel"), "/pipelineRunId"),
+    **_VERB,
+)
+def fire(call: Call, id: str, body: ScheduleVerbRequest) -> dict[str, Any]:
+    """Start a run with the schedule's input at once, also while it is paused or a run of it is open. Its next
+    due time stays.
+    """
+    at, run = call.change(lambda tx: by_hand.fire_now(tx, call.deployment.values, call.tenant, id))
+    return {
+        "scheduleId": id,
+        "scheduledAt": iso(at),
+        "pipelineRunId": ids.show(ids.RUN, run.id),
+        "status": run.status,
+    }
+
+
+@routes.add(
+    "POST",
+    "/api/schedules/{id}/backfill",
+    "Start the runs of times that have passed",
+    scopes=(WRITE,),
+    ids=SCHEDULE,
+    body=BackfillRequest,
+    answer=BackfillAnswer,
+    errors=(NotFound, Conflict, UploadNotUsable),
+    example={"from": "2026-11-01T00:00:00Z", "to": "2026-11-08T00:00:00Z", "dryRun": True},
+)
+def backfill(call: Call, id: str, body: BackfillRequest) -> dict[str, Any]:
+    """Start a run for each due time from `from` until just before `to` that nothing was decided about: a
+    second request starts nothing twice. At most 1,000 with one request; `nextFrom` says where to go on.
+
+    A pause, the schedule's own start and end, and its overlap policy do not count here; a limit of active
+    runs does.
+    """
+    done = by_hand.backfill(
+        call.deployment.database,
+        call.deployment.values,
+        call.tenant,
+        id,
+        body.begin,
+        body.end,
+        limit=body.limit,
+        is_dry=body.dry_run,
+    )
+    return {
+        "times": [iso(each) for each in done.times],
+        "created": len(done.runs),
+        "known": done.known,
+        "runIds": [ids.show(ids.RUN, run.id) for _, run in sorted(done.runs.items())],
+        "nextFrom": iso(done.next_from),
+    }

@@ -1,0 +1,97 @@
+"""Read models of schedules: the list, and one schedule with its next due times and its last fires."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeweave.orchestrator.domain.json_shapes import iso, run_id
+from pipeweave.orchestrator.schedule.row import COLUMNS, not_found, timetable_of
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.spec.timetable import first_times
+
+NEXT_SHOWN = 5
+LAST_SHOWN = 10
+
+_SCHEDULES = f"""
+SELECT {COLUMNS} FROM schedules AS s
+WHERE s.tenant_id = :tenant AND {{where}} ORDER BY s.id LIMIT :limit
+"""
+
+
+def schedules(tx: Transaction, tenant: str, page: Page, *, pipeline_id: str | None = None) -> Document:
+    """The tenant's schedules by id, all of them or those of one pipeline: {items, nextCursor}."""
+    after = page.after("schedules", str)
+    where = "s.id > :after" if after else "true"
+    if pipeline_id is not None:
+        where += " AND s.pipeline_id = :pipeline_id"
+    parameters = {"tenant": tenant, "after": after and after[0], "pipeline_id": pipeline_id}
+    rows = tx.execute(_SCHEDULES.format(where=where), {**parameters, "limit": page.limit + 1}).all()
+    return page.cut(rows, "schedules", lambda row: (row.id,), _schedule)
+
+
+def schedule(tx: Transaction, tenant: str, schedule_id: str) -> Document:
+    """One schedule, with its next due times as if it were not paused, and its last fires.
+
+    Raises:
+        NotFound: the tenant has no such schedule.
+    """
+    parameters = {"tenant": tenant, "id": schedule_id, "limit": 1}
+    row = tx.execute(_SCHEDULES.format(where="s.id = :id"), parameters).one_or_none()
+    if row is None:
+        raise not_found(tx, tenant, schedule_id)
+    fires = tx.execute(_FIRES, {"tenant": tenant, "id": schedule_id, "most": LAST_SHOWN}).all()
+    times = first_times(timetable_of(row), tx.now, NEXT_SHOWN)
+    return {
+        **_schedule(row),
+        "nextFires": [iso(each) for each in times],
+        "lastFires": [_fire(each) for each in fires],
+    }
+
+
+# By the key of the table: the newest times first.
+_FIRES = """
+SELECT f.scheduled_at, f.fired_at, f.kind, f.outcome, f.reason, f.error_code, f.error, f.run_id
+FROM schedule_fires AS f WHERE f.tenant_id = :tenant AND f.schedule_id = :id
+ORDER BY f.scheduled_at DESC LIMIT :most
+"""
+
+
+def _schedule(row: Any) -> Document:
+    return {
+        "id": row.id,
+        "pipelineId": row.pipeline_id,
+        "cron": row.cron,
+        "everyMs": row.every_ms,
+        "at": iso(row.at),
+        "timeZone": row.time_zone,
+        "input": row.input,
+        "missedPolicy": row.missed_policy,
+        "overlapPolicy": row.overlap_policy,
+        "jitterMs": row.jitter_ms,
+        "startAt": iso(row.start_at),
+        "endAt": iso(row.end_at),
+        "paused": not row.enabled,
+        "source": row.source,
+        "nextFireAt": iso(row.next_fire_at) if row.enabled else None,
+        "lastFireAt": iso(row.last_fire_at),
+        "lastError": _error(row.last_error_code, row.last_error),
+        "createdAt": iso(row.created_at),
+        "updatedAt": iso(row.updated_at),
+    }
+
+
+def _fire(row: Any) -> Document:
+    return {
+        "scheduledAt": iso(row.scheduled_at),
+        "firedAt": iso(row.fired_at),
+        "kind": row.kind,
+        "outcome": row.outcome,
+        "reason": row.reason,
+        "runId": None if row.run_id is None else run_id(row.run_id),
+        "error": _error(row.error_code, row.error),
+    }
+
+
+def _error(code: str | None, message: str | None) -> Document | None:
+    return None if code is None else {"code": code, "message": message}

@@ -1,0 +1,115 @@
+"""Schedules over HTTP: stored, shown, changed, started, and every mistake named."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.api_samples import SERVICE, SPEC
+
+from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.registry import pipelines
+from pipeweave.orchestrator.runs import service_registration
+from pipeweave.orchestrator.security.access_tokens import READ, WRITE
+from pipeweave.spec.document import parse_spec
+
+if TYPE_CHECKING:
+    from conftest import Api, Tokens
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def api(api: Api, tokens: Tokens, deployment: Deployment) -> Api:
+    """May read and write in a tenant of its own."""
+    api.tenant = f"scheduled-{next(_numbers)}"
+    api.token = tokens.make(READ, WRITE, tenants=(api.tenant,))
+    with deployment.database.transaction() as tx:
+        service_registration.register(tx, api.tenant, SERVICE)
+        pipelines.store(tx, api.tenant, parse_spec(SPEC, id="files"), source="api")
+    return api
+
+
+def put(api: Api, id: str = "nightly", **body: Any) -> Any:
+    return api.put(f"/api/schedules/{id}", {"pipelineId": "files", "cron": "30 2 * * *", **body})
+
+
+def test_a_schedule_is_stored_shown_and_deleted(api: Api) -> None:
+    stored = put(api, timeZone="Europe/Berlin", input={"folder": "/srv"}, jitterMs=5_000)
+    assert stored.status_code == 201
+    assert put(api, timeZone="Europe/Berlin").status_code == 200
+    found = api.get("/api/schedules/nightly").json
+    assert (found["cron"], found["paused"], found["source"]) == ("30 2 * * *", False, "api")
+    assert (len(found["nextFires"]), found["lastFires"], found["lastError"]) == (5, [], None)
+    assert [each["id"] for each in api.get("/api/schedules?pipelineId=files").json["schedules"]] == [
+        "nightly"
+    ]
+    assert api.delete("/api/schedules/nightly").json == {"id": "nightly", "deleted": True}
+    assert api.get("/api/schedules/nightly").status_code == 404
+
+
+def test_schedules_are_listed_page_by_page(api: Api) -> None:
+    for name in ("c", "a", "b"):
+        put(api, name)
+    first = api.get("/api/schedules?limit=2").json
+    assert [each["id"] for each in first["schedules"]] == ["a", "b"]
+    second = api.get(f"/api/schedules?limit=2&cursor={first['nextCursor']}").json
+    assert ([each["id"] for each in second["schedules"]], second["nextCursor"]) == (["c"], None)
+
+
+def test_all_mistakes_are_named_at_once_and_nothing_is_stored(api: Api) -> None:
+    wrong = put(api, cron="61 * * * *", timeZone="Mars/Base", missedPolicy="some", jitterMs=-1, startAt="now")
+    assert wrong.status_code == 400
+    fields = {each["field"] for each in wrong.json["errors"]}
+    assert fields == {"cron", "timeZone", "missedPolicy", "jitterMs", "startAt"}
+    assert api.get("/api/schedules/nightly").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"everyMs": 5_000},
+        {"cron": None},
+        {"cron": "0 0 * * *", "startAt": "2030-01-01T00:00:00Z", "endAt": "2029-01-01T00:00:00Z"},
+        {"cron": None, "at": "2020-01-01T00:00:00Z"},
+        {"cron": None, "at": "0001-01-01T00:00:00Z"},
+        {"cron": "* " * 60},
+        {"input": "x" * 40_000},
+    ],
+)
+def test_what_cannot_be_is_refused(api: Api, body: dict[str, Any]) -> None:
+    assert put(api, **body).status_code == 400
+
+
+def test_it_is_paused_resumed_and_started(api: Api) -> None:
+    put(api)
+    assert api.post("/api/schedules/nightly/pause", {}).json["paused"] is True
+    assert put(api).json["paused"] is True
+    assert api.post("/api/schedules/nightly/resume", {}).json["nextFireAt"] is not None
+    started = api.post("/api/schedules/nightly/fire", {})
+    assert started.status_code == 200
+    assert api.get(f"/api/runs/{started.json['pipelineRunId']}").json["pipelineId"] == "files"
+    (fire,) = api.get("/api/schedules/nightly").json["lastFires"]
+    assert (fire["kind"], fire["runId"]) == ("manual", started.json["pipelineRunId"])
+    assert api.post("/api/schedules/nightli/fire", {}).json["hint"] == "did you mean 'nightly'?"
+
+
+def test_the_past_is_made_up_for(api: Api) -> None:
+    put(api)
+    week = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-08T00:00:00Z"}
+    dry = api.post("/api/schedules/nightly/backfill", {**week, "dryRun": True}).json
+    assert (len(dry["times"]), dry["created"], dry["times"][0]) == (7, 0, "2026-01-01T02:30:00.000Z")
+    done = api.post("/api/schedules/nightly/backfill", {**week, "limit": 4}).json
+    assert (done["created"], done["nextFrom"]) == (4, "2026-01-05T02:30:00.000Z")
+    rest = api.post("/api/schedules/nightly/backfill", week).json
+    assert (rest["created"], rest["known"], rest["nextFrom"]) == (3, 4, None)
+    assert (
+        api.post("/api/schedules/nightly/backfill", {**week, "to": "2999-01-01T00:00:00Z"}).status_code == 400
+    )
+
+
+def test_a_preview_shows_times_and_says_the_line_in_words(api: Api) -> None:
+    found = api.post("/api/schedules/preview", {"cron": "@daily"}).json
+    assert (len(found["nextFires"]), found["text"]) == (5, "At 00:00 every day")
+    assert api.post("/api/schedules/preview", {"everyMs": 1_000}).json["text"] is None
