@@ -24,7 +24,7 @@ from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import dead_letters as letter_lists
-from pipeweave.orchestrator.reading import queue, registry, service_list
+from pipeweave.orchestrator.reading import queue, registry, schedule_list, service_list
 from pipeweave.orchestrator.reading import runs as run_lists
 from pipeweave.orchestrator.reading import task_runs as task_run_lists
 from pipeweave.orchestrator.recovery import look, tick
@@ -187,6 +187,7 @@ CALLS: Calls = [
     ("of pipelines", lambda tx, _: unknown_names.names(tx, TENANT, "pipeline")),
     ("of tasks", lambda tx, _: unknown_names.names(tx, TENANT, "task")),
     ("of services", lambda tx, _: unknown_names.names(tx, TENANT, "service")),
+    ("of schedules", lambda tx, _: unknown_names.names(tx, TENANT, "schedule")),
     # queueing and engine
     ("", lambda tx, _: maintenance_mode.request(tx)),
     ("", lambda tx, _: maintenance_mode.enter_if_drained(tx)),
@@ -219,6 +220,7 @@ CALLS: Calls = [
     ),
     ("the first page", lambda tx, _: registry.pipeline_list(tx, TENANT, PAGE)),
     ("the first page", lambda tx, _: service_list.services(tx, TENANT, PAGE)),
+    ("the first page", lambda tx, _: schedule_list.schedules(tx, TENANT, PAGE)),
     ("the first page", lambda tx, _: registry.tasks(tx, TENANT, PAGE)),
     ("the first page", lambda tx, _: run_lists.run_list(tx, TENANT, PAGE)),
     (

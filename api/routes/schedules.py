@@ -162,7 +162,9 @@ def fire(call: Call, id: str, body: ScheduleVerbRequest) -> dict[str, Any]:
     """Start a run with the schedule's input at once, also while it is paused or a run of it is open. Its next
     due time stays.
     """
-    at, run = call.change(lambda tx: by_hand.fire_now(tx, call.deployment.values, call.tenant, id))
+    at, run = call.change(
+        lambda tx: by_hand.fire_now(tx, call.deployment.values, call.tenant, id, actor=call.token_name)
+    )
     return {
         "scheduleId": id,
         "scheduledAt": iso(at),
@@ -198,6 +200,7 @@ def backfill(call: Call, id: str, body: BackfillRequest) -> dict[str, Any]:
         body.end,
         limit=body.limit,
         is_dry=body.dry_run,
+        actor=call.token_name,
     )
     return {
         "times": [iso(each) for each in done.times],

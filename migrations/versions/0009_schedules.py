@@ -7,7 +7,7 @@ fire nothing.
 from alembic import op
 
 revision = "0009"
-down_revision = "0007"
+down_revision = "0008"
 
 SCHEDULES = """
 ALTER TABLE schedules

@@ -14,7 +14,7 @@ from pipeweave.orchestrator.reading.registry import (
 )
 from pipeweave.orchestrator.reading.run_events import run_events
 from pipeweave.orchestrator.reading.runs import run, run_list, run_task_runs
-from pipeweave.orchestrator.reading.schedules import schedule, schedules
+from pipeweave.orchestrator.reading.schedule_list import schedule, schedules
 from pipeweave.orchestrator.reading.service_list import service, services
 from pipeweave.orchestrator.reading.steps import run_steps
 from pipeweave.orchestrator.reading.stored_logs import log_place, read_log

@@ -19,8 +19,13 @@ MAX_BACKFILL = 1_000
 PER_TRANSACTION = 100
 
 
-def fire_now(tx: Transaction, values: Values, tenant: str, schedule_id: str) -> tuple[datetime, CreatedRun]:
+def fire_now(
+    tx: Transaction, values: Values, tenant: str, schedule_id: str, *, actor: str | None = None
+) -> tuple[datetime, CreatedRun]:
     """Start a run of a schedule at once, whether it is paused, due, or has an open run.
+
+    Args:
+        actor: who asked for it.
 
     Returns:
         The time that stands in its list of fires, and the run.
@@ -33,7 +38,7 @@ def fire_now(tx: Transaction, values: Values, tenant: str, schedule_id: str) -> 
     now = tx.now
     while fires.existing(tx, schedule, [now]):
         now += timedelta(microseconds=1)
-    runs = fires.start_runs(tx, values, schedule, [now])
+    runs = fires.start_runs(tx, values, schedule, [now], actor)
     fires.write(tx, schedule, [Fire(now)], runs, kind="manual")
     return now, runs[now]
 
@@ -65,6 +70,7 @@ def backfill(
     *,
     limit: int = MAX_BACKFILL,
     is_dry: bool = False,
+    actor: str | None = None,
 ) -> Backfill:
     """Start a run for each due time from `begin` until just before `end` that nothing was decided about.
 
@@ -87,17 +93,22 @@ def backfill(
     runs: dict[datetime, CreatedRun] = {}
     for start in range(0, 0 if is_dry else len(times), PER_TRANSACTION):
         some = times[start : start + PER_TRANSACTION]
-        runs |= database.run(lambda tx, some=some: _start(tx, values, tenant, schedule_id, some))  # type: ignore[misc]
+        runs |= database.run(lambda tx, some=some: _start(tx, values, tenant, schedule_id, some, actor))  # type: ignore[misc]
     return Backfill(times, runs, known, following[0] if following else None)
 
 
 def _start(
-    tx: Transaction, values: Values, tenant: str, schedule_id: str, times: Sequence[datetime]
+    tx: Transaction,
+    values: Values,
+    tenant: str,
+    schedule_id: str,
+    times: Sequence[datetime],
+    actor: str | None,
 ) -> dict[datetime, CreatedRun]:
     schedule = row.known(tx, tenant, schedule_id)
     known = fires.existing(tx, schedule, times)
     missing = [each for each in times if each not in known]
-    runs = fires.start_runs(tx, values, schedule, missing)
+    runs = fires.start_runs(tx, values, schedule, missing, actor)
     fires.write(tx, schedule, [Fire(each) for each in missing], runs, kind="backfill")
     return runs
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.domain.json_shapes import iso
+from pipeweave.orchestrator.domain.triggered_by import SCHEDULE, TriggeredBy
 from pipeweave.orchestrator.registry import TaskRow, pipelines
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
@@ -25,11 +26,14 @@ MAX_ERROR_CHARS = 1_000
 
 
 def start_runs(
-    tx: Transaction, values: Values, schedule: Schedule, times: Sequence[datetime]
+    tx: Transaction, values: Values, schedule: Schedule, times: Sequence[datetime], actor: str | None = None
 ) -> dict[datetime, CreatedRun]:
     """Start a run for each of these due times.
 
     The run token names the schedule and the time, so that a second start gives the first run.
+
+    Args:
+        actor: who started them by hand.
 
     Raises:
         PipeWeaveError: as `triggering.trigger_many`, and InputValidationFailed when the pipeline refuses the
@@ -48,7 +52,7 @@ def start_runs(
     ordered = sorted(times)
     for begin in range(0, len(ordered), most):
         some = ordered[begin : begin + most]
-        requests = [_request(schedule, each) for each in some]
+        requests = [_request(schedule, each, actor) for each in some]
         found = triggering.trigger_many(
             tx, values, schedule.tenant, schedule.pipeline_id, requests, check=check
         )
@@ -56,12 +60,13 @@ def start_runs(
     return created
 
 
-def _request(schedule: Schedule, scheduled_at: datetime) -> Trigger:
+def _request(schedule: Schedule, scheduled_at: datetime, actor: str | None) -> Trigger:
     # Microseconds: two starts by hand may be of the same millisecond.
     token = f"schedule:{schedule.id}:{scheduled_at.isoformat()}"
     metadata = {"scheduleId": schedule.id, "scheduledAt": iso(scheduled_at)}
     given = {} if schedule.input is None else schedule.input
-    return Trigger(schedule.pipeline_id, given, metadata=metadata, run_token=token)
+    by = TriggeredBy(SCHEDULE, schedule.id, actor)
+    return Trigger(schedule.pipeline_id, given, metadata=metadata, run_token=token, triggered_by=by)
 
 
 _EXISTING = """

@@ -71,6 +71,7 @@ def test_nothing_starts_before_its_time_and_then_one_run_does(driver: RunDriver,
     assert (fire.outcome, fire.run_id, fire.scheduled_at) == ("fired", run.id, due)
     assert run.input == {"folder": "/srv"}
     assert run.metadata["scheduleId"] == "nightly"
+    assert (run.triggered_kind, run.triggered_id) == ("schedule", "nightly")
     assert schedule(driver).next_fire_at == due + MINUTE
     assert tick(driver) == 0
     assert driver.released(run.id) == [1]
@@ -235,7 +236,10 @@ def test_a_pause_lasts_and_what_passed_meanwhile_was_not_missed(driver: RunDrive
 
 
 def test_an_unknown_pipeline_a_wrong_input_and_a_time_in_the_past_are_refused(driver: RunDriver) -> None:
-    schema = {"fields": [{"name": "folder", "type": "string", "label": "Folder", "required": True}], "strict": True}
+    schema = {
+        "fields": [{"name": "folder", "type": "string", "label": "Folder", "required": True}],
+        "strict": True,
+    }
     driver.store({"a": []}, id="strict", inputSchema=schema)
     with pytest.raises(NotFound, match="unknown-one"):
         put(driver, pipeline_id="unknown-one")
