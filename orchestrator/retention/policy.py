@@ -28,7 +28,6 @@ class Policy:
         workers: how long the row of a stopped worker is kept: an operator can see what it was, and the tick
             when the last worker with a task was alive.
         uploads: how long the row of a deleted upload is kept.
-        fires: how long the note of a schedule's fire is kept.
     """
 
     runs: timedelta | None = None
@@ -36,7 +35,6 @@ class Policy:
     dead_letters: timedelta = timedelta(days=30)
     workers: timedelta = WORKERS_KEPT
     uploads: timedelta = UPLOADS_KEPT
-    fires: timedelta = FOR_EVER
 
     @classmethod
     def of(cls, settings: Settings) -> Policy:
@@ -47,8 +45,12 @@ class Policy:
             settings.archive_runs,
             timedelta(days=settings.dlq_retention_days),
             max(WORKERS_KEPT, timedelta(seconds=settings.task_removed_after_seconds or 0, days=1)),
-            fires=FOR_EVER if days is None else timedelta(days=days) + A_MONTH,
         )
+
+    @property
+    def fires(self) -> timedelta:
+        """How long the note of a schedule's fire is kept: longer than its run."""
+        return FOR_EVER if self.runs is None else self.runs + A_MONTH
 
     def due_at(self, month: Month) -> datetime | None:
         """When a month may be dropped; None: never."""
