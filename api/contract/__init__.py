@@ -82,6 +82,7 @@ from pipeweave.api.contract.requests import (
     TriggerRequest,
     ValidateInputRequest,
 )
+from pipeweave.api.contract.reruns import RerunAllAnswer, RerunAllRequest, RerunAnswer, RerunRequest
 from pipeweave.api.contract.run_answers import (
     EventList,
     FoundTaskRuns,
@@ -205,6 +206,10 @@ __all__ = [
     "RemoveTaskRequest",
     "RemovedInstance",
     "RemovedTaskAnswer",
+    "RerunAllAnswer",
+    "RerunAllRequest",
+    "RerunAnswer",
+    "RerunRequest",
     "ResumeRequest",
     "RetriedAnswer",
     "RetryAllRequest",

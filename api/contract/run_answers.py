@@ -61,6 +61,8 @@ class Run(AnswerModel):
     triggered_by: TriggeredByAnswer | None = Field(
         description="What began it; null for runs of earlier versions."
     )
+    rerun_of: RunId | None = Field(description="The run that this one repeats.")
+    rerun_from: str | None = Field(description="The step that the rerun began at; null: the beginning.")
     task_run_count: int
     error: Any
     error_code: str | None
@@ -228,7 +230,8 @@ class TaskRunDetail(_TaskRun):
     logs_path: str | None = Field(description="The path of the present attempt's stored log.")
     idempotency_key: str | None
     cached_from: TaskRunId | None = Field(
-        description="The task run with the same idempotency key whose result this one has."
+        description="The task run whose result this one has: that with the same idempotency key, or in"
+        " a rerun that of the run before."
     )
     awaits: TaskRunId | None = Field(
         description="The task run with the same idempotency key that this one waits for."

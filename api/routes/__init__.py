@@ -11,6 +11,7 @@ from pipeweave.api.routes.maintenance import routes as maintenance
 from pipeweave.api.routes.objects import routes as objects
 from pipeweave.api.routes.pipelines import routes as pipelines
 from pipeweave.api.routes.queue import routes as queue
+from pipeweave.api.routes.reruns import routes as reruns
 from pipeweave.api.routes.runs import routes as runs
 from pipeweave.api.routes.schedules import routes as schedules
 from pipeweave.api.routes.services import routes as services
@@ -31,6 +32,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         pipelines,
         queue,
         runs,
+        reruns,
         schedules,
         dead_letters,
         storage,

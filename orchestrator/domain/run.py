@@ -14,7 +14,9 @@ from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 class RunHeader:
     """The immutable part of a run, with its compiled plan.
 
-    `triggered_by` is None for a run of a version that did not store it.
+    Args:
+        triggered_by: None for a run of a version that did not store it.
+        rerun_from: of a rerun from a step, that step: others may be completed before it begins.
     """
 
     id: UUID
@@ -27,3 +29,4 @@ class RunHeader:
     input_path: str | None
     plan: Plan
     triggered_by: TriggeredBy | None = None
+    rerun_from: str | None = None

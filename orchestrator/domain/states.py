@@ -62,6 +62,7 @@ RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
 TASK_MOVES: dict[TaskStatus, frozenset[TaskStatus]] = {
     # Straight to running: the worker that completed the only predecessor goes on with it.
     # To waiting: the step is a map and its items were just laid out. To failed: it could not be laid out.
+    # To completed: a map without items, or a result that a rerun takes over.
     T.PENDING: frozenset(
         {T.READY, T.QUEUED, T.RUNNING, T.WAITING, T.COMPLETED, T.FAILED, T.CANCELLED, T.SKIPPED}
     ),

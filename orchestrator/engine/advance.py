@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from pipeweave.errors import AttemptFailed, InvalidInput, NotFound
+from pipeweave.orchestrator.domain import reuse
 from pipeweave.orchestrator.domain.failure import Failure, failure_of
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.plan import END
@@ -28,7 +29,14 @@ from pipeweave.orchestrator.engine.decide import decide_or_end, skip
 from pipeweave.orchestrator.engine.map_sources import NOTHING_LOADED, Loaded, NotLoaded
 from pipeweave.orchestrator.engine.release import Claimant, Release
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
-from pipeweave.orchestrator.state import attempts, cancelling, completing, postponing, run_transitions
+from pipeweave.orchestrator.state import (
+    attempts,
+    cancelling,
+    completing,
+    postponing,
+    reusing,
+    run_transitions,
+)
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import Decision, Predecessor, rules
 
@@ -91,8 +99,19 @@ class Advance:
 
     def admit(self) -> None:
         """Release the pending entry steps of a run that is admitted now."""
+        if self.run.rerun_from is not None:
+            self._begin_rerun()
+            return
         self._chords.open_irregular()
         self._release(self.run.plan.entries)
+
+    def _begin_rerun(self) -> None:
+        """Decide the first steps of a rerun: steps before them may be completed, with results of before."""
+        reused = reusing.reused_steps(self.tx, self.run)
+        first = reuse.first_steps(self.run.plan, reused)
+        self._chords.queue = self._chords.queue or maps.as_task_run(self.tx, self.run.id, first[0]).queue
+        self._chords.open_irregular(reused)
+        self.decide(first)
 
     # --- task runs that became final ----------------------------------------------------------------------
 

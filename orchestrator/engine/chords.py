@@ -9,7 +9,7 @@ counted, a join check asks PostgreSQL instead: it costs a query, and is always r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 
 from pipeweave.orchestrator.domain.outbox import Chord, JoinCheck, Part
@@ -46,13 +46,17 @@ class ChordAccounting:
 
     # --- sizes --------------------------------------------------------------------------------------------
 
-    def open_irregular(self) -> None:
+    def open_irregular(self, reused: Collection[int] = ()) -> None:
         """Size the chords of irregular joins when the run begins, as their predecessors are released at
         different times.
+
+        Args:
+            reused: steps that are completed already, and will not be counted.
         """
         plan = self._run.plan
         irregular = [j for j, kind in plan.joins.items() if kind is JoinKind.IRREGULAR]
-        self._tx.send(*(Chord(self._run.id, j, len(plan.predecessors(j))) for j in irregular))
+        sizes = {j: sum(each not in reused for each in plan.predecessors(j)) for j in irregular}
+        self._tx.send(*(Chord(self._run.id, j, size) for j, size in sizes.items() if size))
 
     def open_gathered(self, released: Sequence[TaskRun], maps: Sequence[int]) -> None:
         """Size the chords of gathered joins by the predecessors that count on their own: released task runs

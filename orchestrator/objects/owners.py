@@ -12,6 +12,11 @@ from pipeweave.storage.references import ObjectRef
 
 _RUN = "SELECT 1 FROM runs WHERE id = :run_id AND tenant_id = :tenant"
 _TASK_RUN = "SELECT 1 FROM task_runs WHERE run_id = :run_id AND id = :id AND tenant_id = :tenant"
+# A result that was taken over has its files where the task run has put them that made it.
+_REUSED = """
+SELECT 1 FROM task_runs AS u
+WHERE u.cached_from = :id AND u.assets IS NOT NULL AND u.tenant_id = :tenant LIMIT 1
+"""
 _UPLOAD = """
 SELECT 1 FROM temp_uploads
 WHERE id = :id AND tenant_id = :tenant AND storage_path = ANY(CAST(:names AS text[])) AND deleted_at IS NULL
@@ -49,7 +54,10 @@ def may_read(tx: Transaction, tenant: str, where: ObjectRef, default_backend: st
             found = tx.execute(_RUN, mine | {"run_id": own.run_id})
         case AttemptPath():
             run_id = ids.run_id_of(own.task_run_id)
-            found = tx.execute(_TASK_RUN, mine | {"run_id": run_id, "id": own.task_run_id})
+            task_run = mine | {"run_id": run_id, "id": own.task_run_id}
+            if tx.execute(_TASK_RUN, task_run).first() is not None:
+                return True
+            found = tx.execute(_REUSED, mine | {"id": own.task_run_id})
         case UploadPath():
             found = tx.execute(_UPLOAD, mine | {"id": own.upload_id})
         case None:

@@ -26,7 +26,7 @@ TASK_RUNS_SHOWN = 1_000
 
 _COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority,
 r.metadata, r.task_run_count, r.error, r.error_code, r.created_at, r.started_at, r.finished_at,
-r.triggered_kind, r.triggered_id, r.triggered_actor"""
+r.triggered_kind, r.triggered_id, r.triggered_actor, r.rerun_of, r.rerun_from"""
 
 # --- the list ---------------------------------------------------------------------------------------------
 
@@ -89,6 +89,8 @@ def _bound(moment: datetime) -> UUID:
 
 def run_row(row: Any) -> Document:
     """A run as lists show it."""
+    # A partition that was detached before these columns existed does not have them.
+    rerun_of = getattr(row, "rerun_of", None)
     cause = triggered_by.of_row(row)
     return {
         "id": run_id(row.id),
@@ -100,6 +102,8 @@ def run_row(row: Any) -> Document:
         "priority": row.priority,
         "metadata": row.metadata,
         "triggeredBy": cause and cause.to_json(),
+        "rerunOf": rerun_of and run_id(rerun_of),
+        "rerunFrom": getattr(row, "rerun_from", None),
         "taskRunCount": row.task_run_count,
         "error": row.error,
         "errorCode": row.error_code,

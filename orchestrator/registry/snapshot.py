@@ -77,6 +77,15 @@ def last_snapshot(tx: Transaction, tenant: str, pipeline_id: str) -> CatalogSnap
     return tx.cache(SNAPSHOTS).get((tenant, pipeline_id))
 
 
+def take_snapshot_of(tx: Transaction, tenant: str, pipeline: StoredPipeline) -> CatalogSnapshot:
+    """Take a snapshot for a version that need not be the latest one; it is not cached."""
+    task_ids = sorted({step.task for step in pipeline.spec.steps})
+    parameters = {"tenant": tenant, "catalog": pipeline.id, "catalog_tasks": task_ids}
+    rows = tx.execute(_TAKE_SNAPSHOT, parameters).all()
+    tasks = {row.id: task_rows.task_row(row[2:]) for row in rows if row.id is not None}
+    return CatalogSnapshot(pipeline, tasks, task_ids, rows[0].marks if rows else [])
+
+
 def take_snapshot(tx: Transaction, tenant: str, pipeline_id: str) -> CatalogSnapshot:
     """Take a snapshot of a pipeline's latest version and its registered tasks; cache it after the commit.
 

@@ -22,7 +22,8 @@ from pipeweave.orchestrator.queueing.start_conditions import Holds
 from pipeweave.orchestrator.registry import snapshot
 from pipeweave.orchestrator.registry.snapshot import CatalogSnapshot, SnapshotOutdated
 from pipeweave.orchestrator.registry.task_rows import TaskRow
-from pipeweave.orchestrator.state import deployment_mode
+from pipeweave.orchestrator.state import deployment_mode, reusing
+from pipeweave.orchestrator.state.reusing import Reused
 from pipeweave.orchestrator.store.database import Transaction
 
 
@@ -41,6 +42,9 @@ class NewRun:
     idempotency_key: str | None = None
     # The input itself: an entry map needs it, and must not read it back from storage.
     value: Any = None
+    # The run that this one repeats, and the results that it takes over if it begins at a step.
+    rerun_of: UUID | None = None
+    reused: Reused | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +64,17 @@ WITH accepting AS MATERIALIZED (
 ), new_runs AS (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
         input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,
-        deadline_at, idle_timeout_ms, triggered_kind, triggered_id, triggered_actor)
+        deadline_at, idle_timeout_ms, triggered_kind, triggered_id, triggered_actor,
+        rerun_of, rerun_from)
     SELECT r.id, :tenant, r.pipeline_id, r.version, r.status, r.failure_mode, r.priority, r.input,
         r.path, r.size, r.hash, r.run_token, r.metadata, r.steps, :now, r.started_at,
         r.started_at + r.timeout_ms * interval '1 millisecond', r.idle_timeout_ms, r.triggered_kind,
-        r.triggered_id, r.triggered_actor
+        r.triggered_id, r.triggered_actor, r.rerun_of, r.rerun_from
     FROM accepting, jsonb_to_recordset(CAST(:runs AS jsonb)) AS r(id uuid, pipeline_id text, version integer,
         status text, started_at timestamptz, failure_mode text, priority integer, input jsonb, path text,
         size integer, hash text, run_token text,
         metadata jsonb, steps integer, timeout_ms bigint, idle_timeout_ms bigint, triggered_kind text,
-        triggered_id text, triggered_actor text)
+        triggered_id text, triggered_actor text, rerun_of uuid, rerun_from text)
 ), new_task_runs AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority,
         queue, is_limited, code_version, code_hash, idempotency_key, created_at, queued_at)
@@ -101,6 +106,7 @@ def write(
     Raises:
         Unavailable: nothing new is accepted during maintenance; nothing was written.
         SnapshotOutdated: the pipeline or a task changed since the snapshot; nothing was written.
+        Conflict: the run whose results are reused was continued; nothing was written.
         UploadNotUsable: an input names an upload that was deleted or has expired; nothing was written.
         LimitExceeded: an input names too many uploads; nothing was written.
     """
@@ -113,6 +119,8 @@ def write(
             raise _refused(tx, catalog)
         expected = found
     for new, run in zip(new_runs, written, strict=True):
+        if new.reused is not None:
+            reusing.reuse(tx, new.header, new.reused)
         if run.status is RunStatus.RUNNING:
             _begin(tx, new, run.task_runs)
     return written
@@ -142,7 +150,7 @@ def _write(
     """Write the runs in one statement; None when a guard did not hold, so nothing was written."""
     places = _places(tx, new_runs, expected)
     written = [_written(new, expected, has_place=number < places) for number, new in enumerate(new_runs)]
-    if any(_needs_more(each.task_runs) for each in written):
+    if any(_needs_more(each.task_runs) for each in written) or any(each.reused for each in new_runs):
         tx.hold()
     events = [event for new, run in zip(new_runs, written, strict=True) for event in _events(new, run)]
     shown = [
@@ -173,7 +181,9 @@ def _places(tx: Transaction, new_runs: Sequence[NewRun], expected: Holds) -> int
 
 
 def _written(new: NewRun, expected: Holds, *, has_place: bool) -> WrittenRun:
-    entries = frozenset(new.header.plan.entries) if has_place else frozenset[int]()
+    # What a rerun from a step begins with is decided when the results before are there.
+    is_begun = has_place and new.reused is None
+    entries = frozenset(new.header.plan.entries) if is_begun else frozenset[int]()
     task_runs = [
         _task_run(new.header, each.ordinal, new.tasks[each.step.task], expected, each.ordinal in entries)
         for each in new.header.plan.steps
@@ -190,6 +200,11 @@ def _needs_more(rows: Sequence[TaskRun]) -> bool:
 
 def _begin(tx: Transaction, new: NewRun, rows: Sequence[TaskRun]) -> None:
     run = new.header
+    if new.reused is not None:
+        advance = Advance(tx, run)
+        advance.admit()
+        advance.close()
+        return
     advance = Advance(tx, run, loaded={} if run.input_path is None else {run.input_path: new.value})
     advance.begin([rows[ordinal - 1] for ordinal in run.plan.entries])
     advance.touched.note(run.tenant, [each.task_id for each in rows if each.status is TaskStatus.READY])
@@ -212,9 +227,11 @@ def _run_row(new: NewRun, status: RunStatus, now: datetime) -> str:
             "hash": new.input.hash,
             "run_token": new.run_token,
             "metadata": new.metadata,
-            "steps": len(run.plan.steps),
+            "steps": len(run.plan.steps) + (0 if new.reused is None else new.reused.items),
             "timeout_ms": new.timeout_ms,
             "idle_timeout_ms": new.idle_timeout_ms,
+            "rerun_of": new.rerun_of,
+            "rerun_from": run.rerun_from,
             **({} if run.triggered_by is None else run.triggered_by.to_row()),
         }
     ).decode()
@@ -275,6 +292,8 @@ def _events(new: NewRun, written: WrittenRun) -> list[Event]:
         "inputsHash": new.input.hash,
         "steps": len(rows),
     }
+    if new.rerun_of is not None:
+        data |= {"rerunOf": ids.show(ids.RUN, new.rerun_of), "rerunFrom": run.rerun_from}
     if written.status is not RunStatus.RUNNING:
         data["status"] = written.status.value
     events = [Event(run.id, "run.created", data=data)]

@@ -346,6 +346,15 @@ def _token_parameters(new: NewRun) -> dict[str, Any]:
     }
 
 
+def claim_token(tx: Transaction, new: NewRun) -> CreatedRun | None:
+    """Claim the token of one new run; the earlier run that owns it, None if the new run owns it now."""
+    first = _claim_tokens(tx, [new])[_token(new)]
+    known = None if first == new.header.id else _known_run(tx, first, new)
+    if known is None and first != new.header.id:
+        _take_token_over(tx, new)
+    return known
+
+
 _TAKE_TOKEN_OVER = """
 UPDATE run_tokens SET run_id = :run_id, created_at = :now
 WHERE tenant_id = :tenant AND run_token = :token AND pipeline_id = :pipeline_id AND inputs_hash = :hash

@@ -20,9 +20,9 @@ COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mod
     r.input_path,
     CASE WHEN r.pipeline_id IS NULL THEN
         (SELECT o.task_id FROM task_runs AS o WHERE o.run_id = r.id LIMIT 1) END AS only_task,
-    r.triggered_kind, r.triggered_id, r.triggered_actor"""
+    r.triggered_kind, r.triggered_id, r.triggered_actor, r.rerun_from"""
 
-WIDTH = 12
+WIDTH = 13
 # Of them, the first columns are fields of the header as they are.
 _OWN = 8
 _HEADER = f"SELECT {COLUMNS} FROM runs AS r WHERE r.id = :id"
@@ -48,7 +48,7 @@ def of_row(tx: Transaction, row: Any) -> RunHeader:
     It is cached at once, before the commit: if this transaction created the run and is rolled back, nothing
     will ask for the run's id again.
     """
-    values: list[Any] = [*row[:_OWN], _plan(tx, row), triggered_by.of_row(row)]
+    values: list[Any] = [*row[:_OWN], _plan(tx, row), triggered_by.of_row(row), row.rerun_from]
     found = RunHeader(*values)
     tx.cache(HEADERS).put(found.id, found)
     return found

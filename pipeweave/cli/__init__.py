@@ -43,6 +43,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "output": "pipeweave.cli.runs:output",
         "runs": "pipeweave.cli.runs:runs",
         "cancel": "pipeweave.cli.runs:cancel",
+        "rerun": "pipeweave.cli.rerun:rerun",
+        "replay": "pipeweave.cli.replay:replay",
         "pipelines": "pipeweave.cli.registry:pipelines",
         "tasks": "pipeweave.cli.registry:tasks",
         "upload": "pipeweave.cli.storage:upload",

@@ -44,7 +44,8 @@ input_options = (
 pipeline_option = click.option("--pipeline", help="With `latest`: the newest run of this pipeline.")
 
 
-def _with_input(command: Any) -> Any:
+def with_input(command: Any) -> Any:
+    """Give a command the options `--input` and `--file`."""
     for option in reversed(input_options):
         command = option(command)
     return command
@@ -58,7 +59,7 @@ def _with_input(command: Any) -> Any:
     )
 )
 @click.argument("pipeline")
-@_with_input
+@with_input
 @click.option(
     "--batch",
     type=click.File("rb"),
@@ -117,10 +118,10 @@ def trigger(
             raise click.UsageError("--batch cannot be combined with --input, --file, --wait or --timeout")
         trigger_all(client, pipeline, batch.read(), options, as_json=as_json)
         return
-    run = client.trigger(pipeline, _input(inline, file), **options)
+    run = client.trigger(pipeline, given_input(inline, file), **options)
     show_warnings(run.document)
     if wait:
-        _follow(ctx, client, run.id, timeout, as_json)
+        follow_to_end(ctx, client, run.id, timeout, as_json)
     elif as_json:
         show_json(run.document)
     else:
@@ -134,7 +135,7 @@ def trigger(
     ),
 )
 @click.argument("pipeline")
-@_with_input
+@with_input
 @json_option
 @connected
 @click.pass_context
@@ -147,7 +148,7 @@ def dry_run(
     """
     from pipeweave.cli.support.rendering import show_json
 
-    given = _input(inline, file)
+    given = given_input(inline, file)
     plans = {id_: client.dry_run(id_, given, spec) for id_, spec in _named(pipeline).items()}
     if as_json:
         show_json(next(iter(plans.values())) if len(plans) == 1 else plans)
@@ -202,7 +203,7 @@ def status(
 
     run_id = id_arguments.run(client, run, pipeline)
     if watch:
-        _follow(ctx, client, run_id, None, as_json)
+        follow_to_end(ctx, client, run_id, None, as_json)
     found = client.run(run_id)
     if as_json:
         show_json(found.document)
@@ -290,7 +291,10 @@ def cancel(client: Client, run: str, reason: str | None, as_json: bool) -> None:
         click.echo(f"{id_} {found['status']}")
 
 
-def _follow(ctx: click.Context, client: Client, run_id: str, timeout: float | None, as_json: bool) -> None:
+def follow_to_end(
+    ctx: click.Context, client: Client, run_id: str, timeout: float | None, as_json: bool
+) -> None:
+    """Follow a run to its end, and exit 0 only if it completed."""
     from pipeweave.cli.support.progress import follow
     from pipeweave.cli.support.rendering import show_json
 
@@ -300,7 +304,12 @@ def _follow(ctx: click.Context, client: Client, run_id: str, timeout: float | No
     ctx.exit(0 if final.status == "completed" else 1)
 
 
-def _input(inline: str | None, file: Any) -> Any:
+def given_input(inline: str | None, file: Any) -> Any:
+    """The value of `--input` or `--file`; None without them.
+
+    Raises:
+        MalformedJson: it is not JSON.
+    """
     if inline is not None and file is not None:
         raise click.UsageError("give --input or --file, not both")
     text = inline if inline is not None else file.read() if file is not None else None

@@ -177,6 +177,8 @@ class AsyncClient(_InThreads):
     run = _awaited(Client.run)
     runs = _awaited(Client.runs)
     cancel = _awaited(Client.cancel)
+    rerun = _awaited(Client.rerun)
+    rerun_all = _awaited(Client.rerun_all)
     cancel_task = _awaited(Client.cancel_task)
     task_run = _awaited(Client.task_run)
     task_runs = _iterated(Client.task_runs)

@@ -11,6 +11,9 @@ from pipeweave.client.paging import PAGE_SIZE, Methods
 from pipeweave.client.waiting import Waiting
 from pipeweave.errors import Unavailable
 
+# The input of the run that is run again.
+_KEEP: Any = object()
+
 _LOADED = "?load=true"
 
 
@@ -171,6 +174,49 @@ class RunMethods(Methods):
         """
         path = f"/api/runs/{checked_id(run_id)}/cancel"
         return run_of(self._http.send("POST", path, without_none(reason=reason)))
+
+    def rerun(
+        self,
+        run_id: str,
+        *,
+        from_step: str | None = None,
+        input: Any = _KEEP,
+        version: str | int | None = None,
+        run_token: str | None = None,
+        validation_mode: str | None = None,
+    ) -> Run:
+        """Run a run again that has ended, as a new run.
+
+        Args:
+            run_id: the run that ended.
+            from_step: the step to begin at: it and all behind it run, results of other steps are reused; None
+                for the beginning.
+            input: another input, any JSON value or what a task may return; by default that of the run.
+            version: `same`, `latest` or a number; None for the version of the run.
+            run_token: a second rerun with the same token, run, step, input and version is the first one.
+            validation_mode: as for `trigger`.
+
+        Raises:
+            NotFound: there is no such run or version.
+            Conflict: the run is open, or results that would be reused do not fit the input or the version.
+        """
+        body = without_none(
+            fromStep=from_step, version=version, runToken=run_token, validationMode=validation_mode
+        )
+        if input is not _KEEP:
+            body["input"] = input
+        answer = self._http.send("POST", f"/api/runs/{checked_id(run_id)}/rerun", body)
+        return Run(answer["pipelineRunId"], answer["pipelineId"], answer["status"], answer)
+
+    def rerun_all(self, /, *, status: str, **options: Any) -> Document:
+        """Run many runs again, at most 100 with one request: {dryRun, runs, nextCursor}.
+
+        Args:
+            status: how the runs ended: `completed`, `partial`, `failed` or `cancelled`.
+            options: further members as the API names them: `pipelineId`, `createdAfter`, `createdBefore`,
+                `fromStep`, `version`, `dryRun`, `limit`, `cursor`, `runToken`.
+        """
+        return document_of(self._http.send("POST", "/api/runs/rerun-all", {"status": status, **options}))
 
     def task_run(self, task_run_id: str, *, load: bool = False) -> Document:
         """Read a task run with its attempts, input and output; `load` also loads large values."""

@@ -51,6 +51,8 @@ def show_run(run: Run, waits: str | None = None) -> None:
             ("status", run.status),
             ("error", run_error(document)),
             ("waits", waits),
+            ("triggered by", _triggered_by(document)),
+            ("rerun of", _rerun_of(document)),
             ("created (UTC)", when(document.get("createdAt"))),
             ("took", took(document.get("startedAt"), document.get("finishedAt"))),
         ]
@@ -63,6 +65,20 @@ def show_run(run: Run, waits: str | None = None) -> None:
     show_table(_COLUMNS, rows, none="No step has started.")
     show_failures(document)
     _show_output(run)
+
+
+def _triggered_by(document: Mapping[str, Any]) -> str | None:
+    """What began the run, if it was more than a request: `schedule nightly`, with who it was."""
+    cause = document.get("triggeredBy")
+    if not cause:
+        return None
+    named = " ".join(str(cause[each]) for each in ("kind", "id") if cause.get(each))
+    return f"{named} ({cause['actor']})" if cause.get("actor") else named
+
+
+def _rerun_of(document: Mapping[str, Any]) -> str | None:
+    run_id, step = document.get("rerunOf"), document.get("rerunFrom")
+    return f"{run_id} from step {step}" if run_id and step else run_id
 
 
 def show_end(run: Run, *, shows_output: bool = True) -> None:
