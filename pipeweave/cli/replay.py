@@ -81,7 +81,7 @@ def _line(number: int, event: Document, steps: dict[str, str]) -> str:
     attempt = event.get("attempt")
     told = f" attempt {attempt}" if attempt is not None and attempt > 1 else ""
     data = " ".join(f"{name}={_short(value)}" for name, value in (event.get("data") or {}).items())
-    return text(f"{number:>4} {event['at']} {event['type']}{place}{told} {data}".rstrip())
+    return text(f"{number} {event['at']} {event['type']}{place}{told} {data}".rstrip())
 
 
 def _short(value: Any) -> str:

@@ -19,10 +19,10 @@ from support.uploads import an_upload
 
 from pipeweave import dispatch_ids, ids
 from pipeweave.errors import Conflict, InvalidInput, NotFound, Unavailable
-from pipeweave.orchestrator.objects import marks, passes, requested_sweep, sweep
+from pipeweave.orchestrator.objects import marks, owners, passes, requested_sweep, sweep
 from pipeweave.orchestrator.objects.requested_sweep import SweepOrder
 from pipeweave.orchestrator.objects.sweep import Swept
-from pipeweave.orchestrator.runs import standalone_tasks
+from pipeweave.orchestrator.runs import rerunning, standalone_tasks
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.store import doomed_objects, leases
 from pipeweave.orchestrator.store.database import Database, to_json
@@ -567,3 +567,34 @@ def test_a_task_that_completes_late_keeps_its_output(driver: RunDriver, storage:
     with driver.database.transaction() as tx:
         settle(tx, started, output={"n": 1})
     assert run(driver).swept.kept == 1
+
+
+def test_a_rerun_keeps_the_files_and_outputs_that_it_takes_over(
+    driver: RunDriver, storage: MemoryStorage
+) -> None:
+    driver.store({"a": [], "b": ["a"]}, id="two")
+    first = driver.trigger("two")
+    driver.finish(first, "a", "b", output=LARGE)
+    made_by = driver.task_runs(first)[0].id
+    file = f"runs/{shown(made_by)}.1/assets/a.pdf"
+    put_old(storage, file)
+    driver.rows(
+        "UPDATE task_runs SET assets = CAST(:assets AS jsonb) WHERE run_id = :run AND id = :id RETURNING 1",
+        assets=to_json({"a": {"path": f"local//{file}"}}),
+        run=first,
+        id=made_by,
+    )
+    request = rerunning.Rerun(first, "b")
+    made = driver.database.run(
+        lambda tx: rerunning.rerun(tx, driver.values, driver.tenant, request), is_one=False
+    )
+    reused = driver.task_runs(made.id)[0]
+    drop_history(driver, first)
+    age(storage)
+    assert run(driver).swept.deleted == 0
+    assert driver.values.load(reused.output, reused.output_path) == LARGE
+    with driver.database.reading() as tx:
+        assert owners.may_read(tx, driver.tenant, ObjectRef("local", file), "local")
+        assert not owners.may_read(tx, "nobody", ObjectRef("local", file), "local")
+    drop_history(driver, made.id)
+    assert run(driver).swept.deleted == 2

@@ -50,6 +50,12 @@ def look(ctx: Context) -> dict[str, Any]:
         return dict(ctx.upstream)
 
 
+@task
+def cause(ctx: Context) -> Any:
+    """What began the run."""
+    return ctx.triggered_by
+
+
 # --- values and lists -------------------------------------------------------------------------------------
 
 

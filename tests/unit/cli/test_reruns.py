@@ -42,7 +42,7 @@ def call(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PIPEWEAVE_ORCHESTRATOR_URL", served.url)
     served.put(f"POST /api/runs/{OLD_ID}/rerun", (200, MADE))
-    served.put(f"GET /api/runs/{OLD_ID}/events", (200, {"events": EVENTS, "nextCursor": None}))
+    served.put(f"GET /api/runs/{OLD_ID}/events?limit=500", (200, {"events": EVENTS, "nextCursor": None}))
     served.put(
         f"GET /api/runs/{OLD_ID}",
         (200, {"id": OLD_ID, "status": "failed", "steps": [{"id": "charge", "taskRunId": STEP_ID}]}),
@@ -66,8 +66,8 @@ def test_a_refused_rerun_is_one_line(served: Served, call: Call) -> None:
 
 def test_in_a_pipe_all_events_are_printed_without_control_characters(call: Call) -> None:
     lines = call("replay", OLD_ID).stdout.splitlines()
-    assert lines[0] == "   1 2026-11-22T12:00:00Z run.created steps=1"
-    assert lines[1].startswith("   2 2026-11-22T12:00:01Z task_run.started charge attempt 2 worker=")
+    assert lines[0] == "1 2026-11-22T12:00:00Z run.created steps=1"
+    assert lines[1].startswith("2 2026-11-22T12:00:01Z task_run.started charge attempt 2 worker=")
     assert "\x1b" not in lines[1]
 
 
