@@ -25,7 +25,7 @@ def started(settings: Settings) -> Verdict:
     more = f" and {len(found) - SHOWN} more" if found[SHOWN:] else ""
     return warning(
         f"could not start their last run: {shown}{more}",
-        "mend the pipeline or the input, then POST /api/schedules/{id}/fire",
+        "mend the pipeline or the input, then `pipeweave schedule fire SCHEDULE`",
     )
 
 

@@ -28,7 +28,7 @@ _HOW_TO_MAKE: dict[Kind, str] = {
     "pipeline": "a worker stores those of its --app when it starts, or PUT /api/pipelines/{id} stores one",
     "task": "a worker registers those of its --app when it starts",
     "service": "a worker registers its service when it starts",
-    "schedule": "PUT /api/schedules/{id} stores one",
+    "schedule": "PUT /api/schedules/{id} stores one, as does `pipeweave schedule set`",
 }
 
 

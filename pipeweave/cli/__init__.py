@@ -49,6 +49,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "tasks": "pipeweave.cli.registry:tasks",
         "upload": "pipeweave.cli.storage:upload",
         "uploads": "pipeweave.cli.storage:uploads",
+        "schedule": "pipeweave.cli.schedule:schedule",
     },
     "When it fails": {
         "why": "pipeweave.cli.queue:why",

@@ -20,11 +20,12 @@ from pipeweave.client.operations import OperationMethods
 from pipeweave.client.queue import QueueMethods
 from pipeweave.client.registry import RegistryMethods
 from pipeweave.client.runs import RunMethods
+from pipeweave.client.schedules import ScheduleMethods
 from pipeweave.client.storage import StorageMethods
 from pipeweave.settings import connecting, load_for_client
 
 
-class Client(RunMethods, QueueMethods, RegistryMethods, StorageMethods, OperationMethods):
+class Client(RunMethods, QueueMethods, RegistryMethods, ScheduleMethods, StorageMethods, OperationMethods):
     """A client of one orchestrator for one tenant. Thread safe; reuses its connections.
 
     What is not given comes from the environment (PIPEWEAVE_ORCHESTRATOR_URL, PIPEWEAVE_API_TOKEN,

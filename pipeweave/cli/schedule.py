@@ -1,0 +1,287 @@
+"""`pipeweave schedule`: store, list, show, pause and start schedules, and start the runs of the past."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave.cli.registry import Listing
+from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.tables import Column
+from pipeweave.durations import DURATION_EXPECTED, milliseconds
+
+if TYPE_CHECKING:
+    from pipeweave.client import Client, Document
+
+
+def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """A duration as users write it, in ms."""
+    if value is None:
+        return None
+    if (found := milliseconds(value)) is None:
+        raise click.BadParameter(f"{value!r} is not {DURATION_EXPECTED}", ctx, param)
+    return found
+
+
+def _json(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    if value is None:
+        return None
+    import orjson
+
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        raise click.BadParameter(f"is not JSON: {error}", ctx, param) from None
+
+
+@click.group(cls=Listing)
+def schedule() -> None:
+    """List and change schedules.
+
+    A schedule starts runs of a pipeline by itself. Without a command, it lists them.
+    """
+
+
+@schedule.command("list")
+@click.option("--pipeline", help="Only this pipeline's schedules.")
+@json_option
+@connected
+def list_schedules(client: Client, pipeline: str | None, as_json: bool) -> None:
+    """List the schedules and their next times."""
+    from pipeweave.cli.support.rendering import field, moment, show_list, when
+
+    cells = {
+        Column("schedule"): field("id"),
+        Column("pipeline", drop=2): field("pipelineId"),
+        Column("times"): _times,
+        Column("zone", drop=3): field("timeZone"),
+        moment("next (UTC)"): lambda each: "paused" if each["paused"] else when(each["nextFireAt"]),
+        moment("last (UTC)", drop=1): lambda each: when(each["lastFireAt"]),
+        Column("last error", wraps=True, drop=4): lambda each: (each["lastError"] or {}).get("message"),
+    }
+    none = "No schedules yet. `pipeweave schedule set` stores one."
+    show_list("schedules", client.schedules(pipeline), cells, as_json=as_json, none=none)
+
+
+@schedule.command()
+@click.argument("schedule_id", metavar="SCHEDULE")
+@json_option
+@connected
+def show(client: Client, schedule_id: str, as_json: bool) -> None:
+    """Show a schedule, its next times and its last fires."""
+    _show(client.schedule(schedule_id), as_json)
+
+
+@schedule.command(
+    "set",
+    epilog=examples(
+        "pipeweave schedule set nightly report --cron '30 2 * * MON-FRI'",
+        "pipeweave schedule set poll fetch --every 15m --overlap skip",
+    ),
+)
+@click.argument("schedule_id", metavar="SCHEDULE")
+@click.argument("pipeline")
+@click.option("--cron", metavar="LINE", help="Five fields, or six with seconds in the first; or @daily.")
+@click.option("--every", callback=_duration, metavar="DURATION", help="An interval such as 15m.")
+@click.option("--at", metavar="TIME", help="The only time, such as 2030-01-01T00:00:00Z.")
+@click.option("--time-zone", metavar="ZONE", help="Of the cron line; UTC without it.")
+@click.option("-i", "--input", "given", callback=_json, metavar="JSON", help="The input of its runs.")
+@click.option(
+    "--missed", type=click.Choice(["skip", "one", "all"]), help="What becomes of times that were missed."
+)
+@click.option(
+    "--overlap",
+    type=click.Choice(["allow", "skip", "queue", "cancel-old"]),
+    help="What becomes of a time while a run of the schedule is open.",
+)
+@click.option("--jitter", callback=_duration, metavar="DURATION", help="Start up to so much later.")
+@click.option("--start-at", metavar="TIME", help="Nothing is due before this time.")
+@click.option("--end-at", metavar="TIME", help="Nothing is due after this time.")
+@click.option("--paused/--not-paused", default=None, help="Store it paused, or end a pause.")
+@json_option
+@connected
+def set_schedule(client: Client, schedule_id: str, pipeline: str, as_json: bool, **options: Any) -> None:
+    """Store a schedule of a pipeline, or replace it.
+
+    What is not given has its default, but a paused schedule stays paused.
+    """
+    named = {
+        "pipelineId": pipeline,
+        "cron": options["cron"],
+        "everyMs": options["every"],
+        "at": options["at"],
+        "timeZone": options["time_zone"],
+        "input": options["given"],
+        "missedPolicy": options["missed"],
+        "overlapPolicy": options["overlap"],
+        "jitterMs": options["jitter"],
+        "startAt": options["start_at"],
+        "endAt": options["end_at"],
+        "paused": options["paused"],
+    }
+    body = {name: value for name, value in named.items() if value is not None}
+    _show(client.put_schedule(schedule_id, body), as_json)
+
+
+@schedule.command()
+@click.argument("schedule_id", metavar="SCHEDULE")
+@json_option
+@connected
+def pause(client: Client, schedule_id: str, as_json: bool) -> None:
+    """Pause a schedule; its runs go on."""
+    _say(client.pause_schedule(schedule_id), as_json, f"Schedule {schedule_id} is paused")
+
+
+@schedule.command()
+@click.argument("schedule_id", metavar="SCHEDULE")
+@json_option
+@connected
+def resume(client: Client, schedule_id: str, as_json: bool) -> None:
+    """Resume a schedule; what passed meanwhile is not made up for."""
+    from pipeweave.cli.support.rendering import when
+
+    found = client.resume_schedule(schedule_id)
+    _say(found, as_json, f"Schedule {schedule_id} is resumed; next (UTC): {when(found['nextFireAt'])}")
+
+
+@schedule.command()
+@click.argument("schedule_id", metavar="SCHEDULE")
+@json_option
+@connected
+def fire(client: Client, schedule_id: str, as_json: bool) -> None:
+    """Start a run of a schedule now, even while it is paused."""
+    found = client.fire_schedule(schedule_id)
+    _say(found, as_json, found["pipelineRunId"])
+
+
+@schedule.command()
+@click.argument("schedule_id", metavar="SCHEDULE")
+@click.argument("begin", metavar="FROM")
+@click.argument("end", metavar="TO")
+@click.option("--dry-run", is_flag=True, help="Only print the times.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=1_000,
+    show_default=True,
+    help="Start at most this many runs.",
+)
+@click.option(
+    "--per-second", type=click.IntRange(1, 1_000), metavar="N", help="Start so many runs each second."
+)
+@json_option
+@connected
+def backfill(
+    client: Client,
+    schedule_id: str,
+    begin: str,
+    end: str,
+    dry_run: bool,
+    limit: int,
+    per_second: int | None,
+    as_json: bool,
+) -> None:
+    """Start the runs of times that have passed.
+
+    It starts a run for each due time from FROM until just before TO that nothing was decided about. The same
+    backfill twice starts nothing twice.
+    """
+    done: dict[str, Any] = {"times": [], "created": 0, "known": 0, "runIds": [], "nextFrom": begin}
+    while done["nextFrom"] is not None and (left := limit - len(done["times"])) > 0:
+        if per_second is not None and done["times"] and not dry_run:
+            time.sleep(1)
+        some = min(left, 1_000 if per_second is None or dry_run else per_second)
+        found = client.backfill_schedule(schedule_id, done["nextFrom"], end, dry_run=dry_run, limit=some)
+        done = {name: found[name] if name == "nextFrom" else done[name] + found[name] for name in done}
+    _show_backfill(done, as_json, dry_run=dry_run)
+
+
+def _show_backfill(done: Mapping[str, Any], as_json: bool, *, dry_run: bool) -> None:
+    from pipeweave.cli.support.rendering import show_json, when
+
+    if as_json:
+        show_json(done)
+        return
+    if dry_run:
+        for each in done["times"]:
+            click.echo(when(each))
+        new = len(done["times"]) - done["known"]
+        click.echo(f"{len(done['times']):,} due times, of which {new:,} would start a run")
+    else:
+        click.echo(f"Started {done['created']:,} runs; decided about before: {done['known']:,}")
+    if done["nextFrom"] is not None:
+        click.echo(f"The range goes on: continue from {done['nextFrom']}")
+
+
+@schedule.command()
+@click.argument("schedule_id", metavar="SCHEDULE")
+@json_option
+@connected
+def delete(client: Client, schedule_id: str, as_json: bool) -> None:
+    """Delete a schedule; its runs go on."""
+    _say(client.delete_schedule(schedule_id), as_json, f"Deleted schedule {schedule_id}")
+
+
+def _times(each: Mapping[str, Any]) -> str:
+    from pipeweave.cli.support.rendering import when
+
+    if each["cron"] is not None:
+        return str(each["cron"])
+    if each["everyMs"] is not None:
+        return f"every {each['everyMs'] / 1_000:g} s"
+    return f"at {when(each['at'])}"
+
+
+def _say(found: Document, as_json: bool, line: str) -> None:
+    from pipeweave.cli.support.rendering import show_json, text
+
+    if as_json:
+        show_json(found)
+    else:
+        click.echo(text(line))
+
+
+def _show(found: Document, as_json: bool) -> None:
+    from pipeweave.cli.support.rendering import show_fields, show_json, when
+
+    if as_json:
+        show_json(found)
+        return
+    error = found["lastError"]
+    show_fields(
+        {
+            "schedule": found["id"],
+            "pipeline": found["pipelineId"],
+            "times": _times(found),
+            "time zone": found["timeZone"],
+            "input": found["input"],
+            "missed": found["missedPolicy"],
+            "overlap": found["overlapPolicy"],
+            "jitter": f"{found['jitterMs'] / 1_000:g} s" if found["jitterMs"] else None,
+            "not before (UTC)": found["startAt"] and when(found["startAt"]),
+            "not after (UTC)": found["endAt"] and when(found["endAt"]),
+            "paused": "yes" if found["paused"] else None,
+            "next times (UTC)": ", ".join(when(each) for each in found["nextFires"]) or None,
+            "last error": error and f"{error['code']}: {error['message']}",
+        }.items()
+    )
+    if found["lastFires"]:
+        click.echo()
+        _show_fires(found["lastFires"])
+
+
+def _show_fires(found: list[Mapping[str, Any]]) -> None:
+    from pipeweave.cli.support.rendering import field, moment, show_list, when
+
+    cells = {
+        moment("time (UTC)"): lambda each: when(each["scheduledAt"]),
+        Column("outcome"): field("outcome"),
+        Column("kind", drop=1): field("kind"),
+        Column("run"): field("runId"),
+        Column("why", wraps=True): lambda each: (each["error"] or {}).get("message") or each["reason"],
+    }
+    show_list("fires", found, cells, as_json=False)
