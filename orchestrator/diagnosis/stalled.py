@@ -22,7 +22,7 @@ from pipeweave.orchestrator.recovery import lost_messages, tick_status
 from pipeweave.orchestrator.recovery.lost_messages import LATE as TICK_LATE
 from pipeweave.orchestrator.registry.worker_processes import LOST_AFTER, WORKER_OF
 from pipeweave.orchestrator.state import deployment_mode
-from pipeweave.orchestrator.state.pause_sql import is_paused
+from pipeweave.orchestrator.state.pause_sql import IS_RUN_PAUSED, is_paused
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.settings import Settings
 
@@ -211,7 +211,7 @@ def _overdue_retries(tx: Transaction) -> Iterator[StalledItem]:
 _ROOM = f"""
 WITH waiting AS (
     SELECT t.tenant_id, t.task_id, count(*) AS number, min(t.queued_at) AS oldest
-    FROM task_runs AS t WHERE t.status = 'ready' GROUP BY t.tenant_id, t.task_id
+    FROM task_runs AS t WHERE t.status = 'ready' AND NOT {IS_RUN_PAUSED} GROUP BY t.tenant_id, t.task_id
 )
 SELECT w.task_id, w.number, w.oldest, k.concurrency, live.number AS live, f.run_id, f.id
 FROM waiting AS w
@@ -223,6 +223,7 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
     SELECT t.run_id, t.id FROM task_runs AS t
     WHERE t.tenant_id = w.tenant_id AND t.task_id = w.task_id AND t.status = 'ready'
+      AND NOT {IS_RUN_PAUSED}
     ORDER BY t.priority, t.id LIMIT 1) AS f
 WHERE w.oldest < :late AND (k.concurrency = 0 OR live.number < k.concurrency)
   AND (k.rate_at IS NULL OR k.rate_at < :late)
@@ -255,7 +256,7 @@ def _unreleased_joins(tx: Transaction) -> Iterator[StalledItem]:
 
 _OVERDUE_RUNS = """
 SELECT r.id, r.deadline_at FROM runs AS r
-WHERE r.finished_at IS NULL AND r.deadline_at < now() - CAST(:late AS interval)
+WHERE r.finished_at IS NULL AND r.status <> 'paused' AND r.deadline_at < now() - CAST(:late AS interval)
 ORDER BY r.deadline_at LIMIT :most
 """
 

@@ -11,7 +11,7 @@ from pipeweave.orchestrator.diagnosis.why_reasons import MOST_COUNTED, Reason, n
 from pipeweave.orchestrator.domain import gcra, queue_names
 from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.messaging.publisher import level
-from pipeweave.orchestrator.queueing import limits, pauses, placement
+from pipeweave.orchestrator.queueing import limits, paused_runs, pauses, placement
 from pipeweave.orchestrator.queueing.limits import TaskLimits
 from pipeweave.orchestrator.recovery import lost_messages
 from pipeweave.orchestrator.recovery.lost_messages import LATE
@@ -24,6 +24,12 @@ Oldest = Callable[[str], Mapping[int, float | None]]
 
 def pause_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
     """The pauses that apply to a task run. `row` is a row of why.py's query."""
+    for mine in paused_runs.find(tx, [row.run_id]).values():
+        who = f" by {mine.paused_by}" if mine.paused_by else ""
+        because = f": {mine.reason}" if mine.reason else ""
+        text = f"its run is paused since {iso(mine.paused_at)}{who}{because}"
+        numbers = {"since": iso(mine.paused_at), "by": mine.paused_by, "reason": mine.reason}
+        yield reason("run_paused", text, **numbers)
     for each in pauses.find(tx, row.tenant_id):
         if each.task_id not in (None, row.task_id):
             continue

@@ -22,8 +22,6 @@ def pending_reasons(tx: Transaction, row: Any) -> Iterator[Reason]:
     """Why a pending task run is not ready. `row` is a row of why.py's query."""
     if row.run_status == RunStatus.PENDING:
         yield _not_its_turn(tx, row)
-    if row.run_status == RunStatus.PAUSED:
-        yield reason("run_paused", "its run is paused")
     if row.due_at is None:
         yield from _predecessors(tx, row)
     elif row.awaits is not None:

@@ -135,6 +135,19 @@ class _Rebuilding:
         self.error_code = None
         self._enter(RunStatus.RUNNING)
 
+    def pause_run(self, event: StoredEvent) -> None:
+        """A pending run stays pending, and the event names that status."""
+        self._turn(event, RunStatus.RUNNING, RunStatus.PAUSED)
+
+    def resume_run(self, event: StoredEvent) -> None:
+        self._turn(event, RunStatus.PAUSED, RunStatus.RUNNING)
+
+    def _turn(self, event: StoredEvent, before: RunStatus, after: RunStatus) -> None:
+        if event.text("status") is not None:
+            before = after = _status(event)
+        self._leave(event, (before,))
+        self._enter(after)
+
     def _leave(self, event: StoredEvent, allowed: Iterable[str]) -> None:
         if self.status is None:
             self._fault(event, "no event created the run")
@@ -289,6 +302,8 @@ _CHANGES: dict[str, Callable[[_Rebuilding, StoredEvent], None]] = {
     "run.created": _Rebuilding.create,
     "run.reopened": _Rebuilding.reopen_run,
     **{f"run.{status}": _Rebuilding.move_run for status in RunStatus if status is not RunStatus.PENDING},
+    "run.paused": _Rebuilding.pause_run,
+    "run.resumed": _Rebuilding.resume_run,
     "task_runs.queued": _Rebuilding.queue,
     "task_runs.ready": _Rebuilding.make_ready,
     "task_runs.skipped": _Rebuilding.end_together,

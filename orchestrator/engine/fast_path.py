@@ -123,8 +123,9 @@ _UNDECIDED = """(SELECT array_agg(b.next) FROM standing AS b
     WHERE b.is_blocked AND NOT b.is_open) AS undecided"""
 
 # MATERIALIZED: PostgreSQL reads the pauses once a statement; the places below only look into the array.
-_PAUSED = f"paused AS MATERIALIZED (SELECT {pause_sql.paused_tasks(':tenant')} AS tasks)"
-_HELD = pause_sql.held(pause_sql.is_among("x.tasks", "t.task_id"))
+_PAUSED = f"""paused AS MATERIALIZED (SELECT {pause_sql.paused_tasks(":tenant")} AS tasks,
+    {pause_sql.is_run_paused(":run_id")} AS is_run)"""
+_HELD = pause_sql.held(f"x.is_run OR {pause_sql.is_among('x.tasks', 't.task_id')}")
 
 # The claimant continues the first successor that it can call, unless that has another queue or is held.
 _HERE = f"t.id = CAST(:here AS uuid) AND t.queue = ANY(CAST(:queues AS text[])) AND NOT {_HELD}"

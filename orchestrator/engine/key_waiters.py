@@ -27,6 +27,7 @@ from pipeweave.orchestrator.engine.release import as_released
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.state import releasing, run_headers
 from pipeweave.orchestrator.state.named_rows import by_key
+from pipeweave.orchestrator.state.pause_sql import IS_RUN_PAUSED
 from pipeweave.orchestrator.state.rows import read
 from pipeweave.orchestrator.state.task_transitions import Logged, Move
 from pipeweave.orchestrator.store.database import Transaction
@@ -96,12 +97,14 @@ def lock(tx: Transaction, tenant: str, names: Collection[Name]) -> set[Name]:
 
 # --- waking -----------------------------------------------------------------------------------------------
 
-# Best priority first, then oldest. A row that another transaction has locked is released or cancelled there.
+# Best priority first, then oldest. A paused run would only take the turn of another. A row that another
+# transaction has locked is released or cancelled there.
 _WAITING = f"""
 SELECT w.run_id, w.id, w.task_id, w.idempotency_key AS key FROM {NAMES} CROSS JOIN LATERAL (
     SELECT t.run_id, t.id, t.task_id, t.idempotency_key FROM task_runs AS t
     WHERE t.tenant_id = :tenant AND t.task_id = n.task AND t.idempotency_key = n.key
         AND t.status = 'pending' AND t.awaits IS NOT NULL AND t.due_at IS NOT NULL
+        AND NOT {IS_RUN_PAUSED}
     ORDER BY t.priority, t.id LIMIT :most FOR UPDATE SKIP LOCKED) AS w
 """
 

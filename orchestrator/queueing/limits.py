@@ -103,7 +103,8 @@ _READY = """FROM task_runs AS t WHERE t.tenant_id = :tenant AND t.task_id = :tas
 
 _POSITION = f"""
 SELECT count(*) FROM (
-    SELECT 1 {_READY} AND (t.priority, t.id) < (:priority, CAST(:id AS uuid)) LIMIT :most) AS before
+    SELECT 1 {_READY} AND NOT {pause_sql.IS_RUN_PAUSED}
+        AND (t.priority, t.id) < (:priority, CAST(:id AS uuid)) LIMIT :most) AS before
 """
 
 
@@ -114,7 +115,7 @@ def position(tx: Transaction, tenant: str, task: str, priority: int, id: UUID, m
 
 
 _NEXT = f"""
-SELECT t.run_id, t.id {_READY}
+SELECT t.run_id, t.id {_READY} AND NOT {pause_sql.IS_RUN_PAUSED}
 ORDER BY t.priority, t.id LIMIT :room FOR UPDATE SKIP LOCKED
 """
 
@@ -168,6 +169,11 @@ def _released(task_run: TaskRun, seconds: float | None) -> Released:
 
 # --- the tick ---------------------------------------------------------------------------------------------
 
+# SQL: whether one of the ready task runs of the task `k` is of a run that is not paused.
+_HAS_UNPAUSED = """(NOT EXISTS (SELECT 1 FROM run_pauses) OR EXISTS (
+    SELECT 1 FROM task_runs AS t WHERE t.tenant_id = k.tenant_id AND t.task_id = k.id
+        AND t.status = 'ready' AND NOT EXISTS (SELECT 1 FROM run_pauses AS h WHERE h.run_id = t.run_id)))"""
+
 # Tasks with ready task runs: one index look-up for each task, however many task runs wait. Tasks without room
 # are left out here, because they would take the places of other tasks in every batch.
 _WITH_ROOM = f"""
@@ -182,7 +188,7 @@ WITH RECURSIVE waiting AS (
 ), with_room AS (
     SELECT k.tenant_id, k.id
     FROM waiting AS w JOIN tasks AS k ON k.tenant_id = w.tenant_id AND k.id = w.task_id
-    WHERE NOT {pause_sql.is_paused("k.tenant_id", "k.id")}
+    WHERE NOT {pause_sql.is_paused("k.tenant_id", "k.id")} AND {_HAS_UNPAUSED}
       AND (k.concurrency = 0 OR k.concurrency > (SELECT count(*) {LIVE}))
       AND (k.rate_at IS NULL OR k.rate_limit IS NULL
            OR k.rate_at <= now() + k.rate_seconds * (1 - 1.0 / k.rate_limit) * interval '1 second')

@@ -114,7 +114,7 @@ def find(tx: Transaction, tenant: str) -> list[Pause]:
 _QUEUED = f"""
 WITH RECURSIVE {placement.WITH_WORK}
 SELECT t.run_id, t.id FROM task_runs AS t
-WHERE t.status = 'queued' AND {pause_sql.IS_PAUSED} AND t.queue = ANY(ARRAY(
+WHERE t.status = 'queued' AND {pause_sql.is_paused("t.tenant_id", "t.task_id")} AND t.queue = ANY(ARRAY(
     SELECT q.queue FROM queues AS q WHERE EXISTS (
         SELECT 1 FROM pauses AS p JOIN services AS s ON s.tenant_id = p.tenant_id
         WHERE q.queue = s.queue OR starts_with(q.queue, s.queue || '/')

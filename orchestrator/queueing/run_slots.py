@@ -11,13 +11,16 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave.orchestrator.domain.states import ADMITTED_RUN, sql_in
+from pipeweave.orchestrator.state.pause_sql import is_run_paused
 from pipeweave.orchestrator.store.database import Transaction
 
 # SQL: the number of active runs, and of pending runs, of the tenant `n`.
 ACTIVE = f"""(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.pipeline_id IS NOT NULL
     AND r.status IN {sql_in(ADMITTED_RUN)})"""
 
-WAITING = "(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.status = 'pending')"
+# A paused pending run keeps its place by its id, but nothing waits for it.
+WAITING = f"""(SELECT count(*) FROM runs AS r WHERE r.tenant_id = n.id AND r.status = 'pending'
+    AND NOT {is_run_paused("r.id")})"""
 _LOCK = "SELECT 1 FROM tenants AS n WHERE n.id = :tenant FOR NO KEY UPDATE"
 # A separate statement after the lock, so that it sees the commit of the lock's last holder.
 _SLOTS = f"""

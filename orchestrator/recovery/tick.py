@@ -25,7 +25,7 @@ from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.dispatch import probes, serverless
 from pipeweave.orchestrator.objects import passes, uploads
-from pipeweave.orchestrator.queueing import limits, maintenance_mode, pauses, placement
+from pipeweave.orchestrator.queueing import limits, maintenance_mode, paused_runs, pauses, placement
 from pipeweave.orchestrator.recovery import (
     due_attempts,
     lost_attempts,
@@ -116,6 +116,11 @@ def _lost_workers(deployment: Deployment) -> int:
         return len(worker_processes.mark_lost(tx))
 
 
+def _pauses(deployment: Deployment) -> int:
+    of_tasks = deployment.database.run(pauses.take_back)
+    return of_tasks + paused_runs.take_back_waiting(deployment.database)
+
+
 def _deadlines(deployment: Deployment) -> int:
     return deadlines.enforce(deployment.database, _run_limit(deployment))
 
@@ -148,7 +153,7 @@ CHORES = (
         is_due=worker_processes.IS_SILENT,
     ),
     Chore("lost_attempts", lost_attempts.run_once, "attempts_ended", is_due=lost_attempts.IS_DUE),
-    Chore("pauses", lambda each: each.database.run(pauses.take_back), "held_back", is_due=pauses.IS_DUE),
+    Chore("pauses", _pauses, "held_back", is_due=f"({pauses.IS_DUE} OR {paused_runs.IS_DUE})"),
     Chore("due_attempts", due_attempts.run_once, "retries_released", is_due=due_attempts.IS_DUE),
     Chore("deadlines", _deadlines, "runs_timed_out", is_due=deadlines.IS_DUE),
     Chore(

@@ -27,6 +27,7 @@ from pipeweave.orchestrator.queueing.run_slots import ACTIVE, lock_tenant
 from pipeweave.orchestrator.registry import pipelines, task_rows, tenants
 from pipeweave.orchestrator.runs.orphans import CODE as TASK_REMOVED
 from pipeweave.orchestrator.state import cancelling, run_headers, run_transitions
+from pipeweave.orchestrator.state.pause_sql import is_run_paused
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import Isolation
 
@@ -39,9 +40,10 @@ BATCHES = 20
 MAX_LIMIT = 1_000_000
 
 # A run whose row is locked is passed over: it is perhaps being cancelled, and must not delay the other runs.
-_NEXT_PENDING = """
+_NEXT_PENDING = f"""
 SELECT r.id FROM runs AS r
-WHERE r.tenant_id = :tenant AND r.status = 'pending' AND r.id <> ALL(CAST(:without AS uuid[]))
+WHERE r.tenant_id = :tenant AND r.status = 'pending' AND NOT {is_run_paused("r.id")}
+  AND r.id <> ALL(CAST(:without AS uuid[]))
 ORDER BY r.id LIMIT :free FOR UPDATE SKIP LOCKED
 """
 
@@ -120,7 +122,8 @@ WITH RECURSIVE waiting AS (
 SELECT t.tenant_id, count(*) AS number FROM (
     SELECT f.id AS tenant_id FROM free AS f CROSS JOIN LATERAL (
         SELECT row_number() OVER () AS turn FROM (
-            SELECT 1 FROM runs AS r WHERE r.tenant_id = f.id AND r.status = 'pending'
+            SELECT 1 FROM runs AS r
+            WHERE r.tenant_id = f.id AND r.status = 'pending' AND NOT {is_run_paused("r.id")}
             LIMIT greatest(0, least(f.places, CAST(:most AS bigint)))) AS p) AS p
     ORDER BY p.turn, f.id LIMIT :most) AS t
 GROUP BY t.tenant_id ORDER BY t.tenant_id

@@ -23,16 +23,20 @@ _NEVER = timedelta(days=36_500)
 
 _ACTIVE = f"r.status IN {sql_in(ACTIVE_RUN)}"
 
+# A paused run has no deadline: when it is resumed, its deadline is later by the time of the pause.
 # First runs past their own deadline; then runs without one past the deployment's limit. Standalone tasks are
 # left out: the timeouts of their attempts end them, with a dead letter. Ids are ordered by time, so the
 # second half reads only old active runs.
 _LATE = f"""
-(SELECT r.id, r.tenant_id, r.deadline_at - coalesce(r.reopened_at, r.started_at) AS own_limit FROM runs AS r
- WHERE r.finished_at IS NULL AND r.deadline_at < now() ORDER BY r.deadline_at LIMIT :batch)
+(SELECT r.id, r.tenant_id, r.deadline_at - coalesce(r.reopened_at, r.started_at)
+    - r.paused_ms * interval '1 millisecond' AS own_limit FROM runs AS r
+ WHERE r.finished_at IS NULL AND r.deadline_at < now() AND r.status <> 'paused'
+ ORDER BY r.deadline_at LIMIT :batch)
 UNION ALL
 (SELECT r.id, r.tenant_id, NULL FROM runs AS r
  WHERE {_ACTIVE} AND r.id < :before AND r.deadline_at IS NULL
-   AND r.pipeline_id IS NOT NULL AND coalesce(r.reopened_at, r.started_at) < now() - CAST(:limit AS interval)
+   AND r.pipeline_id IS NOT NULL AND coalesce(r.reopened_at, r.started_at)
+       + r.paused_ms * interval '1 millisecond' < now() - CAST(:limit AS interval)
  LIMIT :batch)
 """
 

@@ -1,7 +1,7 @@
-"""The test whether a task is paused, as SQL; every statement that asks takes it from here.
+"""The test whether a task or a run is paused, as SQL; every statement that asks takes it from here.
 
-A pause is a row of `pauses`: of one task, or with the task id ALL_TASKS of all tasks of a tenant. The table
-is nearly always empty.
+A pause is a row: of `pauses` for one task, or with the task id ALL_TASKS for all tasks of a tenant; of
+`run_pauses` for one run. Both tables are nearly always empty.
 """
 
 from __future__ import annotations
@@ -38,13 +38,21 @@ def is_among(tasks: str, task: str) -> str:
     return f"('{ALL_TASKS}' = ANY({tasks}) OR {task} = ANY({tasks}))"
 
 
+def is_run_paused(run: str) -> str:
+    """SQL: whether this run is paused; as in `is_paused`, the whole table is looked at first."""
+    return f"""(EXISTS (SELECT 1 FROM run_pauses)
+        AND EXISTS (SELECT 1 FROM run_pauses AS h WHERE h.run_id = {run}))"""
+
+
 def held(is_paused: str) -> str:
     """SQL: whether the task run `t` is held, by its task's limit or by a pause (SQL that tells it)."""
     return f"(t.is_limited OR {is_paused})"
 
 
-# Whether the task of the task run `t` is paused.
-IS_PAUSED = is_paused("t.tenant_id", "t.task_id")
+# Whether the run of the task run `t` is paused.
+IS_RUN_PAUSED = is_run_paused("t.run_id")
+# Whether the task or the run of the task run `t` is paused.
+IS_PAUSED = f"({is_paused('t.tenant_id', 't.task_id')} OR {IS_RUN_PAUSED})"
 # A task run that is held becomes `ready` instead of `queued` or `running`; it goes on when the limit has room
 # and the pause ends. Each statement that releases task runs asks this itself: a pause that began after an
 # earlier look is not missed.

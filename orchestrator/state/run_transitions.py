@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 MOST_OF_A_CAUSE = 500
 
 _NOT_REOPENED = "reopened_at IS NULL"
+# The last step of a paused run ends nothing: the resume looks whether it is over.
+_NOT_PAUSED = "status <> 'paused'"
 
 
 def _move(
@@ -69,6 +71,8 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at
         failed = ", error = CAST(:error AS jsonb), error_code = :code"
         data = "jsonb_build_object('error', m.error ->> 'message', 'errorCode', m.error_code)"
     guard = ", ".join(f"'{each}'" for each in states.run_before(to))
+    # A paused run fails or is cancelled; it does not end well.
+    unpaused = f", {_UNPAUSED}" if to in (RunStatus.FAILED, RunStatus.CANCELLED) else ""
     return f"""run AS (
             UPDATE runs SET status = '{to.value}'{finished}{failed}
             WHERE id = :run_id AND status IN ({guard}) AND {where}
@@ -76,6 +80,11 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at
         ), run_logged AS (
             INSERT INTO events (run_id, at, type, data)
             SELECT m.id, coalesce(m.finished_at, :now), 'run.{to.value}', {data} FROM run AS m
+        ){unpaused}"""
+
+
+_UNPAUSED = """unpaused AS (
+            DELETE FROM run_pauses AS p USING run AS m WHERE p.run_id = m.id
         )"""
 
 
@@ -156,7 +165,7 @@ def _finish_counted(tx: Transaction, run: RunHeader, where: str) -> bool:
     status = RunStatus(rules.final_run_status(run.failure_mode, counts))
     failed = sum(counts.get(each, 0) for each in rules.FAILED)
     error = {"code": "STEP_FAILED", "message": f"{failed:,} task runs failed"} if failed else None
-    return _move(tx, run.id, status, error, where)
+    return _move(tx, run.id, status, error, f"{_NOT_PAUSED} AND {where}")
 
 
 _STATUS = "SELECT r.status FROM runs AS r WHERE r.id = :id FOR UPDATE"
@@ -169,12 +178,14 @@ def lock_status(tx: Transaction, run_id: UUID) -> RunStatus | None:
     return None if found is None else RunStatus(found)
 
 
-# The time limit of the run begins when it is admitted.
+# The time limit of the run begins when it is admitted. The row of the run guards its pause: this statement
+# comes after the lock on it.
 _ADMIT = f"""
 WITH run AS (
     UPDATE runs SET status = '{RunStatus.RUNNING.value}', started_at = :now,
         deadline_at = CAST(:now AS timestamptz) + CAST(:timeout_ms AS bigint) * interval '1 millisecond'
-    WHERE id = :run_id AND status = '{RunStatus.PENDING.value}' RETURNING id
+    WHERE id = :run_id AND status = '{RunStatus.PENDING.value}'
+        AND NOT EXISTS (SELECT 1 FROM run_pauses AS p WHERE p.run_id = :run_id) RETURNING id
 ), run_logged AS (
     INSERT INTO events (run_id, at, type, data)
     SELECT m.id, :now, 'run.{RunStatus.RUNNING.value}', NULL FROM run AS m
@@ -193,9 +204,75 @@ def admit(tx: Transaction, run_id: UUID, *, timeout_ms: int | None) -> bool:
     return bool(tx.execute(_ADMIT, parameters).scalar_one())
 
 
+# A pending run stays pending: it keeps its place in line. Its event says so.
+_PAUSE = f"""
+WITH run AS (
+    UPDATE runs SET status = CASE WHEN status = '{RunStatus.PENDING.value}' THEN status
+        ELSE '{RunStatus.PAUSED.value}' END
+    WHERE id = :run_id AND status = ANY(CAST(:before AS text[]))
+        AND NOT EXISTS (SELECT 1 FROM run_pauses AS p WHERE p.run_id = :run_id)
+    RETURNING id, tenant_id, status
+), noted AS (
+    INSERT INTO run_pauses (run_id, tenant_id, paused_at, paused_by, reason)
+    SELECT m.id, m.tenant_id, :now, :by, :reason FROM run AS m
+), run_logged AS (
+    INSERT INTO events (run_id, at, type, data)
+    SELECT m.id, :now, 'run.paused', jsonb_strip_nulls(jsonb_build_object(
+        'status', nullif(m.status, '{RunStatus.PAUSED.value}'),
+        'by', CAST(:by AS text), 'reason', CAST(:reason AS text))) FROM run AS m
+)
+SELECT EXISTS (SELECT 1 FROM run)
+"""
+
+
+def pause(tx: Transaction, run_id: UUID, *, by: str | None, reason: str | None) -> bool:
+    """Pause a run. The caller has locked its row (`lock_status`). False when it is paused or not open.
+
+    Args:
+        by: who pauses it; None if that is not known.
+    """
+    before = [*states.run_before(RunStatus.PAUSED), RunStatus.PENDING.value]
+    parameters = {"run_id": run_id, "now": tx.now, "before": before, "by": by, "reason": reason}
+    return bool(tx.execute(_PAUSE, parameters).scalar_one())
+
+
+# A pause of a pending run took none of its time. A retried dead letter begins that time anew.
+_RESUME = f"""
+WITH ended AS (
+    DELETE FROM run_pauses AS p WHERE p.run_id = :run_id RETURNING p.run_id, p.paused_at
+), run AS (
+    UPDATE runs AS r SET status = CASE WHEN r.status = '{RunStatus.PENDING.value}' THEN r.status
+            ELSE '{RunStatus.RUNNING.value}' END,
+        paused_ms = r.paused_ms + lost.ms, deadline_at = r.deadline_at + lost.ms * interval '1 millisecond'
+    FROM ended AS e CROSS JOIN LATERAL (
+        SELECT CAST(1000 * extract(epoch FROM greatest(interval '0', :now - e.paused_at)) AS bigint) AS ms
+    ) AS lost
+    WHERE r.id = :run_id AND r.id = e.run_id AND r.status = ANY(CAST(:before AS text[]))
+    RETURNING r.id, r.status
+), run_logged AS (
+    INSERT INTO events (run_id, at, type, data)
+    SELECT m.id, :now, 'run.resumed', jsonb_strip_nulls(jsonb_build_object(
+        'status', nullif(m.status, '{RunStatus.RUNNING.value}'), 'by', CAST(:by AS text))) FROM run AS m
+)
+SELECT EXISTS (SELECT 1 FROM run)
+"""
+
+
+def resume(tx: Transaction, run_id: UUID, *, by: str | None) -> bool:
+    """End the pause of a run. The caller has locked its row (`lock_status`). False when it is not paused.
+
+    Args:
+        by: who resumes it; None if that is not known.
+    """
+    before = [RunStatus.PAUSED.value, RunStatus.PENDING.value]
+    parameters = {"run_id": run_id, "now": tx.now, "before": before, "by": by}
+    return bool(tx.execute(_RESUME, parameters).scalar_one())
+
+
 # The time limit starts anew. A run that is still open is only marked.
-_REOPENED = """reopened_at = :now,
-    deadline_at = CAST(:now AS timestamptz) + (deadline_at - coalesce(reopened_at, started_at))"""
+_REOPENED = """reopened_at = :now, paused_ms = 0,
+    deadline_at = CAST(:now AS timestamptz) + (deadline_at - coalesce(reopened_at, started_at))
+        - paused_ms * interval '1 millisecond'"""
 
 _REOPEN = f"""
 WITH run AS (
