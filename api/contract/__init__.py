@@ -84,8 +84,10 @@ from pipeweave.api.contract.requests import (
 )
 from pipeweave.api.contract.reruns import RerunAllAnswer, RerunAllRequest, RerunAnswer, RerunRequest
 from pipeweave.api.contract.run_answers import (
+    ChangedRuns,
     EventList,
     FoundTaskRuns,
+    PausedRun,
     QueueBatchAnswer,
     Queued,
     QueueItemList,
@@ -110,6 +112,7 @@ from pipeweave.api.contract.schedules import (
     ScheduleStarted,
     ScheduleVerbRequest,
 )
+from pipeweave.api.contract.run_changes import PauseRunRequest, ResumeRunRequest, RunChangesRequest
 from pipeweave.api.contract.storage import (
     DeletedUpload,
     LogsQuery,
@@ -147,6 +150,7 @@ __all__ = [
     "BackfillAnswer",
     "BackfillRequest",
     "CancelRequest",
+    "ChangedRuns",
     "CompletionAnswer",
     "CompletionReport",
     "DeadLetterDetail",
@@ -183,7 +187,9 @@ __all__ = [
     "ObjectQuery",
     "PageQuery",
     "PauseRequest",
+    "PauseRunRequest",
     "PauseState",
+    "PausedRun",
     "PipelineAnswer",
     "PipelineDocument",
     "PipelineList",
@@ -211,8 +217,10 @@ __all__ = [
     "RerunAnswer",
     "RerunRequest",
     "ResumeRequest",
+    "ResumeRunRequest",
     "RetriedAnswer",
     "RetryAllRequest",
+    "RunChangesRequest",
     "RunDetail",
     "RunList",
     "RunRequest",

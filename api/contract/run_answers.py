@@ -72,6 +72,11 @@ class Run(AnswerModel):
     started_utc: AwareDatetime | None = Field(description="The same as `startedAt`.")
     ended_utc: AwareDatetime | None = Field(description="The same as `finishedAt`.")
     duration_ms: float | None
+    paused_at: AwareDatetime | None = Field(
+        description="When it was paused; null: it is not. A paused run without a run slot stays `pending`."
+    )
+    paused_by: str | None = Field(description="The name of the token that paused it.")
+    pause_reason: str | None
 
 
 class RunList(Paged):
@@ -177,6 +182,22 @@ class RunDetail(Run):
     output_refs: dict[str, Reference | MapReference] = Field(
         description="By step, the outputs too large to show: what refers to them in `output` is null."
     )
+
+
+class PausedRun(RunDetail):
+    """A run after it was paused or resumed."""
+
+    is_repeated: bool = Field(description="true: it was so before, and nothing was changed.")
+
+
+class ChangedRuns(AnswerModel):
+    """What an action did to the runs that match a filter."""
+
+    matched: int = Field(description="Runs that match and that the action concerns, at most `limit`.")
+    changed: int = Field(description="Those that it changed; 0 with `dryRun`.")
+    runs: list[RunId] = Field(description="The first 20 of those that match, the oldest first.")
+    is_dry_run: bool
+    is_complete: bool = Field(description="false: more runs match; the same request goes on with them.")
 
 
 class Attempt(AnswerModel):

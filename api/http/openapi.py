@@ -43,7 +43,7 @@ TAGS: Mapping[str, str] = {
     "queue": "Standalone tasks, the queue of a tenant, its pause and its limit of active runs.",
     "storage": "Stored objects: backends, inputs, outputs, files; the sweep of what nothing refers to.",
     "uploads": "Files that are stored before the run that uses them.",
-    "runs": "Runs of pipelines: status, task runs, events, cancelling.",
+    "runs": "Runs of pipelines: status, task runs, events; to pause, resume and cancel them.",
     "workers": "What HTTP workers report, and what they may read. The signed `runId` stands for a token.",
     "dead letters": "Task runs that failed and have no attempt left: list, retry, discard and delete them.",
     "schedules": "Runs that start by themselves: by a cron line, after each interval, or once.",

@@ -9,11 +9,16 @@ from typing import Any
 from pipeweave import ids
 from pipeweave.api.contract import (
     CancelRequest,
+    ChangedRuns,
     EventList,
     EventsQuery,
     FindTaskRunsQuery,
     FoundTaskRuns,
     LogsQuery,
+    PausedRun,
+    PauseRunRequest,
+    ResumeRunRequest,
+    RunChangesRequest,
     RunDetail,
     RunList,
     RunsQuery,
@@ -28,7 +33,7 @@ from pipeweave.api.http import Call, PathId, Routes
 from pipeweave.errors import Conflict, FieldError, InvalidInput, NotFound, Unavailable
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.diagnosis import why
-from pipeweave.orchestrator.runs import triggering
+from pipeweave.orchestrator.runs import bulk, pausing, triggering
 from pipeweave.orchestrator.security import WRITE
 
 routes = Routes("runs")
@@ -110,6 +115,87 @@ def cancel(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
     run_id = ids.read(ids.RUN, id)
     call.change(lambda tx: triggering.cancel(tx, call.tenant, run_id, reason=body.reason, by=call.token_name))
     return get_run(call, id, ValuesQuery(load=False))
+
+
+@routes.add(
+    "POST",
+    "/api/runs/{id}/pause",
+    "Pause a run",
+    scopes=(WRITE,),
+    ids=RUN,
+    body=PauseRunRequest,
+    is_body_optional=True,
+    answer=PausedRun,
+    errors=(NotFound, Conflict),
+    example={"reason": "the bank is closed"},
+)
+def pause(call: Call, id: str, body: PauseRunRequest) -> dict[str, Any]:
+    """Let what runs finish and start nothing of the run until it is resumed. The time of the pause does not
+    count towards its time limit. To pause a paused run changes nothing.
+    """
+    run_id = ids.read(ids.RUN, id)
+    changed = call.change(
+        lambda tx: pausing.pause(tx, call.tenant, run_id, reason=body.reason, by=call.token_name)
+    )
+    return {**get_run(call, id, ValuesQuery(load=False)), "isRepeated": not changed}
+
+
+@routes.add(
+    "POST",
+    "/api/runs/{id}/resume",
+    "Resume a run",
+    scopes=(WRITE,),
+    ids=RUN,
+    body=ResumeRunRequest,
+    is_body_optional=True,
+    answer=PausedRun,
+    errors=(NotFound, Conflict),
+)
+def resume(call: Call, id: str, body: ResumeRunRequest) -> dict[str, Any]:
+    """Let a paused run go on. To resume a run that is not paused changes nothing."""
+    run_id = ids.read(ids.RUN, id)
+    changed = call.change(lambda tx: pausing.resume(tx, call.tenant, run_id, by=call.token_name))
+    return {**get_run(call, id, ValuesQuery(load=False)), "isRepeated": not changed}
+
+
+@routes.add(
+    "POST",
+    "/api/runs/bulk",
+    "Pause, resume or cancel many runs",
+    scopes=(WRITE,),
+    body=RunChangesRequest,
+    answer=ChangedRuns,
+    example={"action": "cancel", "filter": {"pipelineId": "nightly", "status": "pending"}, "dryRun": True},
+)
+def change_runs(call: Call, body: RunChangesRequest) -> dict[str, Any]:
+    """Do an action to all runs that match all given filters and that it concerns, the oldest first, each in a
+    transaction of its own. `isComplete` says whether more of them are left.
+    """
+    chosen = body.filter.filter()
+    if chosen == bulk.RunFilter():
+        message = "needs a filter: every open run would be changed"
+        raise InvalidInput(
+            message,
+            errors=[FieldError("filter", message, "required")],
+            hint="set at least one filter, e.g. pipelineId or status",
+        )
+    done = bulk.change(
+        call.deployment.database,
+        call.tenant,
+        body.action,
+        chosen,
+        limit=body.limit,
+        reason=body.reason,
+        by=call.token_name,
+        is_dry_run=body.dry_run,
+    )
+    return {
+        "matched": done.matched,
+        "changed": done.changed,
+        "runs": [ids.show(ids.RUN, each) for each in done.runs],
+        "isDryRun": body.dry_run,
+        "isComplete": done.is_complete,
+    }
 
 
 @routes.add("GET", "/api/task-runs", "Find task runs", query=FindTaskRunsQuery, answer=FoundTaskRuns)

@@ -27,6 +27,9 @@ TASK_RUNS_SHOWN = 1_000
 _COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority,
 r.metadata, r.task_run_count, r.error, r.error_code, r.created_at, r.started_at, r.finished_at,
 r.triggered_kind, r.triggered_id, r.triggered_actor, r.rerun_of, r.rerun_from"""
+r.triggered_kind, r.triggered_id, r.triggered_actor,
+p.paused_at, p.paused_by, p.reason AS pause_reason"""
+_FROM = "FROM runs AS r LEFT JOIN run_pauses AS p ON p.run_id = r.id"
 
 # --- the list ---------------------------------------------------------------------------------------------
 
@@ -75,9 +78,7 @@ def run_list(
         if value is not None:
             where.append(condition)
             parameters[condition.rpartition(":")[2]] = value
-    statement = (
-        f"SELECT {_COLUMNS} FROM runs AS r WHERE {' AND '.join(where)} ORDER BY r.id DESC LIMIT :limit"
-    )
+    statement = f"SELECT {_COLUMNS} {_FROM} WHERE {' AND '.join(where)} ORDER BY r.id DESC LIMIT :limit"
     rows = tx.execute(statement, parameters).all()
     return page.cut(rows, "runs", lambda row: (row.id,), run_row)
 
@@ -113,6 +114,9 @@ def run_row(row: Any) -> Document:
         "startedUtc": iso(row.started_at),
         "endedUtc": iso(row.finished_at),
         "durationMs": duration_ms(row.started_at, row.finished_at),
+        "pausedAt": iso(row.paused_at),
+        "pausedBy": row.paused_by,
+        "pauseReason": row.pause_reason,
     }
 
 
@@ -121,7 +125,7 @@ def run_row(row: Any) -> Document:
 _RUN = f"""
 SELECT {_COLUMNS}, r.input, r.input_path, r.input_size, r.inputs_hash,
        (SELECT e.type FROM events AS e WHERE e.run_id = r.id ORDER BY e.seq DESC LIMIT 1) AS latest_event
-FROM runs AS r WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
+{_FROM} WHERE r.id = :id AND r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL
 """
 
 _COUNTS = """

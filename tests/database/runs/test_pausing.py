@@ -381,7 +381,7 @@ def test_the_limit_of_the_deployment_does_not_count_it_either(driver: RunDriver)
     paused_ago(driver, run_id, timedelta(hours=1))
     resume(driver, run_id)
     late = driver.rows(
-        deadlines._LATE,  # noqa: SLF001
+        deadlines._LATE,
         batch=1_000,
         **deadlines.parameters(driver.run(run_id).created_at + timedelta(hours=2), timedelta(minutes=5)),
     )

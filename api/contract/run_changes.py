@@ -1,0 +1,56 @@
+"""Models of the requests that pause, resume or cancel runs, one or many."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from pipeweave.api.contract.query_parameters import Moment
+from pipeweave.api.contract.requests import MAX_REASON, WHOLE, Name, Request
+from pipeweave.orchestrator.domain import RunStatus
+from pipeweave.orchestrator.runs import bulk
+
+
+class RunChangesFilter(Request):
+    """Which runs, as the list of runs filters them; at least one filter is required."""
+
+    status: Annotated[RunStatus, Field(strict=False)] | None = None
+    pipeline_id: Name | None = None
+    created_after: Moment | None = Field(None, description="Created at this time or later.")
+    created_before: Moment | None = Field(None, description="Created before this time.")
+
+    def filter(self) -> bulk.RunFilter:
+        """The filter in the form that the orchestrator takes."""
+        return bulk.RunFilter(
+            None if self.status is None else self.status.value,
+            self.pipeline_id,
+            self.created_after,
+            self.created_before,
+        )
+
+
+class RunChangesRequest(Request):
+    """Pause, resume or cancel all runs that match a filter."""
+
+    action: Annotated[bulk.Action, Field(strict=False)]
+    filter: RunChangesFilter
+    reason: Annotated[str, Field(max_length=MAX_REASON)] | None = Field(
+        None, description="Stored with each run that is paused or cancelled."
+    )
+    dry_run: bool = Field(False, description="Only count the runs that match.")
+    limit: Annotated[int, Field(ge=1, le=bulk.MAX_LIMIT), WHOLE] = Field(
+        1_000, description="Change at most this many runs; the same request goes on with the rest."
+    )
+
+
+class PauseRunRequest(Request):
+    """Pause a run."""
+
+    reason: Annotated[str, Field(max_length=MAX_REASON)] | None = Field(
+        None, description="Shown with the run and with everything of it that waits."
+    )
+
+
+class ResumeRunRequest(Request):
+    """Resume a paused run."""
