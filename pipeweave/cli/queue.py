@@ -9,6 +9,7 @@ import click
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.run_changes import Chosen, change_all, filter_options, is_run
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Document
@@ -42,32 +43,75 @@ def queue(client: Client, as_json: bool) -> None:
     )
 
 
-@click.command(epilog=examples("pipeweave pause charge --reason 'the bank is down'", "pipeweave pause"))
-@click.argument("task", required=False)
+@click.command(
+    epilog=examples(
+        "pipeweave pause charge --reason 'the bank is down'",
+        "pipeweave pause prun_01m80arwk4e7",
+        "pipeweave pause --pipeline nightly --dry-run",
+        "pipeweave pause",
+    )
+)
+@click.argument("target", metavar="[TASK|RUN]", required=False)
 @click.option("--reason", help="Shown wherever a task run waits for the pause to end.")
+@filter_options
 @json_option
 @connected
-def pause(client: Client, task: str | None, reason: str | None, as_json: bool) -> None:
-    """Pause a task, or without TASK the whole tenant.
+def pause(
+    client: Client,
+    target: str | None,
+    reason: str | None,
+    pipeline: str | None,
+    status: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Pause a task, a run or all open runs that match, or the whole tenant.
 
-    No task run of it starts until `pipeweave resume`; running attempts continue.
+    RUN is an id or the beginning of one, with `prun_` before it, or `latest`. Nothing of what is paused
+    starts until `pipeweave resume`; running attempts continue.
     """
     from pipeweave.cli.support.rendering import when
 
-    found = client.pause(task, reason)
-    _show(found, as_json, f"{_what(task)} is paused since {when(found['pausedAt'])} UTC")
+    chosen = Chosen(pipeline, status, dry_run)
+    chosen.check(target, "TASK or RUN")
+    if chosen:
+        change_all(client, "pause", chosen, reason, as_json=as_json)
+    elif target is not None and is_run(target):
+        run_id = id_arguments.run(client, target)
+        run = dict(client.pause_run(run_id, reason).document)
+        _show(run, as_json, f"{run_id} is paused since {when(run['pausedAt'])} UTC")
+    else:
+        found = client.pause(target, reason)
+        _show(found, as_json, f"{_what(target)} is paused since {when(found['pausedAt'])} UTC")
 
 
-@click.command()
-@click.argument("task", required=False)
+@click.command(epilog=examples("pipeweave resume charge", "pipeweave resume --pipeline nightly"))
+@click.argument("target", metavar="[TASK|RUN]", required=False)
+@filter_options
 @json_option
 @connected
-def resume(client: Client, task: str | None, as_json: bool) -> None:
-    """Resume a task, or without TASK the whole tenant.
+def resume(
+    client: Client,
+    target: str | None,
+    pipeline: str | None,
+    status: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Resume a task, a run or all paused runs that match, or the whole tenant.
 
-    The task runs that waited for it may start.
+    What waited for it may start. RUN is an id or the beginning of one, with `prun_` before it, or `latest`.
     """
-    _show(client.resume(task), as_json, f"{_what(task)} is resumed")
+    chosen = Chosen(pipeline, status, dry_run)
+    chosen.check(target, "TASK or RUN")
+    if chosen:
+        change_all(client, "resume", chosen, None, as_json=as_json)
+    elif target is not None and is_run(target):
+        run_id = id_arguments.run(client, target)
+        run = dict(client.resume_run(run_id).document)
+        _show(run, as_json, f"{run_id} is resumed ({run['status']})")
+    else:
+        _show(client.resume(target), as_json, f"{_what(target)} is resumed")
 
 
 @click.command(epilog=examples("pipeweave limits --max-active-runs 50"))

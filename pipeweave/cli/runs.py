@@ -12,6 +12,7 @@ from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_pipeline
 from pipeweave.cli.support.list_options import cursor_option, limit_option
+from pipeweave.cli.support.run_changes import Chosen, change_all, filter_options
 from pipeweave.cli.support.tables import Column
 from pipeweave.errors import MalformedJson
 
@@ -269,19 +270,40 @@ def runs(
         click.echo(f"More: --cursor {page.next_cursor}", err=True)
 
 
-@click.command(epilog=examples("pipeweave cancel 01m80arwk4e7 --reason 'the wrong day'"))
-@click.argument("run")
+@click.command(
+    epilog=examples(
+        "pipeweave cancel 01m80arwk4e7 --reason 'the wrong day'",
+        "pipeweave cancel --pipeline nightly --status pending --dry-run",
+    )
+)
+@click.argument("run", required=False)
 @click.option("--reason", help="Stored with the run, and shown wherever the run is shown.")
+@filter_options
 @json_option
 @connected
-def cancel(client: Client, run: str, reason: str | None, as_json: bool) -> None:
-    """Cancel a run, or a standalone task by its task run.
+def cancel(
+    client: Client,
+    run: str | None,
+    reason: str | None,
+    pipeline: str | None,
+    status: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Cancel a run, a standalone task by its task run, or all open runs that match.
 
     RUN is an id, the beginning of one, or `latest`; the id of a task run begins with `trun_`. What waits
     never starts. Running attempts may end, but their results are ignored.
     """
     from pipeweave.cli.support.rendering import show_json
 
+    chosen = Chosen(pipeline, status, dry_run)
+    chosen.check(run, "RUN")
+    if chosen:
+        change_all(client, "cancel", chosen, reason, as_json=as_json)
+        return
+    if run is None:
+        raise click.UsageError("give RUN, or --pipeline or --status")
     is_task = id_arguments.is_task_run(run)
     id_ = id_arguments.task_run(client, run) if is_task else id_arguments.run(client, run)
     found = client.cancel_task(id_, reason) if is_task else client.cancel(id_, reason).document

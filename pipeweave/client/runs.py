@@ -1,4 +1,4 @@
-"""Start, follow, list and cancel runs over HTTP, and read their task runs and events."""
+"""Start, follow, list, pause and cancel runs over HTTP, and read their task runs and events."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ class RunMethods(Methods):
         *,
         check: bool = False,
     ) -> Run:
-        """Poll a run until it is final. A restart of the API in between does not end the wait.
+        """Poll a run until it is final. A restart of the API in between does not end the wait; that the run
+        is paused is logged once, as a warning.
 
         Args:
             run: the run to wait for, or its id.
@@ -217,6 +218,53 @@ class RunMethods(Methods):
                 `fromStep`, `version`, `dryRun`, `limit`, `cursor`, `runToken`.
         """
         return document_of(self._http.send("POST", "/api/runs/rerun-all", {"status": status, **options}))
+    def pause_run(self, run_id: str, reason: str | None = None) -> Run:
+        """Pause a run: what runs finishes, nothing of it starts. A repeated pause changes nothing.
+
+        Raises:
+            NotFound: there is no such run. Conflict: the run is already final.
+        """
+        path = f"/api/runs/{checked_id(run_id)}/pause"
+        return run_of(self._http.send("POST", path, without_none(reason=reason)))
+
+    def resume_run(self, run_id: str) -> Run:
+        """Let a paused run go on. Of a run that is not paused it changes nothing.
+
+        Raises:
+            NotFound: there is no such run. Conflict: the run is already final.
+        """
+        return run_of(self._http.send("POST", f"/api/runs/{checked_id(run_id)}/resume", {}))
+
+    def change_runs(
+        self,
+        action: str,
+        *,
+        status: str | None = None,
+        pipeline_id: str | None = None,
+        created_after: str | None = None,
+        created_before: str | None = None,
+        reason: str | None = None,
+        dry_run: bool = False,
+        limit: int | None = None,
+    ) -> Document:
+        """Pause, resume or cancel all runs that match: {matched, changed, runs, isDryRun, isComplete}.
+
+        Args:
+            action: `pause`, `resume` or `cancel`.
+            status, pipeline_id, created_after, created_before: which runs; at least one of them.
+            reason: stored with each run that is paused or cancelled.
+            dry_run: only count the runs that match.
+            limit: change at most this many, 1 to 10,000; None for 1,000. While `isComplete` is false, the
+                same call goes on with the rest.
+
+        Raises:
+            InvalidInput: no filter was given, or one is wrong.
+        """
+        chosen = without_none(
+            status=status, pipelineId=pipeline_id, createdAfter=created_after, createdBefore=created_before
+        )
+        body = without_none(action=action, filter=chosen, reason=reason, dryRun=dry_run, limit=limit)
+        return document_of(self._http.send("POST", "/api/runs/bulk", body))
 
     def task_run(self, task_run_id: str, *, load: bool = False) -> Document:
         """Read a task run with its attempts, input and output; `load` also loads large values."""

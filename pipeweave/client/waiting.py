@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
 from pipeweave.client.models import Run
 from pipeweave.errors import Unavailable, WaitTimeout
+
+log = logging.getLogger(__name__)
 
 # Looks are frequent at first, for runs that take milliseconds, and then less and less frequent.
 FIRST_PAUSE_S = 0.02
@@ -27,10 +30,20 @@ class Waiting:
         run_id: the run.
         timeout: seconds to wait at most; None waits without limit.
         on_change: called with the run whenever the API's answer differs from the answer before.
+        on_pause: called with a sentence when the run was paused, once for each pause; by default it is logged
+            as a warning.
     """
 
-    def __init__(self, run_id: str, timeout: float | None, on_change: Callable[[Run], None] | None) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        timeout: float | None,
+        on_change: Callable[[Run], None] | None,
+        on_pause: Callable[[str], None] = log.warning,
+    ) -> None:
         self._run_id, self._timeout, self._on_change = run_id, timeout, on_change
+        self._on_pause = on_pause
+        self._paused_at: object = None
         self._began = self._asked_at = time.monotonic()
         self._pause = FIRST_PAUSE_S
         self._last: object = None
@@ -61,9 +74,20 @@ class Waiting:
     def saw(self, run: Run) -> None:
         """Call this with each answer."""
         self._away_since = None
+        self._tell_pause(run)
         if self._on_change and run.document != self._last:
             self._on_change(run)
             self._last = run.document
+
+    def _tell_pause(self, run: Run) -> None:
+        paused_at = run.document.get("pausedAt")
+        if paused_at not in (None, self._paused_at):
+            reason = run.document.get("pauseReason")
+            because = f": {reason}" if reason else ""
+            self._on_pause(
+                f"run {self._run_id} is paused since {paused_at}{because}; it goes on when resumed"
+            )
+        self._paused_at = paused_at
 
     def pause_after_outage(self, error: Unavailable) -> float:
         """Seconds to pause when the API cannot be reached.

@@ -70,7 +70,8 @@ class _Silence:
 
 
 def _wait(client: Client, run_id: str, timeout: float | None, tell: Tell, say: Say) -> Run:
-    waiting, silence = Waiting(run_id, timeout, tell), _Silence(client, say)
+    waiting = Waiting(run_id, timeout, tell, on_pause=lambda sentence: say(text(sentence)))
+    silence = _Silence(client, say)
     while True:
         waiting.asks()
         try:

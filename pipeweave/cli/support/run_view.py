@@ -36,6 +36,15 @@ _COLUMNS = (
 )
 
 
+def paused(document: Mapping[str, Any]) -> str | None:
+    """Since when, by whom and why a run is paused; None if it is not."""
+    if not document.get("pausedAt"):
+        return None
+    who = f" by {document['pausedBy']}" if document.get("pausedBy") else ""
+    because = f": {document['pauseReason']}" if document.get("pauseReason") else ""
+    return f"since {when(document['pausedAt'])} UTC{who}{because}"
+
+
 def show_run(run: Run, waits: str | None = None) -> None:
     """Show the current state of a run.
 
@@ -49,6 +58,7 @@ def show_run(run: Run, waits: str | None = None) -> None:
             ("run", run.id),
             ("pipeline", _versioned(document)),
             ("status", run.status),
+            ("paused", paused(document)),
             ("error", run_error(document)),
             ("waits", waits),
             ("triggered by", _triggered_by(document)),
