@@ -40,6 +40,7 @@ from pipeweave.orchestrator.retention import (
 )
 from pipeweave.orchestrator.retention.archive_format import HISTORY_TABLES
 from pipeweave.orchestrator.retention.policy import Policy
+from pipeweave.orchestrator.runs import bulk
 from pipeweave.orchestrator.state import cancelling, completing, releasing, run_transitions
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.keyset import Page, cursor_of
@@ -243,6 +244,10 @@ CALLS: Calls = [
     ),
     # recovery
     ("", lambda tx, _: look._look(tx, tick.conditions(tick.CHORES), None)),
+    # runs
+    ("to pause", lambda tx, _: bulk._next_runs(tx, bulk.Action.PAUSE, {})),
+    ("to resume", lambda tx, _: bulk._next_runs(tx, bulk.Action.RESUME, {})),
+    ("to cancel", lambda tx, _: bulk._next_runs(tx, bulk.Action.CANCEL, {})),
     # retention
     ("", lambda tx, _: archive.count_rows(tx, MONTH)),
     ("", lambda tx, _: month_status.count_rows(tx, month_status.MonthOnDisk(MONTH, {"runs": 0}))),

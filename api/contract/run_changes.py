@@ -8,6 +8,7 @@ from pydantic import Field
 
 from pipeweave.api.contract.query_parameters import Moment
 from pipeweave.api.contract.requests import MAX_REASON, WHOLE, Name, Request
+from pipeweave.api.contract.run_answers import TriggerKind
 from pipeweave.orchestrator.domain import RunStatus
 from pipeweave.orchestrator.runs import bulk
 
@@ -17,6 +18,7 @@ class RunChangesFilter(Request):
 
     status: Annotated[RunStatus, Field(strict=False)] | None = None
     pipeline_id: Name | None = None
+    triggered_by: TriggerKind | None = Field(None, description="Only runs that such a thing began.")
     created_after: Moment | None = Field(None, description="Created at this time or later.")
     created_before: Moment | None = Field(None, description="Created before this time.")
 
@@ -25,6 +27,7 @@ class RunChangesFilter(Request):
         return bulk.RunFilter(
             None if self.status is None else self.status.value,
             self.pipeline_id,
+            self.triggered_by,
             self.created_after,
             self.created_before,
         )

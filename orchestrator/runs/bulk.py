@@ -44,12 +44,14 @@ class RunFilter:
     """Which runs; None for any.
 
     Args:
+        triggered_kind: began by such a thing, one of TRIGGER_KINDS.
         created_after: created at this time or later.
         created_before: created earlier than this time.
     """
 
     status: str | None = None
     pipeline_id: str | None = None
+    triggered_kind: str | None = None
     created_after: datetime | None = None
     created_before: datetime | None = None
 
@@ -71,24 +73,11 @@ class Changed:
     is_complete: bool = True
 
 
-# Only runs that the action would change: open ones, and paused ones or not.
-_MATCHING = """
-SELECT r.id FROM runs AS r
-WHERE r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL AND r.status IN {statuses} AND {where}
-  AND (CAST(:status AS text) IS NULL OR r.status = CAST(:status AS text))
-  AND (CAST(:pipeline AS text) IS NULL OR r.pipeline_id = CAST(:pipeline AS text))
-  AND r.id >= CAST(:oldest AS uuid) AND r.id < CAST(:newest AS uuid) AND r.id > CAST(:after AS uuid)
-ORDER BY r.id LIMIT :batch
-"""
-_PAUSABLE = sql_in({RunStatus.PENDING, RunStatus.RUNNING})
-_RESUMABLE = sql_in({RunStatus.PENDING, RunStatus.PAUSED})
-_TO_PAUSE = _MATCHING.format(statuses=_PAUSABLE, where=f"NOT {is_run_paused('r.id')}")
-_TO_RESUME = _MATCHING.format(statuses=_RESUMABLE, where=is_run_paused("r.id"))
-_TO_CANCEL = _MATCHING.format(statuses=sql_in(OPEN_RUN), where="true")
-_STATEMENTS: Mapping[Action, str] = {
-    Action.PAUSE: _TO_PAUSE,
-    Action.RESUME: _TO_RESUME,
-    Action.CANCEL: _TO_CANCEL,
+# The runs that each action would change: SQL of their statuses, and of a further condition.
+_CONCERNED: Mapping[Action, tuple[str, str]] = {
+    Action.PAUSE: (sql_in({RunStatus.PENDING, RunStatus.RUNNING}), f"NOT {is_run_paused('r.id')}"),
+    Action.RESUME: (sql_in({RunStatus.PENDING, RunStatus.PAUSED}), is_run_paused("r.id")),
+    Action.CANCEL: (sql_in(OPEN_RUN), "true"),
 }
 _BEFORE_ALL, _AFTER_ALL = UUID(int=0), UUID(int=(1 << 128) - 1)
 
@@ -133,6 +122,7 @@ def _matching(database: Database, tenant: str, action: Action, chosen: RunFilter
         "tenant": tenant,
         "status": chosen.status,
         "pipeline": chosen.pipeline_id,
+        "kind": chosen.triggered_kind,
         "oldest": _bound(chosen.created_after, _BEFORE_ALL),
         "newest": _bound(chosen.created_before, _AFTER_ALL),
         "after": _BEFORE_ALL,
@@ -140,11 +130,25 @@ def _matching(database: Database, tenant: str, action: Action, chosen: RunFilter
     }
     while True:
         with database.statements() as tx:
-            found = list(tx.execute(_STATEMENTS[action], parameters).scalars())
+            found = _next_runs(tx, action, parameters)
         yield from found
         if len(found) < BATCH:
             return
         parameters["after"] = found[-1]
+
+
+def _next_runs(tx: Transaction, action: Action, parameters: dict[str, Any]) -> list[UUID]:
+    statuses, where = _CONCERNED[action]
+    statement = f"""
+SELECT r.id FROM runs AS r
+WHERE r.tenant_id = :tenant AND r.pipeline_id IS NOT NULL AND r.status IN {statuses} AND {where}
+  AND (CAST(:status AS text) IS NULL OR r.status = CAST(:status AS text))
+  AND (CAST(:pipeline AS text) IS NULL OR r.pipeline_id = CAST(:pipeline AS text))
+  AND (CAST(:kind AS text) IS NULL OR r.triggered_kind = CAST(:kind AS text))
+  AND r.id >= CAST(:oldest AS uuid) AND r.id < CAST(:newest AS uuid) AND r.id > CAST(:after AS uuid)
+ORDER BY r.id LIMIT :batch
+"""
+    return list(tx.execute(statement, parameters).scalars())
 
 
 def _bound(moment: datetime | None, otherwise: UUID) -> UUID:

@@ -241,6 +241,7 @@ class RunMethods(Methods):
         *,
         status: str | None = None,
         pipeline_id: str | None = None,
+        triggered_by: str | None = None,
         created_after: str | None = None,
         created_before: str | None = None,
         reason: str | None = None,
@@ -251,7 +252,8 @@ class RunMethods(Methods):
 
         Args:
             action: `pause`, `resume` or `cancel`.
-            status, pipeline_id, created_after, created_before: which runs; at least one of them.
+            status, pipeline_id, triggered_by, created_after, created_before: which runs; at least one of
+                them. Times are texts such as `2026-11-22T12:00:00Z`.
             reason: stored with each run that is paused or cancelled.
             dry_run: only count the runs that match.
             limit: change at most this many, 1 to 10,000; None for 1,000. While `isComplete` is false, the
@@ -261,7 +263,11 @@ class RunMethods(Methods):
             InvalidInput: no filter was given, or one is wrong.
         """
         chosen = without_none(
-            status=status, pipelineId=pipeline_id, createdAfter=created_after, createdBefore=created_before
+            status=status,
+            pipelineId=pipeline_id,
+            triggeredBy=triggered_by,
+            createdAfter=created_after,
+            createdBefore=created_before,
         )
         body = without_none(action=action, filter=chosen, reason=reason, dryRun=dry_run, limit=limit)
         return document_of(self._http.send("POST", "/api/runs/bulk", body))

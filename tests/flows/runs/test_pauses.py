@@ -11,7 +11,7 @@ from support.live_stack import LiveStack
 
 from pipeweave.orchestrator.queueing import limits, pauses
 from pipeweave.orchestrator.registry.task_rows import queue_name
-from pipeweave.orchestrator.runs import admission
+from pipeweave.orchestrator.runs import admission, pausing
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +63,31 @@ def test_in_the_middle_of_a_map_nothing_more_starts_until_it_is_resumed(
     held = [row.status for row in stack.items(run_id, "m")]
     assert held.count("ready") == 120 - before
     resume(stack, task)
+    assert stack.finished(run_id).status == "completed"
+    assert stack.called(run_id) == {"m": 120, "z": 1}
+
+
+def test_a_run_is_paused_in_the_middle_of_its_map_and_others_go_on(stack: LiveStack) -> None:
+    stack.store(
+        {
+            "id": "napping-run",
+            "steps": [
+                {"id": "m", "task": "nap", "needs": [], "map": {"over": "${input.list}"}},
+                {"id": "z", "task": "noop", "needs": ["m"]},
+            ],
+        }
+    )
+    run_id = stack.trigger("napping-run", {"list": list(range(120))})
+    stack.until(lambda: len(stack.calls(run_id)) > 5, "the map does not run")
+    database, tenant = stack.deployment.database, stack.settings.tenant
+    assert database.run(lambda tx: pausing.pause(tx, tenant, run_id))
+    other = stack.trigger("napping-run", {"list": [1]})
+    assert stack.finished(other).status == "completed"
+    quiet(stack)
+    before = len(stack.calls(run_id))
+    assert before < 100
+    assert [row.status for row in stack.items(run_id, "m")].count("ready") == 120 - before
+    assert database.run(lambda tx: pausing.resume(tx, tenant, run_id))
     assert stack.finished(run_id).status == "completed"
     assert stack.called(run_id) == {"m": 120, "z": 1}
 
