@@ -1,10 +1,13 @@
-"""Doctor's checks of tasks: each one that is needed is loaded by a live worker, in the registered code."""
+"""Doctor's checks of tasks: each one that is needed is loaded by a live worker, in the registered code; and
+what is paused.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
 
+from pipeweave import ids
 from pipeweave.orchestrator.diagnosis.check_database import read_transaction
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, fine, warning
 from pipeweave.orchestrator.domain.json_shapes import iso
@@ -73,7 +76,28 @@ def code(settings: Settings) -> Verdict:
     return fine("live workers have one version of each task")
 
 
+_PAUSED_RUNS = """
+SELECT p.run_id, p.paused_at, p.paused_by, count(*) OVER () AS number FROM run_pauses AS p
+ORDER BY p.paused_at LIMIT 1
+"""
+_PAUSED_TASKS = "SELECT count(*) FROM pauses"
+
+
+def paused(settings: Settings) -> Verdict:
+    """What is paused: nothing is wrong with it, but it may have been forgotten."""
+    with read_transaction(settings) as tx:
+        tasks = int(tx.execute(_PAUSED_TASKS).scalar_one())
+        oldest = tx.execute(_PAUSED_RUNS).first()
+    found = [f"{tasks:,} tasks or tenants are paused: see `pipeweave queue`"] if tasks else []
+    if oldest is not None:
+        who = f" by {oldest.paused_by}" if oldest.paused_by else ""
+        since = f"{ids.show(ids.RUN, oldest.run_id)} since {iso(oldest.paused_at)}{who}"
+        found.append(f"{oldest.number:,} runs are paused, {since} for the longest time")
+    return fine("; ".join(found) or "nothing is paused")
+
+
 CHECKS = (
     Check("tasks", loaded, needs=("schema",)),
     Check("code", code, needs=("schema",)),
+    Check("pauses", paused, needs=("schema",)),
 )

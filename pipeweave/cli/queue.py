@@ -51,7 +51,7 @@ def queue(client: Client, as_json: bool) -> None:
         "pipeweave pause",
     )
 )
-@click.argument("target", metavar="[TASK|RUN]", required=False)
+@click.argument("target", required=False)
 @click.option("--reason", help="Shown wherever a task run waits for the pause to end.")
 @filter_options
 @json_option
@@ -65,15 +65,16 @@ def pause(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Pause a task, a run or all open runs that match, or the whole tenant.
+    """Pause a task, a run, all runs that match, or the whole tenant.
 
-    RUN is an id or the beginning of one, with `prun_` before it, or `latest`. Nothing of what is paused
-    starts until `pipeweave resume`; running attempts continue.
+    TARGET is a task, or a run: its id or the beginning of one, with `prun_` before it, or `latest`. Without
+    it and without a filter the tenant is paused. Nothing of what is paused starts until `pipeweave resume`;
+    running attempts continue.
     """
     from pipeweave.cli.support.rendering import when
 
     chosen = Chosen(pipeline, status, dry_run)
-    chosen.check(target, "TASK or RUN")
+    chosen.check(target, "TARGET")
     if chosen:
         change_all(client, "pause", chosen, reason, as_json=as_json)
     elif target is not None and is_run(target):
@@ -86,7 +87,7 @@ def pause(
 
 
 @click.command(epilog=examples("pipeweave resume charge", "pipeweave resume --pipeline nightly"))
-@click.argument("target", metavar="[TASK|RUN]", required=False)
+@click.argument("target", required=False)
 @filter_options
 @json_option
 @connected
@@ -98,12 +99,12 @@ def resume(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Resume a task, a run or all paused runs that match, or the whole tenant.
+    """Resume a task, a run, all runs that match, or the whole tenant.
 
-    What waited for it may start. RUN is an id or the beginning of one, with `prun_` before it, or `latest`.
+    TARGET is as for `pipeweave pause`. What waited may start.
     """
     chosen = Chosen(pipeline, status, dry_run)
-    chosen.check(target, "TASK or RUN")
+    chosen.check(target, "TARGET")
     if chosen:
         change_all(client, "resume", chosen, None, as_json=as_json)
     elif target is not None and is_run(target):

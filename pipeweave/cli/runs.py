@@ -290,7 +290,7 @@ def cancel(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Cancel a run, a standalone task by its task run, or all open runs that match.
+    """Cancel a run, a standalone task, or all runs that match.
 
     RUN is an id, the beginning of one, or `latest`; the id of a task run begins with `trun_`. What waits
     never starts. Running attempts may end, but their results are ignored.

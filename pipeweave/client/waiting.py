@@ -84,9 +84,8 @@ class Waiting:
         if paused_at not in (None, self._paused_at):
             reason = run.document.get("pauseReason")
             because = f": {reason}" if reason else ""
-            self._on_pause(
-                f"run {self._run_id} is paused since {paused_at}{because}; it goes on when resumed"
-            )
+            since = f"run {self._run_id} is paused since {paused_at}{because}"
+            self._on_pause(f"{since}; it goes on when it is resumed")
         self._paused_at = paused_at
 
     def pause_after_outage(self, error: Unavailable) -> float:

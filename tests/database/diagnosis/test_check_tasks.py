@@ -11,7 +11,9 @@ from support.run_driver import RunDriver, claim
 from pipeweave.orchestrator.diagnosis import check_processes, check_tasks
 from pipeweave.orchestrator.diagnosis.doctor import Level
 from pipeweave.orchestrator.engine.hand_over import Unstarted, hand_on
+from pipeweave.orchestrator.queueing import pauses
 from pipeweave.orchestrator.registry import worker_processes
+from pipeweave.orchestrator.runs import pausing
 from pipeweave.settings import Settings
 
 
@@ -107,3 +109,14 @@ def test_a_named_queue_without_a_worker_is_an_error(driver: RunDriver, settings:
     assert verdict.level is Level.ERROR and ".python/gpu" in verdict.line
     start_worker(driver, a_task("render", queue="gpu"))
     assert check_processes.queues(settings).level is Level.OK
+
+
+def test_what_is_paused_is_told(driver: RunDriver, settings: Settings) -> None:
+    assert check_tasks.paused(settings).line == "nothing is paused"
+    run_id = driver.begin({"a": []})
+    driver.database.run(lambda tx: pausing.pause(tx, driver.tenant, run_id, by="ann"))
+    driver.database.run(lambda tx: pauses.pause(tx, driver.tenant, "noop"))
+    verdict = check_tasks.paused(settings)
+    assert verdict.level is Level.OK
+    assert "1 tasks or tenants are paused: see `pipeweave queue`; 1 runs are paused, prun_" in verdict.line
+    assert verdict.line.endswith(" by ann for the longest time")

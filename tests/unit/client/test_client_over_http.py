@@ -111,6 +111,16 @@ def test_wait_looks_until_the_run_is_final_and_tells_each_change_once(served: Se
     assert seen == ["running {'running': 1}", "running {'completed': 1}", "completed {'completed': 2}"]
 
 
+def test_wait_says_once_that_the_run_is_paused_and_goes_on(
+    served: Served, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    paused = run_document("paused", pausedAt="2026-11-20T12:00:00Z", pauseReason="the bank is away")
+    served.put("GET /api/runs/prun_1", (200, paused), (200, paused), (200, run_document("completed")))
+    assert client.wait("prun_1").status == "completed"
+    said = "run prun_1 is paused since 2026-11-20T12:00:00Z: the bank is away; it goes on when it is resumed"
+    assert [each.getMessage() for each in caplog.records if "paused" in each.getMessage()] == [said]
+
+
 def test_wait_outlives_a_restart_of_the_api(served: Served, client: Client) -> None:
     served.put("GET /api/runs/prun_1", *[(503, b"")] * 4, (200, run_document("completed")))
     assert client.wait("prun_1").is_final
