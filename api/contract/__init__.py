@@ -99,6 +99,7 @@ from pipeweave.api.contract.run_answers import (
     TaskRunList,
     WhyAnswer,
 )
+from pipeweave.api.contract.run_changes import PauseRunRequest, ResumeRunRequest, RunChangesRequest
 from pipeweave.api.contract.schedules import (
     BackfillAnswer,
     BackfillRequest,
@@ -112,7 +113,6 @@ from pipeweave.api.contract.schedules import (
     ScheduleStarted,
     ScheduleVerbRequest,
 )
-from pipeweave.api.contract.run_changes import PauseRunRequest, ResumeRunRequest, RunChangesRequest
 from pipeweave.api.contract.storage import (
     DeletedUpload,
     LogsQuery,

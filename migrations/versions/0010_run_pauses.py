@@ -8,7 +8,7 @@ previous version may go on with a paused run.
 from alembic import op
 
 revision = "0010"
-down_revision = "0008"
+down_revision = "0009"
 
 UP = """
 -- One row for each paused run that is open; nearly always there is none. Everything that starts a task run
