@@ -26,8 +26,7 @@ TASK_RUNS_SHOWN = 1_000
 
 _COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority,
 r.metadata, r.task_run_count, r.error, r.error_code, r.created_at, r.started_at, r.finished_at,
-r.triggered_kind, r.triggered_id, r.triggered_actor, r.rerun_of, r.rerun_from"""
-r.triggered_kind, r.triggered_id, r.triggered_actor,
+r.triggered_kind, r.triggered_id, r.triggered_actor, r.rerun_of, r.rerun_from,
 p.paused_at, p.paused_by, p.reason AS pause_reason"""
 _FROM = "FROM runs AS r LEFT JOIN run_pauses AS p ON p.run_id = r.id"
 

@@ -218,6 +218,7 @@ class RunMethods(Methods):
                 `fromStep`, `version`, `dryRun`, `limit`, `cursor`, `runToken`.
         """
         return document_of(self._http.send("POST", "/api/runs/rerun-all", {"status": status, **options}))
+
     def pause_run(self, run_id: str, reason: str | None = None) -> Run:
         """Pause a run: what runs finishes, nothing of it starts. A repeated pause changes nothing.
 
