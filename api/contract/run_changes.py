@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from pipeweave.api.contract.query_parameters import Moment
+from pipeweave.api.contract.dead_letters import Time
 from pipeweave.api.contract.requests import MAX_REASON, WHOLE, Name, Request
 from pipeweave.api.contract.run_answers import TriggerKind
 from pipeweave.orchestrator.domain import RunStatus
@@ -19,8 +19,8 @@ class RunChangesFilter(Request):
     status: Annotated[RunStatus, Field(strict=False)] | None = None
     pipeline_id: Name | None = None
     triggered_by: TriggerKind | None = Field(None, description="Only runs that such a thing began.")
-    created_after: Moment | None = Field(None, description="Created at this time or later.")
-    created_before: Moment | None = Field(None, description="Created before this time.")
+    created_after: Time | None = Field(None, description="Created at this time or later.")
+    created_before: Time | None = Field(None, description="Created before this time.")
 
     def filter(self) -> bulk.RunFilter:
         """The filter in the form that the orchestrator takes."""
