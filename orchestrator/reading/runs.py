@@ -79,7 +79,7 @@ def run_list(
             parameters[condition.rpartition(":")[2]] = value
     statement = f"SELECT {_COLUMNS} {_FROM} WHERE {' AND '.join(where)} ORDER BY r.id DESC LIMIT :limit"
     rows = tx.execute(statement, parameters).all()
-    return page.cut(rows, "runs", lambda row: (row.id,), run_row)
+    return page.cut(rows, "runs", lambda row: (row.id,), _with_pause)
 
 
 def _bound(moment: datetime) -> UUID:
@@ -113,10 +113,13 @@ def run_row(row: Any) -> Document:
         "startedUtc": iso(row.started_at),
         "endedUtc": iso(row.finished_at),
         "durationMs": duration_ms(row.started_at, row.finished_at),
-        "pausedAt": iso(row.paused_at),
-        "pausedBy": row.paused_by,
-        "pauseReason": row.pause_reason,
     }
+
+
+def _with_pause(row: Any) -> Document:
+    """A run that may be open, with its pause."""
+    paused = {"pausedAt": iso(row.paused_at), "pausedBy": row.paused_by, "pauseReason": row.pause_reason}
+    return run_row(row) | paused
 
 
 # --- one run ----------------------------------------------------------------------------------------------
@@ -150,7 +153,7 @@ def run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> Docume
     shown, loading = task_runs.of_run(tx, id, Page(TASK_RUNS_SHOWN)), Loading(load)
     is_stored = row.input_path is not None and not load
     return {
-        **run_row(row),
+        **_with_pause(row),
         "phase": phase(row.status, row.latest_event),
         "input": loading.value_of(row.input, row.input_path, row.input_size),
         "inputRef": reference(row.input_path, row.input_size, row.inputs_hash) if is_stored else None,
