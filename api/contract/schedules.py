@@ -164,7 +164,7 @@ class Schedule(AnswerModel):
     end_at: AwareDatetime | None
     paused: bool
     source: Literal["api", "code", "document"] = Field(
-        description="Who stored it: a request, the decorator of a pipeline, or the document of one."
+        description="Who stored it: `api` is a request; `code` and `document` are not in use yet."
     )
     next_fire_at: AwareDatetime | None = Field(description="With the jitter; null while it is paused.")
     last_fire_at: AwareDatetime | None = Field(description="When runs of it last started, or failed to.")

@@ -1,7 +1,7 @@
 """Schedules: stores them, and starts the runs of those that are due.
 
-Called by the tick, `api` and registrations. This room must never read an HTTP request or build its answer,
-and never ask any clock but that of PostgreSQL.
+Called by the tick and `api`. This room must never read an HTTP request or build its answer, and never ask any
+clock but that of PostgreSQL.
 """
 
 from pipeweave.orchestrator.schedule import by_hand, firing, storing
