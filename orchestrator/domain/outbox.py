@@ -29,6 +29,8 @@ class Released:
     is_limited: bool = False
     # How long a run of its task usually takes (s); None while unknown.
     seconds: float | None = None
+    # How many of its task share a message, because a worker's child calls them together.
+    together: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
 from pipeweave.orchestrator.engine.release import Claimant, as_released
-from pipeweave.orchestrator.queueing import limits
+from pipeweave.orchestrator.queueing import limits, widths
 from pipeweave.orchestrator.state import claiming, completing, pause_sql, releasing, run_transitions
 from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.state.rows import of_row
@@ -87,7 +87,8 @@ def _turn(
         return [], _complete_last(tx, run, completion, claimant)
     released = _complete_and_go_on(tx, run, completion, successors, claimant)
     limited = [each for each in released if each.status is TaskStatus.READY]
-    tx.send(*(as_released(each) for each in released if each.status is TaskStatus.QUEUED))
+    queued = [as_released(each) for each in released if each.status is TaskStatus.QUEUED]
+    tx.send(*widths.together(tx, run.tenant, queued))
     if limited:
         # In a transaction of its own: the statement above may be durable by now, and a deadlock here must not
         # repeat it. After a crash in between, the tick fills the limits.

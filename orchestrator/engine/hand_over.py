@@ -13,7 +13,7 @@ from uuid import UUID
 from pipeweave.orchestrator.domain import queue_names
 from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.release import as_released
-from pipeweave.orchestrator.queueing import limits, placement
+from pipeweave.orchestrator.queueing import limits, placement, widths
 from pipeweave.orchestrator.state import claiming, run_headers
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -42,10 +42,9 @@ def hand_over(tx: Transaction, run_id: UUID, unstarted: Unstarted, *, worker: st
     Args:
         worker: the name that claimed them; a task run that another worker has claimed since is left alone.
     """
-    for task_run in claiming.give_back(tx, unstarted.claimed, worker=worker):
-        tx.send(as_released(task_run))
-    for task_run in claiming.queued(tx, run_id, unstarted.named, unstarted.attempt):
-        tx.send(as_released(task_run))
+    queued = claiming.give_back(tx, unstarted.claimed, worker=worker)
+    queued += claiming.queued(tx, run_id, unstarted.named, unstarted.attempt)
+    _send(tx, run_id, queued)
 
 
 def hand_on(tx: Transaction, run_id: UUID, unstarted: Unstarted, *, worker: str) -> list[TaskRun]:
@@ -61,9 +60,16 @@ def hand_on(tx: Transaction, run_id: UUID, unstarted: Unstarted, *, worker: str)
     returned = claiming.give_back(tx, unstarted.claimed, worker=worker)
     named = claiming.queued(tx, run_id, unstarted.named, unstarted.attempt)
     placed = placement.place(tx, run_id, [each.id for each in (*returned, *named)])
-    tx.send(*(as_released(each) for each in placed))
+    _send(tx, run_id, placed)
     _fill_slots_of_parked(tx, run_id, placed)
     return placed
+
+
+def _send(tx: Transaction, run_id: UUID, task_runs: Sequence[TaskRun]) -> None:
+    """Send messages for task runs of one run."""
+    released = [as_released(each) for each in task_runs]
+    run = run_headers.load(tx, run_id) if len(released) > 1 else None
+    tx.send(*(released if run is None else widths.together(tx, run.tenant, released)))
 
 
 def _fill_slots_of_parked(tx: Transaction, run_id: UUID, placed: Sequence[TaskRun]) -> None:

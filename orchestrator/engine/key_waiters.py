@@ -24,7 +24,7 @@ from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import KeyWait, TaskRun
 from pipeweave.orchestrator.engine.key_sql import HOLDER, IS_NAMED, IS_OPEN, NAMES, name_parameters
 from pipeweave.orchestrator.engine.release import as_released
-from pipeweave.orchestrator.queueing import limits
+from pipeweave.orchestrator.queueing import limits, widths
 from pipeweave.orchestrator.state import releasing, run_headers
 from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.state.pause_sql import IS_RUN_PAUSED
@@ -125,13 +125,12 @@ def wake(tx: Transaction, tenant: str, names: Collection[Name], most: int | None
     for row in rows:
         by_run[row.run_id].append(row.id)
         by_name[row.task_id, row.key] += 1
-    limited = set()
+    limited: set[str] = set()
     for run_id in sorted(by_run):
-        for each in releasing.release_due(tx, run_id, by_run[run_id]):
-            if each.status is T.READY:
-                limited.add(each.task_id)
-            else:
-                tx.send(as_released(each))
+        released = releasing.release_due(tx, run_id, by_run[run_id])
+        limited |= {each.task_id for each in released if each.status is T.READY}
+        queued = [as_released(each) for each in released if each.status is not T.READY]
+        tx.send(*widths.together(tx, tenant, queued))
     if most is None and (left := [name for name, number in by_name.items() if number == size]):
         tx.afterwards(functools.partial(_wake_more, tenant=tenant, names=left))
     return limited

@@ -78,6 +78,7 @@ class ChildActivity:
         run_id: the run of the message under way; None between messages.
         named: ordinals that the message names.
         attempt: the attempt that the message names.
+        blamed: the one of several calls at once that took too long; None when there was one call at a time.
     """
 
     worker: str
@@ -85,13 +86,19 @@ class ChildActivity:
     run_id: UUID | None = None
     named: tuple[int, ...] = ()
     attempt: int = 1
+    blamed: UUID | None = None
 
 
 _OF_CHILD = f"SELECT {COLUMNS} FROM task_runs AS t WHERE t.status = 'running' AND t.worker = :worker"
 
 
 def of_child(
-    database: Database, activity: ChildActivity, ending: Failure, *, max_retry_delay_ms: int | None
+    database: Database,
+    activity: ChildActivity,
+    ending: Failure,
+    *,
+    max_retry_delay_ms: int | None,
+    of_others: Failure | None = None,
 ) -> int:
     """End the attempts that a child had begun, give back the task runs that it had claimed and not begun, and
     send messages for the rest of its message. Returns how many attempts ended.
@@ -101,6 +108,7 @@ def of_child(
 
     Args:
         max_retry_delay_ms: as for `end`.
+        of_others: how calls ended that ran beside the one to blame; as that one by default.
 
     Raises:
         Unavailable: PostgreSQL cannot be reached, or a session has not ended yet. It can be repeated.
@@ -108,7 +116,12 @@ def of_child(
     sessions.end(database, worker_processes.sessions_of(activity.worker))
     with database.transaction() as tx:
         claimed = [of_row(row) for row in tx.execute(_OF_CHILD, {"worker": activity.worker})]
-    begun = [(each, ending) for each in claimed if each.id in activity.called]
+    beside = of_others if of_others is not None and activity.blamed is not None else ending
+    begun = [
+        (each, ending if each.id == activity.blamed else beside)
+        for each in claimed
+        if each.id in activity.called
+    ]
     count = end(database, begun, max_retry_delay_ms=max_retry_delay_ms)
     _give_back(database, [each for each in claimed if each.id not in activity.called], activity.worker)
     if activity.run_id is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -13,7 +14,7 @@ from pipeweave.orchestrator.domain.task_run import TaskRun
 from pipeweave.orchestrator.engine.chords import ChordAccounting
 from pipeweave.orchestrator.engine.touched_limits import TouchedLimits
 from pipeweave.orchestrator.messaging.batching import MESSAGES_PER_FAN_OUT
-from pipeweave.orchestrator.queueing import durations
+from pipeweave.orchestrator.queueing import durations, widths
 from pipeweave.orchestrator.state import releasing
 from pipeweave.orchestrator.store.database import Transaction
 
@@ -101,15 +102,20 @@ class Release:
         """Release task runs whose next attempt is due. Their messages count for no join: the message of the
         first attempt has counted already.
         """
+        queued: list[Released] = []
         for task_run in releasing.release_due(self._tx, self._run.id, task_run_ids):
             if task_run.status is TaskStatus.READY:
                 self._touched.note(self._run.tenant, [task_run.task_id])
             else:
-                self._tx.send(as_released(task_run))
+                queued.append(as_released(task_run))
+        self._tx.send(*widths.together(self._tx, self._run.tenant, queued))
 
     def send(self, released: Sequence[TaskRun]) -> None:
         """Send messages for released task runs: running ones go on here, ready ones wait for their limits."""
         usual = self._usual_seconds(released)
+        queued = (each for each in released if each.status is TaskStatus.QUEUED)
+        counts = Counter(each.task_id for each in queued if not each.is_dispatched)
+        together = widths.find(self._tx, self._run.tenant, counts)
         for task_run in released:
             match task_run.status:
                 case TaskStatus.RUNNING:
@@ -117,8 +123,9 @@ class Release:
                 case TaskStatus.READY:
                     self._touched.note(self._run.tenant, [task_run.task_id])
                 case _:
-                    seconds = usual.get(task_run.task_id)
-                    self._tx.send(as_released(task_run, self._chords.joins_of(task_run), seconds))
+                    task = task_run.task_id
+                    joins = self._chords.joins_of(task_run)
+                    self._tx.send(as_released(task_run, joins, usual.get(task), together.get(task, 1)))
 
     def _usual_seconds(self, released: Sequence[TaskRun]) -> Mapping[str, float]:
         """How long the tasks usually take (s); read only if the task runs are enough for chunks."""
@@ -128,13 +135,14 @@ class Release:
 
 
 def as_released(
-    task_run: TaskRun, joins: tuple[int, ...] = (), usual_seconds: float | None = None
+    task_run: TaskRun, joins: tuple[int, ...] = (), usual_seconds: float | None = None, together: int = 1
 ) -> Released:
     """The outbox entry of a queued task run.
 
     Args:
         joins: the joins whose chords count its message.
         usual_seconds: how long its task usually takes (s); None while unknown.
+        together: how many of its task share a message.
     """
     return Released(
         task_run.run_id,
@@ -145,4 +153,5 @@ def as_released(
         task_run.priority,
         joins,
         seconds=usual_seconds,
+        together=together,
     )

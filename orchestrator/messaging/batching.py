@@ -27,6 +27,9 @@ from pipeweave.orchestrator.domain.queue_names import is_dispatch, is_parking
 # Enough messages to keep every worker of a large deployment busy, few enough that each carries real work.
 MESSAGES_PER_FAN_OUT = 64
 MAX_CHUNK = 100
+# Task runs of an `async def` task share a message, because its worker calls them together; from this attempt
+# on each has its own. Should one of them end its process each time, it takes no other with it for good.
+ALONE_FROM_ATTEMPT = 3
 # A message should take its worker at most this long (s): its task runs wait for that worker, even while other
 # workers are free.
 CHUNK_S = 0.5
@@ -87,9 +90,7 @@ def _messages(released: Iterable[Released]) -> Iterable[RunMessage]:
         groups[key].append(each)
     index = 0
     for (run_id, attempt, task_id, queue, priority, joins, is_limited), members in groups.items():
-        # A task run of a limited task takes up its limit while it waits in a message: it gets its own
-        # message.
-        size = 1 if is_limited else chunk_size(len(members), _seconds(members))
+        size = _size(members, attempt, is_limited=is_limited)
         for chunk in _chunks([each.ordinal for each in members], size):
             part = index if joins else UNCOUNTED
             yield RunMessage(run_id, chunk, attempt, queue, priority, part, joins, task_id)
@@ -107,6 +108,14 @@ def chunk_size(count: int, seconds: float | None = None) -> int:
     if seconds is not None and seconds * MAX_CHUNK > CHUNK_S:
         most = int(CHUNK_S / seconds)
     return max(1, min(most, count // MESSAGES_PER_FAN_OUT))
+
+
+def _size(members: Sequence[Released], attempt: int, *, is_limited: bool) -> int:
+    together = max(each.together for each in members)
+    if together > 1 and attempt < ALONE_FROM_ATTEMPT:
+        return together
+    # A task run of a limited task takes up its limit while it waits in a message: it gets its own message.
+    return 1 if is_limited else chunk_size(len(members), _seconds(members))
 
 
 def _seconds(released: Iterable[Released]) -> float | None:

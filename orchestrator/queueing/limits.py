@@ -19,6 +19,7 @@ from pipeweave.orchestrator.domain import gcra, queue_names
 from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.states import LIVE_TASK, TaskStatus, sql_in
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.queueing import widths
 from pipeweave.orchestrator.state import pause_sql, releasing
 from pipeweave.orchestrator.state.task_transitions import status_is
 from pipeweave.orchestrator.store.database import Database, Transaction
@@ -139,7 +140,7 @@ def _fill(tx: Transaction, tenant: str, task: str) -> int:
     if found.room:
         rows = tx.execute(_NEXT, {**key, "room": found.room})
         released = releasing.dispatch_ready(tx, [(row.run_id, row.id) for row in rows])
-        tx.send(*(_released(each, found.seconds) for each in released))
+        tx.send(*widths.together(tx, tenant, [_released(each, found.seconds) for each in released]))
     _note_rate(tx, key, found, len(released))
     return len(released)
 

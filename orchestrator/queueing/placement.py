@@ -17,12 +17,10 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from pipeweave import ids
 from pipeweave.orchestrator.domain import queue_names
-from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
-from pipeweave.orchestrator.queueing import limits
+from pipeweave.orchestrator.queueing import limits, widths
 from pipeweave.orchestrator.registry import loaded_tasks
 from pipeweave.orchestrator.state import releasing
 from pipeweave.orchestrator.state.named_rows import NAMED, by_key
@@ -136,9 +134,7 @@ def _place_again(tx: Transaction, queue: str) -> int:
     awaiting = [row for row in rows if was_parked and row.is_limited]
     releasing.await_limit(tx, [(row.run_id, row.id) for row in awaiting])
     with_slot = [row for row in rows if not (was_parked and row.is_limited)]
-    for row in sorted(with_slot, key=lambda row: (row.priority, row.id)):
-        ordinal = ids.ordinal_of(row.id)
-        tx.send(Released(row.run_id, ordinal, row.attempt, row.task_id, row.queue, row.priority))
+    widths.send(tx, sorted(with_slot, key=lambda row: (row.priority, row.id)))
     # Last, because rows of tasks are locked last.
     for tenant in sorted({row.tenant_id for row in awaiting}):
         limits.fill(tx, tenant, {row.task_id for row in awaiting if row.tenant_id == tenant})

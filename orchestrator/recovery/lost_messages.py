@@ -9,12 +9,11 @@ import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pipeweave import ids
 from pipeweave.errors import Unavailable
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.domain import queue_names
-from pipeweave.orchestrator.domain.outbox import Released
 from pipeweave.orchestrator.messaging.publisher import Publisher, level
+from pipeweave.orchestrator.queueing import widths
 from pipeweave.orchestrator.store.database import Transaction
 
 log = logging.getLogger(__name__)
@@ -62,7 +61,7 @@ WITH lost AS MATERIALIZED (
     ORDER BY l.turn LIMIT :batch
 )
 UPDATE task_runs AS t SET queued_at = :now FROM lost AS l WHERE t.run_id = l.run_id AND t.id = l.id
-RETURNING t.run_id, t.id, t.attempt, t.task_id, t.priority, t.queue
+RETURNING t.run_id, t.id, t.attempt, t.tenant_id, t.task_id, t.priority, t.queue
 """
 
 
@@ -98,9 +97,7 @@ def republish(tx: Transaction, publisher: Publisher, late: timedelta) -> int:
         "batch": BATCH,
     }
     rows: list[Any] = list(tx.execute(_REPUBLISH, parameters))
-    for row in sorted(rows, key=lambda row: (row.priority, row.id)):
-        ordinal = ids.ordinal_of(row.id)
-        tx.send(Released(row.run_id, ordinal, row.attempt, row.task_id, row.queue, row.priority))
+    widths.send(tx, sorted(rows, key=lambda row: (row.priority, row.id)))
     return len(rows)
 
 

@@ -19,18 +19,21 @@ class LoadedTask:
     Args:
         code_hash: of the code that it would call.
         is_served: whether the process consumes the task's queue.
+        concurrent: how many calls of it one child of the process runs at once.
     """
 
     id: str
     code_hash: str
     is_served: bool = True
+    concurrent: int = 1
 
 
 _STORE = """
-INSERT INTO worker_tasks (worker_id, tenant_id, task_id, code_hash, is_served)
-SELECT :worker, :tenant, l.id, l.code_hash, l.is_served
-FROM unnest(CAST(:ids AS text[]), CAST(:hashes AS text[]), CAST(:served AS boolean[]))
-    AS l(id, code_hash, is_served) ORDER BY l.id
+INSERT INTO worker_tasks (worker_id, tenant_id, task_id, code_hash, is_served, concurrent)
+SELECT :worker, :tenant, l.id, l.code_hash, l.is_served, l.concurrent
+FROM unnest(CAST(:ids AS text[]), CAST(:hashes AS text[]), CAST(:served AS boolean[]),
+            CAST(:concurrent AS integer[]))
+    AS l(id, code_hash, is_served, concurrent) ORDER BY l.id
 ON CONFLICT (worker_id, task_id) DO NOTHING
 """
 
@@ -44,6 +47,7 @@ def store(tx: Transaction, tenant: str, worker_id: str, loaded: Sequence[LoadedT
             "ids": [each.id for each in loaded],
             "hashes": [each.code_hash for each in loaded],
             "served": [each.is_served for each in loaded],
+            "concurrent": [each.concurrent for each in loaded],
         }
         tx.execute(_STORE, parameters)
 

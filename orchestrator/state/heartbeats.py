@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.state.named_rows import by_key
 from pipeweave.orchestrator.store.database import Transaction
 
 _PROGRESS = """
@@ -37,6 +39,30 @@ _HEARTBEAT = """
 UPDATE task_runs SET heartbeat_at = now()
 WHERE run_id = :run_id AND id = :id AND attempt = :attempt AND status = 'running'
 """
+
+
+_HEARTBEATS = f"""
+UPDATE task_runs AS t SET heartbeat_at = now()
+FROM unnest(CAST(:ids AS uuid[]), CAST(:attempts AS integer[])) AS g(id, attempt)
+WHERE {by_key("g.id")} AND t.attempt = g.attempt AND t.status = 'running'
+RETURNING t.id
+"""
+
+
+def beat_together(tx: Transaction, task_runs: Sequence[TaskRun]) -> set[UUID]:
+    """Store the heartbeats of several attempts of one run; the ids of those that are not fenced.
+
+    It may deadlock with a cancel of the run: `Database.run` repeats it.
+    """
+    if not task_runs:
+        return set()
+    task_runs = sorted(task_runs, key=lambda each: each.id)
+    parameters = {
+        "run_id": task_runs[0].run_id,
+        "ids": [each.id for each in task_runs],
+        "attempts": [each.attempt for each in task_runs],
+    }
+    return set(tx.execute(_HEARTBEATS, parameters).scalars())
 
 
 def beat(tx: Transaction, task_run: TaskRun) -> bool:

@@ -7,6 +7,7 @@ must never speak to PostgreSQL, nor decide where something is stored: its caller
 from __future__ import annotations
 
 from pipeweave.attempt.asset_values import asset_value
+from pipeweave.attempt.async_call import AsyncCall, call_to_end
 from pipeweave.attempt.files import AddedAsset, FileMeans, Files, StoredFile
 from pipeweave.attempt.log_record import Logged, ToStoredLogs
 from pipeweave.attempt.stored_log import StoredLogs
@@ -14,6 +15,7 @@ from pipeweave.attempt.temp_folders import remove_left_behind
 
 __all__ = [
     "AddedAsset",
+    "AsyncCall",
     "FileMeans",
     "Files",
     "Logged",
@@ -21,5 +23,6 @@ __all__ = [
     "StoredLogs",
     "ToStoredLogs",
     "asset_value",
+    "call_to_end",
     "remove_left_behind",
 ]

@@ -7,10 +7,14 @@ import logging
 import sys
 import threading
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, TextIO
 
 # A longer line is logged in pieces (characters).
 LONGEST_LINE = 8_000
+
+# The beginnings of lines of one of many calls in a thread, by stream; None where a thread has one call.
+_of_call: ContextVar[dict[str, str] | None] = ContextVar("beginnings of lines", default=None)
 
 
 class PrintedLines(io.TextIOBase):
@@ -25,6 +29,7 @@ class PrintedLines(io.TextIOBase):
 
     def __init__(self, original: TextIO, name: str, level: int) -> None:
         self._original = original
+        self._name = name
         self._log = logging.getLogger(name)
         self._level = level
         # Each thread has its own beginning of a line, and a mark that it is logging already.
@@ -59,10 +64,10 @@ class PrintedLines(io.TextIOBase):
             return self._original.write(text)
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        *lines, rest = (getattr(self._mine, "rest", "") + text).split("\n")
+        *lines, rest = (self._rest + text).split("\n")
         if whole := len(rest) // LONGEST_LINE * LONGEST_LINE:
             lines.append(rest[:whole])
-        self._mine.rest = rest[whole:]
+        self._rest = rest[whole:]
         for line in lines:
             self._say(line)
         return len(text)
@@ -84,10 +89,23 @@ class PrintedLines(io.TextIOBase):
         """Whether the tasks' code has disabled the logger."""
         return self._log.disabled
 
+    @property
+    def _rest(self) -> str:
+        """The line that this call or thread has begun."""
+        of_call = _of_call.get()
+        return getattr(self._mine, "rest", "") if of_call is None else of_call.get(self._name, "")
+
+    @_rest.setter
+    def _rest(self, rest: str) -> None:
+        if (of_call := _of_call.get()) is None:
+            self._mine.rest = rest
+        else:
+            of_call[self._name] = rest
+
     def end_line(self) -> None:
-        """Log the line that this thread has begun."""
-        if rest := getattr(self._mine, "rest", ""):
-            self._mine.rest = ""
+        """Log the line that this call or thread has begun."""
+        if rest := self._rest:
+            self._rest = ""
             self._say(rest)
 
     def _say(self, line: str) -> None:
@@ -127,6 +145,11 @@ def release() -> None:
     while _captured:
         name, stream = _captured.pop()
         setattr(sys, name, stream.original)
+
+
+def begin_own_lines() -> None:
+    """At the start of one of many calls in this thread: keep what it prints apart, in its context."""
+    _of_call.set({})
 
 
 def end_lines() -> None:

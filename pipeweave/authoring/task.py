@@ -16,7 +16,7 @@ from pipeweave.authoring import graph_builder
 from pipeweave.authoring.context import Context
 from pipeweave.authoring.input_schema import task_parameters
 from pipeweave.authoring.retry import Backoff, Retry
-from pipeweave.authoring.task_spec import TaskSpec, code_hash
+from pipeweave.authoring.task_spec import DEFAULT_CONCURRENT, MAX_CONCURRENT, TaskSpec, code_hash
 from pipeweave.durations import MAX_MS, milliseconds
 from pipeweave.errors import FieldError, InvalidTask
 from pipeweave.suggestions import did_you_mean
@@ -45,12 +45,19 @@ class Task(Generic[P, R]):
     def id(self) -> str:
         return self.spec.id
 
+    @property
+    def is_async(self) -> bool:
+        """Whether its function is `async def`: many calls of it run at once in one process."""
+        return inspect.iscoroutinefunction(self.fn)
+
     def to_registration(self) -> dict[str, Any]:
         """The task's JSON in a registration: its options, and the parameters of its function."""
         return {**self.spec.to_registration(), "parameters": task_parameters(self.fn)}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Add a step if called inside a `@pipeline` function, else call the plain function."""
+        """Add a step if called inside a `@pipeline` function, else call the plain function: an `async def`
+        function returns a coroutine, as ever.
+        """
         builder = graph_builder.current_builder()
         if builder is None:
             return cast(R, graph_builder.call_function(self.fn, args, kwargs))
@@ -170,6 +177,7 @@ def task(
     retry_on: Sequence[str] | None = None,
     heartbeat_interval_ms: int = 60_000,
     concurrency: int = 0,
+    concurrent: int = ...,
     rate_limit: str | None = None,
     priority: int = 100,
     queue: str | None = None,
@@ -217,6 +225,7 @@ def _refuse_unknown(options: Mapping[str, Any]) -> None:
 def _make(fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[..., Any]:
     _require_plain_function(fn)
     given = _with_seconds(_with_retry(options))
+    _require_concurrent_function(fn, given)
     after = given.get("allowed_next", ())
     if isinstance(after, str) or not isinstance(after, Iterable):
         found = f"allowed_next must be a list of tasks, not {after!r}"
@@ -286,12 +295,24 @@ def _require_plain_function(fn: Any) -> None:
         raise InvalidTask(f"{name} is already a task")
     if not inspect.isfunction(fn):
         raise InvalidTask(f"{fn!r} is not a function: put @task before `def`, and give its options by name")
-    if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
-        raise InvalidTask(f"{name} is asynchronous: call `asyncio.run` in a plain function")
-    if inspect.isgeneratorfunction(fn):
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise InvalidTask(f"{name} is a generator: return a list")
     if fn.__code__.co_posonlyargcount:
         raise InvalidTask(f"{name} has positional-only parameters, but parameters are filled by name")
+
+
+def _require_concurrent_function(fn: Callable[..., Any], given: dict[str, Any]) -> None:
+    """Set `concurrent` for an `async def` function that does not say; refuse it for any other function."""
+    if inspect.iscoroutinefunction(fn):
+        given.setdefault("concurrent", DEFAULT_CONCURRENT)
+    elif given.get("concurrent", 1) != 1:
+        expected = f"1, or an `async def` function with 1 to {MAX_CONCURRENT}"
+        wrong = FieldError("concurrent", "is for `async def` tasks alone", "unsupported", expected)
+        raise InvalidTask(
+            f"task {given.get('id') or fn.__name__!r}: {wrong.field} {wrong.message}",
+            errors=[wrong],
+            hint="write `async def`, or start more processes: `pipeweave worker --concurrency N`",
+        )
 
 
 def _register(made: Task[..., Any]) -> None:

@@ -25,6 +25,13 @@ from pipeweave.schema import validate_schema
 from pipeweave.size_limits import MAX_DESCRIPTION
 
 _INT = 2**31 - 1
+
+MAX_CONCURRENT = 1_000
+"""The most calls of an `async def` task that run at once in one process."""
+
+DEFAULT_CONCURRENT = 100
+"""How many calls of an `async def` task run at once in one process, if it does not say."""
+
 _YEAR_S = 366 * 86_400
 # Option -> type, smallest and largest value. The upper bounds are the largest values of the columns, or a
 # year.
@@ -37,6 +44,7 @@ _RANGES: dict[str, tuple[type, float, float]] = {
     "retry_jitter": (float, 0, 1),
     "heartbeat_interval_ms": (int, 1, _YEAR_S * 1000),
     "concurrency": (int, 0, _INT),
+    "concurrent": (int, 1, MAX_CONCURRENT),
     "priority": (int, -_INT, _INT),
     "idempotency_ttl": (int, 1, 100 * _YEAR_S),
 }
@@ -66,6 +74,8 @@ class TaskSpec:
         retry_on: the error codes that are retried; None for every retryable error.
         heartbeat_interval_ms: the time between two heartbeats, ms.
         concurrency: how many may run at once over all workers; 0 for any number.
+        concurrent: how many calls of an `async def` task one process of a worker runs at once, 1 to
+            MAX_CONCURRENT; 1 for every other task. 100 by default if the function is `async def`.
         rate_limit: how many may start per unit of time over all workers, e.g. `100/m`; None for any number.
         priority: lower runs first.
         queue: the name of the queue that its task runs wait in (`pipeweave worker --queues`); None or
@@ -97,6 +107,7 @@ class TaskSpec:
     retry_on: tuple[str, ...] | None = None
     heartbeat_interval_ms: int = 60_000
     concurrency: int = 0
+    concurrent: int = 1
     rate_limit: str | None = None
     priority: int = 100
     queue: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from pipeweave.attempt import Files, Logged, StoredLogs, printed_lines
+from pipeweave.attempt import AsyncCall, Files, Logged, StoredLogs, printed_lines
 from pipeweave.authoring import Context, Task, bind, describe, outcome_of
 from pipeweave.authoring.calling import Outcome
 from pipeweave.errors import AttemptCancelled, AttemptTimedOut, PipeWeaveError
@@ -63,6 +64,7 @@ class Attempt:
         self._is_reported = False
         self._lock = threading.Lock()
         self._next_progress = 0.0
+        self._async_call: AsyncCall | None = None
 
     @property
     def access(self) -> Access | None:
@@ -89,10 +91,14 @@ class Attempt:
             self.cancel(AttemptCancelled("the orchestrator cancelled the attempt"))
 
     def cancel(self, reason: PipeWeaveError) -> None:
-        """Ask the function to end: `ctx.is_cancelled` is true from now on, `ctx.progress` raises `reason`."""
+        """Ask the function to end: `ctx.is_cancelled` is true from now on, `ctx.progress` raises `reason`, an
+        `async def` function gets CancelledError.
+        """
         if self._reason is None:
             log.info("attempt.cancelled", extra={"reason": reason.detail, **self.names()})
             self._reason = reason
+            if self._async_call is not None:
+                self._async_call.cancel()
 
     def give_up(self, reason: PipeWeaveError) -> None:
         """Cancel the attempt and report that it failed, without waiting for the function."""
@@ -124,11 +130,22 @@ class Attempt:
         try:
             value = load_json(access, self.dispatch.input_path, self.dispatch.input_url)
             context = self._context(value, Upstream(refs, access), files)
-            outcome = outcome_of(self.task.fn(**bind(self.task.fn, context)))
+            outcome = outcome_of(self._call(bind(self.task.fn, context)))
             assets = files.store(access.put_asset)
             return {**self._succeeded(outcome, access), **({"assets": assets} if assets else {})}
         finally:
             files.close()
+
+    def _call(self, arguments: Mapping[str, Any]) -> Any:
+        if not self.task.is_async:
+            return self.task.fn(**arguments)
+        call = self._async_call = AsyncCall(self.task.fn(**arguments))
+        if self._reason is not None:
+            call.cancel()
+        try:
+            return call.run()
+        except asyncio.CancelledError:
+            raise self._reason or AttemptCancelled("the task has cancelled itself") from None
 
     def _context(self, value: Any, upstream: Upstream, files: Files) -> Context:
         given = self.dispatch

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from pipeweave import ids
-from pipeweave.attempt import Files
+from pipeweave.attempt import Files, call_to_end
 from pipeweave.authoring import (
     Context,
     Outcome,
@@ -98,7 +98,7 @@ def run_task(
         files=(files := Files(LocalFiles([given_assets(assets)], uploads))),
     )
     try:
-        outcome = outcome_of(fn(**bind(fn, ctx)))
+        outcome = outcome_of(call_to_end(fn, bind(fn, ctx)))
         added = values_of(added_assets(files))
     finally:
         files.close()

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from pipeweave import ids
-from pipeweave.attempt import Files
+from pipeweave.attempt import Files, call_to_end
 from pipeweave.authoring import Context, Outcome, TaskSpec, bind, classify_error, encode, key_of, outcome_of
 from pipeweave.errors import MapSourceInvalid, PipeWeaveError, TaskError
 from pipeweave.json_conversion import details_of
@@ -226,7 +226,7 @@ class LocalRun:
 def called(fn: Function, arguments: Mapping[str, Any], files: Files) -> Called:
     """Call a function: its outcome, and the assets that it has added."""
     try:
-        return outcome_of(fn(**arguments)), added_assets(files)
+        return outcome_of(call_to_end(fn, arguments)), added_assets(files)
     finally:
         files.close()
 

@@ -22,13 +22,13 @@ class _Place(NamedTuple):
 
 
 class CallLogs:
-    """The stored logs of the calls of one process; the calls follow each other."""
+    """The stored logs of the calls of one process: of one after the other, or of many at once."""
 
     def __init__(self, values: Values) -> None:
         self._values = values
         self._stored = StoredLogs(self._store)
-        self._calling: TaskRun | None = None
-        self._place: _Place | None = None
+        # The calls under way by the identity of their task run, each with the place of its log once it logs.
+        self._calling: dict[int, _Place | None] = {}
 
     def install(self) -> None:
         """Store from now on what calls log. Call it in their process, after its log is configured."""
@@ -36,14 +36,12 @@ class CallLogs:
 
     def begin(self, task_run: TaskRun) -> None:
         """A call begins: what its context logs from now on belongs to it."""
-        self._calling = task_run
+        self._calling[id(task_run)] = None
 
-    def end(self) -> None:
+    def end(self, task_run: TaskRun) -> None:
         """The call has ended. It has cost nothing if it has logged nothing."""
-        self._calling = None
-        if self._place is not None:
-            self._stored.end(self._place)
-            self._place = None
+        if (place := self._calling.pop(id(task_run), None)) is not None:
+            self._stored.end(place)
 
     def close(self) -> None:
         """Store what is left; the process is about to end."""
@@ -52,10 +50,11 @@ class CallLogs:
     def _current(self) -> Logged | None:
         names = log_context.current()
         # A thread that an earlier call has started may still log.
-        if names is None or (calling := self._calling) is None or names[1] is not calling:
+        if names is None or id(names[1]) not in self._calling:
             return None
         run, task_run = names
-        place = self._place = _Place(run.tenant, run.pipeline_id, folder_of(task_run))
+        place = _Place(run.tenant, run.pipeline_id, folder_of(task_run))
+        self._calling[id(task_run)] = place
         return Logged(place, run_id_of(task_run))
 
     def _store(self, place: _Place, content: bytes) -> None:

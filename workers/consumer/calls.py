@@ -5,33 +5,48 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeweave import ids
 from pipeweave.attempt import Files, printed_lines
-from pipeweave.authoring import Context, Task, bind, key_of, outcome_of
-from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded, Unavailable
+from pipeweave.authoring import Context, Progress, Task, bind, key_of, outcome_of
+from pipeweave.errors import InvalidInput, InvalidResult, InvalidSetting, TaskNotLoaded
 from pipeweave.orchestrator.deployment import log_context
 from pipeweave.orchestrator.domain import CallOutcome, Completion, KeyWait, RunHeader, TaskRun, failure_of
 from pipeweave.orchestrator.engine import idempotency
-from pipeweave.orchestrator.state import heartbeats, previous_attempts
+from pipeweave.orchestrator.state import previous_attempts
 from pipeweave.orchestrator.store import Database, Transaction, Values
 from pipeweave.spec import references, rules
 from pipeweave.workers.consumer import reconcile
 from pipeweave.workers.consumer.call_files import CallFiles
 from pipeweave.workers.consumer.call_logs import CallLogs
 from pipeweave.workers.consumer.inputs import Inputs, Upstream
+from pipeweave.workers.consumer.progress import ProgressWriter
 from pipeweave.workers.consumer.spoiling import Belongings
 from pipeweave.workers.consumer.time_limit import TimeLimit
 
 log = logging.getLogger(__name__)
 
-# Progress is written at most this often (s) per attempt; the last value of a burst may be lost.
-PROGRESS_EVERY_S = 0.5
-
 # Time limit (s) and heartbeat interval (ms) of a call that fails at once: this process has no such task.
 _UNKNOWN = (300.0, 60_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A call whose function can be called now.
+
+    Args:
+        key: the idempotency key that it holds; None for none.
+        seconds: how long the function may take (s).
+    """
+
+    task: Task[..., Any]
+    context: Context
+    arguments: Mapping[str, Any]
+    files: Files
+    key: str | None
+    seconds: float
 
 
 class Calls:
@@ -51,6 +66,7 @@ class Calls:
         self.logs = CallLogs(values)
         self._files: Files | None = None
         self._belongings = Belongings()
+        self._concurrent = {id: each.spec.concurrent for id, each in tasks.items() if each.is_async}
 
     @property
     def shortest_heartbeat_ms(self) -> int:
@@ -69,6 +85,19 @@ class Calls:
         task = self.tasks.get(task_id)
         return _UNKNOWN if task is None else (task.spec.timeout, task.spec.heartbeat_interval_ms)
 
+    def is_async(self, task_run: TaskRun) -> bool:
+        """Whether its function is `async def` and called here."""
+        return task_run.task_id in self._concurrent and not task_run.is_dispatched
+
+    @property
+    def async_tasks(self) -> Collection[str]:
+        """The loaded tasks whose functions are `async def`."""
+        return self._concurrent.keys()
+
+    def concurrent(self, task_id: str) -> int:
+        """How many calls of an async task this process may run at once."""
+        return self._concurrent.get(task_id, 1)
+
     def call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> CallOutcome:
         """Call the task's function once, for `seconds` at most, unless its idempotency key has a result or
         another holder. An exception ends this attempt, never this process.
@@ -82,17 +111,79 @@ class Calls:
                 return task_run, failure_of(error)
             finally:
                 printed_lines.end_lines()
-                self.logs.end()
+                self.logs.end(task_run)
                 self._close_files()
 
+    def prepare(
+        self, run: RunHeader, task_run: TaskRun, seconds: float, progress: Progress
+    ) -> Prepared | CallOutcome:
+        """Make everything ready to call an async function; `finish` must follow. If the call has ended
+        already, return its outcome.
+        """
+        with log_context.WorkingOn(run, task_run):
+            self.logs.begin(task_run)
+            found: Prepared | CallOutcome
+            try:
+                found = self._prepare(run, task_run, seconds, progress)
+            except BaseException as error:
+                found = task_run, failure_of(error)
+            if isinstance(found, Prepared):
+                self._files = None  # they are closed when the call has ended
+            else:
+                printed_lines.end_lines()
+                self.logs.end(task_run)
+                self._close_files()
+            return found
+
+    def finish(
+        self,
+        run: RunHeader,
+        task_run: TaskRun,
+        prepared: Prepared,
+        seconds: float,
+        returned: Any,
+        error: BaseException | None,
+    ) -> CallOutcome:
+        """Read and keep what an async function has returned, or raised.
+
+        Args:
+            seconds: how long storing its assets may take (s).
+        """
+        with log_context.WorkingOn(run, task_run):
+            try:
+                self._look_round()
+                if error is not None:
+                    return task_run, failure_of(error)
+                return self._finish(run, task_run, prepared, seconds, returned)
+            except BaseException as wrong:
+                return task_run, failure_of(wrong)
+            finally:
+                printed_lines.end_lines()
+                self.logs.end(task_run)
+                prepared.files.close()
+
     def _call(self, run: RunHeader, task_run: TaskRun, seconds: float) -> Completion | KeyWait:
+        prepared = self._prepare(run, task_run, seconds, ProgressWriter(self.database, task_run))
+        if not isinstance(prepared, Prepared):
+            return prepared
+        try:
+            with self.limit.of(prepared.seconds, task_run):
+                returned = prepared.task.fn(**prepared.arguments)
+        finally:
+            self._look_round()
+        return self._finish(run, task_run, prepared, self.limit.left, returned)
+
+    def _prepare(
+        self, run: RunHeader, task_run: TaskRun, seconds: float, progress: Progress
+    ) -> Prepared | Completion | KeyWait:
         task = self.tasks.get(task_run.task_id)
         if task is None:
             raise TaskNotLoaded(
                 f"this worker has not loaded task {task_run.task_id!r}",
                 hint="restart the workers of its service with the same --app",
             )
-        context = self._context(run, task_run)
+        files = self._files = Files(CallFiles(self.database, self.values, run, task_run))
+        context = self._context(run, task_run, files, progress)
         arguments = bind(task.fn, context)
         began = time.monotonic()
         key = task_run.idempotency_key or self._key(task, task_run, context, seconds)
@@ -103,28 +194,30 @@ class Calls:
             if other is not None:
                 return other
             seconds = max(seconds - (time.monotonic() - began), 0.001)
-        try:
-            with self.limit.of(seconds, task_run):
-                returned = task.fn(**arguments)
-        finally:
-            self._look_round()
+        return Prepared(task, context, arguments, files, key, seconds)
+
+    def _finish(
+        self, run: RunHeader, task_run: TaskRun, prepared: Prepared, seconds: float, returned: Any
+    ) -> Completion:
         result = outcome_of(returned)
-        chosen = _chosen(result.run_next, run, task_run, task)
+        chosen = _chosen(result.run_next, run, task_run, prepared.task)
         try:
             kept = self.values.keep(result.output, self.values.backends.choose(run.tenant, run.pipeline_id))
         except InvalidSetting:
             raise  # the storage's fault, not the result's
         except InvalidInput as error:
             raise InvalidResult(error.detail) from error
-        assets = self._store_assets(run, task_run)
-        return Completion(task_run, kept, chosen, key, assets=assets)
+        assets = self._store_assets(run, task_run, prepared.files, seconds)
+        return Completion(task_run, kept, chosen, prepared.key, assets=assets)
 
-    def _store_assets(self, run: RunHeader, task_run: TaskRun) -> Mapping[str, Any] | None:
+    def _store_assets(
+        self, run: RunHeader, task_run: TaskRun, files: Files, seconds: float
+    ) -> Mapping[str, Any] | None:
         """Store the assets that the task has added, before any row names them; None if it has added none."""
-        if self._files is None or not self._files.added:
+        if not files.added:
             return None
-        with self.limit.of(self.limit.left, task_run):
-            return self._files.store(CallFiles(self.database, self.values, run, task_run).put)
+        with self.limit.of(seconds, task_run):
+            return files.store(CallFiles(self.database, self.values, run, task_run).put)
 
     def _close_files(self) -> None:
         if self._files is not None:
@@ -152,12 +245,11 @@ class Calls:
 
         return reconcile.when_it_answers(lambda: self.database.run(claim, is_one=False), "key")
 
-    def _context(self, run: RunHeader, task_run: TaskRun) -> Context:
+    def _context(self, run: RunHeader, task_run: TaskRun, files: Files, progress: Progress) -> Context:
         step = run.plan[run.plan.ordinals[task_run.step_id]].step
         is_standalone = run.pipeline_id is None
         value = self.inputs.input(run)
         params = None if step.params is None else self._resolve(run, task_run, value, step.params)
-        files = self._files = Files(CallFiles(self.database, self.values, run, task_run))
         return Context(
             run_id=ids.show(ids.RUN, run.id),
             task_run_id=ids.show(ids.TASK_RUN, task_run.id),
@@ -176,7 +268,7 @@ class Calls:
             code_hash=task_run.code_hash,
             tenant=run.tenant,
             triggered_by=None if run.triggered_by is None else run.triggered_by.to_json(),
-            on_progress=ProgressWriter(self.database, task_run),
+            on_progress=progress,
             files=files,
             cancelled=self.limit.is_over,
         )
@@ -193,26 +285,6 @@ class Calls:
         return references.resolve(
             params, input=value, steps=found, item=task_run.item, map_index=task_run.map_index
         )
-
-
-class ProgressWriter:
-    """Stores the progress that a task reports, at most once in PROGRESS_EVERY_S."""
-
-    def __init__(self, database: Database, task_run: TaskRun) -> None:
-        self._database = database
-        self._task_run = task_run
-        self._next = 0.0
-
-    def __call__(self, percent: float, message: str | None) -> None:
-        if (now := time.monotonic()) < self._next:
-            return
-        self._next = now + PROGRESS_EVERY_S
-        try:
-            with self._database.transaction() as tx:
-                heartbeats.progress(tx, self._task_run, percent, message)
-        except Unavailable as error:
-            # An attempt must not fail because its progress cannot be stored.
-            log.warning("progress.lost", extra={"reason": error.detail})
 
 
 def _chosen(

@@ -20,8 +20,8 @@ from pipeweave.orchestrator.engine import losses
 from pipeweave.orchestrator.registry import child_of
 
 # At most this many task runs of a message, and calls of a turn, are noted.
-MOST_NAMED = 128
-MOST_CALLED = 256
+MOST_NAMED = 1_000
+MOST_CALLED = 1_280
 
 # A child whose call was condemned, and returned nevertheless, waits this long (s) for the kill; after that
 # its parent must be gone.
@@ -32,17 +32,27 @@ KILL_WITHIN_S = 5.0
 SLOTS_PER_PLACE = 8
 
 # pid, ending, deadline, limit, deadline of the fenced call and until when it may go on, deadline of the
-# condemned call, run, attempt, named, called
-_HEAD = struct.Struct("=qqddddd16siii")
+# condemned call, run, attempt, named, called, blamed
+_HEAD = struct.Struct("=qqddddd16siiii")
 _PID, _ENDING, _TIMES = struct.Struct("=q"), struct.Struct("=q"), struct.Struct("=dd")
 _COUNT, _ORDINAL = struct.Struct("=i"), struct.Struct("=i")
 _TIME = struct.Struct("=d")
-_ENDING_AT, _TIMES_AT, _FENCED_AT, _UNTIL_AT, _CONDEMNED_AT, _CALLED_AT = 8, 16, 32, 40, 48, 80
+_ENDING_AT, _TIMES_AT, _FENCED_AT, _UNTIL_AT, _CONDEMNED_AT, _CALLED_AT, _BLAMED_AT = (
+    8,
+    16,
+    32,
+    40,
+    48,
+    80,
+    84,
+)
 _NAMED_FROM = _HEAD.size
 _CALLED_FROM = _NAMED_FROM + MOST_NAMED * _ORDINAL.size
 _SIZE = _CALLED_FROM + MOST_CALLED * _ORDINAL.size
 _FREE = bytes(_HEAD.size)
 _NO_RUN = bytes(16)
+# In place of the ordinal of the call to which the deadline belongs: to all that were begun.
+_ALL = -1
 # In front of the slots: whether the worker stops, and whether priorities are mixed in its queue.
 _FIRST = 8
 _STOPPING_AT, _MIXED_AT = 0, 1
@@ -81,44 +91,67 @@ class Slot:
     def __init__(self, memory: mmap.mmap, start: int) -> None:
         self._memory = memory
         self._start = start
-        self._called = 0
+        # As it is noted in the memory.
+        self._calls: list[int] = []
 
     # --- the child writes ---------------------------------------------------------------------------------
 
     def take(self, pid: int) -> None:
-        _HEAD.pack_into(self._memory, self._start, pid, 0, 0.0, 0.0, 0.0, 0.0, 0.0, _NO_RUN, 0, 0, 0)
-        self._called = 0
+        _HEAD.pack_into(self._memory, self._start, pid, 0, 0.0, 0.0, 0.0, 0.0, 0.0, _NO_RUN, 0, 0, 0, _ALL)
+        self._calls = []
 
     def begin(self, run_id: UUID, ordinals: Sequence[int], attempt: int) -> None:
         """Note a message that arrived."""
         pid = self.pid
         named = ordinals[:MOST_NAMED]
-        head = pid, 0, 0.0, 0.0, 0.0, 0.0, 0.0, run_id.bytes, attempt, len(named), 0
+        head = pid, 0, 0.0, 0.0, 0.0, 0.0, 0.0, run_id.bytes, attempt, len(named), 0, _ALL
         _HEAD.pack_into(self._memory, self._start, *head)
         struct.pack_into(f"={len(named)}i", self._memory, self._start + _NAMED_FROM, *named)
-        self._called = 0
+        self._calls = []
 
     @property
     def room(self) -> int:
         """How many more calls can be noted."""
-        return MOST_CALLED - self._called
+        return MOST_CALLED - len(self._calls)
 
     def call(self, ordinal: int, deadline: float, limit: float) -> None:
         """Note a function that is about to be called."""
-        place = self._start + _CALLED_FROM + self._called * _ORDINAL.size
-        _ORDINAL.pack_into(self._memory, place, ordinal)
-        self._called += 1
-        _COUNT.pack_into(self._memory, self._start + _CALLED_AT, self._called)
+        self.note(ordinal)
         _TIMES.pack_into(self._memory, self._start + _TIMES_AT, deadline, limit)
 
+    def note(self, ordinal: int) -> None:
+        """Note a function that is about to be called together with others; `watch` says until when."""
+        self._put(len(self._calls), ordinal)
+        self._calls.append(ordinal)
+        _COUNT.pack_into(self._memory, self._start + _CALLED_AT, len(self._calls))
+
+    def _put(self, place: int, ordinal: int) -> None:
+        _ORDINAL.pack_into(self._memory, self._start + _CALLED_FROM + place * _ORDINAL.size, ordinal)
+
+    def watch(self, ordinal: int, deadline: float, limit: float) -> None:
+        """Of the calls that run together, this one is killed first.
+
+        When the parent is about to kill this process for the call that was watched before, wait for the kill,
+        as `returned` does.
+
+        Args:
+            ordinal: of the call to blame: the kill ends all of them, but only this one took too long.
+        """
+        before = self._deadline
+        _ORDINAL.pack_into(self._memory, self._start + _BLAMED_AT, ordinal)
+        _TIMES.pack_into(self._memory, self._start + _TIMES_AT, deadline, limit)
+        if before and before != deadline and self._condemned() == before:
+            self._wait_for_the_kill(before)
+
     def returned(self) -> None:
-        """The function returned, or raised.
+        """The function returned, or raised; of functions that run together: all of them did.
 
         When the parent is about to kill this process for that call, wait for the kill: it must not hit the
         next call.
         """
         deadline = self._deadline
         _TIME.pack_into(self._memory, self._start + _TIMES_AT, 0.0)
+        _ORDINAL.pack_into(self._memory, self._start + _BLAMED_AT, _ALL)
         if deadline and self._condemned() == deadline:
             self._wait_for_the_kill(deadline)
 
@@ -145,8 +178,17 @@ class Slot:
 
     def stored(self) -> None:
         """Forget the calls: their outcomes are durable."""
-        self._called = 0
+        self._calls = []
         _COUNT.pack_into(self._memory, self._start + _CALLED_AT, 0)
+
+    def forget(self, ordinals: Sequence[int]) -> None:
+        """Forget some of the calls, whose outcomes are durable. At no moment another one is missing."""
+        for ordinal in ordinals:
+            place, last = self._calls.index(ordinal), self._calls[-1]
+            self._put(place, last)
+            self._calls[place] = last
+            self._calls.pop()
+            _COUNT.pack_into(self._memory, self._start + _CALLED_AT, len(self._calls))
 
     def end(self) -> None:
         """Forget the message: it is done."""
@@ -154,7 +196,7 @@ class Slot:
 
     @property
     def is_full(self) -> bool:
-        return self._called >= MOST_CALLED
+        return len(self._calls) >= MOST_CALLED
 
     @property
     def is_busy(self) -> bool:
@@ -169,7 +211,7 @@ class Slot:
 
     def state(self) -> SlotState:
         head = _HEAD.unpack_from(self._memory, self._start)
-        pid, ending, deadline, limit, fenced, until, _, run, _, _, _ = head
+        pid, ending, deadline, limit, fenced, until, _, run, _, _, _, _ = head
         fenced_until = until if deadline and fenced == deadline else 0.0
         return SlotState(pid, Ending(ending), deadline, limit, fenced_until, run != _NO_RUN)
 
@@ -191,14 +233,16 @@ class Slot:
 
     def activity(self, worker_id: str) -> losses.ChildActivity:
         """The last message and calls of the child."""
-        pid, _, _, _, _, _, _, run, attempt, named, called = _HEAD.unpack_from(self._memory, self._start)
+        head = _HEAD.unpack_from(self._memory, self._start)
+        pid, run, attempt, named, called, blamed = head[0], *head[7:]
         worker = child_of(worker_id, pid)
         if run == _NO_RUN:
             return losses.ChildActivity(worker)
         run_id = UUID(bytes=run)
         ordinals = self._ordinals(_NAMED_FROM, named)
         begun = frozenset(ids.task_run_id(run_id, each) for each in self._ordinals(_CALLED_FROM, called))
-        return losses.ChildActivity(worker, begun, run_id, ordinals, attempt)
+        to_blame = None if blamed == _ALL else ids.task_run_id(run_id, blamed)
+        return losses.ChildActivity(worker, begun, run_id, ordinals, attempt, to_blame)
 
     def free(self) -> None:
         """Free the slot for another child."""

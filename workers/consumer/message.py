@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pipeweave.orchestrator.domain import (
@@ -41,6 +41,7 @@ class Work:
         outcomes: how calls ended; they wait to be stored.
         is_calling: whether a function is being called.
         is_in_doubt: whether PostgreSQL did not answer, so that something may be stored all the same.
+        async_task: the async task whose calls have begun; the message names task runs of it.
         queue: where the message was; None for the worker's first queue.
         began: when work on the message began (s, monotonic clock).
     """
@@ -54,6 +55,7 @@ class Work:
     outcomes: list[CallOutcome] = field(default_factory=list)
     is_calling: bool = False
     is_in_doubt: bool = False
+    async_task: str | None = None
     queue: str | None = None
     began: float = field(default_factory=time.monotonic)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -71,6 +73,16 @@ class Work:
         with self.lock:
             self.is_calling = bool(self.claimed)
             return self.claimed.popleft() if self.claimed else None
+
+    def next_async(self, may_begin: Callable[[TaskRun], bool]) -> TaskRun | None:
+        """Take the first claimed task run that may begin beside those under way; None when there is none."""
+        with self.lock:
+            for each in self.claimed:
+                if may_begin(each):
+                    self.claimed.remove(each)
+                    self.async_task = self.async_task or each.task_id
+                    return each
+            return None
 
     def next_dispatches(self, first: TaskRun, most: int) -> list[TaskRun]:
         """Take the claimed task runs that are dispatched together with the one that `next` gave.

@@ -41,6 +41,7 @@ from pipeweave.workers.consumer.handed_on_log import HandedOnLog
 from pipeweave.workers.consumer.message import Work
 from pipeweave.workers.consumer.stale_messages import EMPTY_JOIN, StaleMessages
 from pipeweave.workers.consumer.time_limit import HARD_AFTER_S
+from pipeweave.workers.consumer.together import Together
 from pipeweave.workers.consumer.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
@@ -105,6 +106,7 @@ class Runner:
             fence=process.slot.fence,
             between=process.between,
         )
+        self.together = Together(self, deployment.database)
 
     def warm_up(self) -> None:
         """Open the connections, and have PostgreSQL read its catalogs, before the first message arrives.
@@ -147,9 +149,9 @@ class Runner:
             counted = run.plan.countable(ordinals, joins) if joins else ()
             work = Work(run, attempt, deque(ordinals[len(first) :]), part, counted, queue=queue)
             if is_stopping:
-                self._hand_over(tx, work, work.take())
+                self.hand_over(tx, work, work.take())
                 return work, []
-            return work, started or self._claim(tx, work)
+            return work, started or self.claim(tx, work)
 
         self._begin_message(run_id, ordinals, attempt)
         work, claimed = self.deployment.database.run(begin, is_one=gives_way)
@@ -158,14 +160,14 @@ class Runner:
         else:
             if work.run.id != run_id:
                 self.slot.begin(work.run.id, [each.ordinal for each in claimed], work.attempt)
-            mine = self._keep(work, claimed)
+            mine = self.keep(work, claimed)
             self._work_off(work, mine)
             self._count(work, bool(mine))
         self._end_message()
         if not is_stopping:
             self.stale.found(queue, bool(claimed))
 
-    def _keep(self, work: Work, claimed: list[TaskRun]) -> list[TaskRun]:
+    def keep(self, work: Work, claimed: list[TaskRun]) -> list[TaskRun]:
         """Those of the claimed task runs that this process can call. The others, and what the message names
         after them, go on to a worker that can call them.
         """
@@ -233,7 +235,7 @@ class Runner:
             self._drop(run_id)
         else:
             work = Work(checked.run)
-            self._work_off(work, self._keep(work, checked.claimed))
+            self._work_off(work, self.keep(work, checked.claimed))
         self._end_message()
         self.stale.found(self.queue, bool(checked.claimed), EMPTY_JOIN)
 
@@ -276,22 +278,39 @@ class Runner:
     def _work_off(self, work: Work, claimed: list[TaskRun]) -> None:
         work.claimed.extend(claimed)
         while work.claimed:
+            if self.calls.is_async(work.claimed[0]):
+                self._call_together(work)
+                continue
             self._call(work)
             outcomes = work.ended()
             if not outcomes:
                 return  # the watchdog took the rest of the message
             # Taken once, before the transaction, which may start over.
-            unstarted = work.take() if self._must_stop(work, outcomes) else None
-            claimed = self._report(self._turn(work, outcomes, unstarted), work)
-            work.claimed.extend(self._keep(work, claimed))
+            unstarted = work.take() if self.must_stop(work, outcomes) else None
+            claimed = self.report(self.turn(work, outcomes, unstarted), work)
+            work.claimed.extend(self.keep(work, claimed))
             self.slot.stored()
             if work.is_in_doubt:
                 work.take()
                 self.give_back_claims()
 
-    def _must_stop(self, work: Work, outcomes: Sequence[CallOutcome]) -> bool:
-        must_leave = self.process.is_stopping() or self._is_spoilt
-        return work.is_long or must_leave or self._is_outranked(work, outcomes)
+    def _call_together(self, work: Work) -> None:
+        try:
+            self.together.call(work)
+        except BaseException:
+            # The message ends without the calls under way; this process ends with the next one.
+            self._had_surprise = self.together.abandon() or self._had_surprise
+            raise
+        if work.is_in_doubt:
+            work.take()
+            self.give_back_claims()
+
+    @property
+    def must_leave(self) -> bool:
+        return self.process.is_stopping() or self._is_spoilt
+
+    def must_stop(self, work: Work, outcomes: Sequence[CallOutcome]) -> bool:
+        return work.is_long or self.must_leave or self._is_outranked(work, outcomes)
 
     def _is_outranked(self, work: Work, outcomes: Sequence[CallOutcome]) -> bool:
         """Whether a task run is queued with a better priority than all that this message would go on with."""
@@ -333,7 +352,9 @@ class Runner:
             work.note(outcome)
             ended = time.monotonic()
             self.durations.note(work.run.tenant, each.task_id, ended - started)
-            if ended > until or self.process.is_stopping() or self._is_spoilt:
+            if ended > until or self.must_leave:
+                break
+            if work.claimed and self.calls.is_async(work.claimed[0]):
                 break
 
     def _dispatch(self, work: Work, first: TaskRun) -> None:
@@ -353,7 +374,7 @@ class Runner:
     def _store_beside_a_call(self, work: Work, outcomes: Sequence[CallOutcome], unstarted: Unstarted) -> None:
         """Store the outcomes before a call that takes long, and hand over the task runs after it."""
         try:
-            self._turn(work, outcomes, unstarted).apply(self.deployment.database)
+            self.turn(work, outcomes, unstarted).apply(self.deployment.database)
         except PipeWeaveError:
             raise  # it can be tried again
         except Exception:
@@ -366,9 +387,9 @@ class Runner:
         lost = [(task_run_of(each), reconcile.UNSTORED) for each in outcomes]
         # A lost attempt is tried again at once, so no retry is delayed.
         losses.end(self.deployment.database, lost, max_retry_delay_ms=None)
-        self.deployment.database.run(lambda tx: self._hand_over(tx, work, unstarted))
+        self.deployment.database.run(lambda tx: self.hand_over(tx, work, unstarted))
 
-    def _turn(self, work: Work, outcomes: Sequence[CallOutcome], unstarted: Unstarted | None) -> Turn:
+    def turn(self, work: Work, outcomes: Sequence[CallOutcome], unstarted: Unstarted | None) -> Turn:
         """The turn that stores outcomes and goes on.
 
         `unstarted` is handed over because the message must stop; None when the message goes on.
@@ -391,13 +412,17 @@ class Runner:
         def claim_next(tx: Transaction) -> list[TaskRun]:
             # A transaction that starts over (a deadlock) finds the message as it was.
             work.left = deque(left)
-            return self._claim(tx, work)
+            return self.claim(tx, work)
 
         return claim_next
 
-    def _claim(self, tx: Transaction, work: Work) -> list[TaskRun]:
-        """Claim the next task runs of the message that fit in a turn; other workers may have claimed some."""
-        size = self._at_once(work.attempt)
+    def claim(self, tx: Transaction, work: Work, size: int | None = None) -> list[TaskRun]:
+        """Claim the next task runs of the message that fit in a turn; other workers may have claimed some.
+
+        Args:
+            size: how many to claim together, if they are called at once.
+        """
+        size = size or self._at_once(work.attempt)
         while work.left:
             ordinals = [work.left.popleft() for _ in range(min(size, len(work.left)))]
             started = claiming.start(
@@ -412,7 +437,7 @@ class Runner:
         # A later attempt is claimed alone: should its worker die, it is certain that the attempt had begun.
         return self.durations.fitting(TURN_S) if attempt == 1 else 1
 
-    def _hand_over(self, tx: Transaction, work: Work, unstarted: Unstarted) -> None:
+    def hand_over(self, tx: Transaction, work: Work, unstarted: Unstarted) -> None:
         hand_over.hand_over(tx, work.run.id, unstarted, worker=self.worker)
 
     def _count(self, work: Work, was_claimed: bool) -> None:
@@ -432,7 +457,7 @@ class Runner:
         except Exception:
             log.exception("chord.part_lost")
 
-    def _report(self, turn: Turn, work: Work) -> list[TaskRun]:
+    def report(self, turn: Turn, work: Work) -> list[TaskRun]:
         """Apply a turn; repeat it while PostgreSQL is away, because the outcomes must not be lost."""
         self.watchdog.settle()
         return reconcile.when_it_answers(

@@ -3,7 +3,8 @@
 A long call must delay nothing but itself. While it runs, the watchdog sends heartbeats, stores the outcomes
 of earlier calls and hands the other task runs of the message over to other workers. A heartbeat that finds no
 row shows that the attempt was taken away: the watchdog interrupts the function, and if the function goes on,
-the parent kills its process. During short calls the thread sleeps.
+the parent kills its process. During short calls the thread sleeps. Calls that run at once, of `async def`
+tasks, are looked after by async_calls.py.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pipeweave.errors import AttemptFenced, PipeWeaveError
@@ -81,6 +83,7 @@ class Watchdog:
         self.between = between
         self._every = min(LOOK_EVERY_S, shortest_ms / 2000)
         self._call: _Call | None = None
+        self._together: Callable[[], None] | None = None
         self._taken: list[tuple[Work, list[CallOutcome], Unstarted]] = []
         self._lock = threading.Lock()
         self._end = threading.Event()
@@ -103,6 +106,15 @@ class Watchdog:
         """Stop watching: the function returned or raised."""
         self._call = None
 
+    @contextmanager
+    def together(self, look: Callable[[], None]) -> Iterator[None]:
+        """While the block runs many calls at once: `look` looks after them."""
+        self._together = look
+        try:
+            yield
+        finally:
+            self._together = None
+
     def settle(self) -> None:
         """Store outcomes and hand over task runs that were taken, however long PostgreSQL is away.
 
@@ -122,7 +134,9 @@ class Watchdog:
 
     def _look(self) -> None:
         call = self._call
-        if call is None:
+        if (look_together := self._together) is not None:
+            look_together()
+        elif call is None:
             self.between()
         else:
             self._take_rest(call)

@@ -103,7 +103,11 @@ class Children:
         doing = slot.activity(worker_id)
         reason = child_exits.describe(seen.pid)
         count = losses.of_child(
-            self.database, doing, _failure(seen, reason), max_retry_delay_ms=self.max_retry_delay_ms
+            self.database,
+            doing,
+            _failure(seen, reason),
+            max_retry_delay_ms=self.max_retry_delay_ms,
+            of_others=_failure_of_others(seen),
         )
         if count:
             log.warning("child.lost", extra={"pid": seen.pid, "attempts": count, "reason": reason})
@@ -134,6 +138,13 @@ def _failure(seen: SlotState, reason: str) -> Failure:
             return failure.lost(f"its process ({seen.pid}) was ended, because the attempt was taken away")
         case Ending.UNKNOWN:
             return failure.lost(reason)
+
+
+def _failure_of_others(seen: SlotState) -> Failure | None:
+    """How the calls ended that ran beside the one that took too long; None if they ended as that one."""
+    if seen.ending is not Ending.OVERDUE:
+        return None
+    return failure.lost(f"its process ({seen.pid}) was ended, because another call of it went on too long")
 
 
 def _is_alive(pid: int) -> bool:

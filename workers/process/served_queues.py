@@ -50,6 +50,7 @@ class ServedQueues:
         _check(names)
         base = queue_names.service_queue(tenant, service)
         of_tasks = {each.spec.id: each.spec.queue or queue_names.DEFAULT for each in loaded.tasks.values()}
+        of_specs = {each.spec.id: each.spec for each in loaded.tasks.values()}
         chosen = set(names) or {queue_names.DEFAULT, *of_tasks.values()}
         if idle := chosen - {queue_names.DEFAULT, *of_tasks.values()}:
             log.warning("queue.no_task", extra={"queues": sorted(idle)})
@@ -59,8 +60,8 @@ class ServedQueues:
             tuple(queue_names.named_queue(base, name) for name in ordered),
             queue_names.own_queue(base, code_set),
             tuple(
-                LoadedTask(id, loaded.tasks[id].spec.code_hash, is_served=name in chosen)
-                for id, name in sorted(of_tasks.items())
+                LoadedTask(id, spec.code_hash, is_served=of_tasks[id] in chosen, concurrent=spec.concurrent)
+                for id, spec in sorted(of_specs.items())
             ),
             () if names else (queue_names.dispatch_queue(tenant),),
         )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -97,6 +98,17 @@ def test_a_call_far_beyond_its_time_limit_ends_with_its_process(
     assert {2, 3} <= set(driver.released(run_id))
 
 
+def test_of_several_calls_at_once_only_the_one_that_took_too_long_is_overdue(
+    driver: RunDriver, children: Children, start: Callable[[], int]
+) -> None:
+    run_id, slot = at_work(driver, children, start(), until=time.monotonic() + LATER_S)
+    slot.note(2)
+    slot.watch(2, time.monotonic() - 1, 10.0)
+    end(children)
+    rows = driver.rows("SELECT * FROM attempts WHERE run_id = :id ORDER BY task_run_id", id=run_id)
+    assert [(row.status, row.error_code) for row in rows] == [("lost", "WORKER_LOST"), ("timeout", "TIMEOUT")]
+
+
 def test_a_child_in_time_or_without_a_call_is_left_alone(
     driver: RunDriver, children: Children, start: Callable[[], int]
 ) -> None:
@@ -177,12 +189,10 @@ def test_a_child_whose_end_cannot_be_stored_keeps_no_other_from_its_end(
     slot.call(1, time.monotonic() - 1, 10.0)
     of_child = losses.of_child
 
-    def refuse_the_dead(
-        database: Database, activity: ChildActivity, ending: Failure, *, max_retry_delay_ms: int | None
-    ) -> int:
+    def refuse_the_dead(database: Database, activity: ChildActivity, ending: Failure, **options: Any) -> int:
         if activity.run_id == lost:
             raise ValueError("it cannot be stored")
-        return of_child(database, activity, ending, max_retry_delay_ms=max_retry_delay_ms)
+        return of_child(database, activity, ending, **options)
 
     monkeypatch.setattr(losses, "of_child", refuse_the_dead)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import logging
 import sys
@@ -138,3 +139,20 @@ def test_what_was_captured_is_released(original: io.StringIO, monkeypatch: pytes
     sys.stdout = later = io.StringIO()
     printed_lines.end_lines()
     assert sys.stdout is later
+
+
+def test_calls_in_one_thread_keep_the_lines_apart_that_they_begin(
+    stream: PrintedLines, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def call(number: int) -> None:
+        printed_lines.begin_own_lines()
+        print(number, end="", file=stream)
+        await asyncio.sleep(0)
+        print(" ends", end="", file=stream)
+        stream.end_line()
+
+    async def both() -> None:
+        await asyncio.gather(call(1), call(2))
+
+    asyncio.run(both())
+    assert caplog.messages == ["1 ends", "2 ends"]

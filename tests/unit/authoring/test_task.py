@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import types
@@ -264,7 +265,8 @@ def test_an_exception_class_is_not_a_code_but_its_name_is() -> None:
 
 
 def test_a_function_that_cannot_be_called_by_keywords_is_no_task() -> None:
-    async def later() -> None: ...
+    async def later() -> Any:
+        yield 1
 
     def many() -> Any:
         yield 1
@@ -275,6 +277,38 @@ def test_a_function_that_cannot_be_called_by_keywords_is_no_task() -> None:
     for wrong in (later, many, positional, print, "name", plain, int):
         with pytest.raises(InvalidTask):
             task(wrong)
+
+
+def test_an_async_function_is_a_task_of_many_calls_at_once() -> None:
+    @task
+    async def fetch(url: str) -> str:
+        return url
+
+    assert fetch.is_async
+    assert fetch.spec.concurrent == 100
+    assert asyncio.run(fetch("a")) == "a"
+    assert task(id="one-by-one", concurrent=1)(fetch.fn).spec.concurrent == 1
+
+
+def test_a_plain_function_has_one_call_at_a_time() -> None:
+    def fetch(url: str) -> str:
+        return url
+
+    assert task(id="plain-fetch", concurrent=1)(fetch).spec.concurrent == 1
+    with pytest.raises(InvalidTask, match=r"concurrent is for `async def` tasks alone") as refused:
+        task(concurrent=2)(fetch)
+    assert [each.field for each in refused.value.errors] == ["concurrent"]
+    assert "--concurrency" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("wrong", [0, 1_001, "many", 2.5, True])
+def test_a_wrong_number_of_concurrent_calls_says_what_is_expected(wrong: Any) -> None:
+    async def fetch(url: str) -> str:
+        return url
+
+    with pytest.raises(InvalidTask) as refused:
+        task(concurrent=wrong)(fetch)
+    assert [each.expected for each in refused.value.errors] == ["a whole number from 1 to 1000"]
 
 
 def test_the_hash_changes_with_the_source_and_not_with_its_indentation(tmp_path: Path) -> None:

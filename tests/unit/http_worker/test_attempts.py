@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import threading
@@ -11,6 +12,7 @@ import pytest
 from support.fake_orchestrator import FakeOrchestrator, Serve
 
 from pipeweave import Context, TaskError, TaskResult, task
+from pipeweave.errors import AttemptCancelled
 
 
 @task
@@ -244,3 +246,32 @@ def test_what_another_thread_logs_is_not_in_the_log_of_an_attempt(
     serve(silent)
     orchestrator.dispatch("silent")
     assert "logsPath" not in orchestrator.report()
+
+
+@task
+async def wait(seconds: float) -> str:
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        cancelled.set()
+        raise
+    return "waited"
+
+
+cancelled = threading.Event()
+
+
+def test_an_async_task_is_run_to_its_end(orchestrator: FakeOrchestrator, serve: Serve) -> None:
+    serve(wait)
+    orchestrator.dispatch("wait", input={"seconds": 0})
+    assert orchestrator.report()["output"] == "waited"
+
+
+def test_an_async_task_that_is_cancelled_learns_of_it_where_it_waits(
+    orchestrator: FakeOrchestrator, serve: Serve
+) -> None:
+    serve(wait)
+    orchestrator.answers["heartbeat"] = [(200, {"acknowledged": True, "shouldCancel": True})]
+    orchestrator.dispatch("wait", input={"seconds": 60}, heartbeatIntervalMs=100)
+    assert orchestrator.report()["errorCode"] == AttemptCancelled.code
+    assert cancelled.is_set()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pipeweave import ids
 from pipeweave.orchestrator.domain.outbox import UNCOUNTED, Chord, JoinCheck, Outgoing, Part, Released
 from pipeweave.orchestrator.messaging.batching import (
+    ALONE_FROM_ATTEMPT,
     CHUNK_S,
     MAX_CHUNK,
     MESSAGES_PER_FAN_OUT,
@@ -31,8 +32,9 @@ def released(
     joins: tuple[int, ...] = (),
     is_limited: bool = False,
     seconds: float | None = None,
+    together: int = 1,
 ) -> Released:
-    return Released(RUN, ordinal, attempt, task, queue, priority, joins, is_limited, seconds)
+    return Released(RUN, ordinal, attempt, task, queue, priority, joins, is_limited, seconds, together)
 
 
 def test_an_empty_outbox_posts_nothing() -> None:
@@ -91,6 +93,18 @@ def test_task_runs_of_any_pace_travel_in_exactly_one_message(paces: list[float |
     slowest = max((pace for pace in paces if pace is not None), default=0)
     sizes = [len(message.ordinals) for message in messages]
     assert all(size == 1 or size * slowest <= CHUNK_S for size in sizes)
+
+
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_calls_that_run_together_share_a_message_whatever_they_take(is_limited: bool) -> None:
+    many = [released(each, seconds=9.0, together=50, is_limited=is_limited) for each in range(1, 121)]
+    assert [len(each.ordinals) for each in group_into_messages(many).messages] == [50, 50, 20]
+
+
+@pytest.mark.parametrize(("attempt", "size"), [(1, 2), (2, 2), (ALONE_FROM_ATTEMPT, 1)])
+def test_a_call_that_was_lost_again_and_again_has_its_own_message(attempt: int, size: int) -> None:
+    pair = [released(each, attempt=attempt, together=9) for each in (1, 2)]
+    assert {len(each.ordinals) for each in group_into_messages(pair).messages} == {size}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -346,3 +347,18 @@ def test_a_key_that_is_none_fails_the_step() -> None:
 
     failed = run_pipeline(one).steps["keyless"]
     assert (failed.status, type(failed.error)) == ("failed", InvalidIdempotencyKey)
+
+
+@task(id="async-double", retries=1)
+async def async_double(ctx: Context, number: int) -> int:
+    await asyncio.sleep(0)
+    if ctx.attempt == 1:
+        raise TaskError("not yet")
+    return 2 * number
+
+
+def test_an_async_task_is_run_to_its_end() -> None:
+    assert run_task(async_double, {"number": 2}, attempt=2).output == 4
+    document = {"id": "p", "steps": [{"id": "a", "task": "async-double"}]}
+    result = run_pipeline(document, {"number": 3})
+    assert (result.steps["a"].output, result.steps["a"].attempts) == (6, 2)

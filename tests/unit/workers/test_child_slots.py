@@ -165,3 +165,30 @@ def test_all_places_are_taken_when_each_has_a_child() -> None:
     assert not slots.are_taken
     taken(slots, 1, 2)
     assert slots.are_taken
+
+
+def test_calls_that_run_at_once_are_forgotten_one_by_one() -> None:
+    slot = taken(Slots(1), 0, 4711)
+    slot.begin(RUN, (1, 2, 3), 1)
+    for ordinal in (1, 2, 3):
+        slot.note(ordinal)
+    assert slot.room == MOST_CALLED - 3
+    slot.forget([1])
+    assert slot.activity("w").called == {ids.task_run_id(RUN, each) for each in (2, 3)}
+    slot.forget([2, 3])
+    assert (slot.activity("w").called, slot.room) == (frozenset(), MOST_CALLED)
+
+
+def test_of_calls_that_run_at_once_one_is_to_blame() -> None:
+    slot = taken(Slots(1), 0, 4711)
+    slot.begin(RUN, (1, 2), 1)
+    slot.note(1)
+    slot.note(2)
+    slot.watch(2, deadline=12.5, limit=10.0)
+    assert (slot.state().deadline, slot.state().limit) == (12.5, 10.0)
+    assert slot.activity("w").blamed == ids.task_run_id(RUN, 2)
+    slot.watch(1, deadline=13.5, limit=11.0)
+    assert slot.activity("w").blamed == ids.task_run_id(RUN, 1)
+    assert not slot.condemn(Ending.OVERDUE, 12.5)
+    slot.returned()
+    assert (slot.state().deadline, slot.activity("w").blamed) == (0.0, None)
