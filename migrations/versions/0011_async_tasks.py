@@ -16,6 +16,15 @@ ALTER TABLE worker_tasks
 CREATE INDEX worker_tasks_concurrent ON worker_tasks (tenant_id, task_id) WHERE concurrent > 1;
 """
 
+DOWN = """
+DROP INDEX worker_tasks_concurrent;
+ALTER TABLE worker_tasks DROP COLUMN concurrent;
+"""
+
 
 def upgrade() -> None:
     op.execute(WORKERS)
+
+
+def downgrade() -> None:
+    op.execute(DOWN)

@@ -29,7 +29,7 @@ _INT = 2**31 - 1
 MAX_CONCURRENT = 1_000
 """The most calls of an `async def` task that run at once in one process."""
 
-DEFAULT_CONCURRENT = 100
+DEFAULT_CONCURRENT = 200
 """How many calls of an `async def` task run at once in one process, if it does not say."""
 
 _YEAR_S = 366 * 86_400
@@ -75,7 +75,7 @@ class TaskSpec:
         heartbeat_interval_ms: the time between two heartbeats, ms.
         concurrency: how many may run at once over all workers; 0 for any number.
         concurrent: how many calls of an `async def` task one process of a worker runs at once, 1 to
-            MAX_CONCURRENT; 1 for every other task. 100 by default if the function is `async def`.
+            MAX_CONCURRENT; 1 for every other task. 200 by default if the function is `async def`.
         rate_limit: how many may start per unit of time over all workers, e.g. `100/m`; None for any number.
         priority: lower runs first.
         queue: the name of the queue that its task runs wait in (`pipeweave worker --queues`); None or

@@ -26,7 +26,7 @@ def noop(ctx: Context) -> str | None:
         return ctx.step_id
 
 
-@task(concurrent=1_000, retries=0)
+@task(retries=0)
 async def meets(number: int, count: int, ctx: Context) -> TaskResult:
     """End when so many calls of the run are under way in this process."""
     began(ctx)

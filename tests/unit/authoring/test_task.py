@@ -285,7 +285,7 @@ def test_an_async_function_is_a_task_of_many_calls_at_once() -> None:
         return url
 
     assert fetch.is_async
-    assert fetch.spec.concurrent == 100
+    assert fetch.spec.concurrent == 200
     assert asyncio.run(fetch("a")) == "a"
     assert task(id="one-by-one", concurrent=1)(fetch.fn).spec.concurrent == 1
 
