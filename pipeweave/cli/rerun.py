@@ -1,4 +1,4 @@
-"""`pipeweave rerun`: run a run again that has ended."""
+"""`pipeweave rerun`: run a run again that has ended, or all runs that match."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeweave.cli.runs import follow_to_end, given_input, pipeline_option, with_input
+from pipeweave.cli.runs import follow_to_end, given_input, with_input
 from pipeweave.cli.support import id_arguments
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.rerun_all import FINAL_STATUSES, Matching, rerun_all
 
 if TYPE_CHECKING:
     from pipeweave.client import Client
@@ -20,10 +21,23 @@ if TYPE_CHECKING:
         "pipeweave rerun latest --wait",
         "pipeweave rerun 01m80arwk4e7 --from report",
         'pipeweave rerun 01m80arwk4e7 -i \'{"day": "2026-11-22"}\' --version latest',
+        "pipeweave rerun --status failed --pipeline nightly --dry-run",
     )
 )
-@click.argument("run")
-@pipeline_option
+@click.argument("run", required=False)
+@click.option(
+    "--pipeline", help="With `latest`: the newest run of this pipeline. With --status: only its runs."
+)
+@click.option(
+    "--status",
+    type=click.Choice(FINAL_STATUSES),
+    help=f"Instead of RUN: all runs that ended so: {', '.join(FINAL_STATUSES)}.",
+)
+@click.option(
+    "--created-after", metavar="TIME", help="With --status: only runs created at this time or later."
+)
+@click.option("--created-before", metavar="TIME", help="With --status: only runs created before this time.")
+@click.option("--dry-run", is_flag=True, help="With --status: only count and name the runs that match.")
 @click.option(
     "--from", "from_step", metavar="STEP", help="Begin at this step, and reuse the results of others."
 )
@@ -45,8 +59,12 @@ if TYPE_CHECKING:
 def rerun(
     ctx: click.Context,
     client: Client,
-    run: str,
+    run: str | None,
     pipeline: str | None,
+    status: str | None,
+    created_after: str | None,
+    created_before: str | None,
+    dry_run: bool,
     from_step: str | None,
     inline: str | None,
     file: Any,
@@ -59,15 +77,29 @@ def rerun(
     """Run a run again that has ended, as a new run.
 
     RUN is an id, the beginning of one, or `latest`. With --from, the step and all that follows it run, and
-    the results of other steps are reused. Without --input or --file, the input is that of the run.
+    the results of other steps are reused. Without --input or --file, the input is that of the run. With
+    --status instead of RUN, all runs that match run again, each with its own input; exit 0 only if none was
+    refused.
     """
     from pipeweave.cli.support.rendering import show_json, show_warnings
 
-    options: dict[str, Any] = {"from_step": from_step, "run_token": run_token}
+    options: dict[str, Any]
+    chosen = {"createdAfter": created_after, "createdBefore": created_before}
+    if status is not None:
+        if run is not None or wait or timeout is not None or inline is not None or file is not None:
+            raise click.UsageError(
+                "--status cannot be combined with RUN, --input, --file, --wait or --timeout"
+            )
+        options = {"fromStep": from_step, "version": _version(version), "runToken": run_token, **chosen}
+        given = {name: value for name, value in options.items() if value is not None}
+        ctx.exit(not rerun_all(client, Matching(status, pipeline, given, dry_run), as_json=as_json))
+    if run is None:
+        raise click.UsageError("give RUN or --status")
+    if dry_run or any(chosen.values()):
+        raise click.UsageError("--dry-run, --created-after and --created-before need --status")
+    options = {"from_step": from_step, "run_token": run_token, "version": _version(version)}
     if inline is not None or file is not None:
         options["input"] = given_input(inline, file)
-    if version is not None:
-        options["version"] = int(version) if version.isdecimal() else version
     made = client.rerun(id_arguments.run(client, run, pipeline), **options)
     show_warnings(made.document)
     if wait:
@@ -77,3 +109,7 @@ def rerun(
     else:
         reused = ", ".join(made.document["reusedSteps"])
         click.echo(f"{made.id} {made.status}" + (f", reuses the results of {reused}" if reused else ""))
+
+
+def _version(given: str | None) -> str | int | None:
+    return int(given) if given is not None and given.isdecimal() else given

@@ -64,6 +64,57 @@ def test_a_refused_rerun_is_one_line(served: Served, call: Call) -> None:
     assert "CONFLICT" in result.stderr
 
 
+def outcome(code: str | None = None) -> dict[str, object]:
+    made = NEW_ID if code is None else None
+    return {
+        "runId": OLD_ID,
+        "pipelineRunId": made,
+        "created": made is not None,
+        "errorCode": code,
+        "error": code,
+    }
+
+
+def test_all_that_match_run_again_page_after_page(served: Served, call: Call) -> None:
+    first = {"dryRun": False, "runs": [outcome()], "nextCursor": "older"}
+    last = {"dryRun": False, "runs": [outcome("CONFLICT")], "nextCursor": None}
+    served.put("POST /api/runs/rerun-all", (200, first), (200, last))
+    arguments = ("--status", "failed", "--pipeline", "report", "--from", "c", "--run-token", "t")
+    result = call("rerun", *arguments, "--created-after", "2026-11-22T12:00:00Z")
+    assert (result.exit_code, result.stdout) == (1, "1 runs run again\n")
+    assert result.stderr == f"{OLD_ID}: CONFLICT: CONFLICT\n"
+    asked = {"status": "failed", "pipelineId": "report", "fromStep": "c", "runToken": "t", "dryRun": False}
+    asked["createdAfter"] = "2026-11-22T12:00:00Z"
+    assert [each[2] for each in served.asked] == [asked, {**asked, "cursor": "older"}]
+
+
+def test_a_dry_run_names_what_would_run_again(served: Served, call: Call) -> None:
+    answer = {"dryRun": True, "runs": [outcome()], "nextCursor": None}
+    served.put("POST /api/runs/rerun-all", (200, answer))
+    result = call("rerun", "--status", "failed", "--dry-run")
+    assert (result.exit_code, result.stdout) == (0, f"1 runs would run again\n{OLD_ID}\n")
+    assert json.loads(call("rerun", "--status", "failed", "--dry-run", "--json").stdout)["dryRun"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give RUN or --status"),
+        ([OLD_ID, "--status", "failed"], "cannot be combined"),
+        (["--status", "failed", "-i", "1"], "cannot be combined"),
+        ([OLD_ID, "--dry-run"], "need --status"),
+        (["--status", "running"], "'running' is not one of"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_asked(
+    served: Served, call: Call, arguments: list[str], said: str
+) -> None:
+    result = call("rerun", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert served.asked == []
+
+
 def test_in_a_pipe_all_events_are_printed_without_control_characters(call: Call) -> None:
     lines = call("replay", OLD_ID).stdout.splitlines()
     assert lines[0] == "1 2026-11-22T12:00:00Z run.created steps=1"
