@@ -300,7 +300,9 @@ class Task(AnswerModel):
     registered_at: AwareDatetime
     updated_at: AwareDatetime
     queue: str = Field(description="The name of its queue; `default`: that of its service.")
-    worker_count: int = Field(description="How many live worker processes have it.")
+    worker_count: int = Field(
+        description="How many live worker processes have it; of an HTTP task, instances that take dispatches."
+    )
     last_seen: AwareDatetime | None = Field(
         description="When the last worker with it was alive, as far as is known; null: nobody knows."
     )

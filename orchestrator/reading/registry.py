@@ -23,7 +23,9 @@ SELECT t.id, t.service_id, t.code_hash, t.code_version, t.allowed_next, t.timeou
        t.idempotency_ttl_seconds, t.description, t.input_schema IS NOT NULL AS has_input_schema,
        t.orphaned_at, t.registered_at, t.updated_at, p.paused_at, p.reason AS pause_reason, t.queue,
        (SELECT count(*) FROM workers AS w JOIN worker_tasks AS h ON h.worker_id = w.id
-        WHERE w.stopped_at IS NULL AND h.tenant_id = t.tenant_id AND h.task_id = t.id) AS worker_count,
+        WHERE w.stopped_at IS NULL AND h.tenant_id = t.tenant_id AND h.task_id = t.id)
+       + (SELECT count(*) FROM service_instances AS i WHERE i.tenant_id = t.tenant_id
+        AND i.service_id = t.service_id AND t.id = ANY(i.tasks) AND i.set_aside_at IS NULL) AS worker_count,
        {last_seen_sql("t.tenant_id", "t.id")} AS last_seen
 FROM tasks AS t LEFT JOIN LATERAL (
     SELECT p.paused_at, p.reason {from_pauses("t.tenant_id", "t.id")}

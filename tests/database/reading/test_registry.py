@@ -106,6 +106,7 @@ def test_an_http_service_shows_its_instances_and_those_that_take_dispatches_firs
     assert (found["storageAccess"], found["tokenFormat"]) == ("token", "sdk")
     (listed,) = reading.services(tx, TENANT, Page())["items"]
     assert listed == {name: value for name, value in found.items() if name != "instances"}
+    assert reading.task(tx, TENANT, "a")["workerCount"] == 1
 
 
 def test_a_service_shows_what_operators_decided(tx: Transaction) -> None:

@@ -15,6 +15,7 @@ from support.servers import new_database, wait_until
 
 from pipeweave import Client, Orchestrator
 from pipeweave.errors import Conflict, InvalidSetting, SchemaOutdated
+from pipeweave.orchestrator.deployment import migrate
 from pipeweave.settings import Settings, environment
 from pipeweave.up.postgres import Postgres
 
@@ -25,6 +26,7 @@ DEADLINE_S = 120
 @pytest.fixture(scope="module")
 def database_url(postgres_server: Postgres) -> Iterator[str]:
     with new_database(postgres_server, "embedding") as url:
+        migrate.upgrade(url)
         yield url
 
 
