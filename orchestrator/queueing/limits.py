@@ -41,6 +41,7 @@ _LOCK = "SELECT 1 FROM tasks WHERE tenant_id = :tenant AND id = :task FOR NO KEY
 _LIMITS = f"""
 SELECT k.concurrency, k.rate_limit, k.rate_seconds, k.rate_at, k.usual_seconds, clock_timestamp() AS now,
     {pause_sql.is_paused("k.tenant_id", "k.id")} AS is_paused,
+    EXISTS (SELECT 1 FROM run_pauses) AS is_any_run_paused,
     CASE WHEN k.concurrency > 0 THEN (SELECT count(*) {LIVE}) ELSE 0 END AS live,
     CASE WHEN k.rate_limit IS NOT NULL THEN (SELECT count(*) {_UNSTARTED}) ELSE 0 END AS unstarted
 FROM tasks AS k WHERE k.tenant_id = :tenant AND k.id = :task
@@ -58,6 +59,7 @@ class TaskLimits:
         rate_at: the stored time at which the next start is on time.
         on_time: the same time, corrected for the present queue and clock.
         is_paused: whether the task or its tenant is paused.
+        is_any_run_paused: whether a run is paused, of whatever task and tenant.
         seconds: the usual duration of a task run (s); None while it is unknown.
         now: the database's clock.
     """
@@ -68,6 +70,7 @@ class TaskLimits:
     rate_at: datetime | None
     on_time: datetime
     is_paused: bool
+    is_any_run_paused: bool
     seconds: float | None
     now: datetime
 
@@ -95,7 +98,15 @@ def limits_of(tx: Transaction, tenant: str, task: str) -> TaskLimits:
     rate = None if row.rate_limit is None else Rate(row.rate_limit, row.rate_seconds)
     on_time = row.now if rate is None else gcra.on_time(rate, row.rate_at, row.now, row.unstarted)
     return TaskLimits(
-        row.concurrency, row.live, rate, row.rate_at, on_time, row.is_paused, row.usual_seconds, row.now
+        row.concurrency,
+        row.live,
+        rate,
+        row.rate_at,
+        on_time,
+        row.is_paused,
+        row.is_any_run_paused,
+        row.usual_seconds,
+        row.now,
     )
 
 
@@ -120,6 +131,35 @@ SELECT t.run_id, t.id {_READY} AND NOT {pause_sql.IS_RUN_PAUSED}
 ORDER BY t.priority, t.id LIMIT :room FOR UPDATE SKIP LOCKED
 """
 
+# The ids of task runs begin with that of their run: this one follows all of a run.
+_LAST_OF_RUN = "CAST(left(CAST(a.run_id AS text), 30) || 'ffffff' AS uuid)"
+
+
+def _line(tenant: str, task: str) -> str:
+    """SQL: the body of the recursive query `line`, which steps through what waits for the limits of a task.
+
+    Of a paused run, one row comes instead of all: what waits behind a paused run costs one step, however many
+    task runs of it wait. For statements that find a run paused; the others read the index as it lies.
+    """
+    ready = f"""SELECT t.priority, t.run_id, t.id, {pause_sql.IS_RUN_PAUSED} AS is_paused FROM task_runs AS t
+        WHERE t.tenant_id = {tenant} AND t.task_id = {task} AND t.status = 'ready'"""
+    return f"""({ready} ORDER BY t.priority, t.id LIMIT 1)
+    UNION ALL
+    SELECT n.* FROM line AS a CROSS JOIN LATERAL (
+        {ready} AND (t.priority, t.id) > (a.priority, CASE WHEN a.is_paused THEN {_LAST_OF_RUN} ELSE a.id END)
+        ORDER BY t.priority, t.id LIMIT 1) AS n"""
+
+
+_NEXT_BEHIND_PAUSED = f"""
+WITH RECURSIVE line AS (
+    {_line(":tenant", ":task")}
+)
+SELECT n.run_id, n.id FROM line AS a CROSS JOIN LATERAL (
+    SELECT t.run_id, t.id FROM task_runs AS t
+    WHERE t.run_id = a.run_id AND t.id = a.id AND t.status = 'ready' FOR UPDATE SKIP LOCKED) AS n
+WHERE NOT a.is_paused LIMIT :room
+"""
+
 _NOTE_RATE = "UPDATE tasks SET rate_at = :at WHERE tenant_id = :tenant AND id = :task"
 
 
@@ -138,7 +178,8 @@ def _fill(tx: Transaction, tenant: str, task: str) -> int:
     found = limits_of(tx, tenant, task)
     released: list[TaskRun] = []
     if found.room:
-        rows = tx.execute(_NEXT, {**key, "room": found.room})
+        following = _NEXT_BEHIND_PAUSED if found.is_any_run_paused else _NEXT
+        rows = tx.execute(following, {**key, "room": found.room})
         released = releasing.dispatch_ready(tx, [(row.run_id, row.id) for row in rows])
         tx.send(*widths.together(tx, tenant, [_released(each, found.seconds) for each in released]))
     _note_rate(tx, key, found, len(released))
@@ -171,9 +212,10 @@ def _released(task_run: TaskRun, seconds: float | None) -> Released:
 # --- the tick ---------------------------------------------------------------------------------------------
 
 # SQL: whether one of the ready task runs of the task `k` is of a run that is not paused.
-_HAS_UNPAUSED = """(NOT EXISTS (SELECT 1 FROM run_pauses) OR EXISTS (
-    SELECT 1 FROM task_runs AS t WHERE t.tenant_id = k.tenant_id AND t.task_id = k.id
-        AND t.status = 'ready' AND NOT EXISTS (SELECT 1 FROM run_pauses AS h WHERE h.run_id = t.run_id)))"""
+_HAS_UNPAUSED = f"""(NOT EXISTS (SELECT 1 FROM run_pauses) OR EXISTS (
+    WITH RECURSIVE line AS (
+    {_line("k.tenant_id", "k.id")}
+    ) SELECT 1 FROM line AS a WHERE NOT a.is_paused))"""
 
 # Tasks with ready task runs: one index look-up for each task, however many task runs wait. Tasks without room
 # are left out here, because they would take the places of other tasks in every batch.

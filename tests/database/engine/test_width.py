@@ -22,7 +22,7 @@ from pipeweave.orchestrator.engine import idempotency
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.queueing import limits
 from pipeweave.orchestrator.recovery.closed_joins import closed_joins
-from pipeweave.orchestrator.runs import standalone_tasks
+from pipeweave.orchestrator.runs import pausing, standalone_tasks
 from pipeweave.orchestrator.runs.reactions import reactions_to
 from pipeweave.orchestrator.runs.standalone_tasks import QueueRequest
 from pipeweave.orchestrator.state import attempts, claiming, completing, run_headers
@@ -187,6 +187,31 @@ def test_the_cost_of_a_limit_does_not_grow_with_its_waiting_task_runs(driver: Ru
             limits.fill(tx, driver.tenant, ["limited"])
 
     assert fetched(driver, one) <= FEW
+
+
+def test_the_cost_of_a_limit_does_not_grow_with_paused_runs_that_wait_before_it(driver: RunDriver) -> None:
+    driver.store({"m": []}, id="single", tasks={"m": "single"}, maps={"m": "${input.list}"})
+    *paused, run_id = [driver.trigger("single", {"list": list(range(NARROW))}) for _ in range(3)]
+    for each in paused:
+        with driver.database.transaction() as tx:
+            pausing.pause(tx, driver.tenant, each)
+    with driver.database.transaction() as tx:
+        tx.execute("ANALYZE task_runs")
+        limits.fill(tx, driver.tenant, ["single"])
+    (first,) = next_items(driver, run_id, 1)
+    upcoming = iter(range(first, WIDTH))
+
+    def one() -> None:
+        with driver.database.transaction() as tx:
+            claimed = claiming.start(tx, run_id, [next(upcoming)], 1, worker="w1")
+            assert claimed
+            completing.complete(tx, [Completion(claimed[0], VALUES.keep(1))])
+            limits.fill(tx, driver.tenant, ["single"])
+
+    assert fetched(driver, one) <= FEW
+    with driver.database.transaction() as tx:
+        pausing.pause(tx, driver.tenant, run_id)
+    assert fetched(driver, lambda: limits.fill_waiting(driver.database)) <= FEW
 
 
 def test_the_cost_of_a_retry_grows_with_its_run_and_no_faster(driver: RunDriver, wide: UUID) -> None:
