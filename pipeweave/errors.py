@@ -279,6 +279,16 @@ class UploadDeleted(PipeWeaveError):
     status = 410
 
 
+class CursorExpired(PipeWeaveError):
+    """The events after this cursor do not exist any more, or belong to another database."""
+
+    code = "CURSOR_EXPIRED"
+    status = 410
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail, hint="read the present state, and begin a new stream without a cursor")
+
+
 class NotJson(InvalidInput):
     """The stored object is not JSON."""
 

@@ -207,8 +207,15 @@ def _detach_from(database: Database, parent: str, month: Month) -> list[UUID]:
             return found
         if partitions.is_attached(tx, name):
             tx.execute(f"ALTER TABLE {parent} DETACH PARTITION {name}")
+            tx.execute(_NOTE, {"month": str(month), "now": tx.now})
         return []
 
+
+# From now on readers of the event log miss what they had not read of this month.
+_NOTE = """
+INSERT INTO dropped_months (month, dropped_at) VALUES (:month, :now)
+ON CONFLICT (month) DO UPDATE SET dropped_at = excluded.dropped_at
+"""
 
 _DROP_TOKENS = "DELETE FROM run_tokens WHERE run_id >= :low AND run_id < :high"
 

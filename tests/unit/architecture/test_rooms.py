@@ -26,6 +26,7 @@ ROOMS = (
         "schedule",
         "deadletters",
         "reading",
+        "stream",
         "dispatch",
         "retention",
         "deployment",
@@ -38,7 +39,7 @@ APART = {("messaging", "store"), ("store", "messaging"), ("security", "messaging
 DOORS = {
     "api": {
         *("domain", "store", "security", "registry", "queueing", "objects", "runs", "schedule"),
-        *("deadletters", "reading", "dispatch", "deployment", "recovery", "diagnosis"),
+        *("deadletters", "reading", "stream", "dispatch", "deployment", "recovery", "diagnosis"),
     },
     "workers": {
         *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "retention"),

@@ -1,0 +1,11 @@
+"""Streams: reads what is new in the event log of all runs, and hands it to whoever watches.
+
+Called by `api` and the tick. This room must never write to PostgreSQL, and never take the number of an event
+for its place in the order in which events become visible.
+"""
+
+from pipeweave.orchestrator.stream import feed, place_text
+from pipeweave.orchestrator.stream.feed import Batch, FeedEvent
+from pipeweave.orchestrator.stream.place import Place, Seen
+
+__all__ = ["Batch", "FeedEvent", "Place", "Seen", "feed", "place_text"]
