@@ -31,6 +31,7 @@ from pipeweave.orchestrator.store.server_clock import ServerClock
 from pipeweave.orchestrator.store.session_settings import (
     APPLICATION_NAME,
     DEADLINES,
+    FOLLOWS,
     IMPATIENT,
     READS,
     VERBS,
@@ -45,6 +46,8 @@ DEADLOCK_TRIES = 5
 
 # Connections beside the two pools: for the health check, and for the chores of a tick.
 RESERVED = TICKING = 1
+# Beside them, while somebody follows what is new.
+FOLLOWING = 1
 
 
 class Transaction:
@@ -207,6 +210,7 @@ class Database:
         self.connections = Connections(url, pool_size, verbs, self._clock, self.session_name)
         self._impatient = Connections(url, min(TICKING, pool_size), IMPATIENT, self._clock, self.session_name)
         self._reader = Connections(url, max(1, pool_size // 2), READS, self._clock)
+        self._follower = Connections(url, min(FOLLOWING, pool_size), FOLLOWS, self._clock)
         self._reserved = Connections(url, min(RESERVED, pool_size), READS, self._clock)
         self.caches = Caches()
 
@@ -284,6 +288,12 @@ class Database:
             yield tx
 
     @contextmanager
+    def following(self) -> Iterator[Transaction]:
+        """As `reading`, on a connection for those who ask many times a second what is new."""
+        with self._read_from(self._follower) as tx:
+            yield tx
+
+    @contextmanager
     def _read_from(self, connections: Connections) -> Iterator[Transaction]:
         with connections.lend() as connection:
             tx = Transaction(self, connection, is_one=False)
@@ -296,6 +306,7 @@ class Database:
         """Close every connection."""
         self.connections.close()
         self._reader.close()
+        self._follower.close()
         self._reserved.close()
         self._impatient.close()
 

@@ -67,6 +67,8 @@ READS: Mapping[str, object] = {
     "statement_timeout": READ_TIMEOUT_MS,
     "default_transaction_read_only": "on",
 }
+# For a reader that asks the same few times a second what is new: planned once, by the indexes, like verbs.
+FOLLOWS: Mapping[str, object] = {**READS, **VERBS}
 
 
 def connect_arguments(settings: Mapping[str, object], name: str = APPLICATION_NAME) -> dict[str, Any]:

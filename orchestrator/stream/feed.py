@@ -136,9 +136,13 @@ _WRITTEN_HERE = """
 (CAST(CAST(e.xmin AS text) AS bigint) - CAST(CAST(e.txid AS text) AS bigint)) & 4294967295 < 2147483648
 """
 
+_COLUMNS = (
+    "e.seq, e.at, e.type, e.run_id, e.task_run_id, e.attempt, e.data, e.txid, r.tenant_id, r.pipeline_id"
+)
+
 # OFFSET 0 keeps the planner from joining whole tables: the owner of each event is looked up by its key.
-_OWNED = f"""
-CROSS JOIN LATERAL (
+_EVENTS = f"""
+SELECT {_COLUMNS} FROM events AS e CROSS JOIN LATERAL (
     SELECT r.tenant_id, r.pipeline_id FROM runs AS r WHERE r.id = e.run_id OFFSET 0
 ) AS r
 WHERE {_WRITTEN_HERE}
@@ -147,8 +151,6 @@ WHERE {_WRITTEN_HERE}
   AND (CAST(:tenant AS text) IS NULL OR r.tenant_id = :tenant)
   AND (CAST(:pipeline AS text) IS NULL OR r.pipeline_id = :pipeline)
 """
-
-_COLUMNS = "e.seq, e.at, e.type, e.run_id, e.task_run_id, e.attempt, e.data, e.txid"
 
 _SHOWN = """
 p.seq, p.at, p.type, p.run_id, p.task_run_id, p.attempt, p.data, CAST(p.txid AS text) AS txid,
@@ -166,16 +168,16 @@ LEFT JOIN LATERAL (
 _NEW = f"""
 SELECT s.snapshot, s.at AS read_at, s.last, {_SHOWN}
 FROM ({_LATEST}) AS s LEFT JOIN (
-    SELECT {_COLUMNS}, r.tenant_id, r.pipeline_id
-    FROM (
-        SELECT {_COLUMNS}, e.xmin FROM events AS e
-        WHERE e.txid = ANY(CAST(CAST(:open AS text[]) AS xid8[]))
+    SELECT * FROM (
+        ({_EVENTS}
+           AND e.txid = ANY(CAST(CAST(:open AS text[]) AS xid8[]))
+         ORDER BY e.txid LIMIT :limit)
         UNION ALL
-        SELECT {_COLUMNS}, e.xmin FROM events AS e
-        WHERE e.txid >= CAST(CAST(:before AS text) AS xid8)
-          AND e.txid < pg_snapshot_xmax(pg_current_snapshot())
-    ) AS e {_OWNED}
-    ORDER BY e.txid LIMIT :limit
+        ({_EVENTS}
+           AND e.txid >= CAST(CAST(:before AS text) AS xid8)
+           AND e.txid < pg_snapshot_xmax(pg_current_snapshot())
+         ORDER BY e.txid LIMIT :limit)
+    ) AS e ORDER BY e.txid LIMIT :limit
 ) AS p ON true {_STEP}
 ORDER BY p.seq
 """
@@ -185,16 +187,16 @@ ORDER BY p.seq
 _REST = f"""
 SELECT s.at AS read_at, {_SHOWN}
 FROM (SELECT CAST(extract(epoch FROM statement_timestamp()) AS bigint) AS at) AS s LEFT JOIN (
-    SELECT {_COLUMNS}, r.tenant_id, r.pipeline_id
-    FROM (
-        SELECT {_COLUMNS}, e.xmin FROM events AS e
-        WHERE e.txid = ANY(CAST(CAST(:ended AS text[]) AS xid8[])) AND e.seq > :seq
+    SELECT * FROM (
+        ({_EVENTS}
+           AND e.txid = ANY(CAST(CAST(:ended AS text[]) AS xid8[])) AND e.seq > :seq
+         ORDER BY e.seq LIMIT :limit)
         UNION ALL
-        SELECT {_COLUMNS}, e.xmin FROM events AS e
-        WHERE e.txid >= CAST(CAST(:before AS text) AS xid8) AND e.txid < CAST(CAST(:until AS text) AS xid8)
-          AND NOT e.txid = ANY(CAST(CAST(:open AS text[]) AS xid8[])) AND e.seq > :seq
-    ) AS e {_OWNED}
-    ORDER BY e.seq LIMIT :limit
+        ({_EVENTS}
+           AND e.txid >= CAST(CAST(:before AS text) AS xid8) AND e.txid < CAST(CAST(:until AS text) AS xid8)
+           AND NOT e.txid = ANY(CAST(CAST(:open AS text[]) AS xid8[])) AND e.seq > :seq
+         ORDER BY e.seq LIMIT :limit)
+    ) AS e ORDER BY e.seq LIMIT :limit
 ) AS p ON true {_STEP}
 ORDER BY p.seq
 """
