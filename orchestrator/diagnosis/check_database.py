@@ -12,7 +12,7 @@ from pipeweave.orchestrator.deployment import migrate
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine, warning
 from pipeweave.orchestrator.registry import worker_processes
 from pipeweave.orchestrator.retention import default_partition, partitions
-from pipeweave.orchestrator.store.database import RESERVED, TICKING, Database, Transaction
+from pipeweave.orchestrator.store.database import FOLLOWING, RESERVED, TICKING, Database, Transaction
 from pipeweave.settings import Settings
 
 MIN_MAJOR = 15
@@ -142,7 +142,7 @@ def connections(settings: Settings) -> Verdict:
     with read_transaction(settings) as tx:
         row = tx.execute(_CONNECTIONS).one()
         alive = tx.execute(_WORKERS, {"after": worker_processes.LOST_AFTER}).one()
-    api = settings.db_pool_max + max(1, settings.db_pool_max // 2) + RESERVED + TICKING
+    api = settings.db_pool_max + max(1, settings.db_pool_max // 2) + RESERVED + TICKING + FOLLOWING
     needed = api + BEAT + PER_WORKER * alive.number + PER_CHILD * int(alive.children)
     users = f"an API process, beat and the workers ({alive.number})"
     shown = f"{row.used} of {row.most} in use; {users} may use {needed}"

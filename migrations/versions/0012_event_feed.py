@@ -6,8 +6,8 @@ The new column has a default, so processes of the previous version can use this 
 
 from alembic import op
 
-revision = "0011"
-down_revision = "0010"
+revision = "0012"
+down_revision = "0011"
 
 # NULL: written before this migration. Setting the default in its own statement rewrites no row.
 UP = """
