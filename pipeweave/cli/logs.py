@@ -1,5 +1,5 @@
-"""`pipeweave logs`: show the log files of the stack in this folder as one log, or the stored log of a task
-run.
+"""`pipeweave logs`: show the log files of the stack in this folder as one log, or the stored log of a run or
+task run.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pipeweave.cli.support.connection import json_option, open_client
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.id_arguments import LATEST
 from pipeweave.cli.support.rendering import is_terminal, text
+from pipeweave.cli.support.run_changes import is_run
 from pipeweave.cli.support.stack_folder import stack_folder, stack_option
 from pipeweave.errors import InvalidInput, NotFound
 from pipeweave.settings import connecting, load_for_client
@@ -42,6 +43,7 @@ _LEAST_RUN_LETTERS = 6
         "pipeweave logs -f",
         "pipeweave logs worker-1 -n 20",
         "pipeweave logs --run prun_01m80arwk4es7bk8x0dg000000",
+        "pipeweave logs latest -f",
         "pipeweave logs trun_01m80arwk4es7bk8x0dg000001 -f",
     )
 )
@@ -61,7 +63,12 @@ _LEAST_RUN_LETTERS = 6
     show_default=True,
     help="Lines to show.",
 )
-@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines until Ctrl-C.")
+@click.option(
+    "-f",
+    "--follow",
+    is_flag=True,
+    help="Keep printing new lines until Ctrl-C; of a run or task run, until it has ended.",
+)
 @click.option(
     "--attempt",
     metavar="N",
@@ -82,12 +89,12 @@ def logs(
     """Show the logs of the processes of `up`, sorted by time.
 
     NAME is a process of `pipeweave ps`; all by default. The logs are files of this machine: workers on other
-    hosts are not among them. Of a task run, given by its id, the stored log is shown, wherever it
-    ran.
+    hosts are not among them. Of a run (its id, the beginning of one with `prun_`, or `latest`) or a task run
+    (`trun_`), what its tasks logged is shown, wherever they ran.
     """
     from pipeweave.up import log_files
 
-    if names and id_arguments.is_task_run(names[0]):
+    if names and (id_arguments.is_task_run(names[0]) or is_run(names[0])):
         _show_stored(names, run, attempt, count, follow, as_json, data_dir)
         return
     if attempt is not None:
@@ -118,11 +125,17 @@ def _show_stored(
     as_json: bool,
     data_dir: Path | None,
 ) -> None:
-    from pipeweave.cli.support import stored_logs
+    from pipeweave.cli.support import run_logs, stored_logs
 
     if len(names) > 1 or run is not None:
-        raise click.UsageError("the id of a task run stands alone, without NAME or --run")
+        raise click.UsageError("the id of a run or task run stands alone, without NAME or --run")
+    if attempt is not None and is_run(names[0]):
+        raise click.UsageError("--attempt needs the id of a task run")
     with open_client(connecting.orchestrator(load_for_client(), data_dir=data_dir)) as client:
+        if is_run(names[0]):
+            run_id = id_arguments.run(client, names[0])
+            run_logs.show(client, run_id, count=count, follow=follow, as_json=as_json)
+            return
         task_run = id_arguments.task_run(client, names[0])
         stored_logs.show(client, task_run, attempt=attempt, count=count, follow=follow, as_json=as_json)
 

@@ -187,6 +187,7 @@ class AsyncClient(_InThreads):
     task_runs = _iterated(Client.task_runs)
     find_task_runs = _awaited(Client.find_task_runs)
     events = _iterated(Client.events)
+    events_page = _awaited(Client.events_page)
     queue = _awaited(Client.queue)
     queue_batch = _awaited(Client.queue_batch)
     queue_status = _awaited(Client.queue_status)

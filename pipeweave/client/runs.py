@@ -296,3 +296,13 @@ class RunMethods(Methods):
     def events(self, /, run_id: str, **filters: Any) -> Iterator[Document]:
         """Iterate over all events of a run in order, page by page."""
         return self._all(f"/api/runs/{checked_id(run_id)}/events", "events", {"limit": PAGE_SIZE, **filters})
+
+    def events_page(self, /, run_id: str, **filters: Any) -> Page:
+        """Read one page of the events of a run, oldest first.
+
+        Args:
+            run_id: the run.
+            filters: parameters of the API: `type`, `limit`, and `cursor`, `next_cursor` of the page before.
+                The one that led to the last page can be sent again, to see what has come since.
+        """
+        return self._page(f"/api/runs/{checked_id(run_id)}/events", "events", filters)

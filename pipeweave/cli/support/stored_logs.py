@@ -1,4 +1,4 @@
-"""Print the stored log of a task run, and follow it while it grows."""
+"""Print the stored log of a task run, and follow it while it grows, from attempt to attempt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 from pipeweave.cli.support.rendering import is_terminal, text
 
 if TYPE_CHECKING:
-    from pipeweave.client import Client
+    from pipeweave.client import Client, Document
 
 # Between two looks at a log that is followed (s).
 POLL_INTERVAL_S = 0.5
@@ -30,21 +30,33 @@ def show(
     Args:
         attempt: its attempt; None for the present one.
         count: how many lines, before those that are followed.
-        follow: go on until the attempt has ended.
+        follow: go on until the attempt has ended; without `attempt`, until the last of them has.
     """
+    goes_on = attempt is None
     found = client.task_run_logs(task_run_id, attempt=attempt, tail=max(count, 1))
-    _print(found["logs"] if count else [], as_json=as_json)
+    print_lines(found["logs"] if count else [], as_json=as_json)
     if not found["logs"] and not follow and not as_json:
         click.echo(f"Attempt {found['attempt']} of {task_run_id} has logged nothing.", err=True)
-    while follow and not found["isComplete"]:
+    while follow:
+        if found["isComplete"] and not (goes_on and _has_next(client, task_run_id, found)):
+            return
         is_behind = bool(found["logs"])
         if not is_behind:
             time.sleep(POLL_INTERVAL_S)
         found = client.task_run_logs(task_run_id, attempt=found["attempt"], offset=found["nextOffset"])
-        _print(found["logs"], as_json=as_json)
+        print_lines(found["logs"], as_json=as_json)
 
 
-def _print(lines: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
+def _has_next(client: Client, task_run_id: str, found: Document) -> bool:
+    """Whether another attempt follows the one whose log is complete; the next look is at its beginning."""
+    if client.task_run(task_run_id)["attempt"] <= found["attempt"]:
+        return False
+    found.update(attempt=found["attempt"] + 1, nextOffset=0)
+    return True
+
+
+def print_lines(lines: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
+    """Print lines of stored logs, for people or as JSON lines."""
     import orjson
 
     for line in lines:

@@ -12,11 +12,12 @@ from click.testing import CliRunner, Result
 from support.stub_http_server import Served
 
 from pipeweave.cli import main
-from pipeweave.cli.support import stored_logs
+from pipeweave.cli.support import run_logs, stored_logs
 from pipeweave.errors import Conflict, NotFound
 
 Call = Callable[..., Result]
 UPLOAD = "tmp_01m80arwk4es7bk8x0dg000000"
+RUN = "prun_01m80arwk4es7bk8x0dg000000"
 TASK_RUN = "trun_01m80arwk4es7bk8x0dg000001"
 
 
@@ -133,8 +134,61 @@ def test_a_log_is_followed_until_its_attempt_ended(
     waiting = {**first, "logs": []}
     last = {**first, "logs": [line("two")], "isComplete": True, "nextOffset": 18}
     served.put(f"{path}?attempt=2&offset=9", (200, waiting), (200, last))
+    served.put(f"GET /api/task-runs/{TASK_RUN}", (200, {"id": TASK_RUN, "attempt": 2}))
     result = call("logs", TASK_RUN, "-f")
     assert [each.split()[-1] for each in result.output.splitlines()] == ["one", "two"]
+
+
+def test_a_log_is_followed_from_attempt_to_attempt(
+    call: Call, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_logs, "POLL_INTERVAL_S", 0.0)
+    path = f"GET /api/task-runs/{TASK_RUN}/logs"
+    lost = {"logs": [line("one")], "attempt": 1, "isComplete": True, "nextOffset": 9}
+    served.put(f"{path}?tail=100", (200, lost))
+    served.put(f"{path}?attempt=2&offset=0", (200, {**lost, "logs": [line("two")], "attempt": 2}))
+    served.put(f"GET /api/task-runs/{TASK_RUN}", (200, {"id": TASK_RUN, "attempt": 2}))
+    said = [each.split()[-1] for each in call("logs", TASK_RUN, "-f").output.splitlines()]
+    assert said == ["one", "two"]
+
+
+def test_the_log_of_a_run_is_followed_until_the_run_has_ended(
+    call: Call, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_logs, "POLL_INTERVAL_S", 0.0)
+    monkeypatch.setattr(run_logs, "_PAGE", 1)
+    other = f"{TASK_RUN[:-1]}2"
+    began = {"type": "task_run.started", "attempt": 1, "taskRunId": TASK_RUN}
+    again = {**began, "attempt": 2, "taskRunId": other}
+    events = f"GET /api/runs/{RUN}/events?type=task_run.started&limit=1"
+    served.put(
+        events, (200, {"events": [began], "nextCursor": None}), (200, {"events": [began], "nextCursor": "c"})
+    )
+    served.put(f"{events}&cursor=c", (200, {"events": [again], "nextCursor": None}))
+    served.put(
+        f"GET /api/runs/{RUN}",
+        (200, {"id": RUN, "status": "running"}),
+        (200, {"id": RUN, "status": "failed"}),
+    )
+    served.put(f"GET /api/task-runs/{TASK_RUN}", (200, {"stepId": "a", "mapIndex": 3}))
+    served.put(f"GET /api/task-runs/{other}", (200, {"stepId": "b", "mapIndex": None}))
+    logged = {"attempt": 1, "isComplete": False, "nextOffset": 9}
+    first, second = line("one"), {**line("two"), "timestamp": "2026-11-22T11:00:02Z"}
+    logs = f"GET /api/task-runs/{TASK_RUN}/logs?attempt=1"
+    served.put(f"{logs}&tail=100", (200, {**logged, "logs": [first]}))
+    served.put(
+        f"{logs}&offset=9",
+        (200, {**logged, "logs": []}),
+        (200, {**logged, "logs": [second], "isComplete": True}),
+    )
+    of_other = f"GET /api/task-runs/{other}/logs?attempt=2&offset=0"
+    served.put(of_other, (200, {**logged, "logs": [{**second, "message": "three"}], "isComplete": True}))
+    lines = call("logs", RUN, "-f").output.splitlines()
+    assert [each.split(maxsplit=2)[-1] for each in lines] == [
+        "one step=a[3]",
+        "three step=b attempt 2",
+        "two step=a[3]",
+    ]
 
 
 def test_a_log_without_lines_says_so(call: Call, served: Served) -> None:
@@ -150,3 +204,4 @@ def test_a_log_without_lines_says_so(call: Call, served: Served) -> None:
 def test_the_id_of_a_task_run_stands_alone(call: Call) -> None:
     assert call("logs", TASK_RUN, "worker-1").exit_code == 2
     assert call("logs", "--attempt", "1").exit_code == 2
+    assert call("logs", RUN, "--attempt", "1").exit_code == 2

@@ -1,0 +1,117 @@
+"""Print the stored logs of all task runs of a run as one log, and follow it while the run goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave.cli.support import stored_logs
+
+if TYPE_CHECKING:
+    from pipeweave.client import Client, Document
+
+# Of so many attempts, the newest, lines are shown; each is an object in storage.
+MOST_ATTEMPTS = 200
+# Between two looks at a run that is followed (s).
+POLL_INTERVAL_S = 0.5
+_PAGE = 500
+# So many last lines the API gives of one log.
+_MOST_TAIL = 10_000
+
+
+@dataclass(slots=True)
+class _Log:
+    """The log of one attempt.
+
+    Args:
+        step: the step, with its index in a map and its attempt, if there are several.
+        offset: what was read.
+        is_complete: whether all of it was read.
+    """
+
+    task_run_id: str
+    attempt: int
+    step: str
+    offset: int = 0
+    is_complete: bool = False
+
+
+def show(client: Client, run_id: str, *, count: int, follow: bool, as_json: bool) -> None:
+    """Print the last lines of a run.
+
+    Args:
+        count: how many lines, before those that are followed.
+        follow: go on until the run has ended, and its logs are complete.
+    """
+    is_over = client.run(run_id).is_final
+    attempts = _Attempts(client, run_id)
+    logs = attempts.begun()
+    lines = sorted(_lines(client, logs, tail=max(1, min(count, _MOST_TAIL))), key=_moment)
+    stored_logs.print_lines(lines[-count:] if count else [], as_json=as_json)
+    if not lines and not follow and not as_json:
+        click.echo(f"The tasks of {run_id} have logged nothing.", err=True)
+    while follow and not (is_over and all(each.is_complete for each in logs)):
+        is_over = is_over or client.run(run_id).is_final
+        logs = [each for each in logs if not each.is_complete] + attempts.begun()
+        fresh = sorted(_lines(client, logs), key=_moment)
+        stored_logs.print_lines(fresh, as_json=as_json)
+        if not fresh:
+            time.sleep(POLL_INTERVAL_S)
+
+
+class _Attempts:
+    """The attempts of a run that have begun, as its events tell."""
+
+    def __init__(self, client: Client, run_id: str) -> None:
+        self._client = client
+        self._run_id = run_id
+        self._cursor: str | None = None
+        self._seen: set[tuple[str, int]] = set()
+
+    def begun(self) -> list[_Log]:
+        """Those that have begun since it was asked; the newest MOST_ATTEMPTS of them."""
+        fresh = []
+        for event in self._events():
+            key = event["taskRunId"], event["attempt"]
+            if key not in self._seen:
+                self._seen.add(key)
+                fresh.append(key)
+        if len(fresh) > MOST_ATTEMPTS:
+            click.echo(f"Of {len(fresh):,} attempts, the newest {MOST_ATTEMPTS} are shown.", err=True)
+        return [_Log(*each, step=self._step(*each)) for each in fresh[-MOST_ATTEMPTS:]]
+
+    def _events(self) -> Iterator[Document]:
+        """The events from the last page on that was read; some of them again."""
+        while True:
+            page = self._client.events_page(
+                self._run_id, type="task_run.started", limit=_PAGE, cursor=self._cursor
+            )
+            yield from page.items
+            if page.next_cursor is None:
+                return
+            self._cursor = page.next_cursor
+
+    def _step(self, task_run_id: str, attempt: int) -> str:
+        found = self._client.task_run(task_run_id)
+        item = "" if found.get("mapIndex") is None else f"[{found['mapIndex']}]"
+        return f"{found['stepId']}{item}" + (f" attempt {attempt}" if attempt > 1 else "")
+
+
+def _lines(client: Client, logs: list[_Log], tail: int | None = None) -> Iterator[Document]:
+    """The lines that were not read yet; with `tail`, only so many last ones of each log."""
+    for each in logs:
+        while not each.is_complete:
+            where = {"offset": each.offset} if tail is None else {"tail": tail}
+            found = client.task_run_logs(each.task_run_id, attempt=each.attempt, **where)
+            yield from ({"step": each.step, **line} for line in found["logs"])
+            each.offset, each.is_complete = found["nextOffset"], found["isComplete"]
+            if tail is not None or not found["logs"]:
+                break
+
+
+def _moment(line: Any) -> str:
+    return str(line.get("timestamp") or "")
