@@ -193,6 +193,20 @@ class Unauthenticated(PipeWeaveError):
     status = 401
 
 
+class SignatureRefused(PipeWeaveError):
+    """There is no such webhook, or the delivery is not signed with its secret, or not in time."""
+
+    code = "SIGNATURE_REFUSED"
+    status = 401
+
+
+class TooManyRequests(PipeWeaveError):
+    """More requests come than are taken."""
+
+    code = "TOO_MANY_REQUESTS"
+    status = 429
+
+
 class Forbidden(PipeWeaveError):
     """The token does not allow this request."""
 

@@ -24,7 +24,7 @@ from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 from pipeweave.orchestrator.engine import maps
 from pipeweave.orchestrator.queueing import maintenance_mode
 from pipeweave.orchestrator.reading import dead_letters as letter_lists
-from pipeweave.orchestrator.reading import queue, registry, schedule_list, service_list
+from pipeweave.orchestrator.reading import queue, registry, schedule_list, service_list, trigger_list
 from pipeweave.orchestrator.reading import runs as run_lists
 from pipeweave.orchestrator.reading import task_runs as task_run_lists
 from pipeweave.orchestrator.recovery import look, tick
@@ -189,6 +189,7 @@ CALLS: Calls = [
     ("of tasks", lambda tx, _: unknown_names.names(tx, TENANT, "task")),
     ("of services", lambda tx, _: unknown_names.names(tx, TENANT, "service")),
     ("of schedules", lambda tx, _: unknown_names.names(tx, TENANT, "schedule")),
+    ("of triggers", lambda tx, _: unknown_names.names(tx, TENANT, "trigger")),
     # queueing and engine
     ("", lambda tx, _: maintenance_mode.request(tx)),
     ("", lambda tx, _: maintenance_mode.enter_if_drained(tx)),
@@ -222,6 +223,7 @@ CALLS: Calls = [
     ("the first page", lambda tx, _: registry.pipeline_list(tx, TENANT, PAGE)),
     ("the first page", lambda tx, _: service_list.services(tx, TENANT, PAGE)),
     ("the first page", lambda tx, _: schedule_list.schedules(tx, TENANT, PAGE)),
+    ("the first page", lambda tx, _: trigger_list.triggers(tx, TENANT, PAGE)),
     ("the first page", lambda tx, _: registry.tasks(tx, TENANT, PAGE)),
     ("the first page", lambda tx, _: run_lists.run_list(tx, TENANT, PAGE)),
     (

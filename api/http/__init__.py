@@ -5,6 +5,7 @@ import a route or contain a rule of a single endpoint.
 """
 
 from pipeweave.api.http.auth import Authenticator
+from pipeweave.api.http.body import parse_json
 from pipeweave.api.http.download import Download
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint, PathId, Routes
 from pipeweave.api.http.form_file import FormFile, ReceivedFile
@@ -23,4 +24,5 @@ __all__ = [
     "ReceivedFile",
     "RequestPipeline",
     "Routes",
+    "parse_json",
 ]

@@ -42,17 +42,36 @@ def read_body(request: Request, model: type[Model], *, is_optional: bool = False
         raise UnsupportedMediaType(
             f"the body is {given[:100]}, not application/json", hint="send Content-Type: application/json"
         )
-    content = _content(request)
+    content = content_of(request)
     if is_optional and not content:
         content = b"{}"
     try:
         parsed = model.model_validate_json(content)
     except ValidationError as error:
         raise _refusal(error, model) from None
+    _refuse(content)
+    return parsed
+
+
+def parse_json(content: bytes) -> Any:
+    """Parse a body that may hold any JSON value.
+
+    Raises:
+        MalformedJson: it is not JSON, not UTF-8, nested too deep, or has a key twice in one object.
+        InvalidInput: it holds a value that cannot be stored.
+    """
+    try:
+        parsed = from_json(content)
+    except ValueError as error:
+        raise MalformedJson(f"the body is not JSON: {error}"[:500]) from None
+    _refuse(content)
+    return parsed
+
+
+def _refuse(content: bytes) -> None:
     _refuse_repeated_keys(content)
     if _SUSPICIOUS.search(content):
         _refuse_unstorable(from_json(content))
-    return parsed
 
 
 def read_query(request: Request, model: type[Model] | None) -> Model | None:
@@ -85,7 +104,7 @@ def read_query(request: Request, model: type[Model] | None) -> Model | None:
         raise InvalidInput(summary(found, "the query"), errors=found) from None
 
 
-def _content(request: Request) -> bytes:
+def content_of(request: Request) -> bytes:
     """The bytes of the body. Without a Content-Length, werkzeug cuts a large body at the limit."""
     content = request.get_data(cache=False)
     is_at_limit = request.content_length is None and len(content) == request.max_content_length

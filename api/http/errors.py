@@ -25,6 +25,7 @@ from pipeweave.errors import (
     PipeWeaveError,
     RangeNotSatisfiable,
     SchemaOutdated,
+    TooManyRequests,
     Unauthenticated,
     Unavailable,
     UnsupportedMediaType,
@@ -42,7 +43,7 @@ def problem(error: PipeWeaveError) -> Response:
     headers: dict[str, str] = {}
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = 'Bearer realm="pipeweave"'
-    if isinstance(error, Unavailable):
+    if isinstance(error, Unavailable | TooManyRequests):
         headers["Retry-After"] = str(RETRY_AFTER_S)
     if isinstance(error, RangeNotSatisfiable):
         headers["Content-Range"] = f"bytes */{error.context['size']}"

@@ -47,6 +47,8 @@ TAGS: Mapping[str, str] = {
     "workers": "What HTTP workers report, and what they may read. The signed `runId` stands for a token.",
     "dead letters": "Task runs that failed and have no attempt left: list, retry, discard and delete them.",
     "schedules": "Runs that start by themselves: by a cron line, after each interval, or once.",
+    "triggers": "Runs that start when something happens: webhooks.",
+    "webhooks": "What others send to start a run. A signature stands for a token.",
     "maintenance": "Maintenance mode of the whole deployment, for administrators.",
 }
 
@@ -194,7 +196,7 @@ def _path_parameter(name: str, kind: PathId) -> dict[str, Any]:
 
 _REFUSALS: dict[int, str] = {
     400: "The request is not valid.",
-    401: "The request has no valid bearer token.",
+    401: "The request has no valid bearer token, or no valid signature.",
     403: "The token lacks the scope, or is not valid for every tenant.",
     404: "The resource does not exist, or belongs to another tenant.",
     409: "The current state does not allow the request.",
@@ -205,6 +207,7 @@ _REFUSALS: dict[int, str] = {
     415: "The body has another media type.",
     416: "The object has no bytes in the requested range.",
     422: "What the request names cannot be used: an upload that is gone, or an object that is not JSON.",
+    429: "More requests come than are taken.",
     500: "An internal error; the log has the details under `incident`.",
     503: "PostgreSQL, the broker or storage cannot be reached, or maintenance refuses new work.",
 }

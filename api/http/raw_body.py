@@ -6,6 +6,7 @@ from typing import IO
 
 from flask import Request
 
+from pipeweave.api.http.body import content_of
 from pipeweave.api.http.slow_bodies import allow_time
 from pipeweave.errors import PayloadTooLarge
 
@@ -24,6 +25,23 @@ class RawBody:
     def mime_type(self) -> str:
         """The media type that the client gives; empty without one."""
         return self._request.mimetype
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the request, by names in lower case."""
+        return {name.lower(): value for name, value in self._request.headers.items()}
+
+    def content(self, limit: int) -> bytes:
+        """The whole body, which is small.
+
+        Args:
+            limit: the largest size (bytes).
+
+        Raises:
+            PayloadTooLarge: it is larger (werkzeug's 413, translated in errors.py).
+        """
+        self._request.max_content_length = limit
+        return content_of(self._request)
 
     def receive(self, limit: int) -> IO[bytes]:
         """The body, to be read once. It may take long: the caller bounds how many do it at a time.

@@ -18,7 +18,9 @@ from pipeweave.api.routes.services import routes as services
 from pipeweave.api.routes.storage import routes as storage
 from pipeweave.api.routes.system import routes as system
 from pipeweave.api.routes.tasks import routes as tasks
+from pipeweave.api.routes.triggers import routes as triggers
 from pipeweave.api.routes.uploads import routes as uploads
+from pipeweave.api.routes.webhooks import routes as webhooks
 from pipeweave.api.routes.worker_reports import routes as worker_reports
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
@@ -34,6 +36,8 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         runs,
         reruns,
         schedules,
+        triggers,
+        webhooks,
         dead_letters,
         storage,
         uploads,

@@ -14,6 +14,7 @@ from pipeweave.orchestrator.diagnosis import (
     check_services,
     check_storage,
     check_tasks,
+    check_triggers,
 )
 from pipeweave.orchestrator.diagnosis.doctor import Check, Verdict, error, fine
 from pipeweave.settings import Settings, explain
@@ -35,6 +36,7 @@ def checks(problem: PipeWeaveError | None = None) -> tuple[Check, ...]:
         *check_services.CHECKS,
         *check_tasks.CHECKS,
         check_schedules.CHECK,
+        check_triggers.CHECK,
         check_storage.CHECK,
     )
 

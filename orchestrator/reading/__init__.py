@@ -20,6 +20,7 @@ from pipeweave.orchestrator.reading.steps import run_steps
 from pipeweave.orchestrator.reading.stored_logs import log_place, read_log
 from pipeweave.orchestrator.reading.stored_values import load_values
 from pipeweave.orchestrator.reading.task_runs import find_task_runs, task_run
+from pipeweave.orchestrator.reading.trigger_list import trigger, triggers
 from pipeweave.orchestrator.reading.uploads import upload, upload_stats, uploads, uploads_of_run
 from pipeweave.orchestrator.reading.version_list import pipeline_versions
 from pipeweave.orchestrator.store.keyset import Document as Document
@@ -52,6 +53,8 @@ __all__ = [
     "task_history",
     "task_run",
     "tasks",
+    "trigger",
+    "triggers",
     "upload",
     "upload_stats",
     "uploads",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from pipeweave.orchestrator.retention.policy import Policy
@@ -27,7 +27,8 @@ class Purged:
     redrives: int = 0
     uploads: int = 0
     fires: int = 0
-    is_full: bool = False
+    trigger_fires: int = 0
+    is_full: bool = field(default=False, kw_only=True)
 
     def __add__(self, other: Purged) -> Purged:
         return Purged(
@@ -37,13 +38,14 @@ class Purged:
             self.redrives + other.redrives,
             self.uploads + other.uploads,
             self.fires + other.fires,
-            other.is_full,
+            self.trigger_fires + other.trigger_fires,
+            is_full=other.is_full,
         )
 
     @property
     def total(self) -> int:
         rows = self.dead_letters + self.idempotency_claims + self.workers
-        return rows + self.redrives + self.uploads + self.fires
+        return rows + self.redrives + self.uploads + self.fires + self.trigger_fires
 
 
 # A locked row is being retried, taken over or discarded: SKIP LOCKED leaves it to the next call.
@@ -57,12 +59,14 @@ def run_once(tx: Transaction, policy: Policy, batch: int | None = None) -> Purge
     """Delete rows that are older than the policy, at most `batch` of each table (default BATCH)."""
     batch = BATCH if batch is None else batch
     deleted = [_delete(tx, *each, batch) for each in _expired(tx, policy)]
-    letters, claims, workers, redrives, uploads, fires = deleted
-    return Purged(letters, claims, workers, redrives, uploads, fires, is_full=batch in deleted)
+    return Purged(*deleted, is_full=batch in deleted)
 
 
 def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]:
-    """For each table: its name, its time column, and the time before which a row has expired."""
+    """For each table: its name, its time column, and the time before which a row has expired.
+
+    They are in the order of the fields of `Purged`.
+    """
     return [
         ("dead_letters", "failed_at", tx.now - policy.dead_letters),
         ("idempotency_claims", "expires_at", tx.now),
@@ -71,6 +75,7 @@ def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]
         # Their objects went before.
         ("temp_uploads", "deleted_at", tx.now - policy.uploads),
         ("schedule_fires", "fired_at", tx.now - policy.fires),
+        ("trigger_fires", "fired_at", tx.now - policy.fires),
     ]
 
 
@@ -85,11 +90,11 @@ _COUNT = "SELECT count(*) FROM {table} WHERE {column} < :before"
 def count_expired(database: Database, policy: Policy) -> Purged:
     """Count the rows that `purge_all` would delete."""
     with database.transaction() as tx:
-        letters, claims, workers, redrives, uploads, fires = (
+        found = [
             int(tx.execute(_COUNT.format(table=table, column=column), {"before": before}).scalar_one())
             for table, column, before in _expired(tx, policy)
-        )
-    return Purged(letters, claims, workers, redrives, uploads, fires)
+        ]
+    return Purged(*found)
 
 
 def run_hourly(database: Database, policy: Policy) -> int:

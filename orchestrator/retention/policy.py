@@ -49,7 +49,7 @@ class Policy:
 
     @property
     def fires(self) -> timedelta:
-        """How long the note of a schedule's fire is kept: longer than its run."""
+        """How long the note of a fire of a schedule or a trigger is kept: longer than its run."""
         return FOR_EVER if self.runs is None else self.runs + A_MONTH
 
     def due_at(self, month: Month) -> datetime | None:

@@ -1,7 +1,7 @@
-"""Access tokens: create, verify, list and revoke them; each has tenants and scopes.
+"""Access tokens, each with tenants and scopes: create, verify, list, revoke. Stored secrets: encrypt them.
 
-Called by `api`, the command line and `pipeweave up`. This room says what a token allows; it must never decide
-which scope a request needs."""
+Called by `api`, `triggers`, the command line and `pipeweave up`. This room says what a token allows; it must
+never decide which scope a request needs."""
 
 from pipeweave.orchestrator.security.access_tokens import (
     ADMIN,

@@ -6,6 +6,7 @@ in which both stood still. So a transaction that waits for a row of one table ho
     advisory locks        registrations of a tenant, migrations: first of all
     services              a registration, for its service
     schedules             verbs of one schedule; the tick passes over those that are locked
+    triggers              verbs of one trigger; its deliveries come one by one
     run_tokens            a trigger with a token, in the order of the tokens
     tenants               verbs that give run slots
     idempotency_claims    keys, in the order of task and key (engine/idempotency.py, engine/key_waiters.py)
@@ -36,6 +37,7 @@ from __future__ import annotations
 LOCK_ORDER = (
     "services",
     "schedules",
+    "triggers",
     "run_tokens",
     "tenants",
     "idempotency_claims",

@@ -50,6 +50,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "upload": "pipeweave.cli.storage:upload",
         "uploads": "pipeweave.cli.storage:uploads",
         "schedule": "pipeweave.cli.schedule:schedule",
+        "triggers": "pipeweave.cli.triggers:triggers",
     },
     "When it fails": {
         "why": "pipeweave.cli.queue:why",

@@ -22,10 +22,19 @@ from pipeweave.client.registry import RegistryMethods
 from pipeweave.client.runs import RunMethods
 from pipeweave.client.schedules import ScheduleMethods
 from pipeweave.client.storage import StorageMethods
+from pipeweave.client.triggers import TriggerMethods
 from pipeweave.settings import connecting, load_for_client
 
 
-class Client(RunMethods, QueueMethods, RegistryMethods, ScheduleMethods, StorageMethods, OperationMethods):
+class Client(
+    RunMethods,
+    QueueMethods,
+    RegistryMethods,
+    ScheduleMethods,
+    TriggerMethods,
+    StorageMethods,
+    OperationMethods,
+):
     """A client of one orchestrator for one tenant. Thread safe; reuses its connections.
 
     What is not given comes from the environment (PIPEWEAVE_ORCHESTRATOR_URL, PIPEWEAVE_API_TOKEN,

@@ -33,6 +33,7 @@ _NEAREST: dict[int, type[PipeWeaveError]] = {
     413: errors.PayloadTooLarge,
     415: errors.UnsupportedMediaType,
     422: errors.InvalidInput,
+    429: errors.TooManyRequests,
     502: errors.Unavailable,
     503: errors.Unavailable,
     504: errors.Unavailable,

@@ -27,7 +27,10 @@ EXAMPLES = 3
 def test_schemathesis_finds_nothing(fresh_database_url: str, fresh_broker_url: str, tmp_path: Path) -> None:
     # A database of its own: what schemathesis registers takes the place of what other tests rely on.
     settings = Settings(
-        database_url=fresh_database_url, broker_url=fresh_broker_url, data_dir=str(tmp_path / "data")
+        database_url=fresh_database_url,
+        broker_url=fresh_broker_url,
+        data_dir=str(tmp_path / "data"),
+        secret_key="5e" * 32,
     )
     token = furnished(fresh_database_url)
     with running_api(settings, tmp_path) as server:

@@ -24,6 +24,7 @@ ROOMS = (
     *(
         "runs",
         "schedule",
+        "triggers",
         "deadletters",
         "reading",
         "stream",
@@ -39,6 +40,7 @@ APART = {("messaging", "store"), ("store", "messaging"), ("security", "messaging
 DOORS = {
     "api": {
         *("domain", "store", "security", "registry", "queueing", "objects", "runs", "schedule"),
+        "triggers",
         *("deadletters", "reading", "stream", "dispatch", "deployment", "recovery", "diagnosis"),
     },
     "workers": {

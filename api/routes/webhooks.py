@@ -1,0 +1,64 @@
+"""The endpoint that others call to start a run. Their signature stands for a token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeweave import ids
+from pipeweave.api.contract import DeliveryAnswer
+from pipeweave.api.http import Call, PathId, RawBody, Routes, parse_json
+from pipeweave.errors import (
+    Conflict,
+    PipeWeaveError,
+    SignatureRefused,
+    TooManyRequests,
+    Unavailable,
+    UploadNotUsable,
+)
+from pipeweave.orchestrator.triggers import webhooks
+
+routes = Routes("webhooks")
+
+
+@routes.add(
+    "POST",
+    "/api/webhooks/{tenant}/{id}",
+    "Deliver a webhook",
+    scopes=(),
+    ids={
+        "tenant": PathId(None, "The tenant of the trigger."),
+        "id": PathId(None, "The trigger's id."),
+    },
+    takes_bytes=True,
+    answer=DeliveryAnswer,
+    errors=(SignatureRefused, Conflict, TooManyRequests, Unavailable, UploadNotUsable),
+    links=dict.fromkeys(("runs.get_run",), "/pipelineRunId"),
+)
+def deliver(call: Call, tenant: str, id: str, body: RawBody) -> dict[str, Any]:
+    """Start a run of the trigger's pipeline. The body is JSON of at most 262,144 bytes, signed with the
+    secret of the trigger.
+
+    The same delivery again gets the same run. Whether there is no such trigger or the signature is wrong, the
+    answer is the same.
+    """
+    content = body.content(webhooks.MAX_BODY_BYTES)
+    with call.reading() as tx:
+        secret_key = call.deployment.settings.secret_key
+        delivery = webhooks.authenticate(tx, secret_key, tenant, id, body.headers, content)
+    value = parse_json(content)
+    try:
+        done = call.change(lambda tx: webhooks.receive(tx, call.deployment.values, delivery, value))
+    except (Unavailable, SignatureRefused, TooManyRequests):
+        raise
+    except PipeWeaveError as error:
+        refused = error
+        call.change(lambda tx: webhooks.note_failure(tx, delivery.trigger, refused))
+        raise
+    return {
+        "triggerId": id,
+        "deliveryId": done.delivery_id,
+        "outcome": "filtered" if done.run_id is None else "started",
+        "pipelineRunId": None if done.run_id is None else ids.show(ids.RUN, done.run_id),
+        "status": done.status,
+        "isRepeated": done.is_repeated,
+    }

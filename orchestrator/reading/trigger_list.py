@@ -1,0 +1,78 @@
+"""Read models of triggers: the list, and one trigger with its last fires. No secret is in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeweave.orchestrator.domain.json_shapes import iso, run_id
+from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.orchestrator.store.keyset import Document, Page
+from pipeweave.orchestrator.triggers.row import COLUMNS, not_found
+
+LAST_SHOWN = 10
+
+_TRIGGERS = f"""
+SELECT {COLUMNS} FROM triggers AS t
+WHERE t.tenant_id = :tenant AND {{where}} ORDER BY t.id LIMIT :limit
+"""
+
+
+def triggers(
+    tx: Transaction, tenant: str, page: Page, *, pipeline_id: str | None = None, kind: str | None = None
+) -> Document:
+    """The tenant's triggers by id, all of them, or those of one pipeline or kind: {items, nextCursor}."""
+    after = page.after("triggers", str)
+    where = "t.id > :after" if after else "true"
+    if pipeline_id is not None:
+        where += " AND t.pipeline_id = :pipeline_id"
+    if kind is not None:
+        where += " AND t.kind = :kind"
+    parameters = {"tenant": tenant, "after": after and after[0], "pipeline_id": pipeline_id, "kind": kind}
+    rows = tx.execute(_TRIGGERS.format(where=where), {**parameters, "limit": page.limit + 1}).all()
+    return page.cut(rows, "triggers", lambda row: (row.id,), lambda row: _trigger(tx, row))
+
+
+# By the index on the time: the newest first.
+_FIRES = """
+SELECT f.key, f.fired_at, f.run_id FROM trigger_fires AS f
+WHERE f.tenant_id = :tenant AND f.trigger_id = :id ORDER BY f.fired_at DESC LIMIT :most
+"""
+
+
+def trigger(tx: Transaction, tenant: str, trigger_id: str) -> Document:
+    """One trigger with its last fires.
+
+    Raises:
+        NotFound: the tenant has no such trigger.
+    """
+    parameters = {"tenant": tenant, "id": trigger_id, "limit": 1}
+    row = tx.execute(_TRIGGERS.format(where="t.id = :id"), parameters).one_or_none()
+    if row is None:
+        raise not_found(tx, tenant, trigger_id)
+    fires = tx.execute(_FIRES, {"tenant": tenant, "id": trigger_id, "most": LAST_SHOWN}).all()
+    return {**_trigger(tx, row), "lastFires": [_fire(each) for each in fires]}
+
+
+def _trigger(tx: Transaction, row: Any) -> Document:
+    until = row.old_secret_until
+    error = {"code": row.last_error_code, "message": row.last_error, "at": iso(row.last_error_at)}
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "pipelineId": row.pipeline_id,
+        "filter": row.filter,
+        "input": row.input,
+        "paused": not row.enabled,
+        "scheme": row.scheme,
+        "headers": list(row.headers),
+        "maxPerMinute": row.max_per_minute,
+        "oldSecretUntil": iso(until) if until is not None and until > tx.now else None,
+        "lastFireAt": iso(row.last_fire_at),
+        "lastError": error if row.last_error_code is not None else None,
+        "createdAt": iso(row.created_at),
+        "updatedAt": iso(row.updated_at),
+    }
+
+
+def _fire(row: Any) -> Document:
+    return {"key": row.key, "firedAt": iso(row.fired_at), "runId": run_id(row.run_id)}

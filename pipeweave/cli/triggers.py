@@ -1,0 +1,247 @@
+"""`pipeweave triggers`: store, list, show and pause what starts runs when something happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeweave import webhooks
+from pipeweave.cli.registry import Listing
+from pipeweave.cli.support.connection import connected, json_option
+from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.tables import Column
+
+if TYPE_CHECKING:
+    from pipeweave.client import Client, Document
+
+
+def _json(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    if value is None:
+        return None
+    import orjson
+
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        raise click.BadParameter(f"is not JSON: {error}", ctx, param) from None
+
+
+def _secret(ctx: click.Context, param: click.Parameter, path: Path | None) -> str | None:
+    """The secret in a file: an argument would be seen in the list of processes."""
+    if path is None:
+        return None
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{path} cannot be read: {error}", ctx, param) from None
+
+
+@click.group(cls=Listing)
+def triggers() -> None:
+    """List and change triggers.
+
+    A trigger starts runs of a pipeline when something happens. Without a command, it lists them.
+    """
+
+
+@triggers.command("list")
+@click.option("--pipeline", help="Only this pipeline's triggers.")
+@json_option
+@connected
+def list_triggers(client: Client, pipeline: str | None, as_json: bool) -> None:
+    """List the triggers and when they last fired."""
+    from pipeweave.cli.support.rendering import field, moment, show_list, when
+
+    cells = {
+        Column("trigger"): field("id"),
+        Column("pipeline"): field("pipelineId"),
+        Column("fires for", drop=2): _what,
+        moment("last (UTC)", drop=1): lambda each: "paused" if each["paused"] else when(each["lastFireAt"]),
+        Column("last error", wraps=True, drop=3): lambda each: (each["lastError"] or {}).get("message"),
+    }
+    none = "No triggers yet. `pipeweave triggers webhook` stores one."
+    show_list("triggers", client.triggers(pipeline), cells, as_json=as_json, none=none)
+
+
+@triggers.command()
+@click.argument("trigger_id", metavar="TRIGGER")
+@json_option
+@connected
+def show(client: Client, trigger_id: str, as_json: bool) -> None:
+    """Show a trigger and its last fires. Its secret is never shown."""
+    _show(client.read_trigger(trigger_id), as_json)
+
+
+@triggers.command(
+    epilog=examples(
+        'pipeweave triggers webhook orders import-order -i \'{"order": "${input.body.id}"}\'',
+        "pipeweave triggers webhook pushes build --scheme github --header X-GitHub-Delivery",
+    )
+)
+@click.argument("trigger_id", metavar="TRIGGER")
+@click.argument("pipeline")
+@click.option("--scheme", type=click.Choice(list(webhooks.SCHEMES)), help="How the sender signs.")
+@click.option(
+    "--filter", "wanted", callback=_json, metavar="JSON", help="Path -> the values that let it fire."
+)
+@click.option("-i", "--input", "given", callback=_json, metavar="JSON", help="The input, with references.")
+@click.option("--header", "headers", multiple=True, metavar="NAME", help="A header that the run gets.")
+@click.option("--max-per-minute", type=click.IntRange(1, 60_000), help="So many deliveries are taken.")
+@click.option(
+    "--secret-file",
+    "secret",
+    type=click.Path(path_type=Path),
+    callback=_secret,
+    metavar="FILE",
+    help="It holds the secret; without it, one is made.",
+)
+@click.option("--paused/--not-paused", default=None, help="Store it paused, or end a pause.")
+@json_option
+@connected
+def webhook(client: Client, trigger_id: str, pipeline: str, as_json: bool, **options: Any) -> None:
+    """Store a webhook that starts runs of a pipeline, or replace it.
+
+    A new one prints its secret, this once. What is not given has its default, but the secret stays.
+    """
+    named = {
+        "kind": "webhook",
+        "pipelineId": pipeline,
+        "scheme": options["scheme"],
+        "filter": options["wanted"],
+        "input": options["given"],
+        "headers": list(options["headers"]) or None,
+        "maxPerMinute": options["max_per_minute"],
+        "secret": options["secret"],
+        "paused": options["paused"],
+    }
+    body = {name: value for name, value in named.items() if value is not None}
+    _show(client.put_trigger(trigger_id, body), as_json)
+
+
+@triggers.command()
+@click.argument("trigger_id", metavar="TRIGGER")
+@click.option(
+    "--overlap",
+    type=click.IntRange(0, 30 * 86_400),
+    default=86_400,
+    show_default=True,
+    metavar="SECONDS",
+    help="For so long, the secret before it is valid, too.",
+)
+@click.option(
+    "--secret-file",
+    "secret",
+    type=click.Path(path_type=Path),
+    callback=_secret,
+    metavar="FILE",
+    help="It holds the new secret; without it, one is made.",
+)
+@json_option
+@connected
+def rotate(client: Client, trigger_id: str, overlap: int, secret: str | None, as_json: bool) -> None:
+    """Give a webhook a new secret, and print it, this once."""
+    _show(client.rotate_trigger_secret(trigger_id, secret, overlap_seconds=overlap), as_json)
+
+
+@triggers.command()
+@click.argument("trigger_id", metavar="TRIGGER")
+@json_option
+@connected
+def pause(client: Client, trigger_id: str, as_json: bool) -> None:
+    """Pause a trigger; its runs go on."""
+    _say(client.pause_trigger(trigger_id), as_json, f"Trigger {trigger_id} is paused")
+
+
+@triggers.command()
+@click.argument("trigger_id", metavar="TRIGGER")
+@json_option
+@connected
+def resume(client: Client, trigger_id: str, as_json: bool) -> None:
+    """Resume a trigger; what happened meanwhile is not made up for."""
+    _say(client.resume_trigger(trigger_id), as_json, f"Trigger {trigger_id} is resumed")
+
+
+@triggers.command()
+@click.argument("trigger_id", metavar="TRIGGER")
+@json_option
+@connected
+def delete(client: Client, trigger_id: str, as_json: bool) -> None:
+    """Delete a trigger; its runs go on."""
+    _say(client.delete_trigger(trigger_id), as_json, f"Deleted trigger {trigger_id}")
+
+
+@triggers.command(
+    epilog=examples(
+        'curl -X POST -H "$(pipeweave triggers sign --secret-file key body.json)" \\',
+        "  -H 'Content-Type: application/json' --data-binary @body.json URL/api/webhooks/default/orders",
+    )
+)
+@click.option(
+    "--secret-file",
+    "secret",
+    required=True,
+    type=click.Path(path_type=Path),
+    callback=_secret,
+    metavar="FILE",
+    help="It holds the secret of the webhook.",
+)
+@click.argument("body", type=click.File("rb"))
+def sign(secret: str, body: Any) -> None:
+    """Print the header that signs a delivery now. BODY is a file, or - for standard input."""
+    click.echo(f"{webhooks.HEADER}: {webhooks.sign(secret, int(time.time()), body.read())}")
+
+
+def _what(each: Mapping[str, Any]) -> str:
+    return f"webhook ({each['scheme']})"
+
+
+def _say(found: Document, as_json: bool, line: str) -> None:
+    from pipeweave.cli.support.rendering import show_json, text
+
+    if as_json:
+        show_json(found)
+    else:
+        click.echo(text(line))
+
+
+def _show(found: Document, as_json: bool) -> None:
+    from pipeweave.cli.support.rendering import show_fields, show_json, when
+
+    if as_json:
+        show_json(found)
+        return
+    error = found["lastError"]
+    show_fields(
+        {
+            "trigger": found["id"],
+            "pipeline": found["pipelineId"],
+            "fires for": _what(found),
+            "path": f"/api/webhooks/TENANT/{found['id']}",
+            "filter": found["filter"] or None,
+            "input": found["input"],
+            "headers": ", ".join(found["headers"]) or None,
+            "at most": f"{found['maxPerMinute']:,} a minute",
+            "paused": "yes" if found["paused"] else None,
+            "old secret until (UTC)": found["oldSecretUntil"] and when(found["oldSecretUntil"]),
+            "last error": error and f"{error['code']}: {error['message']}",
+            "secret (shown once)": found.get("secret"),
+        }.items()
+    )
+    if found["lastFires"]:
+        click.echo()
+        _show_fires(found["lastFires"])
+
+
+def _show_fires(found: list[Mapping[str, Any]]) -> None:
+    from pipeweave.cli.support.rendering import field, moment, show_list, when
+
+    cells = {
+        moment("time (UTC)"): lambda each: when(each["firedAt"]),
+        Column("for"): field("key"),
+        Column("run"): field("runId"),
+    }
+    show_list("fires", found, cells, as_json=False)

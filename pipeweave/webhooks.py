@@ -1,0 +1,111 @@
+"""Sign webhooks, and check their signatures, in the form of one of three schemes.
+
+| scheme | header | signed |
+|---|---|---|
+| `pipeweave` | `X-PipeWeave-Signature: t=<unix seconds>,v1=<hex>` | `<t>.<body>` |
+| `stripe` | `Stripe-Signature: t=<unix seconds>,v1=<hex>` | `<t>.<body>` |
+| `github` | `X-Hub-Signature-256: sha256=<hex>` | the body |
+
+All of them are HMAC-SHA256. A header may hold several `v1`, of several secrets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+HEADER: Final = "X-PipeWeave-Signature"
+"""The header of the signature of the scheme `pipeweave`."""
+
+DELIVERY: Final = "X-PipeWeave-Delivery"
+"""The header of the id of a delivery: the same one when it is sent again."""
+
+MAX_AGE_S: Final = 300
+"""A signature is refused when its time differs by more than this (s), in either direction."""
+
+SCHEMES: Final = {
+    "pipeweave": HEADER.lower(),
+    "github": "x-hub-signature-256",
+    "stripe": "stripe-signature",
+}
+"""Scheme -> the header with the signature, in lower case."""
+
+_MOST_MACS = 5
+_TIMED = re.compile(r"t=(?P<at>[0-9]{1,12})(?P<rest>(?:,[a-z0-9]{1,10}=[0-9a-f]{1,128}){1,10})\Z")
+_MAC = re.compile(r",v1=([0-9a-f]{64})(?=,|\Z)")
+_UNTIMED = re.compile(r"sha256=([0-9a-f]{64})\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A signature as a header gives it.
+
+    Args:
+        at: its time (s since the epoch); None where the scheme has none.
+        macs: hexadecimal, one for each secret that it was made with.
+    """
+
+    at: int | None
+    macs: tuple[str, ...]
+
+
+def sign(secret: str, at: int, body: bytes) -> str:
+    """The header X-PipeWeave-Signature of a body.
+
+    Args:
+        at: the time (s since the epoch).
+    """
+    return f"t={at},v1={_mac(secret, at, body)}"
+
+
+def signature_of(scheme: str, headers: Mapping[str, str]) -> Signature | None:
+    """The signature of a request; None without one in the form of its scheme.
+
+    Args:
+        headers: by names in lower case.
+    """
+    text = headers.get(SCHEMES[scheme], "").replace(", ", ",")
+    if scheme == "github":
+        found = _UNTIMED.match(text)
+        return None if found is None else Signature(None, (found[1],))
+    found = _TIMED.match(text)
+    macs = () if found is None else tuple(_MAC.findall(found["rest"]))
+    return None if found is None or not macs else Signature(int(found["at"]), macs[:_MOST_MACS])
+
+
+def matching(signature: Signature, secrets: Collection[str], body: bytes, now: float) -> str | None:
+    """The part of a signature that one of these secrets made for this body; None when none did, or when the
+    signature was made more than MAX_AGE_S ago or ahead.
+
+    Args:
+        now: s since the epoch.
+    """
+    found = None
+    # All are compared: how long it takes does not say which one fits.
+    for secret in secrets:
+        expected = _mac(secret, signature.at, body)
+        for each in signature.macs:
+            if hmac.compare_digest(each, expected):
+                found = each
+    is_late = signature.at is not None and abs(now - signature.at) > MAX_AGE_S
+    return None if is_late else found
+
+
+def is_valid(secret: str, header: str, body: bytes, now: float) -> bool:
+    """Whether a header X-PipeWeave-Signature was made with this secret for this body, at most MAX_AGE_S ago
+    or ahead: what a receiver checks.
+
+    Args:
+        now: the receiver's clock (s since the epoch).
+    """
+    found = signature_of("pipeweave", {SCHEMES["pipeweave"]: header})
+    return found is not None and matching(found, [secret], body, now) is not None
+
+
+def _mac(secret: str, at: int | None, body: bytes) -> str:
+    signed = body if at is None else b"%d.%s" % (at, body)
+    return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
