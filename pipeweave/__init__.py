@@ -1,4 +1,4 @@
-"""The public names: `from pipeweave import task, pipeline, Context, Retry, TaskResult, TaskError, Client`.
+"""The public names: `from pipeweave import task, pipeline, Schedule, Context, Retry, TaskError, Client`.
 
 `import pipeweave` loads neither pydantic nor Celery, Flask or SQLAlchemy; the modules that need those
 packages import them on first use. The modules next to this file (errors, ids, durations, …) are the base:
@@ -13,6 +13,7 @@ from pipeweave import errors
 from pipeweave.authoring.context import Context, TaskResult
 from pipeweave.authoring.pipeline import pipeline
 from pipeweave.authoring.retry import Retry
+from pipeweave.authoring.schedule import Schedule
 from pipeweave.authoring.task import task
 from pipeweave.errors import PipeWeaveError, TaskError
 
@@ -29,6 +30,7 @@ __all__ = [
     "Orchestrator",
     "PipeWeaveError",
     "Retry",
+    "Schedule",
     "TaskError",
     "TaskResult",
     "errors",

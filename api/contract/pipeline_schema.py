@@ -12,6 +12,14 @@ from pipeweave.ids import MAX_NAME_LENGTH, NAME_PATTERN
 from pipeweave.schema import TYPES
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_STEPS
 from pipeweave.spec import CODES, FAILURE_MODES
+from pipeweave.spec.declared_schedule import MISSED_POLICIES, OVERLAP_POLICIES
+from pipeweave.spec.timetable import (
+    MAX_CRON_CHARS,
+    MAX_EVERY_MS,
+    MAX_JITTER_MS,
+    MAX_ZONE_CHARS,
+    MIN_EVERY_MS,
+)
 
 _NAME = {"type": "string", "pattern": NAME_PATTERN, "maxLength": MAX_NAME_LENGTH}
 _TEXT = {"type": "string", "minLength": 1}
@@ -67,6 +75,25 @@ _PARALLEL = {
     "properties": {"parallel": {"type": "array", "minItems": 1, "items": _STEP}},
 }
 
+_TIME = {"type": ["string", "null"], "format": "date-time"}
+_SCHEDULE: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "cron": {"type": ["string", "null"], "maxLength": MAX_CRON_CHARS},
+        "everyMs": {"type": ["integer", "null"], "minimum": MIN_EVERY_MS, "maximum": MAX_EVERY_MS},
+        "at": _TIME,
+        "timeZone": {"type": ["string", "null"], "maxLength": MAX_ZONE_CHARS},
+        "input": {},
+        "missedPolicy": {"enum": [*MISSED_POLICIES, None]},
+        "overlapPolicy": {"enum": [*OVERLAP_POLICIES, None]},
+        "jitterMs": {"type": ["integer", "null"], "minimum": 0, "maximum": MAX_JITTER_MS},
+        "startAt": _TIME,
+        "endAt": _TIME,
+        "paused": {"type": ["boolean", "null"], "description": "When it is stored for the first time."},
+    },
+}
+
 INPUT_SCHEMA: dict[str, Any] = {
     "type": "object",
     "description": "The fields of an input; also used to draw forms.",
@@ -111,6 +138,10 @@ PIPELINE: dict[str, Any] = {
         },
         "output": {
             "description": "The output of a run, with references to steps. Absent: that of the end step.",
+        },
+        "schedule": {
+            "anyOf": [{"type": "null"}, {"type": "string", "maxLength": MAX_CRON_CHARS}, _SCHEDULE],
+            "description": "When its runs begin by themselves: a cron line, or the members of a schedule.",
         },
         "defaults": {"type": "object", "description": "Default values of fields of the run's input."},
         "steps": {

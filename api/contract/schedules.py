@@ -14,10 +14,7 @@ from pipeweave.api.contract.requests import WHOLE, Name, Request
 from pipeweave.orchestrator.schedule import ScheduleSpec, by_hand
 from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.spec import timetable
-from pipeweave.spec.timetable import Timetable
-
-FIRST_YEAR, LAST_YEAR = 2000, 2999
-MAX_JITTER_MS = 86_400_000
+from pipeweave.spec.timetable import FIRST_YEAR, LAST_YEAR, MAX_JITTER_MS, Timetable
 
 
 def _zone(name: str) -> str:
@@ -163,8 +160,12 @@ class Schedule(AnswerModel):
     start_at: AwareDatetime | None
     end_at: AwareDatetime | None
     paused: bool
-    source: Literal["api", "code", "document"] = Field(
-        description="Who stored it: `api` is a request; `code` and `document` are not in use yet."
+    source: Literal["api", "code", "document", "celery"] = Field(
+        description="Who stored it: a request (`api`), the code of its pipeline, the document of its"
+        " pipeline, or an import of Celery beat's schedules."
+    )
+    withdrawn_at: AwareDatetime | None = Field(
+        description="Since when its code or document declares it no more, so that nothing starts; else null."
     )
     next_fire_at: AwareDatetime | None = Field(description="With the jitter; null while it is paused.")
     last_fire_at: AwareDatetime | None = Field(description="When runs of it last started, or failed to.")

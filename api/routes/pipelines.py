@@ -27,6 +27,7 @@ from pipeweave.api.routes import input_checks, triggering
 from pipeweave.errors import Conflict, InvalidSpec, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
 from pipeweave.orchestrator.registry import TaskRow, pipelines, task_rows
+from pipeweave.orchestrator.schedule import declaring, firing
 from pipeweave.orchestrator.security import READ, WRITE
 from pipeweave.orchestrator.store import Transaction
 from pipeweave.spec import PipelineSpec, parameter_errors, parse_spec, time_limits
@@ -83,16 +84,22 @@ def get_pipeline(call: Call, id: str, query: VersionQuery) -> dict[str, Any]:
 def put_pipeline(call: Call, id: str, body: PipelineDocument) -> Answer:
     """Store a document as the pipeline's next version. Runs keep the version they started with.
 
+    Its `schedule` is stored as the schedule with the pipeline's id, unless somebody has stored another one
+    there. Without it, the one that an earlier document declared starts nothing any more.
+
     An invalid document is not stored: `errors` names every wrong field, `graphErrors` the steps of each error
     in the graph. `warnings` lists the steps whose task may take longer than the run.
     """
     spec = parse_spec(body.root, id=id)
 
     def store(tx: Transaction) -> tuple[pipelines.StoredVersion, list[dict[str, Any]]]:
+        declaring.hold(tx, call.tenant, {spec.id})
         stored = pipelines.store(tx, call.tenant, spec, source="api")
+        declaring.declare(tx, call.tenant, spec, source="api")
         tasks = task_rows.tasks(tx, call.tenant, {step.task for step in spec.steps})
         return stored, _time_warnings(call, spec, tasks)
 
+    firing.run_due(call.deployment.database, call.deployment.values, call.tenant, {spec.id})
     stored, warnings = call.change(store)
     shown = {
         "pipelineId": stored.pipeline_id,

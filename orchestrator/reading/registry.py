@@ -9,6 +9,7 @@ from pipeweave.orchestrator.domain.json_shapes import iso
 from pipeweave.orchestrator.reading.service_list import require_service
 from pipeweave.orchestrator.registry import pipelines, unknown_names
 from pipeweave.orchestrator.registry.loaded_tasks import last_seen_sql
+from pipeweave.orchestrator.schedule import declaring
 from pipeweave.orchestrator.state.pause_sql import from_pauses
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Int32, Page
@@ -208,5 +209,11 @@ def pipeline(tx: Transaction, tenant: str, pipeline_id: str, version: int | None
         "endSteps": [step.id for step in ends],
         "entryTasks": list(dict.fromkeys(step.task for step in entries)),
         "endTasks": list(dict.fromkeys(step.task for step in ends)),
-        "spec": stored.spec.to_json(),
+        "spec": {**stored.spec.to_json(), **_schedule(tx, tenant, stored)},
     }
+
+
+def _schedule(tx: Transaction, tenant: str, stored: pipelines.StoredPipeline) -> Document:
+    """The schedule that the newest version was stored with, so that its document can be stored again."""
+    declared = declaring.declared(tx, tenant, stored.id, stored.version)
+    return {} if declared is None else {"schedule": declared.to_json()}

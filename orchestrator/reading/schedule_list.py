@@ -20,9 +20,11 @@ WHERE s.tenant_id = :tenant AND {{where}} ORDER BY s.id LIMIT :limit
 
 
 def schedules(tx: Transaction, tenant: str, page: Page, *, pipeline_id: str | None = None) -> Document:
-    """The tenant's schedules by id, all of them or those of one pipeline: {items, nextCursor}."""
+    """The tenant's schedules by id, all of them or those of one pipeline: {items, nextCursor}. Those that
+    their code declares no more are left out.
+    """
     after = page.after("schedules", str)
-    where = "s.id > :after" if after else "true"
+    where = "s.withdrawn_at IS NULL" + (" AND s.id > :after" if after else "")
     if pipeline_id is not None:
         where += " AND s.pipeline_id = :pipeline_id"
     parameters = {"tenant": tenant, "after": after and after[0], "pipeline_id": pipeline_id}
@@ -41,7 +43,7 @@ def schedule(tx: Transaction, tenant: str, schedule_id: str) -> Document:
     if row is None:
         raise not_found(tx, tenant, schedule_id)
     fires = tx.execute(_FIRES, {"tenant": tenant, "id": schedule_id, "most": LAST_SHOWN}).all()
-    times = first_times(timetable_of(row), tx.now, NEXT_SHOWN)
+    times = [] if row.withdrawn_at is not None else first_times(timetable_of(row), tx.now, NEXT_SHOWN)
     return {
         **_schedule(row),
         "nextFires": [iso(each) for each in times],
@@ -73,6 +75,7 @@ def _schedule(row: Any) -> Document:
         "endAt": iso(row.end_at),
         "paused": not row.enabled,
         "source": row.source,
+        "withdrawnAt": iso(row.withdrawn_at),
         "nextFireAt": iso(row.next_fire_at) if row.enabled else None,
         "lastFireAt": iso(row.last_fire_at),
         "lastError": _error(row.last_error_code, row.last_error),

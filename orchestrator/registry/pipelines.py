@@ -127,7 +127,7 @@ def _stored(spec: PipelineSpec) -> dict[str, str | None]:
     """A spec as its columns. Members that the previous version does not know have columns of their own: its
     processes, which run beside this one during a deploy, refuse a spec with unknown members.
     """
-    document = spec.to_json()
+    document = spec.version_json()
     parts = {"input_schema": document.pop("inputSchema", None), "output": document.pop("output", None)}
     shown: dict[str, str | None] = {
         name: None if part is None else to_json(part) for name, part in parts.items()

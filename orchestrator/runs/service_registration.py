@@ -40,6 +40,15 @@ class Registered:
         }
 
 
+def begin(tx: Transaction, tenant: str) -> None:
+    """Wait until no other registration of the tenant goes on.
+
+    Only who locks rows before `register` needs it: that does the same.
+    """
+    ensure_tenant(tx, tenant)
+    advisory_locks.hold_tenant_until_commit(tx, advisory_locks.REGISTRATION, tenant)
+
+
 def register(
     tx: Transaction, tenant: str, registration: Registration, *, by_worker: bool = False
 ) -> Registered:
@@ -60,8 +69,7 @@ def register(
             and none of them registers.
     """
     check(registration)
-    ensure_tenant(tx, tenant)
-    advisory_locks.hold_tenant_until_commit(tx, advisory_locks.REGISTRATION, tenant)
+    begin(tx, tenant)
     is_http = registration.kind == "http"
     if is_http and instances.seen_again(tx, tenant, registration):
         return Registered([], [])

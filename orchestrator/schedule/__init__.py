@@ -1,10 +1,10 @@
 """Schedules: stores them, and starts the runs of those that are due.
 
-Called by the tick and `api`. This room must never read an HTTP request or build its answer, and never ask any
-clock but that of PostgreSQL.
+Called by registrations, the tick and `api`. This room must never read an HTTP request or build its answer,
+and never ask any clock but that of PostgreSQL.
 """
 
-from pipeweave.orchestrator.schedule import by_hand, firing, storing
+from pipeweave.orchestrator.schedule import by_hand, declaring, firing, storing
 from pipeweave.orchestrator.schedule.row import MISSED, OVERLAP, SOURCES
 from pipeweave.orchestrator.schedule.storing import ScheduleSpec
 
@@ -14,6 +14,7 @@ __all__ = [
     "SOURCES",
     "ScheduleSpec",
     "by_hand",
+    "declaring",
     "firing",
     "storing",
 ]

@@ -10,7 +10,7 @@ A schedule whose pipeline is gone, or refuses the input, goes on: the fire is no
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pipeweave.errors import Conflict, NotFound, PipeWeaveError, Unavailable
@@ -83,6 +83,30 @@ def run_once(database: Database, values: Values) -> int:
     done += _for_each(database, isolation, _READY, lambda found: _start_waiting(database, values, found))
     done += _for_each(database, isolation, _SUPERSEDED, lambda found: _cancel(database, found))
     return isolation.finish(done)
+
+
+_DUE_OF = """
+SELECT tenant_id, id FROM schedules
+WHERE tenant_id = :tenant AND id = ANY(CAST(:ids AS text[])) AND enabled AND next_fire_at <= :now ORDER BY id
+"""
+
+
+def run_due(database: Database, values: Values, tenant: str, schedule_ids: Iterable[str]) -> None:
+    """Start what is due now of these schedules, as the tick would: their times are about to change. What
+    cannot be looked at is left to the tick.
+    """
+    with database.statements() as tx:
+        key = {"tenant": tenant, "ids": sorted(schedule_ids), "now": tx.now}
+        due = list(tx.execute(_DUE_OF, key))
+        if not due or deployment_mode.mode(tx) != deployment_mode.RUNNING:
+            return
+    isolation = Isolation(database)
+    for each in due:
+        isolation.run(
+            lambda each=each: _fire(database, values, each.tenant_id, each.id),  # type: ignore[misc]
+            tenant=each.tenant_id,
+            schedule=each.id,
+        )
 
 
 def _for_each(database: Database, isolation: Isolation, statement: str, work: Callable[[Any], int]) -> int:

@@ -10,17 +10,18 @@ from pipeweave.errors import NotFound
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.schedule.decision import Rules, jitter
 from pipeweave.orchestrator.store.database import Transaction
+from pipeweave.spec import declared_schedule
 from pipeweave.spec.timetable import Timetable
 
-MISSED = ("skip", "one", "all")
-OVERLAP = ("allow", "skip", "queue", "cancel-old")
-SOURCES = ("api", "code", "document")
+MISSED = declared_schedule.MISSED_POLICIES
+OVERLAP = declared_schedule.OVERLAP_POLICIES
+SOURCES = ("api", "code", "document", "celery")
 
 # SQL: the columns that `of_row` reads, of schedules `s`.
 COLUMNS = """s.tenant_id, s.id, s.pipeline_id, s.cron, s.every_ms, s.at, s.time_zone, s.input,
     s.missed_policy, s.overlap_policy, s.jitter_ms, s.start_at, s.end_at, s.enabled, s.source,
     s.next_scheduled_at, s.next_fire_at, s.last_fire_at, s.last_error_code, s.last_error, s.created_at,
-    s.updated_at"""
+    s.updated_at, s.withdrawn_at"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Schedule:
     Args:
         next_scheduled_at: its earliest due time that nothing was decided about; None when there is none.
         next_fire_at: when that starts: with the jitter.
+        withdrawn_at: since when its code or document declares it no more; None unless that is so.
     """
 
     tenant: str
@@ -42,6 +44,12 @@ class Schedule:
     source: str
     next_scheduled_at: datetime | None
     next_fire_at: datetime | None
+    created_at: datetime
+    withdrawn_at: datetime | None
+
+    @property
+    def is_withdrawn(self) -> bool:
+        return self.withdrawn_at is not None
 
     @property
     def timetable(self) -> Timetable:
@@ -68,6 +76,8 @@ def of_row(row: Any) -> Schedule:
         row.source,
         row.next_scheduled_at,
         row.next_fire_at,
+        row.created_at,
+        row.withdrawn_at,
     )
 
 

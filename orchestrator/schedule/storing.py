@@ -11,11 +11,12 @@ import orjson
 from pipeweave.errors import FieldError, InputValidationFailed, InvalidInput
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.schedule import row as rows
-from pipeweave.orchestrator.schedule.decision import jitter
+from pipeweave.orchestrator.schedule.decision import Rules, jitter
 from pipeweave.orchestrator.schedule.row import Schedule
 from pipeweave.orchestrator.store.database import Transaction, to_json
 from pipeweave.schema import run_input_errors
 from pipeweave.size_limits import INLINE_BYTES
+from pipeweave.spec import PipelineSpec
 from pipeweave.spec.timetable import Timetable
 
 
@@ -46,6 +47,38 @@ class ScheduleSpec:
         anchor = rows.anchor_of(self.start_at or created_at)
         return Timetable(self.cron, self.time_zone, every, anchor, self.at, self.start_at, self.end_at)
 
+    @classmethod
+    def declared(cls, spec: PipelineSpec) -> ScheduleSpec:
+        """The schedule that a pipeline declares."""
+        given = spec.schedule
+        assert given is not None
+        return cls(
+            spec.id,
+            given.cron,
+            given.every_ms,
+            given.at,
+            given.time_zone,
+            given.input,
+            given.missed,
+            given.overlap,
+            given.jitter_ms,
+            given.start_at,
+            given.end_at,
+            given.paused,
+        )
+
+    def is_stored_as(self, schedule: Schedule, timetable: Timetable) -> bool:
+        """Whether a stored schedule is this one, whether it is paused or not.
+
+        Args:
+            timetable: this one's, counted from the creation of the stored one.
+        """
+        return (
+            (schedule.pipeline_id, schedule.input) == (self.pipeline_id, self.input)
+            and schedule.rules == Rules(timetable, self.missed, self.overlap)
+            and schedule.jitter == timedelta(milliseconds=self.jitter_ms)
+        )
+
 
 # The row's own time of creation stays: intervals are counted from it.
 _PUT = """
@@ -60,9 +93,8 @@ ON CONFLICT (tenant_id, id) DO UPDATE SET pipeline_id = EXCLUDED.pipeline_id, cr
     jitter_ms = EXCLUDED.jitter_ms, start_at = EXCLUDED.start_at, end_at = EXCLUDED.end_at,
     enabled = EXCLUDED.enabled, source = EXCLUDED.source, next_scheduled_at = EXCLUDED.next_scheduled_at,
     next_fire_at = EXCLUDED.next_fire_at, updated_at = EXCLUDED.updated_at,
-    last_error_code = NULL, last_error = NULL
+    last_error_code = NULL, last_error = NULL, withdrawn_at = NULL
 """
-_CREATED_AT = "SELECT created_at FROM schedules WHERE tenant_id = :tenant AND id = :id"
 
 
 def put(tx: Transaction, tenant: str, schedule_id: str, spec: ScheduleSpec, *, source: str = "api") -> bool:
@@ -81,21 +113,36 @@ def put(tx: Transaction, tenant: str, schedule_id: str, spec: ScheduleSpec, *, s
     """
     _check_input(tx, tenant, spec)
     before = rows.lock(tx, tenant, schedule_id)
-    created_at = tx.now
-    if before is not None:
-        created_at = tx.execute(_CREATED_AT, {"tenant": tenant, "id": schedule_id}).scalar_one()
-    timetable = spec.timetable(created_at)
+    timetable = spec.timetable(tx.now if before is None else before.created_at)
     is_enabled = not spec.paused if spec.paused is not None else before is None or before.is_enabled
     next_at = _next(before, timetable, is_enabled, tx.now)
     if next_at is None and (before is None or before.timetable != timetable):
         raise _never_due(spec)
-    tx.execute(_PUT, _columns(tx, tenant, schedule_id, spec, source, is_enabled, next_at))
+    write(tx, tenant, schedule_id, spec, source, is_enabled, next_at)
     return before is None
 
 
+def write(
+    tx: Transaction,
+    tenant: str,
+    schedule_id: str,
+    spec: ScheduleSpec,
+    source: str,
+    is_enabled: bool,
+    next_at: datetime | None,
+) -> None:
+    """Write the row of a schedule, which is locked if it is there.
+
+    Args:
+        next_at: its next due time; None when there is none.
+    """
+    tx.execute(_PUT, _columns(tx, tenant, schedule_id, spec, source, is_enabled, next_at))
+
+
 def _next(before: Schedule | None, timetable: Timetable, is_enabled: bool, now: datetime) -> datetime | None:
-    is_same = before is not None and before.timetable == timetable and before.is_enabled and is_enabled
-    return before.next_scheduled_at if before is not None and is_same else timetable.after(now)
+    if before is None or before.timetable != timetable or before.is_withdrawn:
+        return timetable.after(now)
+    return before.next_scheduled_at if before.is_enabled and is_enabled else timetable.after(now)
 
 
 def _never_due(spec: ScheduleSpec) -> InvalidInput:
@@ -209,7 +256,7 @@ def resume(tx: Transaction, tenant: str, schedule_id: str) -> None:
 
 
 def _enable(tx: Transaction, schedule: Schedule, *, is_enabled: bool) -> None:
-    next_at = schedule.timetable.after(tx.now)
+    next_at = None if schedule.is_withdrawn else schedule.timetable.after(tx.now)
     parameters = {
         "tenant": schedule.tenant,
         "id": schedule.id,

@@ -4,8 +4,9 @@ Two transactions that wait for each other's rows are a deadlock: PostgreSQL ends
 in which both stood still. So a transaction that waits for a row of one table holds no row of a later table:
 
     advisory locks        registrations of a tenant, migrations: first of all
+    schedules             verbs of one schedule, and what the code of a registration declares; the tick
+                          passes over those that are locked
     services              a registration, for its service
-    schedules             verbs of one schedule; the tick passes over those that are locked
     triggers              verbs of one trigger; its deliveries come one by one
     run_tokens            a trigger with a token, in the order of the tokens
     tenants               verbs that give run slots
@@ -35,8 +36,8 @@ one after the other. A cancel of the same run may meet it there; PostgreSQL ends
 from __future__ import annotations
 
 LOCK_ORDER = (
-    "services",
     "schedules",
+    "services",
     "triggers",
     "run_tokens",
     "tenants",

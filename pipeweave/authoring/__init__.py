@@ -1,4 +1,4 @@
-"""Everything users write tasks and pipelines with: decorators, Context, Retry, and how a call is bound.
+"""Everything users write tasks and pipelines with: decorators, Context, Retry, Schedule; binds calls.
 
 Users import from `pipeweave`; testing, the workers, the orchestrator and the API may import from here. It
 imports the base modules, `schema` and `spec`. It must never import a later room, nor load pydantic before a
@@ -33,6 +33,7 @@ from pipeweave.authoring.retry import (
     RetryPolicy,
     classify_error,
 )
+from pipeweave.authoring.schedule import Schedule
 from pipeweave.authoring.task import Task, collect, duplicate_tasks, registered_tasks
 from pipeweave.authoring.task_spec import TaskSpec
 
@@ -56,6 +57,7 @@ __all__ = [
     "Raised",
     "Retry",
     "RetryPolicy",
+    "Schedule",
     "Task",
     "TaskResult",
     "TaskSpec",

@@ -13,6 +13,7 @@ from pipeweave.authoring.drawing import watch_drawing
 from pipeweave.authoring.graph_builder import written
 from pipeweave.authoring.input_schema import pipeline_schema
 from pipeweave.authoring.placeholder import Placeholder
+from pipeweave.authoring.schedule import Schedule
 from pipeweave.errors import InvalidSpec
 from pipeweave.json_conversion import to_json_value
 from pipeweave.spec import PipelineSpec, parse_spec
@@ -77,7 +78,17 @@ class Pipeline(Generic[P, R]):
         document = {**self._options, "id": self.id, "defaults": defaults, "steps": builder.steps}
         document["inputSchema"] = pipeline_schema(self.fn, builder)
         document["output"] = self._output(result)
-        return parse_spec(document), builder.tasks
+        document["schedule"] = self._schedule()
+        try:
+            return parse_spec(document), builder.tasks
+        except InvalidSpec as error:
+            code = self.fn.__code__
+            detail = f"{error.detail} ({code.co_filename}:{code.co_firstlineno})"
+            raise InvalidSpec(detail, errors=error.errors, hint=error.hint, **error.context) from None
+
+    def _schedule(self) -> Any:
+        given = self._options["schedule"]
+        return given.to_json() if isinstance(given, Schedule) else given
 
     def _output(self, result: Any) -> Any:
         try:
@@ -111,6 +122,7 @@ def pipeline(
     timeout: float | str | None = None,
     idle_timeout: float | str | None = None,
     code: str = "any",
+    schedule: str | Schedule | None = None,
 ) -> Callable[[Callable[P, R]], Pipeline[P, R]]: ...
 
 
@@ -125,6 +137,7 @@ def pipeline(
     timeout: float | str | None = None,
     idle_timeout: float | str | None = None,
     code: str = "any",
+    schedule: str | Schedule | None = None,
 ) -> Pipeline[P, R] | Callable[[Callable[P, R]], Pipeline[P, R]]:
     """Make a function a pipeline: `@pipeline` or `@pipeline(failure_mode="continue")`.
 
@@ -141,6 +154,7 @@ def pipeline(
         idle_timeout: how long nothing may happen in a run: as `timeout`, but None for no limit.
         code: `any`: a step calls the code of whichever worker takes it; `pinned`: only the code that its task
             had when the run began, while a deploy goes on.
+        schedule: when its runs begin by themselves: a cron line in UTC, or a Schedule.
 
     Raises:
         InvalidSpec: `fn` is not a function.
@@ -152,6 +166,7 @@ def pipeline(
         "timeout": timeout,
         "idleTimeout": idle_timeout,
         "code": code,
+        "schedule": schedule,
     }
     if fn is not None:
         return _make(fn, id, options)

@@ -7,6 +7,7 @@ a task, read a file or touch the database.
 from __future__ import annotations
 
 from pipeweave.spec import references, rules, time_limits
+from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.derivation import derive
 from pipeweave.spec.document import parse_spec
 from pipeweave.spec.graph import DryRun, Graph, GraphError, dry_run, validate_graph
@@ -23,6 +24,7 @@ __all__ = [
     "PINNED",
     "WITH_OUTPUT",
     "Decision",
+    "DeclaredSchedule",
     "DryRun",
     "Graph",
     "GraphError",
@@ -38,6 +40,7 @@ __all__ = [
     "output_template",
     "parameter_errors",
     "parse_spec",
+    "read_schedule",
     "references",
     "rules",
     "run_output",

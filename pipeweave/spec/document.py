@@ -14,8 +14,9 @@ from pipeweave.durations import DURATION_EXPECTED, MAX_MS, milliseconds
 from pipeweave.errors import FieldError, InvalidSpec
 from pipeweave.field_errors import MOST_ERRORS
 from pipeweave.json_values import json_faults
-from pipeweave.schema import validate_schema
+from pipeweave.schema import run_input_errors, validate_schema
 from pipeweave.size_limits import MAX_DESCRIPTION, MAX_SPEC_BYTES
+from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.document_steps import StepReader, TooManyEdges
 from pipeweave.spec.graph import validate_graph
 from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
@@ -25,7 +26,7 @@ from pipeweave.spec.rules import ANY_CODE, CODES, FAIL_FAST, FAILURE_MODES
 
 _PIPELINE_KEYS = (
     *("id", "description", "failureMode", "priority", "defaults", "steps", "code"),
-    *("timeout", "timeoutMs", "idleTimeout", "idleTimeoutMs", "inputSchema", "output"),
+    *("timeout", "timeoutMs", "idleTimeout", "idleTimeoutMs", "inputSchema", "output", "schedule"),
 )
 _SMALLEST_INT, _LARGEST_INT = -(2**31), 2**31 - 1
 _DEEPEST_OUTPUT = 32  # with the values in it, an output must not be deeper than an answer can be
@@ -85,6 +86,7 @@ class _Reader(StepReader):
         self.refuse_if_wrong(document)
         self.unknown_keys(document, _PIPELINE_KEYS, "")
         spec_id, steps = self.pipeline_id(document, id), self.all_steps(document)
+        input_schema = self.input_schema(document)
         return PipelineSpec(
             id=spec_id,
             description=self.description(document),
@@ -95,8 +97,9 @@ class _Reader(StepReader):
             idle_timeout_ms=self.duration(document, "idleTimeout"),
             code=self.code(document),
             steps=steps,
-            input_schema=self.input_schema(document),
+            input_schema=input_schema,
             output=self.output(document.get("output"), steps),
+            schedule=self.schedule(document.get("schedule"), input_schema),
         )
 
     def pipeline_id(self, document: Mapping[str, Any], id: str | None) -> str:
@@ -183,6 +186,18 @@ class _Reader(StepReader):
             path = f"inputSchema.{fault.field}" if fault.field else "inputSchema"
             self.wrong(path, fault.message, fault.code, fault.expected)
         return dict(schema) if isinstance(schema, Mapping) else None
+
+    def schedule(self, given: Any, input_schema: Mapping[str, Any] | None) -> DeclaredSchedule | None:
+        """Read `schedule`; its runs get its input, so the pipeline must take that."""
+        if given is None:
+            return None
+        found, errors = read_schedule(given)
+        self.errors += errors
+        if found is not None and input_schema is not None and not validate_schema(input_schema):
+            for fault in run_input_errors(input_schema, found.input):
+                path = f"schedule.input.{fault.field}" if fault.field else "schedule.input"
+                self.wrong(path, fault.message, fault.code, fault.expected)
+        return found
 
     def output(self, output: Any, steps: tuple[StepSpec, ...]) -> Any:
         """Read `output`; what is the output without it, too, is left out, so that equal specs are equal."""

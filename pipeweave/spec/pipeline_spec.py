@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from pipeweave.spec.declared_schedule import DeclaredSchedule
 from pipeweave.spec.rules import ANY_CODE, FAIL_FAST
 
 
@@ -78,6 +79,7 @@ class PipelineSpec:
             checked.
         output: what the output of a run is made of, a JSON value with references; None for the output of the
             end step (see `output.py`).
+        schedule: when its runs begin by themselves. It is no part of the version, and has no hash.
     """
 
     id: str
@@ -91,8 +93,17 @@ class PipelineSpec:
     code: str = ANY_CODE
     input_schema: Mapping[str, Any] | None = None
     output: Any = None
+    schedule: DeclaredSchedule | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """The document of the spec, with its schedule."""
+        shown = self.version_json()
+        if self.schedule is not None:
+            shown["schedule"] = self.schedule.to_json()
+        return shown
+
+    def version_json(self) -> dict[str, Any]:
+        """The document of what a version stores."""
         shown: dict[str, Any] = {"id": self.id}
         if self.description is not None:
             shown["description"] = self.description
@@ -129,7 +140,7 @@ class PipelineSpec:
     def canonical(self) -> bytes:
         """The JSON text that is hashed: sorted keys, no spaces, UTF-8."""
         return json.dumps(
-            self.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+            self.version_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
         ).encode("utf-8", "surrogatepass")
 
     @cached_property

@@ -20,6 +20,9 @@ MAX_ZONE_CHARS = 100
 # Beat looks once a second.
 MIN_EVERY_MS = 1_000
 MAX_EVERY_MS = 366 * 86_400_000
+MAX_JITTER_MS = 86_400_000
+# Times that users give lie in these years.
+FIRST_YEAR, LAST_YEAR = 2000, 2999
 
 ALIASES = {
     "@yearly": "0 0 1 1 *",

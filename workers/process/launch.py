@@ -25,6 +25,8 @@ from pipeweave.orchestrator.deployment import Deployment, json_logs, process_mem
 from pipeweave.orchestrator.messaging import make_celery
 from pipeweave.orchestrator.registry import WorkerStart, pipelines, registration, worker_processes
 from pipeweave.orchestrator.runs import service_registration
+from pipeweave.orchestrator.schedule import declaring, firing
+from pipeweave.orchestrator.store import Transaction
 from pipeweave.settings import Settings
 from pipeweave.spec import PipelineSpec, time_limits
 from pipeweave.workers.consumer.calls import Calls
@@ -226,7 +228,8 @@ def take_slot(slots: Slots) -> Slot:
 
 
 def register(deployment: Deployment, service: str, loaded: Loaded, start: WorkerStart) -> str:
-    """Register service, tasks, pipelines and this worker in one transaction. Returns the worker's id.
+    """Register service, tasks, pipelines with their schedules, and this worker, in one transaction. Returns
+    the worker's id.
 
     Raises:
         InvalidTask, InvalidSpec, TaskOwnedElsewhere: nothing was stored.
@@ -237,18 +240,25 @@ def register(deployment: Deployment, service: str, loaded: Loaded, start: Worker
         "version": loaded.version,
         "tasks": [each.to_registration() for each in loaded.tasks.values()],
     }
-    with deployment.database.transaction() as tx:
+    found = registration.parse(shown, kind="python", idempotency_ttl=ttl)
+
+    def store(tx: Transaction) -> str:
         if service != DISPATCHER:
-            service_registration.register(
-                tx, tenant, registration.parse(shown, kind="python", idempotency_ttl=ttl), by_worker=True
-            )
+            service_registration.begin(tx, tenant)
+            declaring.hold(tx, tenant, {spec.id for spec, _ in loaded.pipelines})
+            service_registration.register(tx, tenant, found, by_worker=True)
         for spec, source in loaded.pipelines:
             stored = pipelines.store(tx, tenant, spec, source=source)
+            declaring.declare(tx, tenant, spec, source=source)
             if stored.is_new:
                 names = {"pipeline_id": spec.id, "version": stored.version}
                 log.info("pipeline.stored", extra=names)
-            _warn_of_time_limits(deployment.settings, loaded, spec)
         return worker_processes.register(tx, tenant, start)
+
+    for spec, _ in loaded.pipelines:
+        _warn_of_time_limits(deployment.settings, loaded, spec)
+    firing.run_due(deployment.database, deployment.values, tenant, {spec.id for spec, _ in loaded.pipelines})
+    return deployment.database.run(store)
 
 
 def _warn_of_time_limits(settings: Settings, loaded: Loaded, spec: PipelineSpec) -> None:

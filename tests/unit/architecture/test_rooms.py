@@ -44,8 +44,8 @@ DOORS = {
         *("deadletters", "reading", "stream", "dispatch", "deployment", "recovery", "diagnosis"),
     },
     "workers": {
-        *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "retention"),
-        *("dispatch", "deployment", "recovery"),
+        *("domain", "store", "messaging", "registry", "state", "queueing", "engine", "runs", "schedule"),
+        *("retention", "dispatch", "deployment", "recovery"),
     },
 }
 # What lies in ./pipeweave, from below to above; what lies beside the folders is the base.
