@@ -98,6 +98,13 @@ class PlanEntry(AnswerModel):
     maps: list[str] = Field([], description="Its map steps: they run once for each item of a list.")
 
 
+class PlannedSchedule(AnswerModel):
+    """When runs of a pipeline begin by themselves."""
+
+    next_fires: list[AwareDatetime] = Field(description="The next five due times, without the jitter.")
+    text: str | None = Field(description="What a cron line says, in words.")
+
+
 class DryRunAnswer(AnswerModel):
     """The plan of a run, or the errors in the pipeline."""
 
@@ -107,6 +114,9 @@ class DryRunAnswer(AnswerModel):
     execution_plan: list[PlanEntry]
     validation_errors: dict[str, list[Fault]] = Field(
         {}, description="Errors of the input by pipeline and entry task, when an input was given."
+    )
+    schedule: PlannedSchedule | None = Field(
+        None, description="Of the document, or what the stored pipeline declares; null: none."
     )
 
 

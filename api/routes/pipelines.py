@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from pipeweave.api.contract import (
@@ -26,14 +27,23 @@ from pipeweave.api.http import Answer, Call, PathId, Routes
 from pipeweave.api.routes import input_checks, triggering
 from pipeweave.errors import Conflict, InvalidSpec, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.registry import TaskRow, pipelines, task_rows
 from pipeweave.orchestrator.schedule import declaring, firing
 from pipeweave.orchestrator.security import READ, WRITE
 from pipeweave.orchestrator.store import Transaction
-from pipeweave.spec import PipelineSpec, parameter_errors, parse_spec, time_limits
+from pipeweave.spec import (
+    DeclaredSchedule,
+    PipelineSpec,
+    parameter_errors,
+    parse_spec,
+    time_limits,
+    timetable,
+)
 from pipeweave.spec import dry_run as plan_of
 
 routes = Routes("pipelines")
+SHOWN_TIMES = 5
 PIPELINE = {"id": PathId(None, "The pipeline's id.")}
 
 _EXAMPLE = {
@@ -199,18 +209,21 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
     stored or started.
 
     With `spec`, the document in the body is planned instead of the stored version, and its errors are in the
-    answer. With `input`, `validationErrors` lists the errors that the input schemas of the pipeline and of
-    its entry tasks find in it.
+    answer. `schedule` says when its runs would begin by themselves. With `input`, `validationErrors` lists
+    the errors that the input schemas of the pipeline and of its entry tasks find in it.
     """
     with call.reading() as tx:
         if body.spec is None:
             with triggering.known_pipeline(tx, call.tenant, id):
-                spec = pipelines.get(tx, call.tenant, id).spec
+                stored = pipelines.get(tx, call.tenant, id)
+            spec = stored.spec
+            schedule = declaring.declared(tx, call.tenant, id, stored.version)
         else:
             try:
                 spec = parse_spec(body.spec, id=id)
             except InvalidSpec as error:
                 return _invalid(error)
+            schedule = spec.schedule
         tasks = task_rows.tasks(tx, call.tenant, {step.task for step in spec.steps})
         known = {name: row for name, row in tasks.items() if row.orphaned_at is None}
         answer = plan_of(spec, known).to_json()
@@ -218,6 +231,8 @@ def dry_run(call: Call, id: str, body: DryRunRequest) -> dict[str, Any]:
         answer["errors"] += [each.as_graph_error().to_json() for each in wrong]
         answer["valid"] = answer["valid"] and not wrong
         answer["warnings"] += _time_warnings(call, spec, known)
+        if schedule is not None:
+            answer["schedule"] = _planned(schedule, tx.now)
         if "input" in body.model_fields_set:
             answer["validationErrors"] = input_checks.faults_of(spec, tasks, body.input).to_json()
         return answer
@@ -228,6 +243,12 @@ def _time_warnings(call: Call, spec: PipelineSpec, tasks: Mapping[str, TaskRow])
     seconds = {task_id: task.timeout_seconds for task_id, task in tasks.items()}
     limit = call.deployment.settings.max_execution_timeout
     return [each.to_json() for each in time_limits.beyond_run(spec, seconds, limit)]
+
+
+def _planned(schedule: DeclaredSchedule, now: datetime) -> dict[str, Any]:
+    times = timetable.first_times(schedule.times(now), now, SHOWN_TIMES)
+    text = None if schedule.cron is None else timetable.in_words(schedule.cron)
+    return {"nextFires": [iso(each) for each in times], "text": text}
 
 
 def _invalid(error: InvalidSpec) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class ScheduleSpec:
     paused: bool | None = None
 
     def timetable(self, created_at: datetime) -> Timetable:
-        """When it is due."""
+        """When it is due; intervals are counted from its start, or else from its creation."""
         every = None if self.every_ms is None else timedelta(milliseconds=self.every_ms)
         anchor = rows.anchor_of(self.start_at or created_at)
         return Timetable(self.cron, self.time_zone, every, anchor, self.at, self.start_at, self.end_at)

@@ -11,6 +11,7 @@ import click
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.known_names import require_task
+from pipeweave.cli.support.schedules import schedules_of
 from pipeweave.cli.support.tables import Column
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def list_(client: Client, as_json: bool) -> None:
 @json_option
 @connected
 def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> None:
-    """Show a pipeline's steps."""
+    """Show a pipeline's steps, inputs and schedules."""
     from pipeweave.cli.support.rendering import field, show_fields, show_json, show_list, when
 
     found = client.pipeline(pipeline, version)
@@ -180,6 +181,7 @@ def show(client: Client, pipeline: str, version: int | None, as_json: bool) -> N
         "failure mode": spec.get("failureMode"),
         "stored (UTC)": when(found.get("createdAt")),
         "spec hash": found.get("specHash"),
+        "schedules": schedules_of(client, found["id"]),
     }
     show_fields(shown.items())
     click.echo()

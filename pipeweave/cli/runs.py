@@ -174,6 +174,8 @@ def _show_plan(pipeline: str, plan: Document) -> None:
     for kind in ("errors", "warnings"):
         for each in plan[kind]:
             click.echo(f"{kind[:-1]}: {text(each.get('message', each) if isinstance(each, dict) else each)}")
+    if plan.get("schedule"):
+        click.echo(f"schedule: {_due(plan['schedule'])}")
     if plan["executionPlan"]:
         show_table(
             ("level", "kind", Column("steps", wraps=True), Column("waits for", wraps=True)),
@@ -182,6 +184,13 @@ def _show_plan(pipeline: str, plan: Document) -> None:
                 for level in plan["executionPlan"]
             ],
         )
+
+
+def _due(schedule: Document) -> str:
+    from pipeweave.cli.support.rendering import when
+
+    times = ", ".join(when(each) for each in schedule["nextFires"]) or "never"
+    return f"{schedule['text']}; next (UTC): {times}" if schedule["text"] else f"next (UTC): {times}"
 
 
 @click.command(epilog=examples("pipeweave status latest", "pipeweave status 01m80arwk4e7 --watch"))

@@ -11,6 +11,7 @@ import click
 from pipeweave.cli.registry import Listing
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
+from pipeweave.cli.support.schedules import times_of
 from pipeweave.cli.support.tables import Column
 from pipeweave.durations import DURATION_EXPECTED, milliseconds
 
@@ -57,7 +58,7 @@ def list_schedules(client: Client, pipeline: str | None, as_json: bool) -> None:
     cells = {
         Column("schedule"): field("id"),
         Column("pipeline", drop=2): field("pipelineId"),
-        Column("times"): _times,
+        Column("times"): times_of,
         Column("zone", drop=3): field("timeZone"),
         moment("next (UTC)"): lambda each: "paused" if each["paused"] else when(each["nextFireAt"]),
         moment("last (UTC)", drop=1): lambda each: when(each["lastFireAt"]),
@@ -226,16 +227,6 @@ def delete(client: Client, schedule_id: str, as_json: bool) -> None:
     _say(client.delete_schedule(schedule_id), as_json, f"Deleted schedule {schedule_id}")
 
 
-def _times(each: Mapping[str, Any]) -> str:
-    from pipeweave.cli.support.rendering import when
-
-    if each["cron"] is not None:
-        return str(each["cron"])
-    if each["everyMs"] is not None:
-        return f"every {each['everyMs'] / 1_000:g} s"
-    return f"at {when(each['at'])}"
-
-
 def _say(found: Document, as_json: bool, line: str) -> None:
     from pipeweave.cli.support.rendering import show_json, text
 
@@ -256,7 +247,7 @@ def _show(found: Document, as_json: bool) -> None:
         {
             "schedule": found["id"],
             "pipeline": found["pipelineId"],
-            "times": _times(found),
+            "times": times_of(found),
             "time zone": found["timeZone"],
             "input": found["input"],
             "missed": found["missedPolicy"],
@@ -265,6 +256,8 @@ def _show(found: Document, as_json: bool) -> None:
             "not before (UTC)": found["startAt"] and when(found["startAt"]),
             "not after (UTC)": found["endAt"] and when(found["endAt"]),
             "paused": "yes" if found["paused"] else None,
+            "source": found.get("source"),
+            "not declared since (UTC)": found.get("withdrawnAt") and when(found["withdrawnAt"]),
             "next times (UTC)": ", ".join(when(each) for each in found["nextFires"]) or None,
             "last error": error and f"{error['code']}: {error['message']}",
         }.items()

@@ -6,7 +6,7 @@ a task, read a file or touch the database.
 
 from __future__ import annotations
 
-from pipeweave.spec import references, rules, time_limits
+from pipeweave.spec import references, rules, time_limits, timetable
 from pipeweave.spec.declared_schedule import DeclaredSchedule, read_schedule
 from pipeweave.spec.derivation import derive
 from pipeweave.spec.document import parse_spec
@@ -46,5 +46,6 @@ __all__ = [
     "run_output",
     "show_path",
     "time_limits",
+    "timetable",
     "validate_graph",
 ]

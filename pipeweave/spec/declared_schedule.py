@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pipeweave.errors import FieldError
 from pipeweave.json_values import json_faults, json_type
 from pipeweave.size_limits import INLINE_BYTES
 from pipeweave.spec import timetable
+from pipeweave.spec.timetable import Timetable
 from pipeweave.suggestions import did_you_mean
 
 MISSED_POLICIES = ("skip", "one", "all")
@@ -67,6 +68,12 @@ class DeclaredSchedule:
     start_at: datetime | None = None
     end_at: datetime | None = None
     paused: bool = False
+
+    def times(self, created_at: datetime) -> Timetable:
+        """When it is due, if it is stored at this moment: intervals are counted from there."""
+        every = None if self.every_ms is None else timedelta(milliseconds=self.every_ms)
+        anchor = self.start_at or created_at
+        return Timetable(self.cron, self.time_zone, every, anchor, self.at, self.start_at, self.end_at)
 
     def to_json(self) -> dict[str, Any]:
         """The members that differ from their defaults, as a document has them."""

@@ -9,6 +9,7 @@ everything that involves several processes. Steps run one after the other, in th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from inspect import isfunction
 from pathlib import Path
 from typing import Any
@@ -33,12 +34,12 @@ from pipeweave.errors import InputValidationFailed, InvalidInput, InvalidSpec
 from pipeweave.json_values import json_faults
 from pipeweave.schema import run_input_errors
 from pipeweave.size_limits import MAX_JSON_DEPTH
-from pipeweave.spec import PipelineSpec, parse_spec, validate_graph
+from pipeweave.spec import PipelineSpec, parse_spec, timetable, validate_graph
 from pipeweave.testing.local_files import LocalFiles, added_assets, given_assets, values_of
 from pipeweave.testing.local_result import RunResult, StepResult
 from pipeweave.testing.local_run import Function, LocalRun
 
-__all__ = ["RunResult", "StepResult", "run_pipeline", "run_task"]
+__all__ = ["RunResult", "StepResult", "due_times", "run_pipeline", "run_task"]
 
 
 def run_task(
@@ -144,6 +145,25 @@ def run_pipeline(
     given = spec.input_with_defaults(checked)
     mode = failure_mode or spec.failure_mode
     return LocalRun(spec, given, functions, options, mode=mode, tenant=tenant, uploads=uploads).to_end()
+
+
+def due_times(
+    pipeline: Pipeline[..., Any] | PipelineSpec | Mapping[str, Any], after: datetime, count: int = 5
+) -> list[datetime]:
+    """The first times, in UTC, at which the schedule that a pipeline declares is due.
+
+    Args:
+        pipeline: a `@pipeline` function, a spec, or a document.
+        after: an aware datetime; intervals are counted from it, unless they have a start.
+        count: how many times at most.
+
+    Raises:
+        InvalidSpec: the pipeline is invalid, or declares no schedule.
+    """
+    spec = _spec_of(pipeline)
+    if spec.schedule is None:
+        raise InvalidSpec(f"pipeline {spec.id!r} declares no schedule", hint="give it one: schedule=…")
+    return timetable.first_times(spec.schedule.times(after), after, count)
 
 
 def _spec_of(pipeline: Pipeline[..., Any] | PipelineSpec | Mapping[str, Any]) -> PipelineSpec:
