@@ -208,3 +208,28 @@ def test_a_step_that_may_take_longer_than_its_run_is_warned_of(api: Api) -> None
     assert (warning["code"], warning["steps"]) == ("TIMEOUT_BEYOND_RUN", ["train"])
     assert "the run ends after 10 minutes (the pipeline's timeout)" in warning["message"]
     assert api.post("/api/pipelines/training/dry-run").json["warnings"] == [warning]
+
+
+def test_a_document_may_bring_a_schedule(api: Api) -> None:
+    path, schedule = "/api/pipelines/brings-it", {"cron": "0 0 1 1 *", "input": {"a": 1}}
+    plan = api.post(f"{path}/dry-run", {"spec": {**MAIL, "schedule": "0 0 1 1 *"}}).json
+    assert plan["schedule"]["nextFires"][0].endswith("-01-01T00:00:00.000Z")
+    assert api.put(path, {**MAIL, "schedule": schedule}).status_code == 201
+    stored = api.get("/api/schedules/brings-it").json
+    assert (stored["cron"], stored["input"], stored["source"]) == ("0 0 1 1 *", {"a": 1}, "document")
+    shown = api.get(path).json["pipeline"]["spec"]
+    assert shown["schedule"] == schedule
+    assert api.post(f"{path}/dry-run", {}).json["schedule"]["nextFires"] == stored["nextFires"]
+    assert api.put(path, shown).json["isNew"] is False
+    assert api.get("/api/schedules", pipelineId="brings-it").json["schedules"] != []
+    assert api.put(path, MAIL).json["isNew"] is False
+    assert api.get("/api/schedules", pipelineId="brings-it").json["schedules"] == []
+    assert api.get("/api/schedules/brings-it").json["withdrawnAt"] is not None
+
+
+def test_a_wrong_schedule_of_a_document_is_refused_with_all_mistakes(api: Api) -> None:
+    wrong = {"cron": "* *", "timeZone": "Mars", "everyMs": 5}
+    answer = api.put("/api/pipelines/wrong", {**MAIL, "schedule": wrong})
+    assert (answer.status_code, answer.json["code"]) == (400, "INVALID_SPEC")
+    fields = {each["field"] for each in answer.json["errors"]}
+    assert fields == {"schedule", *(f"schedule.{name}" for name in wrong)}
