@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -47,6 +47,15 @@ class TriggeredByAnswer(AnswerModel):
     actor: str | None = Field(description="The name of the access token, if one is known.")
 
 
+TraceId = Annotated[
+    str,
+    Field(
+        pattern="^[0-9a-f]{32}$",
+        description="The trace of the run: that of the trigger's `traceparent`, else the UUID of the run.",
+    ),
+]
+
+
 class Run(AnswerModel):
     """One execution of a pipeline."""
 
@@ -63,6 +72,7 @@ class Run(AnswerModel):
     )
     rerun_of: RunId | None = Field(description="The run that this one repeats.")
     rerun_from: str | None = Field(description="The step that the rerun began at; null: the beginning.")
+    trace_id: TraceId
     task_run_count: int
     error: Any
     error_code: str | None
@@ -261,6 +271,7 @@ class TaskRunDetail(_TaskRun):
     triggered_by: TriggeredByAnswer | None = Field(
         description="What began its run; null for runs of earlier versions."
     )
+    trace_id: TraceId
     attempts: list[Attempt]
 
 
@@ -272,7 +283,12 @@ class RunEvent(AnswerModel):
     type: str
     task_run_id: TaskRunId | None
     attempt: int | None
-    data: dict[str, Any]
+    actor: str | None = Field(
+        description="Who wanted it (a token, a schedule), or the worker that did it; null: it follows from"
+        " the events before it."
+    )
+    data: dict[str, Any] = Field(description="Its cause, where the type does not say it, and its results.")
+    trace_id: TraceId
 
 
 class EventList(Paged):

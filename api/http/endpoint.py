@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from pipeweave.errors import PipeWeaveError
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.domain import TriggeredBy
 from pipeweave.orchestrator.security import READ
 from pipeweave.orchestrator.store import Transaction
 
@@ -53,6 +54,7 @@ class Call:
         sees_all: whether a token that may read every tenant came to an open endpoint with `tells_more`.
         token_name: the name of the request's token; empty for endpoints that need no token.
         peer: the address that the request came from, if it is known.
+        traceparent: the trace context of the request; None without one, or with an invalid one.
     """
 
     deployment: Deployment
@@ -61,6 +63,12 @@ class Call:
     sees_all: bool = False
     token_name: str = ""
     peer: str | None = None
+    traceparent: str | None = None
+
+    @property
+    def cause(self) -> TriggeredBy:
+        """What begins a run that this request asks for."""
+        return TriggeredBy(actor=self.token_name or None, traceparent=self.traceparent)
 
     def change(self, verb: Callable[[Transaction], Result], *, is_one: bool = True) -> Result:
         """Run a verb in a transaction; run it again if PostgreSQL aborted it to resolve a deadlock.

@@ -8,9 +8,10 @@ import secrets
 from flask import Flask, Response, g, request
 
 REQUEST_ID = "X-Request-Id"
+TRACEPARENT = "traceparent"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._~:@-]{1,128}\Z")
 
-ALLOWED_HEADERS = "Authorization, Content-Type, Idempotency-Key, X-Request-Id, X-Tenant"
+ALLOWED_HEADERS = "Authorization, Content-Type, Idempotency-Key, X-Request-Id, X-Tenant, traceparent"
 # Seconds for which a browser may cache the answer to a preflight request.
 PREFLIGHT_MAX_AGE_S = 600
 

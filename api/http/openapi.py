@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from pipeweave.api.contract import Problem, type_id_pattern
-from pipeweave.api.http import form_file, idempotency_header
+from pipeweave.api.http import form_file, headers, idempotency_header
 from pipeweave.api.http.endpoint import Endpoint, PathId
 from pipeweave.api.http.errors import PROBLEM_TYPE
 from pipeweave.api.http.headers import REQUEST_ID
@@ -141,7 +141,7 @@ def _security(endpoint: Endpoint) -> list[dict[str, Any]]:
 def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     listed: list[dict[str, Any]] = [] if endpoint.is_open else [{"$ref": "#/components/parameters/Tenant"}]
     if endpoint.longest_key:
-        listed.append(_key_parameter(endpoint.longest_key))
+        listed += [_key_parameter(endpoint.longest_key), _TRACE_PARAMETER]
     listed += [_path_parameter(name, kind) for name, kind in endpoint.ids.items()]
     if endpoint.query is not None:
         schema = endpoint.query.model_json_schema(ref_template=REF)
@@ -162,6 +162,16 @@ def _key_parameter(longest: int) -> dict[str, Any]:
         "description": "A second request with the same key creates nothing and gets the answer of the first.",
         "schema": {"type": "string", "pattern": idempotency_header.pattern(longest)},
     }
+
+
+# Any text is accepted: the standard says that an invalid one is ignored.
+_TRACE_PARAMETER = {
+    "name": headers.TRACEPARENT,
+    "in": "header",
+    "required": False,
+    "description": "The trace context of the caller (W3C Trace Context): new runs belong to its trace.",
+    "schema": {"type": "string"},
+}
 
 
 def _without_null(part: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,9 +18,11 @@ from pipeweave.api.http.body import read_body, read_query
 from pipeweave.api.http.download import Download, answered
 from pipeweave.api.http.endpoint import Answer, Call, Endpoint
 from pipeweave.api.http.form_file import FormFile
+from pipeweave.api.http.headers import TRACEPARENT
 from pipeweave.api.http.raw_body import RawBody
 from pipeweave.ids import check_name
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.domain import tracing
 
 JSON_TYPE = "application/json"
 _JSON = orjson.OPT_UTC_Z
@@ -45,7 +47,8 @@ class RequestPipeline:
         key = idempotency_header.read(request.headers, endpoint.longest_key) if endpoint.longest_key else None
         sees_all = endpoint.tells_more and self._authenticator.may_read_all(request.headers)
         tenant, token_name = (admission.tenant, admission.token_name) if admission else ("", "")
-        call = Call(self._deployment, tenant, key, sees_all, token_name, request.remote_addr)
+        traceparent = tracing.read(request.headers.get(TRACEPARENT))
+        call = Call(self._deployment, tenant, key, sees_all, token_name, request.remote_addr, traceparent)
         result = endpoint.handler(call, **arguments)
         return _rendered(result)
 

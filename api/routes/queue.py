@@ -23,7 +23,7 @@ from pipeweave.api.contract import (
 from pipeweave.api.http import Call, Routes, idempotency_header
 from pipeweave.errors import Conflict, NotFound, UploadNotUsable
 from pipeweave.orchestrator import reading
-from pipeweave.orchestrator.domain import TriggeredBy, iso
+from pipeweave.orchestrator.domain import iso
 from pipeweave.orchestrator.queueing import pauses, run_slots
 from pipeweave.orchestrator.runs import admission, standalone_tasks
 from pipeweave.orchestrator.security import ADMIN, WRITE
@@ -155,9 +155,8 @@ def put_limits(call: Call, body: LimitsRequest) -> dict[str, Any]:
 
 
 def _enqueued(call: Call, tasks: list[QueueTaskRequest], keys: list[str | None]) -> list[dict[str, Any]]:
-    cause = TriggeredBy(actor=call.token_name or None)
     requests = [
-        standalone_tasks.QueueRequest(task.task_id, task.input, task.priority, task.metadata, key, cause)
+        standalone_tasks.QueueRequest(task.task_id, task.input, task.priority, task.metadata, key, call.cause)
         for task, key in zip(tasks, keys, strict=True)
     ]
     values = call.deployment.values

@@ -59,7 +59,8 @@ def rerun(call: Call, id: str, body: RerunRequest) -> dict[str, Any]:
         rerunning.Edited(body.input) if "input" in body.model_fields_set else None,
         body.version,
         idempotency_header.of_body(call.key, body.run_token, "runToken"),
-        call.token_name or None,
+        call.cause.actor,
+        call.traceparent,
     )
     made = _made(call, request, None if body.validation_mode == "none" else check)
     answer = {
@@ -125,8 +126,15 @@ def _outcome(call: Call, run_id: str, body: RerunAllRequest, token: str | None) 
     }
     if body.dry_run:
         return shown
-    by = call.token_name or None
-    request = rerunning.Rerun(ids.read(ids.RUN, run_id), body.from_step, None, body.version, token, by)
+    request = rerunning.Rerun(
+        ids.read(ids.RUN, run_id),
+        body.from_step,
+        None,
+        body.version,
+        token,
+        call.cause.actor,
+        call.traceparent,
+    )
     try:
         made = _made(call, request, None)
     except (Conflict, NotFound, InvalidInput, UploadNotUsable) as error:

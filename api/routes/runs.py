@@ -238,7 +238,8 @@ def cancel_task_run(call: Call, id: str, body: CancelRequest) -> dict[str, Any]:
     instead.
     """
     task_run = ids.read(ids.TASK_RUN, id)
-    call.change(lambda tx: triggering.cancel_task(tx, call.tenant, task_run, reason=body.reason))
+    by = call.token_name or None
+    call.change(lambda tx: triggering.cancel_task(tx, call.tenant, task_run, reason=body.reason, by=by))
     return get_task_run(call, id, ValuesQuery(load=False))
 
 

@@ -11,7 +11,6 @@ from pipeweave.api.contract import RunRequest, TriggerBatchRequest, TriggerReque
 from pipeweave.api.http import Call, idempotency_header
 from pipeweave.api.routes import input_checks
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator.domain import TriggeredBy
 from pipeweave.orchestrator.registry import TaskRow, task_rows
 from pipeweave.orchestrator.runs import triggering
 from pipeweave.orchestrator.store import Transaction
@@ -91,7 +90,7 @@ def _trigger(call: Call, pipeline_id: str, body: RunRequest, run_token: str | No
         body.priority,
         body.metadata,
         run_token,
-        TriggeredBy(actor=call.token_name or None),
+        call.cause,
     )
 
 

@@ -126,7 +126,7 @@ def retry(
 
     Args:
         inputs: what `stored_inputs` gives for this dead letter.
-        by: who retries it; the run of a standalone task keeps that.
+        by: who retries it; the run, or that of a standalone task, keeps that.
 
     Raises:
         NotFound: the tenant has no such dead letter.
@@ -155,7 +155,7 @@ def retry_of_run(
     """
     if letters[0].is_standalone:
         return [each for letter in letters for each in _retry_standalone(tx, letter, inputs, cause)]
-    return _retry_steps(tx, letters)
+    return _retry_steps(tx, letters, cause)
 
 
 # The run's row is locked before (store/lock_order.py), so this statement sees what the row's last holder did
@@ -170,7 +170,7 @@ def _lock(tx: Transaction, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
     return [each for each in letters if each.id in still_open]
 
 
-def _retry_steps(tx: Transaction, letters: Sequence[DeadLetter]) -> list[Retried]:
+def _retry_steps(tx: Transaction, letters: Sequence[DeadLetter], cause: TriggeredBy) -> list[Retried]:
     run_id = letters[0].run_id
     maintenance_mode.admit(tx)
     run = run_headers.load(tx, run_id)
@@ -184,7 +184,7 @@ def _retry_steps(tx: Transaction, letters: Sequence[DeadLetter]) -> list[Retried
         _mark(tx, letter_id, run_id, task_run_id)
     return [
         Retried(still_open[each.id], run_id, each.id, each.code_version, is_standalone=False)
-        for each in reopening.reopen(tx, run, status, still_open)
+        for each in reopening.reopen(tx, run, status, still_open, cause)
     ]
 
 

@@ -33,6 +33,7 @@ from pipeweave.orchestrator.domain.states import (
     sql_in,
 )
 from pipeweave.orchestrator.domain.task_run import TaskRun
+from pipeweave.orchestrator.domain.triggered_by import BY_REQUEST, REDRIVE, TriggeredBy
 from pipeweave.orchestrator.engine.advance import RUN_FAILED, Advance
 from pipeweave.orchestrator.engine.chords import Counting
 from pipeweave.orchestrator.registry import task_rows
@@ -73,13 +74,20 @@ def lock_run(tx: Transaction, run: RunHeader | None, run_id: UUID) -> RunStatus:
     )
 
 
-def reopen(tx: Transaction, run: RunHeader, status: RunStatus, letters: Mapping[UUID, UUID]) -> list[TaskRun]:
+def reopen(
+    tx: Transaction,
+    run: RunHeader,
+    status: RunStatus,
+    letters: Mapping[UUID, UUID],
+    cause: TriggeredBy = BY_REQUEST,
+) -> list[TaskRun]:
     """Let a run go on from task runs that have dead letters.
 
     Args:
         run: the run; its row must be locked.
         status: as `lock_run` returned it.
         letters: task run id -> dead letter id.
+        cause: who or what retries them.
 
     Returns:
         These task runs, each at its next attempt.
@@ -94,8 +102,8 @@ def reopen(tx: Transaction, run: RunHeader, status: RunStatus, letters: Mapping[
     runs_again = {run.plan[each].step.task for each in (*places, *found.steps, *found.maps)}
     triggering.runnable(task_rows.tasks(tx, run.tenant, runs_again), runs_again)
 
-    run_transitions.reopen(tx, run.id, status)
-    targets = _reopen_failed(tx, run, letters)
+    run_transitions.reopen(tx, run.id, status, cause.actor)
+    targets = _reopen_failed(tx, run, letters, cause)
     others = _reopen_stopped(tx, run, found.steps)
     _reopen_maps(tx, run, found.maps)
     _advance(tx, run, status, [*targets, *others], found.maps)
@@ -221,7 +229,8 @@ _MOVED_FAILED = Move(
         CROSS JOIN task_runs AS o {_ITS_TASK}""",
     event=Logged(
         "'task_run.reopened'",
-        "jsonb_build_object('nextAttempt', m.attempt, 'deadLetter', m.letter)",
+        """jsonb_strip_nulls(jsonb_build_object('nextAttempt', m.attempt, 'deadLetter', m.letter,
+            'redrive', CAST(:redrive AS text), 'by', CAST(:by AS text)))""",
         attempt="m.attempt - 1",
     ),
     returning=", l.letter",
@@ -230,9 +239,14 @@ _MOVED_FAILED = Move(
 _REOPEN_FAILED = f"WITH {_MOVED_FAILED} SELECT * FROM moved"
 
 
-def _reopen_failed(tx: Transaction, run: RunHeader, letters: Mapping[UUID, UUID]) -> list[TaskRun]:
+def _reopen_failed(
+    tx: Transaction, run: RunHeader, letters: Mapping[UUID, UUID], cause: TriggeredBy
+) -> list[TaskRun]:
     shown = [ids.show(ids.DEAD_LETTER, each) for each in letters.values()]
-    parameters = {"run_id": run.id, "ids": list(letters), "letters": shown, "now": tx.now}
+    # A dead letter that is retried by itself is its own cause.
+    redrive = cause.id if cause.kind == REDRIVE and cause.id not in shown else None
+    by = {"redrive": redrive, "by": cause.actor}
+    parameters = {"run_id": run.id, "ids": list(letters), "letters": shown, "now": tx.now, **by}
     return [of_row(row) for row in tx.execute(_REOPEN_FAILED, parameters)]
 
 

@@ -240,6 +240,7 @@ class Dispatcher:
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "pipeweave",
+            "traceparent": prepared.traceparent,
             "X-PipeWeave-Tenant": tenant,
             signatures.HEADER: signatures.sign(secret, at, path, body),
         }

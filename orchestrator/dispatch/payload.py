@@ -12,6 +12,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.dispatch import item_inputs
 from pipeweave.orchestrator.dispatch.object_urls import ObjectUrls
 from pipeweave.orchestrator.dispatch.services import DispatchService
+from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.task_run import TaskRun
 
@@ -69,6 +70,7 @@ class Prepared:
             "heartbeatIntervalMs": self.service.heartbeat_interval_ms,
             "timeout": self.service.timeout,
             "tenant": self.run.tenant,
+            "traceId": self.run.trace_id,
         }
         if self.run.triggered_by is not None:
             said["triggeredBy"] = self.run.triggered_by.to_json()
@@ -85,6 +87,12 @@ class Prepared:
         if self.urls is not None:
             said |= self._urls(self.urls)
         return orjson.dumps(said)
+
+    @property
+    def traceparent(self) -> str:
+        """The header of the same name: the call belongs to the span of the attempt."""
+        run, task_run = self.run, self.task_run
+        return tracing.traceparent_of(run.id, run.traceparent, task_run.id, task_run.attempt)
 
     def _map_name(self) -> str | None:
         step = self.run.plan[self.run.plan.ordinals[self.task_run.step_id]].step

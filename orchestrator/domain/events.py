@@ -9,10 +9,18 @@ from uuid import UUID
 
 from pipeweave.orchestrator.domain.task_run import TaskRun
 
+QUEUED, READY = "task_runs.queued", "task_runs.ready"
+# Why task runs are held back: the limit of their task; a pause of their task, run or tenant.
+LIMIT, PAUSE = "limit", "pause"
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change: `type` is `noun.verb`, `data` holds what `replay.py` needs to rebuild the state."""
+    """One change: `type` is `noun.verb`, `data` holds what `replay.py` needs to rebuild the state.
+
+    Where it is not plain from the type why something changed, `data` says so (`cause`, `errorCode`, `error`,
+    `reason`, `deadLetter`, `triggeredBy`), and who wanted it (`by`) or did it (`worker`).
+    """
 
     run_id: UUID
     type: str
@@ -35,6 +43,15 @@ def together(type_: str, moved: Sequence[TaskRun], **data: Any) -> list[Event]:
     if not moved:
         return []
     return [Event(moved[0].run_id, type_, data={"ordinals": ranges(each.ordinal for each in moved), **data})]
+
+
+def held(moved: Sequence[TaskRun]) -> list[Event]:
+    """The events of task runs that became `ready`: one limit or pause holds them back, and `cause` says which
+    of the two. What has a limit waits for it also while it is paused.
+    """
+    limited = [each for each in moved if each.is_limited]
+    paused = [each for each in moved if not each.is_limited]
+    return together(READY, limited, cause=LIMIT) + together(READY, paused, cause=PAUSE)
 
 
 def ranges(ordinals: Iterable[int]) -> list[list[int]]:

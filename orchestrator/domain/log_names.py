@@ -19,5 +19,6 @@ def names_of(run: RunHeader, task_run: TaskRun) -> dict[str, Any]:
         "task_id": task_run.task_id,
         "step_id": task_run.step_id,
         "attempt": task_run.attempt,
+        "trace_id": run.trace_id,
     }
     return names if task_run.map_index is None else {**names, "map_index": task_run.map_index}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.domain.plan import Plan
 from pipeweave.orchestrator.domain.triggered_by import TriggeredBy
 
@@ -30,3 +31,13 @@ class RunHeader:
     plan: Plan
     triggered_by: TriggeredBy | None = None
     rerun_from: str | None = None
+
+    @property
+    def traceparent(self) -> str | None:
+        """The trace context with which it was triggered; None without one."""
+        return None if self.triggered_by is None else self.triggered_by.traceparent
+
+    @property
+    def trace_id(self) -> str:
+        """Its trace id, 32 hexadecimal digits."""
+        return tracing.trace_id(self.id, self.traceparent)

@@ -20,11 +20,13 @@ class TriggeredBy:
         kind: one of TRIGGER_KINDS.
         id: the schedule, webhook, run or dead letter, in the form that the API shows; None for a request.
         actor: the name of the access token, or of the person; None if nobody is known.
+        traceparent: the trace context that it came with (tracing.py); None without one.
     """
 
     kind: str = API
     id: str | None = None
     actor: str | None = None
+    traceparent: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As answers and tasks get it."""
@@ -32,7 +34,8 @@ class TriggeredBy:
 
     def to_row(self) -> dict[str, Any]:
         """The columns of `runs`."""
-        return {"triggered_kind": self.kind, "triggered_id": self.id, "triggered_actor": self.actor}
+        row = {"triggered_kind": self.kind, "triggered_id": self.id, "triggered_actor": self.actor}
+        return row if self.traceparent is None else {**row, "traceparent": self.traceparent}
 
 
 # A request of somebody who is not known.
@@ -45,4 +48,6 @@ def of_row(row: Any) -> TriggeredBy | None:
     A partition that was detached before these columns existed does not have them.
     """
     kind = getattr(row, "triggered_kind", None)
-    return None if kind is None else TriggeredBy(kind, row.triggered_id, row.triggered_actor)
+    if kind is None:
+        return None
+    return TriggeredBy(kind, row.triggered_id, row.triggered_actor, getattr(row, "traceparent", None))

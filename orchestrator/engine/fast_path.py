@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from pipeweave import ids
+from pipeweave.orchestrator.domain.events import LIMIT, PAUSE
 from pipeweave.orchestrator.domain.outbox import JoinCheck
 from pipeweave.orchestrator.domain.plan import END, JoinKind
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -149,8 +150,10 @@ def _going_on(where: str, begins: str = ":now") -> str:
         event=Logged(
             "CASE WHEN m.status = 'running' THEN 'task_run.started' ELSE 'task_runs.' || m.status END",
             f"""CASE WHEN m.status = 'running' THEN {claiming.STARTED_FROM_PENDING}
-            ELSE jsonb_build_object('ordinals',
-                jsonb_build_array(jsonb_build_array(m.ordinal, m.ordinal))) END""",
+            ELSE jsonb_strip_nulls(jsonb_build_object('ordinals',
+                jsonb_build_array(jsonb_build_array(m.ordinal, m.ordinal)), 'cause',
+                CASE WHEN m.status = 'ready' THEN CASE WHEN m.is_limited THEN '{LIMIT}' ELSE '{PAUSE}' END
+                END)) END""",
         ),
         returning=", n.ordinal",
     )

@@ -14,7 +14,7 @@ from uuid import UUID
 from pipeweave import ids
 from pipeweave.errors import MapSourceInvalid
 from pipeweave.json_values import json_type
-from pipeweave.orchestrator.domain.events import Event
+from pipeweave.orchestrator.domain.events import LIMIT, PAUSE, Event
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.plan import WIDE
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -129,7 +129,9 @@ def _insert(tx: Transaction, run: RunHeader, ordinal: int, first: int, items: li
     parent = {"run_id": run.id, "parent_id": ids.task_run_id(run.id, ordinal), "parent": ordinal}
     row = tx.execute(_INSERT, {"ids": item_ids, "items": items, "now": tx.now} | parent).one()
     status = TaskStatus.READY if row.is_held else TaskStatus.QUEUED
-    data = {"ordinals": [[first, first + len(items) - 1]]}
+    data: dict[str, Any] = {"ordinals": [[first, first + len(items) - 1]]}
+    if row.is_held:
+        data["cause"] = LIMIT if row.is_limited else PAUSE
     append(tx, [Event(run.id, f"task_runs.{status.value}", data=data)])
     return [
         TaskRun(

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
+from pipeweave.orchestrator.domain import tracing
 from pipeweave.orchestrator.domain.json_shapes import iso, task_run_id
 from pipeweave.orchestrator.reading.runs import require_run
 from pipeweave.orchestrator.store.database import Transaction
@@ -54,7 +56,7 @@ def run_events(tx: Transaction, tenant: str, id: UUID, page: Page, *, type: str 
     Raises:
         NotFound: the tenant has no such run.
     """
-    require_run(tx, tenant, id)
+    trace_id = tracing.trace_id(id, require_run(tx, tenant, id))
     after = page.after("events", int)
     parameters = {"id": id, "after": after[0] if after else -1, "type": type, "limit": page.limit + 1}
     until = time.monotonic() + WAIT_S
@@ -64,17 +66,24 @@ def run_events(tx: Transaction, tenant: str, id: UUID, page: Page, *, type: str 
         rows: list[Any] = tx.execute(_EVENTS, {**parameters, "before": before}).all()
         settled = list(takewhile(lambda row: row.is_settled, rows))
         if len(settled) == len(rows) or time.monotonic() > until:
-            return page.cut(settled, "events", lambda row: (row.seq,), event_row)
+            show = partial(_with_trace, trace_id=trace_id)
+            return page.cut(settled, "events", lambda row: (row.seq,), show)
         time.sleep(PAUSE_S)
+
+
+def _with_trace(row: Any, trace_id: str) -> Document:
+    return {**event_row(row), "traceId": trace_id}
 
 
 def event_row(row: Any) -> Document:
     """An event as lists show it."""
+    data = row.data or {}
     return {
         "seq": row.seq,
         "at": iso(row.at),
         "type": row.type,
         "taskRunId": None if row.task_run_id is None else task_run_id(row.task_run_id),
         "attempt": row.attempt,
-        "data": row.data or {},
+        "actor": data.get("by") or data.get("worker"),
+        "data": data,
     }

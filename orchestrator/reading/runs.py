@@ -13,7 +13,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator.domain import triggered_by
+from pipeweave.orchestrator.domain import tracing, triggered_by
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.reading import outputs, task_runs
@@ -26,7 +26,7 @@ TASK_RUNS_SHOWN = 1_000
 
 _COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.status, r.failure_mode, r.priority,
 r.metadata, r.task_run_count, r.error, r.error_code, r.created_at, r.started_at, r.finished_at,
-r.triggered_kind, r.triggered_id, r.triggered_actor, r.rerun_of, r.rerun_from,
+r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from,
 p.paused_at, p.paused_by, p.reason AS pause_reason"""
 _FROM = "FROM runs AS r LEFT JOIN run_pauses AS p ON p.run_id = r.id"
 
@@ -104,6 +104,7 @@ def run_row(row: Any) -> Document:
         "triggeredBy": cause and cause.to_json(),
         "rerunOf": rerun_of and run_id(rerun_of),
         "rerunFrom": getattr(row, "rerun_from", None),
+        "traceId": tracing.trace_id(row.id, getattr(row, "traceparent", None)),
         "taskRunCount": row.task_run_count,
         "error": row.error,
         "errorCode": row.error_code,
@@ -193,17 +194,20 @@ def phase(status: str, latest_event: str | None) -> str:
     return PHASES.get(latest_event, status)
 
 
-_OWNED = "SELECT 1 FROM runs WHERE id = :id AND tenant_id = :tenant AND pipeline_id IS NOT NULL"
+_OWNED = "SELECT traceparent FROM runs WHERE id = :id AND tenant_id = :tenant AND pipeline_id IS NOT NULL"
 
 
-def require_run(tx: Transaction, tenant: str, id: UUID) -> None:
-    """Check that a tenant has a run.
+def require_run(tx: Transaction, tenant: str, id: UUID) -> str | None:
+    """Check that a tenant has a run, and return the trace context that it was triggered with.
 
     Raises:
         NotFound: the tenant has no such run.
     """
-    if tx.execute(_OWNED, {"id": id, "tenant": tenant}).first() is None:
+    row = tx.execute(_OWNED, {"id": id, "tenant": tenant}).one_or_none()
+    if row is None:
         raise no_run(id)
+    found: str | None = row.traceparent
+    return found
 
 
 def run_task_runs(

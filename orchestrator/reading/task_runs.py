@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pipeweave import ids
 from pipeweave.errors import NotFound
-from pipeweave.orchestrator.domain import triggered_by
+from pipeweave.orchestrator.domain import tracing, triggered_by
 from pipeweave.orchestrator.domain.json_shapes import duration_ms, iso, reference, run_id, task_run_id
 from pipeweave.orchestrator.reading import outputs
 from pipeweave.orchestrator.reading.stored_values import Loading
@@ -111,7 +111,7 @@ _ONE = f"""
 SELECT {_COLUMNS}, t.error, t.item, t.output, t.output_path, t.output_hash, t.selected_next, t.map_first,
        t.idempotency_key, t.cached_from, t.awaits, t.dispatched_at, t.assets, t.logs_path,
        r.pipeline_id, r.pipeline_version, r.input, r.input_path, r.input_size, r.inputs_hash, r.metadata,
-       r.triggered_kind, r.triggered_id, r.triggered_actor,
+       r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent,
        k.code_version AS current_version, k.code_hash AS current_hash
 FROM task_runs AS t JOIN runs AS r ON r.id = t.run_id
     LEFT JOIN tasks AS k ON k.tenant_id = t.tenant_id AND k.id = t.task_id
@@ -160,6 +160,7 @@ def task_run(tx: Transaction, tenant: str, id: UUID, *, load: bool = False) -> D
         "awaits": row.awaits and task_run_id(row.awaits) if row.status == "pending" else None,
         "metadata": row.metadata,
         "triggeredBy": cause and cause.to_json(),
+        "traceId": tracing.trace_id(row.run_id, row.traceparent),
         "attempts": _attempts(tx, row),
     }
 

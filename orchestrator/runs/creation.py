@@ -11,10 +11,11 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain.events import Event, together
+from pipeweave.orchestrator.domain.events import QUEUED, Event, held, together
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import RunStatus, TaskStatus
 from pipeweave.orchestrator.domain.task_run import Kept, TaskRun
+from pipeweave.orchestrator.domain.triggered_by import API
 from pipeweave.orchestrator.engine.advance import Advance
 from pipeweave.orchestrator.objects import uploads
 from pipeweave.orchestrator.queueing import maintenance_mode, run_slots, start_conditions
@@ -65,16 +66,16 @@ WITH accepting AS MATERIALIZED (
     INSERT INTO runs (id, tenant_id, pipeline_id, pipeline_version, status, failure_mode, priority, input,
         input_path, input_size, inputs_hash, run_token, metadata, task_run_count, created_at, started_at,
         deadline_at, idle_timeout_ms, triggered_kind, triggered_id, triggered_actor,
-        rerun_of, rerun_from)
+        traceparent, rerun_of, rerun_from)
     SELECT r.id, :tenant, r.pipeline_id, r.version, r.status, r.failure_mode, r.priority, r.input,
         r.path, r.size, r.hash, r.run_token, r.metadata, r.steps, :now, r.started_at,
         r.started_at + r.timeout_ms * interval '1 millisecond', r.idle_timeout_ms, r.triggered_kind,
-        r.triggered_id, r.triggered_actor, r.rerun_of, r.rerun_from
+        r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_of, r.rerun_from
     FROM accepting, jsonb_to_recordset(CAST(:runs AS jsonb)) AS r(id uuid, pipeline_id text, version integer,
         status text, started_at timestamptz, failure_mode text, priority integer, input jsonb, path text,
         size integer, hash text, run_token text,
         metadata jsonb, steps integer, timeout_ms bigint, idle_timeout_ms bigint, triggered_kind text,
-        triggered_id text, triggered_actor text, rerun_of uuid, rerun_from text)
+        triggered_id text, triggered_actor text, traceparent text, rerun_of uuid, rerun_from text)
 ), new_task_runs AS (
     INSERT INTO task_runs (run_id, id, tenant_id, step_id, task_id, kind, status, max_attempts, priority,
         queue, is_limited, code_version, code_hash, idempotency_key, created_at, queued_at)
@@ -292,12 +293,20 @@ def _events(new: NewRun, written: WrittenRun) -> list[Event]:
         "inputsHash": new.input.hash,
         "steps": len(rows),
     }
+    data |= _cause(run)
     if new.rerun_of is not None:
         data |= {"rerunOf": ids.show(ids.RUN, new.rerun_of), "rerunFrom": run.rerun_from}
     if written.status is not RunStatus.RUNNING:
         data["status"] = written.status.value
     events = [Event(run.id, "run.created", data=data)]
-    for status in (TaskStatus.QUEUED, TaskStatus.READY):
-        moved = [each for each in rows if each.status is status]
-        events += together(f"task_runs.{status.value}", moved)
-    return events
+    events += together(QUEUED, [each for each in rows if each.status is TaskStatus.QUEUED])
+    return events + held([each for each in rows if each.status is TaskStatus.READY])
+
+
+def _cause(run: RunHeader) -> dict[str, Any]:
+    """Who and what began the run. A request is not named: it is what begins most runs."""
+    cause = run.triggered_by
+    if cause is None:
+        return {}
+    named = {} if cause.kind == API else {"triggeredBy": cause.kind, "triggeredById": cause.id}
+    return {name: each for name, each in {**named, "by": cause.actor}.items() if each is not None}

@@ -61,6 +61,7 @@ class Rerun:
         version: SAME, LATEST or the number of a version.
         run_token: a second rerun with the same token, run, step, input and version is the first one.
         by: who asks for it.
+        traceparent: the trace context of the request; None without one.
     """
 
     run_id: UUID
@@ -69,6 +70,7 @@ class Rerun:
     version: str | int = SAME
     run_token: str | None = None
     by: str | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,7 @@ def _new_run(
         None if kept.inline is None else orjson.loads(kept.inline),
         kept.path,
         stored.plan,
-        TriggeredBy(RERUN, old.shown, request.by),
+        TriggeredBy(RERUN, old.shown, request.by, request.traceparent),
         request.from_step,
     )
     spec = stored.spec

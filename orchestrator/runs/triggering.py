@@ -420,7 +420,9 @@ WHERE t.run_id = :run_id AND t.id = :id AND t.tenant_id = :tenant
 """
 
 
-def cancel_task(tx: Transaction, tenant: str, task_run_id: UUID, *, reason: str | None = None) -> None:
+def cancel_task(
+    tx: Transaction, tenant: str, task_run_id: UUID, *, reason: str | None = None, by: str | None = None
+) -> None:
     """Cancel an open standalone task run, as `cancel` does with a run.
 
     Raises:
@@ -435,7 +437,7 @@ def cancel_task(tx: Transaction, tenant: str, task_run_id: UUID, *, reason: str 
     if row.pipeline_id is not None:
         run = ids.show(ids.RUN, run_id)
         raise Conflict(f"task run {shown} is a step of run {run}", hint=f"cancel the run: {run}")
-    if not _cancel(tx, tenant, run_id, reason):
+    if not _cancel(tx, tenant, run_id, reason, by):
         raise Conflict(
             f"task run {shown} is already {row.status}", hint="a task run that has ended cannot be cancelled"
         )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from pipeweave.orchestrator.domain.events import together
+from pipeweave.orchestrator.domain.events import PAUSE, together
 from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.states import TaskStatus as T
 from pipeweave.orchestrator.domain.task_run import TaskRun
@@ -144,7 +144,8 @@ def give_back(tx: Transaction, task_runs: Sequence[TaskRun], *, worker: str | No
     returned = read(tx.execute(f"WITH {_GIVE_BACK} SELECT * FROM moved", parameters))
     by_status = {each: [t for t in returned if t.status is each] for each in (T.READY, T.QUEUED)}
     for status, moved in by_status.items():
-        append(tx, together(f"task_runs.{status.value}", moved, **{"from": "running"}))
+        cause = {"cause": PAUSE} if status is T.READY else {}
+        append(tx, together(f"task_runs.{status.value}", moved, **{"from": "running"}, **cause))
     return by_status[T.QUEUED]
 
 

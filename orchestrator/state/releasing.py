@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from pipeweave.orchestrator.domain import events
 from pipeweave.orchestrator.domain.events import together
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.domain.task_run import TaskRun
@@ -59,9 +60,14 @@ def release(
         done = {each.id for each in released}
         left = [each for each in left if each not in done]
         moved = _release(tx, run_id, to, left, where, ", queued_at = :now", {}, None)
-        append(tx, together(f"task_runs.{to.value}", moved))
+        append(tx, _released(moved))
         released += moved
     return released
+
+
+def _released(moved: Sequence[TaskRun]) -> list[events.Event]:
+    ready = [each for each in moved if each.status is T.READY]
+    return together(events.QUEUED, [each for each in moved if each.status is T.QUEUED]) + events.held(ready)
 
 
 # SQL: the task run waits for its predecessors, not for the due time of another attempt.
@@ -100,8 +106,7 @@ def release_due(tx: Transaction, run_id: UUID, task_runs: Sequence[UUID]) -> lis
         return []
     parameters = {"run_id": run_id, "ids": sorted(task_runs), "now": tx.now}
     moved = read(tx.execute(f"WITH {_RELEASE_DUE} SELECT * FROM moved", parameters))
-    for status in (T.READY, T.QUEUED):
-        append(tx, together(f"task_runs.{status.value}", [each for each in moved if each.status is status]))
+    append(tx, _released(moved))
     return moved
 
 
@@ -133,17 +138,17 @@ def dispatch_ready(tx: Transaction, task_runs: Sequence[tuple[UUID, UUID]]) -> l
 
     The caller holds the lock on the row of their task, which guards its limits.
     """
-    return _move_any(tx, _DISPATCH, task_runs, "task_runs.queued", **{"from": "ready"})
+    return _move_any(tx, _DISPATCH, task_runs, events.QUEUED, **{"from": "ready"})
 
 
 def await_limit(tx: Transaction, task_runs: Sequence[tuple[UUID, UUID]]) -> list[TaskRun]:
     """Move queued task runs (run id, id) that hold no slot of their limit to `ready`: they take one."""
-    return _move_any(tx, _AWAIT_LIMIT, task_runs, "task_runs.ready")
+    return _move_any(tx, _AWAIT_LIMIT, task_runs, events.READY, cause=events.LIMIT)
 
 
 def hold_back(tx: Transaction, task_runs: Sequence[tuple[UUID, UUID]]) -> list[TaskRun]:
     """Move queued task runs (run id, id) that are paused back to `ready`: their messages will find no row."""
-    return _move_any(tx, _HOLD_BACK, task_runs, "task_runs.ready")
+    return _move_any(tx, _HOLD_BACK, task_runs, events.READY, cause=events.PAUSE)
 
 
 def _move_any(

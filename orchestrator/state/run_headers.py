@@ -20,9 +20,9 @@ COLUMNS = """r.id, r.tenant_id, r.pipeline_id, r.pipeline_version, r.failure_mod
     r.input_path,
     CASE WHEN r.pipeline_id IS NULL THEN
         (SELECT o.task_id FROM task_runs AS o WHERE o.run_id = r.id LIMIT 1) END AS only_task,
-    r.triggered_kind, r.triggered_id, r.triggered_actor, r.rerun_from"""
+    r.triggered_kind, r.triggered_id, r.triggered_actor, r.traceparent, r.rerun_from"""
 
-WIDTH = 13
+WIDTH = 14
 # Of them, the first columns are fields of the header as they are.
 _OWN = 8
 _HEADER = f"SELECT {COLUMNS} FROM runs AS r WHERE r.id = :id"

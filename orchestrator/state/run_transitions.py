@@ -9,7 +9,7 @@ from uuid import UUID
 import orjson
 
 from pipeweave import ids
-from pipeweave.orchestrator.domain import states
+from pipeweave.orchestrator.domain import states, tracing
 from pipeweave.orchestrator.domain.facts import RunEnded
 from pipeweave.orchestrator.domain.failure import Failure
 from pipeweave.orchestrator.domain.run import RunHeader
@@ -54,10 +54,18 @@ def announce_end(tx: Transaction, run_id: UUID, row: Any) -> None:
 
 
 def _log_end(
-    run_id: UUID, tenant: str, pipeline: str | None, status: str, seconds: float | None, code: Any, error: Any
+    run_id: UUID,
+    tenant: str,
+    pipeline: str | None,
+    status: str,
+    seconds: float | None,
+    code: Any,
+    error: Any,
+    traceparent: str | None,
 ) -> None:
     level = logging.INFO if status in (RunStatus.COMPLETED, RunStatus.CANCELLED) else logging.WARNING
     names = {"tenant": tenant, "pipeline_id": pipeline, "run_id": ids.show(ids.RUN, run_id)}
+    names["trace_id"] = tracing.trace_id(run_id, traceparent)
     duration = None if seconds is None else round(seconds * 1000, 1)
     failure = {} if code is None else {"error_code": code, "error": error}
     log.log(level, f"run.{status}", extra={**names, "duration_ms": duration, **failure})
@@ -69,14 +77,16 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at
     failed, data = "", "CAST(NULL AS jsonb)"
     if has_error:
         failed = ", error = CAST(:error AS jsonb), error_code = :code"
-        data = "jsonb_build_object('error', m.error ->> 'message', 'errorCode', m.error_code)"
+        data = """jsonb_strip_nulls(jsonb_build_object('error', m.error ->> 'message',
+                'errorCode', m.error_code, 'taskRunId', m.error ->> 'taskRunId', 'by', m.error ->> 'by'))"""
     guard = ", ".join(f"'{each}'" for each in states.run_before(to))
     # A paused run fails or is cancelled; it does not end well.
     unpaused = f", {_UNPAUSED}" if to in (RunStatus.FAILED, RunStatus.CANCELLED) else ""
     return f"""run AS (
             UPDATE runs SET status = '{to.value}'{finished}{failed}
             WHERE id = :run_id AND status IN ({guard}) AND {where}
-            RETURNING id, tenant_id, pipeline_id, status, error, error_code, started_at, finished_at
+            RETURNING id, tenant_id, pipeline_id, status, error, error_code, started_at, finished_at,
+                traceparent
         ), run_logged AS (
             INSERT INTO events (run_id, at, type, data)
             SELECT m.id, coalesce(m.finished_at, :now), 'run.{to.value}', {data} FROM run AS m
@@ -93,8 +103,8 @@ AWAITED = f"""{deployment_mode.IS_AWAITED} AS is_awaited,
     (SELECT n.id FROM run JOIN tenants AS n ON n.id = run.tenant_id
      WHERE n.max_active_runs IS NOT NULL AND run.pipeline_id IS NOT NULL) AS limited_tenant,
     (SELECT json_build_array(run.tenant_id, run.pipeline_id, run.status,
-        extract(epoch FROM run.finished_at - run.started_at), run.error_code, run.error ->> 'message')
-     FROM run) AS ended"""
+        extract(epoch FROM run.finished_at - run.started_at), run.error_code, run.error ->> 'message',
+        run.traceparent) FROM run) AS ended"""
 
 # The SELECT behind `_move_sql`: whether the run moved, and who waits for its end.
 MOVED = f"SELECT EXISTS (SELECT 1 FROM run) AS has_moved, {AWAITED}"
@@ -280,7 +290,9 @@ WITH run AS (
         error_code = NULL, {_REOPENED}
     WHERE id = :run_id AND status = ANY(CAST(:before AS text[])) RETURNING id
 ), run_logged AS (
-    INSERT INTO events (run_id, at, type, data) SELECT m.id, :now, 'run.reopened', NULL FROM run AS m
+    INSERT INTO events (run_id, at, type, data)
+    SELECT m.id, :now, 'run.reopened', jsonb_strip_nulls(jsonb_build_object('by', CAST(:by AS text)))
+    FROM run AS m
 )
 SELECT EXISTS (SELECT 1 FROM run)
 """
@@ -288,17 +300,18 @@ SELECT EXISTS (SELECT 1 FROM run)
 _MARK = f"UPDATE runs SET {_REOPENED} WHERE id = :run_id"
 
 
-def reopen(tx: Transaction, run_id: UUID, status: RunStatus) -> None:
+def reopen(tx: Transaction, run_id: UUID, status: RunStatus, by: str | None = None) -> None:
     """Reopen a run because its dead letter is retried.
 
     Args:
         status: the run's status; the caller has locked the row.
+        by: who retries it; None if that is not known.
     """
     if status is RunStatus.RUNNING:
         tx.execute(_MARK, {"run_id": run_id, "now": tx.now})
         return
     before = list(states.run_reopened_from(RunStatus.RUNNING))
-    tx.execute(_REOPEN, {"run_id": run_id, "now": tx.now, "before": before})
+    tx.execute(_REOPEN, {"run_id": run_id, "now": tx.now, "before": before, "by": by})
 
 
 def cancel(tx: Transaction, run_id: UUID, reason: str, by: str | None = None) -> bool:

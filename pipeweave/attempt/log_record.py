@@ -15,7 +15,17 @@ _OF_TASKS = ("pipeweave.task", "pipeweave.stdout", "pipeweave.stderr")
 
 # The same in every line of an attempt: its log says them by its place.
 _IDS = frozenset(
-    {"run_id", "task_run_id", "pipeline_id", "step_id", "task_id", "attempt", "tenant", "map_index"}
+    {
+        "run_id",
+        "task_run_id",
+        "pipeline_id",
+        "step_id",
+        "task_id",
+        "attempt",
+        "tenant",
+        "map_index",
+        "trace_id",
+    }
 )
 # Members of the line itself: a member of `extra` with such a name is called `extra_level` and so on.
 _OWN = frozenset({"timestamp", "level", "runId", "message", "logger", "exception", "exception_type"})

@@ -40,6 +40,7 @@ class Context:
         tenant: the tenant of the run.
         triggered_by: what began the run: kind (`api`, `schedule`, `webhook`, `event`, `rerun`, `redrive`,
             `transaction`, `parent`), id and actor; None if that is not known.
+        trace_id: the trace of the run, 32 hexadecimal digits: W3C Trace Context, OpenTelemetry.
         on_progress: called with the arguments of `progress`.
         files: the attempt's assets, uploads and temporary files; None if it was called as a plain function.
         cancelled: whether the attempt was cancelled or taken away; None if nothing can do that.
@@ -62,6 +63,7 @@ class Context:
     code_hash: str = ""
     tenant: str = ""
     triggered_by: Mapping[str, Any] | None = None
+    trace_id: str = ""
     on_progress: Progress | None = None
     files: AttemptFiles | None = None
     cancelled: Callable[[], bool] | None = None
@@ -77,6 +79,7 @@ class Context:
             "task_id": self.task_id,
             "attempt": self.attempt,
             "tenant": self.tenant,
+            "trace_id": self.trace_id,
         }
         return _NamedLines(_logger(self.task_id), ids)
 

@@ -120,6 +120,7 @@ class Attempt:
             "task_id": self.task.id,
             "step_id": given.step_id,
             "attempt": given.attempt,
+            "trace_id": given.trace_id,
         }
 
     def _body(self) -> dict[str, Any]:
@@ -170,6 +171,7 @@ class Attempt:
             code_hash=given.code_hash,
             tenant=given.tenant,
             triggered_by=given.triggered_by,
+            trace_id=given.trace_id,
             on_progress=self._progress,
             files=files,
             cancelled=lambda: self._reason is not None,

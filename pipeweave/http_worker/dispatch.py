@@ -51,6 +51,7 @@ class Dispatch:
     map_name: str | None = None
     uploads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     triggered_by: Mapping[str, Any] | None = None
+    trace_id: str = ""
 
 
 def parse(body: bytes) -> Dispatch:
@@ -91,6 +92,7 @@ def parse(body: bytes) -> Dispatch:
         map_name=read.text("mapName", None),
         uploads=read.objects("uploads"),
         triggered_by=read.object("triggeredBy"),
+        trace_id=read.text("traceId", ""),
     )
     if read.errors:
         first = read.errors[0]

@@ -268,6 +268,7 @@ class Calls:
             code_hash=task_run.code_hash,
             tenant=run.tenant,
             triggered_by=None if run.triggered_by is None else run.triggered_by.to_json(),
+            trace_id=run.trace_id,
             on_progress=progress,
             files=files,
             cancelled=self.limit.is_over,
