@@ -48,6 +48,26 @@ def test_task_runs_and_events_are_paged_and_filtered(api: Api, run_id: str) -> N
     assert len(created) == 1
 
 
+def test_a_run_belongs_to_the_trace_of_the_request_that_began_it(api: Api, pipeline: str) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    api.sent["traceparent"] = f"00-{trace}-00f067aa0ba902b7-01"
+    triggered = api.post(f"/api/pipelines/{pipeline}/trigger", {"input": {}}).json["pipelineRunId"]
+    task_run = api.post("/api/queue/task", {"taskId": "count", "input": {"path": "a"}}).json["runId"]
+    api.sent["traceparent"] = "not a trace context"
+    other = api.post(f"/api/pipelines/{pipeline}/trigger", {"input": {}}).json["pipelineRunId"]
+    del api.sent["traceparent"]
+
+    assert api.get(f"/api/runs/{triggered}").json["traceId"] == trace
+    assert api.get(f"/api/task-runs/{task_run}").json["traceId"] == trace
+    events = api.get(f"/api/runs/{triggered}/events").json["events"]
+    assert {each["traceId"] for each in events} == {trace}
+    assert api.get(f"/api/runs/{other}").json["traceId"] == ids.read(ids.RUN, other).hex
+
+    api.post(f"/api/runs/{triggered}/cancel", {"reason": "enough"})
+    cancelled = api.get(f"/api/runs/{triggered}/events", type="run.cancelled").json["events"][0]
+    assert cancelled["actor"] == cancelled["data"]["by"] != ""
+
+
 def test_a_standalone_task_is_cancelled_by_its_task_run(api: Api) -> None:
     task_run = api.post("/api/queue/task", {"taskId": "count", "input": {"path": "a"}}).json["runId"]
     answer = api.post(f"/api/task-runs/{task_run}/cancel", {"reason": "wrong folder"})
