@@ -321,6 +321,9 @@ _CHANGES: dict[str, Callable[[_Rebuilding, StoredEvent], None]] = {
     "task_run.reopened": _Rebuilding.reopen,
 }
 
+# The types of events.
+TYPES = frozenset(_CHANGES)
+
 
 # --- statuses ---------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.pages import text_of
 
+from pipeweave.orchestrator.domain import replay
 from pipeweave.orchestrator.domain.states import REOPEN_RUN, REOPEN_TASK, RUN_MOVES, TASK_MOVES
 from pipeweave.spec.rules import Decision, Predecessor, decide_step
 
@@ -59,3 +60,10 @@ def test_the_table_of_when_a_step_runs_is_the_rule(mode: str) -> None:
         if words[column] != "the run has failed":
             expected = {"waits": Decision.WAIT, "skipped": Decision.SKIP}.get(words[column], Decision.RUN)
             assert decision is expected, rest
+
+
+def test_the_table_of_events_has_every_type() -> None:
+    cells = re.findall(r"^\| (`(?:run|task_runs?)\..+?) \| .+ \|$", text_of("docs/state-machine.md"), re.M)
+    listed = [each for cell in cells for each in re.findall(r"`(.+?)`", cell)]
+    # Nothing enters this status yet.
+    assert sorted(listed) == sorted(replay.TYPES - {"run.error_handling"})
