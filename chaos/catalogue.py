@@ -7,7 +7,18 @@ from __future__ import annotations
 
 # The tasks of each part. `changed` is in two of them, in different code.
 TASKS = {
-    "common": ("work", "limited", "single", "slow", "hopeless", "endless", "stubborn", "late"),
+    "common": (
+        "work",
+        "limited",
+        "single",
+        "slow",
+        "hopeless",
+        "endless",
+        "stubborn",
+        "late",
+        "awaited",
+        "tardy",
+    ),
     "team_one": ("by_one",),
     "team_two": ("by_two",),
     "before": ("changed", "removed"),
@@ -32,7 +43,19 @@ DOOMED = frozenset(ATTEMPTS)
 LIMITS = {"limited": 2, "single": 1}
 # Tasks that do what the input says.
 OBEDIENT = frozenset(
-    {"work", "limited", "single", "slow", "by_one", "by_two", "changed", "removed", "added", "remote"}
+    {
+        "work",
+        "awaited",
+        "limited",
+        "single",
+        "slow",
+        "by_one",
+        "by_two",
+        "changed",
+        "removed",
+        "added",
+        "remote",
+    }
 )
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from chaos.changes import Changed
 from chaos.faults import Injected
-from chaos.model import Expected, expect
+from chaos.model import Expected, expect, settled
 from chaos.notes import Note
 from chaos.plan import PlannedRun
 from chaos.records import Event, Records, Run, TaskRun
@@ -25,6 +26,7 @@ class Evidence:
     Args:
         accepted: by token: the runs that the API answered with.
         faults: those that happened.
+        changes: those that were asked for.
         within_s: a run goes on within so many seconds after a fault.
     """
 
@@ -34,6 +36,7 @@ class Evidence:
     notes: Sequence[Note]
     faults: Sequence[Injected] = ()
     within_s: float = WITHIN_S
+    changes: Sequence[Changed] = ()
 
     @cached_property
     def offset(self) -> float:
@@ -124,5 +127,19 @@ class Evidence:
         return dict(found)
 
     def is_cut_short(self, run: Run) -> bool:
-        """Whether this run ended before all its steps did, as fail-fast wants."""
-        return run.mode == "fail-fast" and self.expected[run.id].run == "failed"
+        """Whether this run ended before all its steps did, as fail-fast or a cancel wants."""
+        is_cancelled = run.status == "cancelled" and run.id in self.asked_to_cancel
+        return is_cancelled or (run.mode == "fail-fast" and self.expected[run.id].run == "failed")
+
+    @cached_property
+    def asked_to_cancel(self) -> set[str]:
+        """The runs that somebody wanted to cancel: whether it came in time is not always known."""
+        return {each.run_id for each in self.changes if each.kind == "cancel"}
+
+    def settled(self, rerun: Changed) -> tuple[set[str], set[str]]:
+        """The steps of a rerun that are reused, and those that their choices leave out."""
+        broken = {each.step_id for each in self.steps[rerun.run_id].values() if each.status != "completed"}
+        for step_id, items in self.items[rerun.run_id].items():
+            if any(each.status != "completed" for each in items):
+                broken.add(step_id)
+        return settled(self.planned_of[rerun.run_id].shape, broken, str(rerun.step))

@@ -63,6 +63,7 @@ def figures(trial: Trial) -> dict[str, Any]:
             kind: dict(sum((Counter(f.more) for f in trial.faults if f.kind == kind), Counter()))
             for kind in sorted({each.kind for each in trial.faults if each.more})
         },
+        "changes": dict(Counter(each.kind for each in trial.evidence.changes if each.is_done)),
         "restarts": dict(trial.restarts),
         "children": len({each.pid for each in notes}),
         "runsAskedForAgain": trial.repeated,

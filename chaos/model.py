@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from typing import Any
@@ -68,3 +68,28 @@ def _called(expected: Expected, shape: Shape, step: Mapping[str, Any]) -> str:
     if FAILED not in items or (shape.mode == "partial-merge" and COMPLETED in items):
         return COMPLETED
     return FAILED
+
+
+def settled(shape: Shape, broken: Collection[str], begin: str) -> tuple[set[str], set[str]]:
+    """The steps whose results a rerun takes over, and those that the choices of these leave out.
+
+    Args:
+        broken: the steps of the run before that did not complete, or whose items did not all.
+        begin: the step that the rerun begins at.
+    """
+    reused, away = set[str](), set[str]()
+    steps = {step["id"]: step for step in shape.document["steps"]}
+    for id in TopologicalSorter({each: steps[each]["needs"] for each in steps}).static_order():
+        needs = steps[id]["needs"]
+        if not (reused | away).issuperset(needs):
+            continue
+        if needs and not any(each in reused and _chooses(shape, each, id) for each in needs):
+            away.add(id)
+        elif id != begin and id not in broken:
+            reused.add(id)
+    return reused, away
+
+
+def _chooses(shape: Shape, before: str, id: str) -> bool:
+    chosen = shape.input["steps"].get(before, {}).get("choose")
+    return chosen is None or id in chosen

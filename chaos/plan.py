@@ -14,6 +14,11 @@ from chaos.shapes import Shape
 FIRST_FAULT_S = 2.0
 # Between two triggers (s).
 TRIGGERS_S = (0.2, 2.0)
+# Between two changes of runs (s), and how long (s) a pause lasts.
+CHANGES_S = (0.8, 4.0)
+PAUSE_S = (0.5, 5.0)
+# How often each kind of change comes, compared with the others.
+CHANGES = {"pause": 4, "cancel": 1, "rerun": 1, "rerun-from": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +121,35 @@ class PlannedRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """A change of a run.
+
+    Args:
+        kind: one of CHANGES.
+        at: seconds after the start.
+        name: its own.
+        seconds: how long a pause lasts.
+        chance: 0 to 1: which of the runs that are there it is made to.
+        step: 0 to 1: at which step a rerun begins; None for the beginning.
+    """
+
+    kind: str
+    at: float
+    name: str
+    seconds: float
+    chance: float
+    step: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """The runs and faults of a trial, each in the order of their times."""
+    """The runs, faults and changes of a trial, each in the order of their times."""
 
     seed: int
     seconds: float
     runs: list[PlannedRun]
     faults: list[Fault]
+    changes: list[Change]
 
 
 def make(seed: int, seconds: float, *, kinds: Collection[str] = tuple(KINDS), pace: float = 1.0) -> Plan:
@@ -130,12 +157,13 @@ def make(seed: int, seconds: float, *, kinds: Collection[str] = tuple(KINDS), pa
 
     Args:
         seed: decides everything.
-        seconds: how long faults and triggers go on.
+        seconds: how long faults, triggers and changes go on.
         kinds: the kinds of faults.
         pace: a factor for the pauses between faults.
     """
     faults = list(_faults(random.Random(f"faults {seed}"), seconds, list(kinds), pace))
-    return Plan(seed, seconds, list(_planned_runs(random.Random(f"runs {seed}"), seed, seconds)), faults)
+    runs = list(_planned_runs(random.Random(f"runs {seed}"), seed, seconds))
+    return Plan(seed, seconds, runs, faults, list(_changes(random.Random(f"changes {seed}"), seed, seconds)))
 
 
 def _planned_runs(chance: random.Random, seed: int, seconds: float) -> Iterator[PlannedRun]:
@@ -143,6 +171,18 @@ def _planned_runs(chance: random.Random, seed: int, seconds: float) -> Iterator[
     while at < seconds:
         yield PlannedRun(at, f"chaos-{seed}-{number}", shapes.draw(chance, number))
         at += chance.uniform(*TRIGGERS_S)
+        number += 1
+
+
+def _changes(chance: random.Random, seed: int, seconds: float) -> Iterator[Change]:
+    kinds, weights = list(CHANGES), list(CHANGES.values())
+    at, number = FIRST_FAULT_S, 0
+    while at < seconds:
+        [kind] = chance.choices(kinds, weights)
+        lasts, which, step = chance.uniform(*PAUSE_S), chance.random(), chance.random()
+        name = f"chaos-{seed}-change-{number}"
+        yield Change(kind, at, name, lasts, which, step if kind == "rerun-from" else None)
+        at += chance.uniform(*CHANGES_S)
         number += 1
 
 

@@ -1,4 +1,4 @@
-"""Find how long runs stood still: no event, and no call under way that ended."""
+"""Find how long runs stood still: no event, no call under way that ended, and no pause."""
 
 from __future__ import annotations
 
@@ -88,8 +88,11 @@ def _busy(seen: Evidence) -> dict[str, list[Interval]]:
     """
     found: dict[str, list[Interval]] = defaultdict(list)
     limited: dict[str, list[Interval]] = {task_id: [] for task_id in LIMITS}
+    paused: dict[str, float] = {}
     for event in seen.records.events:
-        found[event.run_id].append((event.at, event.at))
+        found[event.run_id].append((paused.pop(event.run_id, event.at), event.at))
+        if event.type == "run.paused":
+            paused[event.run_id] = event.at
     ends = {(n.task_run_id, n.attempt): n.wall for n in seen.notes if n.what != "begin"}
     for note in seen.notes:
         if note.what == "begin" and note.run_id in seen.records.runs:

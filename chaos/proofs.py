@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
-from chaos import code_proofs, overlaps, progress
+from chaos import change_proofs, code_proofs, overlaps, progress
 from chaos.catalogue import LIMITS
 from chaos.evidence import Evidence
 from chaos.notes import Note
@@ -45,7 +45,8 @@ def every_run_ended_as_its_failure_mode_demands(seen: Evidence) -> Iterator[str]
     """The status of the run, of each step and of each item."""
     for run_id in seen.planned_of:
         run, expected = seen.records.runs[run_id], seen.expected[run_id]
-        if run.status != expected.run:
+        is_cancelled = run.status == "cancelled" and run.id in seen.asked_to_cancel
+        if run.status != expected.run and not is_cancelled:
             yield f"{run.id} ({run.pipeline_id}, {run.mode}): {run.status}, not {expected.run}"
         steps = seen.steps[run_id]
         if steps.keys() != expected.steps.keys():
@@ -91,10 +92,20 @@ def completed_task_runs_completed_once(seen: Evidence) -> Iterator[str]:
         count = len(seen.events.get((row.id, "task_run.completed"), ()))
         if count != (1 if row.status == "completed" else 0):
             yield f"{row.id} ({row.step_id}): {row.status}, but {count} events say it completed"
-        if row.status == "completed" and row.kind != "map":
+        if row.cached_from is not None:
+            yield from _wrongly_reused(seen, row)
+        elif row.status == "completed" and row.kind != "map":
             tokens = [each.token for each in seen.returned.get((row.id, row.attempt), ())]
             if tokens != [row.output]:
                 yield f"{row.id} attempt {row.attempt}: output {row.output}, but the task returned {tokens}"
+
+
+def _wrongly_reused(seen: Evidence, row: TaskRun) -> Iterator[str]:
+    source = seen.records.task_runs.get(str(row.cached_from))
+    if source is None or (source.status, source.output) != ("completed", row.output):
+        yield f"{row.id} ({row.step_id}) has the output {row.output} of {source}"
+    if (row.id, row.attempt) in seen.begun:
+        yield f"{row.id} ({row.step_id}) was called, but has the result of {row.cached_from}"
 
 
 def no_attempt_began_without_a_reason(seen: Evidence) -> Iterator[str]:
@@ -225,6 +236,9 @@ ALL: tuple[Proof, ...] = (
     steps_received_the_recorded_outputs,
     every_exhausted_task_run_has_one_dead_letter,
     limits_were_kept,
+    change_proofs.nothing_was_started_in_a_paused_or_ended_run,
+    change_proofs.every_cancel_ended_its_run,
+    change_proofs.reruns_reused_what_could_not_change,
     progress.every_run_went_on_soon,
     events_rebuild_the_stored_rows,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -39,6 +39,8 @@ class TaskRun:
     output: Any
     finished: float | None
     max_attempts: int = PLENTY
+    # The task run whose result it took over, instead of being called.
+    cached_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Records:
 _RUNS = "SELECT id, run_token, pipeline_id, failure_mode, status FROM runs ORDER BY id"
 _TASK_RUNS = """
 SELECT id, run_id, step_id, task_id, kind, map_index, status, attempt, error_code, output,
-       extract(epoch FROM finished_at)::float8, max_attempts FROM task_runs ORDER BY id
+       extract(epoch FROM finished_at)::float8, max_attempts, cached_from FROM task_runs ORDER BY id
 """
 _ATTEMPTS = """
 SELECT task_run_id, number, status, error_code, worker, extract(epoch FROM finished_at)::float8
@@ -125,7 +127,8 @@ def _events(up: Stack) -> Iterator[Event]:
 
 def _task_runs(up: Stack) -> Iterator[TaskRun]:
     for row in up.rows(_TASK_RUNS):
-        yield TaskRun(_task_run(row[0]), _run(row[1]), *row[2:])
+        found = TaskRun(_task_run(row[0]), _run(row[1]), *row[2:12])
+        yield replace(found, cached_from=_task_run(row[12]))
 
 
 def keep(up: Stack, folder: Path) -> None:

@@ -29,6 +29,8 @@ LIMITED_S = 0.03
 MIXED, TOUCHED = 0.5, 0.1
 # In four of ten, some of the plain steps are those of the HTTP service.
 REMOTE, MOST_REMOTE = 0.4, 12
+# In three of ten, half of the plain steps are `async def`.
+AWAITED = 0.3
 _MIXTURE = ("work", "work", "work", "by_one", "by_two")
 _TOUCHED = ("changed", "removed", "added")
 
@@ -151,7 +153,8 @@ def _doomed(chance: random.Random) -> Drawn:
 def _belated(chance: random.Random) -> Drawn:
     """Steps that exceed their time limit once."""
     names = [f"t{number}" for number in range(chance.randint(1, 2))]
-    steps = [*(_step(name, [], "late") for name in names), _step("join", names)]
+    task = chance.choice(["late", "tardy"])
+    steps = [*(_step(name, [], task) for name in names), _step("join", names)]
     return steps, {}, {}
 
 
@@ -202,12 +205,18 @@ def _look(chance: random.Random, steps: list[Document], behaviour: Behaviour) ->
 
 
 def _mix(chance: random.Random, steps: list[Document]) -> None:
-    """Give some steps tasks of the HTTP service, of one of the teams, or that come and go with deploys."""
+    """Give some steps tasks of the HTTP service or of one of the teams, `async def` ones, or those that come
+    and go with deploys.
+    """
     plain = [step for step in steps if step["task"] == "work"]
     if chance.random() < REMOTE:
         single = [step for step in plain if "map" not in step]
         for step in chance.sample(single, min(len(single), chance.randint(1, MOST_REMOTE))):
             step["task"] = "remote"
+        plain = [step for step in plain if step["task"] == "work"]
+    if chance.random() < AWAITED:
+        for step in plain:
+            step["task"] = chance.choice(["work", "awaited"])
         plain = [step for step in plain if step["task"] == "work"]
     if chance.random() < MIXED:
         for step in plain:

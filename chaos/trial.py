@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 from chaos import messages, records
 from chaos.aim import Aim
+from chaos.changes import Changes
 from chaos.evidence import Evidence
 from chaos.faults import Injected, inject
 from chaos.notes import Reading
@@ -62,16 +63,22 @@ def run(plan: Plan, folder: Path, *, settle_s: float, within_s: float, say: Say)
         reading = Reading(up.notes)
         triggers = Triggers(up, plan.runs)
         triggers.store()
-        say(f"up; {len(plan.runs)} runs and {len(plan.faults)} faults in {plan.seconds:g} s")
+        changes = Changes(up, plan.changes, plan.runs)
+        counted = f"{len(plan.runs)} runs, {len(plan.faults)} faults and {len(plan.changes)} changes"
+        say(f"up; {counted} in {plan.seconds:g} s")
         triggers.start()
+        changes.start()
         faults = _inject(plan, Aim(up, reading, lambda: triggers.open > 0), say)
         calm = time.monotonic()
+        changes.finish(settle_s)
         settled_s = _settle(up, triggers, settle_s, say) - calm
         _stop_workers(up)
         records.keep(up, folder)
         (folder / "faults.jsonl").write_text("".join(f"{json.dumps(asdict(each))}\n" for each in faults))
         found = records.read(up), reading.catch_up(), faults
-        evidence = Evidence(plan.runs, triggers.accepted, *found, within_s)
+        planned_runs = [*plan.runs, *changes.reruns.values()]
+        accepted = {**triggers.accepted, **changes.accepted}
+        evidence = Evidence(planned_runs, accepted, *found, within_s, changes.done)
         restarts = {name: each.starts - 1 for name, each in up.processes.items()}
         return Trial(evidence, faults, triggers.refused, settled_s, triggers.repeated, restarts)
 

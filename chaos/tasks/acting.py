@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -22,16 +23,37 @@ def act(ctx: Context, part: str = "common") -> Any:
     Args:
         part: the part of the code that is called.
     """
-    behaviour: dict[str, Any] = ctx.input["steps"].get(ctx.step_id, {})
     saw: dict[str, Any] = {}
     with notebook.noted(ctx, saw, part) as token:
-        saw |= {name: ctx.upstream.get(name) for name in behaviour.get("look", ())}
-        time.sleep(behaviour.get("seconds", ctx.input["seconds"]))
-        if _is_refused(ctx, behaviour.get("refuse")):
-            raise TaskError("no attempt can help", code="REFUSED", retryable=False)
-        if ctx.attempt <= behaviour.get("failures", 0):
-            raise ValueError(f"attempt {ctx.attempt} was told to fail")
-        return TaskResult(token, run_next=behaviour.get("choose"))
+        time.sleep(_seconds(ctx))
+        return _end(ctx, saw, token)
+
+
+async def act_async(ctx: Context) -> Any:
+    """As `act`, beside other calls."""
+    saw: dict[str, Any] = {}
+    with notebook.noted(ctx, saw) as token:
+        await asyncio.sleep(_seconds(ctx))
+        return _end(ctx, saw, token)
+
+
+def _seconds(ctx: Context) -> float:
+    return float(_behaviour(ctx).get("seconds", ctx.input["seconds"]))
+
+
+def _behaviour(ctx: Context) -> dict[str, Any]:
+    return dict(ctx.input["steps"].get(ctx.step_id, {}))
+
+
+def _end(ctx: Context, saw: dict[str, Any], token: str) -> TaskResult:
+    """End as the input says; what it is to look at is noted in `saw`."""
+    behaviour = _behaviour(ctx)
+    saw |= {name: ctx.upstream.get(name) for name in behaviour.get("look", ())}
+    if _is_refused(ctx, behaviour.get("refuse")):
+        raise TaskError("no attempt can help", code="REFUSED", retryable=False)
+    if ctx.attempt <= behaviour.get("failures", 0):
+        raise ValueError(f"attempt {ctx.attempt} was told to fail")
+    return TaskResult(token, run_next=behaviour.get("choose"))
 
 
 def _is_refused(ctx: Context, refused: list[int] | bool | None) -> bool:

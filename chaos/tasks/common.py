@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
 from chaos.catalogue import ATTEMPTS, LIMITS
-from chaos.tasks.acting import MANY, act, notebook
+from chaos.tasks.acting import MANY, act, act_async, notebook
 from pipeweave import Context, Retry, task
 
 # An attempt that is to exceed its time limit (s) would go on for this long (s).
@@ -18,6 +19,12 @@ FAR_TOO_LONG_S = 60.0
 def work(ctx: Context) -> Any:
     """Behave as the input says."""
     return act(ctx)
+
+
+@task(retry=MANY, heartbeat_interval_ms=1_000)
+async def awaited(ctx: Context) -> Any:
+    """As `work`, beside other calls of its process."""
+    return await act_async(ctx)
 
 
 @task(retry=MANY, concurrency=LIMITS["limited"])
@@ -70,4 +77,13 @@ def late(ctx: Context) -> Any:
     with notebook.noted(ctx, {}) as token:
         if ctx.attempt == 1:
             time.sleep(FAR_TOO_LONG_S)
+        return token
+
+
+@task(retry=MANY, timeout=LIMIT_S)
+async def tardy(ctx: Context) -> Any:
+    """As `late`, beside other calls of its process."""
+    with notebook.noted(ctx, {}) as token:
+        if ctx.attempt == 1:
+            await asyncio.sleep(FAR_TOO_LONG_S)
         return token

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from chaos import plan, proofs
+from chaos.changes import Changed
 from chaos.evidence import Evidence
-from chaos.model import expect
+from chaos.model import expect, settled
 from chaos.notes import Note
 from chaos.plan import PlannedRun
 from chaos.records import Attempt, Event, Records, Run, TaskRun
@@ -115,7 +116,8 @@ def seen() -> Evidence:
     records = Records(
         {run.id: run}, history.task_runs, history.attempts, history.events, history.dead_letters
     )
-    return Evidence([PlannedRun(0.0, "t", SHAPE)], {"t": {run.id}}, records, history.notes, within_s=500)
+    planned = [PlannedRun(0.0, "t", SHAPE)]
+    return Evidence(planned, {"t": {run.id}}, records, history.notes, within_s=500, changes=[])
 
 
 def contradicted(seen: Evidence) -> set[str]:
@@ -183,6 +185,20 @@ def pinned_call_in_two_codes(seen: Evidence) -> None:
         note("begin", step, task_id="changed", part=part, parts="common,before,after")(seen)
 
 
+def paused(seen: Evidence) -> None:
+    """The run is paused at its beginning, and never resumed."""
+    seen.records.events.insert(0, Event("run-t", 0.5, 0, "run.paused", None, None))
+
+
+def changed(kind: str, **more: Any) -> Spoil:
+    def spoil(seen: Evidence) -> None:
+        assert isinstance(seen.changes, list)
+        seen.changes.append(Changed(kind, "run-t", **{"status": 200, **more}))
+        seen.accepted["again"] = {"run-t"}  # type: ignore[index]
+
+    return spoil
+
+
 ACCEPTED = "every accepted run is stored once"
 UNDER_WAY = "every run and task run is final"
 ENDED = "every run ended as its failure mode demands"
@@ -196,6 +212,9 @@ LIMITS = "limits were kept"
 UNCALLED = "no attempt was used up without a call"
 LOADED = "each task was called by workers that have it"
 STILL = "every run went on soon"
+STOPPED = "nothing was started in a paused or ended run"
+CANCELLED = "every cancel ended its run"
+REUSED = "reruns reused what could not change"
 EVENTS = "events rebuild the stored rows"
 
 SPOILT: dict[str, tuple[set[str], Spoil]] = {
@@ -263,6 +282,17 @@ SPOILT: dict[str, tuple[set[str], Spoil]] = {
     "a dead letter is missing": ({LETTERS}, lambda seen: seen.records.dead_letters.clear()),  # type: ignore[attr-defined]
     "a dead letter is doubled": ({LETTERS}, lambda seen: seen.records.dead_letters.update({"run-t.bad": 2})),  # type: ignore[attr-defined]
     "a dead letter is another's": ({LETTERS}, lambda seen: seen.records.dead_letters.update({"run-t.a": 1})),  # type: ignore[attr-defined]
+    "a paused run goes on": ({STOPPED}, paused),
+    "a cancelled run fails": ({CANCELLED}, changed("cancel")),
+    "a run is cancelled by nobody": (
+        {ENDED, CANCELLED},
+        lambda seen: seen.records.runs.update(
+            {"run-t": replace(seen.records.runs["run-t"], status="cancelled")}
+        ),
+    ),
+    "a rerun reuses too little": ({REUSED}, changed("rerun", token="again", step="join")),
+    "a rerun is refused": ({REUSED}, changed("rerun", token="no", step="join", status=409, refused="x")),
+    "a result is taken over from another step": ({ONCE}, row("l1", cached_from="run-t.l2")),
     "events say otherwise": ({EVENTS}, lambda seen: seen.records.differences.append("status")),
 }
 
@@ -314,6 +344,13 @@ def test_the_model_knows_the_failure_modes(mode: str, run: str, after: str) -> N
     assert expected.items == {"each": ["completed", "completed"]}
 
 
+def test_the_model_knows_what_a_rerun_takes_over() -> None:
+    behaviour = {**WISHES, "a": {"choose": ["l1", "l2"]}}
+    shape = replace(SHAPE, input={**SHAPE.input, "steps": behaviour})
+    assert settled(shape, {"bad"}, "l1") == ({"a", "l2"}, {"each", "l3", "bad", "after"})
+    assert settled(SHAPE, {"each", "bad"}, "join") == ({"a", "l1", "l2", "l3"}, set())
+
+
 def test_a_plan_is_decided_by_its_seed() -> None:
     assert plan.make(3, 60) == plan.make(3, 60)
     assert plan.make(3, 60) != plan.make(4, 60)
@@ -323,6 +360,7 @@ def test_a_longer_plan_goes_on_where_the_shorter_one_ends() -> None:
     short, long = plan.make(3, 60), plan.make(3, 300)
     assert long.faults[: len(short.faults)] == short.faults
     assert long.runs[: len(short.runs)] == short.runs
+    assert long.changes[: len(short.changes)] == short.changes
 
 
 @pytest.mark.parametrize("seed", range(5))
