@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 # A worker that ends puts messages back that it did not begin. After so many times a message is dropped: it
 # may be what ends workers.
 MOST_PUT_BACK = 3
+# The rest of a remote control message that has begun to arrive must come so soon (s).
+REST_WITHIN_S = 2.0
 # Junk may come in masses: at most one line in this time (s) says how much was dropped.
 LOG_EVERY_S = 1.0
 
@@ -130,14 +132,35 @@ class GuardedChannel(_Channel):  # type: ignore[misc]
             client.rpush(list_key(queue, level), again)
 
     def _receive_one(self, c: Any) -> Any:
-        """Take a remote control message; one that cannot be handled is dropped, too."""
+        """Take a remote control message; one that cannot be handled is dropped, too.
+
+        After a reconnect the event loop may tell of an earlier socket with the same number: then nothing is
+        there to read.
+        """
+        if c.connection is None or not c.connection.can_read(timeout=0):
+            raise Empty
         try:
-            return super()._receive_one(c)
+            return super()._receive_one(_Bounded(c))
         except (RedisError, OSError, Empty):
             raise
         except Exception as error:
             self._drops.dropped("remote control", f"{type(error).__name__}: {str(error)[:100]}")
             return None
+
+
+class _Bounded:
+    """A subscription whose reads end. By itself it waits for ever for the rest of a message, and its worker
+    takes no more work.
+    """
+
+    def __init__(self, subscription: Any) -> None:
+        self._subscription = subscription
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._subscription, name)
+
+    def parse_response(self) -> Any:
+        return self._subscription.parse_response(block=False, timeout=REST_WITHIN_S)
 
 
 def _for_celery(found: Envelope, queue: str, level: int, tag: int) -> dict[str, Any]:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
+from queue import Empty
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kombu import Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from support.redis_inspection import QUEUE, messages, redis, released, run
 
 from pipeweave.orchestrator.messaging.celery_app import make_celery
 from pipeweave.orchestrator.messaging.envelope import list_key
-from pipeweave.orchestrator.messaging.inbox import MOST_PUT_BACK
+from pipeweave.orchestrator.messaging.inbox import MOST_PUT_BACK, REST_WITHIN_S
 from pipeweave.orchestrator.messaging.publisher import Publisher
 from pipeweave.settings import Settings
 
@@ -103,3 +107,32 @@ def test_a_broker_that_refuses_to_hand_out_messages_costs_the_connection_alone(
     redis(publisher).delete(list_key(QUEUE, 6))
     publisher.publish(released(run(), 1))
     assert inbox.take().headers["task"] == "pipeweave.run"
+
+
+def test_a_subscription_without_a_message_never_holds_the_worker(inbox: Inbox) -> None:
+    channel = inbox.connection.default_channel
+    subscription = channel.subclient
+    subscription.psubscribe("nobody.writes.here")
+    with suppress(Empty):
+        while subscription.connection.can_read(timeout=2):
+            channel._receive_one(subscription)
+    with pytest.raises(Empty):
+        channel._receive_one(subscription)
+
+
+def test_a_message_whose_rest_never_comes_costs_the_connection_alone(inbox: Inbox) -> None:
+    channel = inbox.connection.default_channel
+    asked = {}
+
+    class Half:
+        connection = SimpleNamespace(can_read=lambda timeout: True)
+
+        def parse_response(self, **options: Any) -> None:
+            asked.update(options)
+            raise RedisTimeoutError
+
+    channel._in_listen = "something"
+    with pytest.raises(channel.connection_errors):
+        channel._receive_one(Half())
+    assert asked == {"block": False, "timeout": REST_WITHIN_S}
+    assert channel._in_listen is None, "it subscribes anew"
