@@ -81,6 +81,9 @@ class ScheduleRequest(_Times):
         0, description="Each due time starts up to so much later, always as much later for the same time."
     )
     paused: bool | None = Field(None, description="Absent: a stored schedule stays as it is.")
+    source: Literal["api", "celery"] = Field(
+        "api", description="`celery`: imported from Celery beat's schedules; another import may change it."
+    )
 
     def spec(self) -> ScheduleSpec:
         """The same for the verbs."""

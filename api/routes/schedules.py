@@ -99,7 +99,7 @@ def put_schedule(call: Call, id: str, body: ScheduleRequest) -> Answer:
     One of `cron`, `everyMs` and `at` is given. A schedule that came with a pipeline's code or document
     belongs to whoever called this: the code does not change it any more.
     """
-    is_new = call.change(lambda tx: storing.put(tx, call.tenant, id, body.spec()))
+    is_new = call.change(lambda tx: storing.put(tx, call.tenant, id, body.spec(), source=body.source))
     return Answer(get_schedule(call, id), 201 if is_new else 200)
 
 

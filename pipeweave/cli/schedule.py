@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave.cli.registry import Listing
+from pipeweave.cli.schedule_import import import_celery
 from pipeweave.cli.support.connection import connected, json_option
 from pipeweave.cli.support.help_texts import examples
 from pipeweave.cli.support.schedules import times_of
@@ -45,6 +46,9 @@ def schedule() -> None:
 
     A schedule starts runs of a pipeline by itself. Without a command, it lists them.
     """
+
+
+schedule.add_command(import_celery)
 
 
 @schedule.command("list")

@@ -113,3 +113,11 @@ def test_a_preview_shows_times_and_says_the_line_in_words(api: Api) -> None:
     found = api.post("/api/schedules/preview", {"cron": "@daily"}).json
     assert (len(found["nextFires"]), found["text"]) == (5, "At 00:00 every day")
     assert api.post("/api/schedules/preview", {"everyMs": 1_000}).json["text"] is None
+
+
+def test_an_imported_schedule_is_its_importers_until_somebody_changes_it(api: Api) -> None:
+    body = {"pipelineId": "files", "cron": "0 0 1 1 *"}
+    path = "/api/schedules/celery:imported"
+    assert api.put(path, {**body, "source": "celery"}).json["source"] == "celery"
+    assert api.put(path, body).json["source"] == "api"
+    assert api.put(path, {**body, "source": "code"}).status_code == 400
