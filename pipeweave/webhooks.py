@@ -34,6 +34,8 @@ SCHEMES: Final = {
 }
 """Scheme -> the header with the signature, in lower case."""
 
+DEFAULT_SCHEME: Final = "pipeweave"
+
 _MOST_MACS = 5
 _TIMED = re.compile(r"t=(?P<at>[0-9]{1,12})(?P<rest>(?:,[a-z0-9]{1,10}=[0-9a-f]{1,128}){1,10})\Z")
 _MAC = re.compile(r",v1=([0-9a-f]{64})(?=,|\Z)")

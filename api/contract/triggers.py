@@ -25,7 +25,8 @@ def _may_be_given(name: str) -> str:
 
 
 HeaderName = Annotated[str, Field(pattern=HEADER_PATTERN), AfterValidator(_may_be_given)]
-Kind = Literal["webhook"]
+Kind = Literal["webhook", "event"]
+On = Literal["pipeline-completed", "task-completed"]
 Scheme = Literal["pipeweave", "github", "stripe"]
 Secret = Annotated[
     str,
@@ -43,25 +44,34 @@ class PutTriggerRequest(Request):
 
     kind: Kind
     pipeline_id: Name
+    on: On | None = Field(
+        None, description="Of an event: what it fires for. The end of a run counts, however it ended."
+    )
     filter: dict[str, Any] = Field(
         default_factory=dict,
         description="Path -> the value, or the list of values, that must stand there, such as"
-        ' `{"body.action": ["opened", "reopened"]}`. Without one, each delivery starts a run.',
+        ' `{"body.action": ["opened", "reopened"]}` of a webhook, or `{"pipelineId": "orders", "status":'
+        ' ["failed", "partial"]}` of an event. Without one, each delivery or event starts a run.',
     )
     input: Any = Field(
         None,
-        description="The input of its runs, with references such as `${input.body.order}`. Absent: all of"
-        " `{body, headers, deliveryId}`.",
+        description="The input of its runs, with references such as `${input.body.order}` or"
+        " `${input.event.runId}`. Absent: all of `{body, headers, deliveryId}`, or `{event}`.",
     )
-    scheme: Scheme = Field("pipeweave", description="How the sender signs: see docs/triggers.md.")
+    allow_self: bool = Field(
+        False, description="Of an event: runs of the pipeline that it starts fire it, too."
+    )
+    scheme: Scheme | None = Field(
+        None, description="Of a webhook: how the sender signs (docs/triggers.md). Absent: `pipeweave`."
+    )
     secret: Secret | None = Field(
         None, description="Absent: it keeps its secret; a new trigger gets one, which the answer shows once."
     )
     headers: Annotated[list[HeaderName], Field(max_length=MAX_HEADERS)] = Field(
         default_factory=list, description="Headers of the delivery that the run gets."
     )
-    max_per_minute: Annotated[int, Field(ge=1, le=60_000), WHOLE] = Field(
-        storing.DEFAULT_PER_MINUTE, description="So many deliveries are taken in a minute."
+    max_per_minute: Annotated[int, Field(ge=1, le=60_000), WHOLE] | None = Field(
+        None, description="Of a webhook: so many deliveries are taken in a minute. Absent: 600."
     )
     paused: bool | None = Field(None, description="Absent: a stored trigger stays as it is.")
 
@@ -76,6 +86,8 @@ class PutTriggerRequest(Request):
             self.secret,
             tuple(dict.fromkeys(self.headers)),
             self.max_per_minute,
+            self.on,
+            self.allow_self,
             self.paused,
         )
 
@@ -120,9 +132,11 @@ class Trigger(AnswerModel):
     filter: dict[str, Any]
     input: Any
     paused: bool
-    scheme: Scheme
+    on: On | None = Field(description="Of an event.")
+    allow_self: bool
+    scheme: Scheme | None = Field(description="Of a webhook, as the three that follow.")
     headers: list[str]
-    max_per_minute: int
+    max_per_minute: int | None
     old_secret_until: AwareDatetime | None = Field(description="Until then, the secret before is valid, too.")
     last_fire_at: AwareDatetime | None = Field(description="When a run of it last started, or failed to.")
     last_error: TriggerError | None = Field(description="Null when its last fire started a run.")
@@ -131,11 +145,16 @@ class Trigger(AnswerModel):
 
 
 class TriggerFire(AnswerModel):
-    """What a trigger fired for, and the run that it started."""
+    """What a trigger fired for, and what came of it."""
 
-    key: str = Field(description="The id of the delivery.")
-    fired_at: AwareDatetime
-    run_id: RunId
+    key: str = Field(description="The id of the delivery, or of the run that ended.")
+    fired_at: AwareDatetime = Field(description="When it was decided; until then, when it was read.")
+    outcome: Literal["fired", "failed", "skipped", "waiting"]
+    reason: str | None = Field(
+        description="Why it was skipped: `LOOP`, when runs began each other 10 times, or `paused`."
+    )
+    run_id: RunId | None = Field(description="The run that it started.")
+    error: TriggerError | None
 
 
 class TriggerDetail(Trigger):

@@ -47,7 +47,7 @@ TAGS: Mapping[str, str] = {
     "workers": "What HTTP workers report, and what they may read. The signed `runId` stands for a token.",
     "dead letters": "Task runs that failed and have no attempt left: list, retry, discard and delete them.",
     "schedules": "Runs that start by themselves: by a cron line, after each interval, or once.",
-    "triggers": "Runs that start when something happens: webhooks.",
+    "triggers": "Runs that start when something happens: webhooks, and the ends of runs and tasks.",
     "webhooks": "What others send to start a run. A signature stands for a token.",
     "maintenance": "Maintenance mode of the whole deployment, for administrators.",
 }

@@ -15,7 +15,7 @@ from pipeweave.errors import (
     Unavailable,
     UploadNotUsable,
 )
-from pipeweave.orchestrator.triggers import webhooks
+from pipeweave.orchestrator.triggers import starting, webhooks
 
 routes = Routes("webhooks")
 
@@ -52,7 +52,7 @@ def deliver(call: Call, tenant: str, id: str, body: RawBody) -> dict[str, Any]:
         raise
     except PipeWeaveError as error:
         refused = error
-        call.change(lambda tx: webhooks.note_failure(tx, delivery.trigger, refused))
+        call.change(lambda tx: starting.note_failure(tx, tenant, id, refused))
         raise
     return {
         "triggerId": id,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from pipeweave.orchestrator.domain.json_shapes import iso, run_id
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.keyset import Document, Page
-from pipeweave.orchestrator.triggers.row import COLUMNS, not_found
+from pipeweave.orchestrator.triggers.row import COLUMNS, WEBHOOK, not_found
 
 LAST_SHOWN = 10
 
@@ -33,9 +34,17 @@ def triggers(
 
 
 # By the index on the time: the newest first.
-_FIRES = """
-SELECT f.key, f.fired_at, f.run_id FROM trigger_fires AS f
+_DELIVERIES = """
+SELECT f.key, f.fired_at, 'fired' AS outcome, CAST(NULL AS text) AS reason,
+    CAST(NULL AS text) AS error_code, CAST(NULL AS text) AS error, f.run_id AS started
+FROM trigger_fires AS f
 WHERE f.tenant_id = :tenant AND f.trigger_id = :id ORDER BY f.fired_at DESC LIMIT :most
+"""
+_EVENTS = """
+SELECT f.run_id AS key, coalesce(f.fired_at, f.created_at) AS fired_at, f.outcome, f.reason, f.error_code,
+    f.error, f.started_run_id AS started
+FROM event_fires AS f
+WHERE f.tenant_id = :tenant AND f.trigger_id = :id ORDER BY f.id DESC LIMIT :most
 """
 
 
@@ -49,13 +58,13 @@ def trigger(tx: Transaction, tenant: str, trigger_id: str) -> Document:
     row = tx.execute(_TRIGGERS.format(where="t.id = :id"), parameters).one_or_none()
     if row is None:
         raise not_found(tx, tenant, trigger_id)
-    fires = tx.execute(_FIRES, {"tenant": tenant, "id": trigger_id, "most": LAST_SHOWN}).all()
+    statement = _DELIVERIES if row.kind == WEBHOOK else _EVENTS
+    fires = tx.execute(statement, {"tenant": tenant, "id": trigger_id, "most": LAST_SHOWN}).all()
     return {**_trigger(tx, row), "lastFires": [_fire(each) for each in fires]}
 
 
 def _trigger(tx: Transaction, row: Any) -> Document:
     until = row.old_secret_until
-    error = {"code": row.last_error_code, "message": row.last_error, "at": iso(row.last_error_at)}
     return {
         "id": row.id,
         "kind": row.kind,
@@ -63,16 +72,29 @@ def _trigger(tx: Transaction, row: Any) -> Document:
         "filter": row.filter,
         "input": row.input,
         "paused": not row.enabled,
+        "on": row.event,
+        "allowSelf": row.allows_self,
         "scheme": row.scheme,
         "headers": list(row.headers),
         "maxPerMinute": row.max_per_minute,
         "oldSecretUntil": iso(until) if until is not None and until > tx.now else None,
         "lastFireAt": iso(row.last_fire_at),
-        "lastError": error if row.last_error_code is not None else None,
+        "lastError": _error(row.last_error_code, row.last_error, row.last_error_at),
         "createdAt": iso(row.created_at),
         "updatedAt": iso(row.updated_at),
     }
 
 
 def _fire(row: Any) -> Document:
-    return {"key": row.key, "firedAt": iso(row.fired_at), "runId": run_id(row.run_id)}
+    return {
+        "key": row.key if isinstance(row.key, str) else run_id(row.key),
+        "firedAt": iso(row.fired_at),
+        "outcome": row.outcome,
+        "reason": row.reason,
+        "runId": None if row.started is None else run_id(row.started),
+        "error": _error(row.error_code, row.error, row.fired_at),
+    }
+
+
+def _error(code: str | None, message: str | None, at: datetime) -> Document | None:
+    return None if code is None else {"code": code, "message": message, "at": iso(at)}

@@ -24,6 +24,8 @@ from pipeweave.errors import PartlyFailed, PipeWeaveError
 from pipeweave.orchestrator.deadletters import redrives
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.dispatch import probes, serverless
+from pipeweave.orchestrator.hooks import firing as hooks
+from pipeweave.orchestrator.hooks import reader
 from pipeweave.orchestrator.objects import passes, uploads
 from pipeweave.orchestrator.queueing import limits, maintenance_mode, paused_runs, pauses, placement
 from pipeweave.orchestrator.recovery import (
@@ -80,6 +82,7 @@ class Ticked:
     redriven: int = 0
     dispatched: int = 0
     schedules_fired: int = 0
+    triggers_fired: int = 0
 
     def counts(self) -> dict[str, int]:
         """How much was done, by kind."""
@@ -167,6 +170,18 @@ CHORES = (
         lambda each: firing.run_once(each.database, each.values),
         "schedules_fired",
         is_due=firing.IS_DUE,
+    ),
+    Chore(
+        "events",
+        lambda each: reader.run_once(each.database),
+        None,
+        is_due=reader.IS_DUE,
+    ),
+    Chore(
+        "triggers",
+        lambda each: hooks.run_once(each.database, each.values),
+        "triggers_fired",
+        is_due=hooks.IS_DUE,
     ),
     Chore("task_moves", task_moves.run_once, "followers_brought", is_due=task_moves.IS_DUE),
     Chore("task_removals", task_removals.run_once, "tasks_removed"),

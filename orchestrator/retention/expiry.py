@@ -28,6 +28,7 @@ class Purged:
     uploads: int = 0
     fires: int = 0
     trigger_fires: int = 0
+    event_fires: int = 0
     is_full: bool = field(default=False, kw_only=True)
 
     def __add__(self, other: Purged) -> Purged:
@@ -39,13 +40,19 @@ class Purged:
             self.uploads + other.uploads,
             self.fires + other.fires,
             self.trigger_fires + other.trigger_fires,
+            self.event_fires + other.event_fires,
             is_full=other.is_full,
         )
 
     @property
+    def of_triggers(self) -> int:
+        """Deliveries and events that triggers fired for."""
+        return self.trigger_fires + self.event_fires
+
+    @property
     def total(self) -> int:
         rows = self.dead_letters + self.idempotency_claims + self.workers
-        return rows + self.redrives + self.uploads + self.fires + self.trigger_fires
+        return rows + self.redrives + self.uploads + self.fires + self.of_triggers
 
 
 # A locked row is being retried, taken over or discarded: SKIP LOCKED leaves it to the next call.
@@ -76,6 +83,7 @@ def _expired(tx: Transaction, policy: Policy) -> list[tuple[str, str, datetime]]
         ("temp_uploads", "deleted_at", tx.now - policy.uploads),
         ("schedule_fires", "fired_at", tx.now - policy.fires),
         ("trigger_fires", "fired_at", tx.now - policy.fires),
+        ("event_fires", "fired_at", tx.now - policy.fires),
     ]
 
 

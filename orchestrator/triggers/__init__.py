@@ -6,6 +6,6 @@ clock but that of PostgreSQL.
 
 from pipeweave.orchestrator.triggers import storing, webhooks
 from pipeweave.orchestrator.triggers.row import KINDS
-from pipeweave.orchestrator.triggers.storing import TriggerSpec
+from pipeweave.orchestrator.triggers.spec import TriggerSpec
 
 __all__ = ["KINDS", "TriggerSpec", "storing", "webhooks"]

@@ -1,8 +1,9 @@
 """Decides whether a trigger fires for what happened, and what the run gets (pure).
 
-What happened is a JSON document: `{body, headers, deliveryId}` of a webhook. A filter names paths in it, such
-as `body.action`, each with the values that it may have there. An input is a template, whose references
-`${input.body.action}` stand for parts of the document.
+What happened is a JSON document: `{body, headers, deliveryId}` of a webhook, `{event}` of an event. A filter
+names paths in it, such as `body.action`, each with the values that it may have there; of an event it names
+paths in the event itself. An input is a template, whose references `${input.body.action}` stand for parts of
+the document.
 """
 
 from __future__ import annotations

@@ -10,16 +10,23 @@ from pipeweave.errors import NotFound
 from pipeweave.orchestrator.registry import unknown_names
 from pipeweave.orchestrator.store.database import Transaction
 
-WEBHOOK = "webhook"
-KINDS = (WEBHOOK,)
+WEBHOOK, EVENT = "webhook", "event"
+KINDS = (WEBHOOK, EVENT)
 
-# What a filter and a template may name: the parts of what a webhook delivers.
-ROOTS = {WEBHOOK: ("body", "headers", "deliveryId")}
+# What a trigger of events may fire for: the end of a run of a pipeline, or of a task run.
+PIPELINE_COMPLETED, TASK_COMPLETED = "pipeline-completed", "task-completed"
+EVENTS = (PIPELINE_COMPLETED, TASK_COMPLETED)
+# The statuses in which these end.
+STATUSES = {
+    PIPELINE_COMPLETED: ("completed", "partial", "failed", "cancelled"),
+    TASK_COMPLETED: ("completed", "failed", "timeout"),
+}
 
 # SQL: the columns that `of_row` reads, of triggers `t`.
 COLUMNS = """t.tenant_id, t.id, t.kind, t.pipeline_id, t.filter, t.input, t.enabled, t.scheme, t.secret,
     t.old_secret, t.old_secret_until, t.headers, t.max_per_minute, t.on_time, t.last_fire_at,
-    t.last_error_at, t.last_error_code, t.last_error, t.created_at, t.updated_at"""
+    t.last_error_at, t.last_error_code, t.last_error, t.event, t.allows_self, t.enabled_at, t.created_at,
+    t.updated_at"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,9 @@ class StoredTrigger:
         input: the template of its runs' input; None for all that is known.
         secret: encrypted, as `old_secret` is, which is valid until `old_secret_until`.
         on_time: when its next start would be on time (domain/gcra.py).
+        event: one of EVENTS; None for a webhook, which has what comes before.
+        allows_self: whether runs of its own pipeline fire it.
+        enabled_at: what happened before does not fire it.
     """
 
     tenant: str
@@ -40,13 +50,16 @@ class StoredTrigger:
     filter: dict[str, Any]
     input: Any
     is_enabled: bool
-    scheme: str
-    secret: str
+    scheme: str | None
+    secret: str | None
     old_secret: str | None
     old_secret_until: datetime | None
     headers: tuple[str, ...]
-    max_per_minute: int
+    max_per_minute: int | None
     on_time: datetime | None
+    event: str | None = None
+    allows_self: bool = False
+    enabled_at: datetime | None = None
 
 
 def of_row(row: Any) -> StoredTrigger:
@@ -66,6 +79,9 @@ def of_row(row: Any) -> StoredTrigger:
         tuple(row.headers),
         row.max_per_minute,
         row.on_time,
+        row.event,
+        row.allows_self,
+        row.enabled_at,
     )
 
 

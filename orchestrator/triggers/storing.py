@@ -3,45 +3,22 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import orjson
-
-from pipeweave.errors import Conflict, FieldError, InvalidInput
+from pipeweave import webhooks
+from pipeweave.errors import Conflict
 from pipeweave.orchestrator.registry import pipelines
 from pipeweave.orchestrator.security import sealed_texts
 from pipeweave.orchestrator.store.database import Transaction, to_json
-from pipeweave.orchestrator.triggers import matching
+from pipeweave.orchestrator.triggers import checking
 from pipeweave.orchestrator.triggers import row as rows
-from pipeweave.size_limits import INLINE_BYTES
+from pipeweave.orchestrator.triggers.spec import TriggerSpec
 
 MIN_SECRET_CHARS, MAX_SECRET_CHARS = 32, 500
 DEFAULT_PER_MINUTE = 600
 SECRET_PREFIX = "whsec_"
-
-
-@dataclass(frozen=True, slots=True)
-class TriggerSpec:
-    """What somebody wants a trigger to be.
-
-    Args:
-        kind: one of `row.KINDS`.
-        secret: of a webhook; None: it keeps its secret, and a new one gets a secret.
-        headers: of the request, that the run gets, in lower case.
-        paused: None leaves a stored trigger as it is.
-    """
-
-    kind: str
-    pipeline_id: str
-    filter: dict[str, Any] = field(default_factory=dict)
-    input: Any = None
-    scheme: str = "pipeweave"
-    secret: str | None = None
-    headers: tuple[str, ...] = ()
-    max_per_minute: int = DEFAULT_PER_MINUTE
-    paused: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +36,17 @@ class Put:
 
 _PUT = """
 INSERT INTO triggers AS t (tenant_id, id, kind, pipeline_id, filter, input, enabled, scheme, secret, headers,
-    max_per_minute, created_at, updated_at)
+    max_per_minute, event, allows_self, enabled_at, created_at, updated_at)
 VALUES (:tenant, :id, :kind, :pipeline_id, CAST(:filter AS jsonb), CAST(:input AS jsonb),
     coalesce(CAST(:enabled AS boolean), true), :scheme, :secret, CAST(:headers AS text[]), :max_per_minute,
-    :now, :now)
+    :event, :allows_self, CAST(:enabled_at AS timestamptz), :now, :now)
 ON CONFLICT (tenant_id, id) DO UPDATE SET pipeline_id = EXCLUDED.pipeline_id, filter = EXCLUDED.filter,
     input = EXCLUDED.input, enabled = coalesce(CAST(:enabled AS boolean), t.enabled),
     scheme = EXCLUDED.scheme, secret = EXCLUDED.secret, headers = EXCLUDED.headers,
-    max_per_minute = EXCLUDED.max_per_minute, updated_at = EXCLUDED.updated_at,
+    max_per_minute = EXCLUDED.max_per_minute, event = EXCLUDED.event, allows_self = EXCLUDED.allows_self,
+    enabled_at = CASE WHEN t.enabled AND t.event = EXCLUDED.event THEN t.enabled_at
+        ELSE EXCLUDED.enabled_at END,
+    updated_at = EXCLUDED.updated_at,
     last_error_at = NULL, last_error_code = NULL, last_error = NULL
 WHERE t.kind = EXCLUDED.kind
 """
@@ -77,24 +57,40 @@ def put(tx: Transaction, secret_key: str | None, tenant: str, trigger_id: str, s
 
     Raises:
         NotFound: the tenant has no such pipeline.
-        InvalidInput: one FieldError for each mistake in the filter and in the input.
+        InvalidInput: one FieldError for each mistake.
         Conflict: the trigger is of another kind.
-        InvalidSetting: PIPEWEAVE_SECRET_KEY is not set.
+        InvalidSetting: PIPEWEAVE_SECRET_KEY is not set, and it is a webhook.
     """
     pipelines.get(tx, tenant, spec.pipeline_id)
-    _check(spec)
+    checking.check(spec)
+    if spec.kind == rows.EVENT:
+        begin_to_read(tx)
     before = rows.lock(tx, tenant, trigger_id)
     if before is not None and before.kind != spec.kind:
         raise Conflict(
             f"trigger {trigger_id!r} is of the kind {before.kind}",
             hint="delete it first, or choose another id",
         )
-    secret = spec.secret or (None if before is not None else new_secret())
+    is_in_need = spec.kind == rows.WEBHOOK and before is None
+    secret = spec.secret or (new_secret() if is_in_need else None)
     sealed = None if before is None else before.secret
     if secret is not None:
         sealed = _sealed(secret_key, tenant, trigger_id, secret)
     tx.execute(_PUT, _columns(tx, tenant, trigger_id, spec, sealed))
     return Put(before is None, None if spec.secret is not None else secret)
+
+
+# The transactions before this one's snapshot have ended: what comes later is read. The lock keeps the tick
+# from removing the row meanwhile because nothing fires for events.
+_BEGIN_TO_READ = """
+INSERT INTO event_reader AS e (since, read_at) VALUES (pg_snapshot_xmin(pg_current_snapshot()), :now)
+ON CONFLICT (singleton) DO UPDATE SET since = e.since
+"""
+
+
+def begin_to_read(tx: Transaction) -> None:
+    """Let the tick read events from now on, unless it does. It comes before the lock of a trigger."""
+    tx.execute(_BEGIN_TO_READ, {"now": tx.now})
 
 
 def new_secret() -> str:
@@ -114,6 +110,7 @@ def _sealed(secret_key: str | None, tenant: str, trigger_id: str, secret: str) -
 def _columns(
     tx: Transaction, tenant: str, trigger_id: str, spec: TriggerSpec, sealed: str | None
 ) -> dict[str, Any]:
+    is_webhook = spec.kind == rows.WEBHOOK
     return {
         "tenant": tenant,
         "id": trigger_id,
@@ -122,24 +119,15 @@ def _columns(
         "filter": to_json(spec.filter),
         "input": to_json(spec.input),
         "enabled": None if spec.paused is None else not spec.paused,
-        "scheme": spec.scheme,
+        "scheme": spec.scheme or (webhooks.DEFAULT_SCHEME if is_webhook else None),
         "secret": sealed,
         "headers": list(spec.headers),
-        "max_per_minute": spec.max_per_minute,
+        "max_per_minute": spec.max_per_minute or (DEFAULT_PER_MINUTE if is_webhook else None),
+        "event": spec.event,
+        "allows_self": spec.allows_self,
+        "enabled_at": None if is_webhook else tx.now,
         "now": tx.now,
     }
-
-
-def _check(spec: TriggerSpec) -> None:
-    roots = rows.ROOTS[spec.kind]
-    errors = matching.filter_mistakes(spec.filter, roots) + matching.template_mistakes(spec.input, roots)
-    for name, value in (("filter", spec.filter), ("input", spec.input)):
-        if (size := len(orjson.dumps(value))) > INLINE_BYTES:
-            message = f"takes {size:,} bytes of JSON, at most {INLINE_BYTES:,} are stored with a trigger"
-            errors.append(FieldError(name, message, "too_big"))
-    if errors:
-        more = f" (and {len(errors) - 1} more)" if errors[1:] else ""
-        raise InvalidInput(f"{errors[0].field}: {errors[0].message}{more}", errors=errors)
 
 
 _ROTATE = """
@@ -183,6 +171,7 @@ def rotate(
 
 
 _DELETE = "DELETE FROM triggers WHERE tenant_id = :tenant AND id = :id"
+_DELETE_FIRES = "DELETE FROM event_fires WHERE tenant_id = :tenant AND trigger_id = :id"
 
 
 def delete(tx: Transaction, tenant: str, trigger_id: str) -> None:
@@ -193,10 +182,12 @@ def delete(tx: Transaction, tenant: str, trigger_id: str) -> None:
     """
     if not tx.execute(_DELETE, {"tenant": tenant, "id": trigger_id}).rowcount:
         raise rows.not_found(tx, tenant, trigger_id)
+    tx.execute(_DELETE_FIRES, {"tenant": tenant, "id": trigger_id})
 
 
 _ENABLE = """
 UPDATE triggers SET enabled = :enabled,
+    enabled_at = CASE WHEN kind = 'event' AND NOT enabled THEN CAST(:now AS timestamptz) ELSE enabled_at END,
     updated_at = CASE WHEN enabled = :enabled THEN updated_at ELSE :now END
 WHERE tenant_id = :tenant AND id = :id
 """
@@ -217,6 +208,9 @@ def resume(tx: Transaction, tenant: str, trigger_id: str) -> None:
     Raises:
         NotFound: the tenant has no such trigger.
     """
+    found = rows.find(tx, tenant, trigger_id)
+    if found is not None and found.kind == rows.EVENT:
+        begin_to_read(tx)
     _enable(tx, tenant, trigger_id, is_enabled=True)
 
 

@@ -22,30 +22,23 @@ from pipeweave.errors import (
     FieldError,
     InvalidInput,
     InvalidSetting,
-    PipeWeaveError,
     SignatureRefused,
     TooManyRequests,
 )
 from pipeweave.orchestrator.domain import gcra
 from pipeweave.orchestrator.domain.triggered_by import WEBHOOK, TriggeredBy
-from pipeweave.orchestrator.registry import TaskRow
-from pipeweave.orchestrator.runs import triggering
-from pipeweave.orchestrator.runs.triggering import CreatedRun, Trigger
-from pipeweave.orchestrator.schedule.storing import refuse
+from pipeweave.orchestrator.runs.triggering import CreatedRun
 from pipeweave.orchestrator.security import sealed_texts
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.orchestrator.store.values import Values
-from pipeweave.orchestrator.triggers import matching, row, storing
+from pipeweave.orchestrator.triggers import matching, row, starting, storing
 from pipeweave.orchestrator.triggers.row import StoredTrigger
 from pipeweave.rates import Rate
-from pipeweave.schema import run_input_errors
-from pipeweave.spec import PipelineSpec
 
 log = logging.getLogger(__name__)
 
 # The largest body of a delivery (bytes).
 MAX_BODY_BYTES = 256 * 1024
-MAX_ERROR_CHARS = 1_000
 
 # Headers that a run gets without being asked for, by scheme: what the sender says about its event.
 GIVEN_HEADERS = {"pipeweave": (), "github": ("x-github-event",), "stripe": ()}
@@ -107,7 +100,7 @@ def authenticate(
         SignatureRefused: it is not signed with a secret of this trigger, or the tenant has no such webhook.
     """
     trigger = row.find(tx, tenant, trigger_id)
-    scheme = "pipeweave" if trigger is None else trigger.scheme
+    scheme = webhooks.DEFAULT_SCHEME if trigger is None else _scheme(trigger)
     known = [_NOBODYS] if trigger is None else _secrets(tx, secret_key, trigger)
     signature = webhooks.signature_of(scheme, headers) or webhooks.Signature(0, ("0" * 64,))
     found = webhooks.matching(signature, known, content, tx.now.timestamp())
@@ -118,7 +111,13 @@ def authenticate(
     return Delivery(trigger, headers, hashlib.sha256(found.encode()).hexdigest())
 
 
+def _scheme(trigger: StoredTrigger) -> str:
+    return trigger.scheme or webhooks.DEFAULT_SCHEME
+
+
 def _secrets(tx: Transaction, secret_key: str | None, trigger: StoredTrigger) -> list[str]:
+    if trigger.secret is None:
+        return [_NOBODYS]
     sealed = [trigger.secret]
     if trigger.old_secret is not None and trigger.old_secret_until and trigger.old_secret_until > tx.now:
         sealed.append(trigger.old_secret)
@@ -148,7 +147,7 @@ def receive(tx: Transaction, values: Values, delivery: Delivery, body: Any) -> R
     trigger = row.lock(tx, delivery.trigger.tenant, delivery.trigger.id)
     if trigger is None:
         raise SignatureRefused()
-    delivery_id = _delivery_id(trigger.scheme, delivery, body)
+    delivery_id = _delivery_id(_scheme(trigger), delivery, body)
     if (known := _known(tx, trigger, delivery_id, delivery.signature)) is not None:
         return known
     if not trigger.is_enabled:
@@ -157,7 +156,10 @@ def receive(tx: Transaction, values: Values, delivery: Delivery, body: Any) -> R
     if not matching.fits(trigger.filter, document):
         return Received(delivery_id, None)
     on_time = _on_time(tx, trigger)
-    run = _start(tx, values, trigger, delivery_id, matching.input_of(trigger.input, document))
+    metadata = {"triggerId": trigger.id, "deliveryId": delivery_id}
+    by = TriggeredBy(WEBHOOK, trigger.id, delivery_id)
+    given = matching.input_of(trigger.input, document)
+    run = starting.start(tx, values, trigger.tenant, trigger.pipeline_id, given, metadata, by)
     _note(tx, trigger, delivery_id, delivery.signature, run, on_time)
     return Received(delivery_id, run.id, run.status)
 
@@ -180,7 +182,7 @@ def _delivery_id(scheme: str, delivery: Delivery, body: Any) -> str:
 
 
 def _headers(trigger: StoredTrigger, sent: Mapping[str, str]) -> dict[str, str]:
-    wanted = (*GIVEN_HEADERS[trigger.scheme], *trigger.headers)
+    wanted = (*GIVEN_HEADERS[_scheme(trigger)], *trigger.headers)
     return {name: sent[name] for name in wanted if name in sent}
 
 
@@ -199,26 +201,14 @@ def _known(tx: Transaction, trigger: StoredTrigger, delivery_id: str, signature:
 
 def _on_time(tx: Transaction, trigger: StoredTrigger) -> Any:
     """When the next delivery would be on time, with this one counted."""
-    rate = Rate(trigger.max_per_minute, 60)
+    rate = Rate(trigger.max_per_minute or storing.DEFAULT_PER_MINUTE, 60)
     on_time = gcra.on_time(rate, trigger.on_time, tx.now, 0)
     if not gcra.room(rate, on_time, tx.now):
         raise TooManyRequests(
-            f"trigger {trigger.id!r} takes {trigger.max_per_minute:,} deliveries a minute",
+            f"trigger {trigger.id!r} takes {rate.limit:,} deliveries a minute",
             hint="send the delivery again in a moment",
         )
     return gcra.after(rate, on_time, 1)
-
-
-def _start(
-    tx: Transaction, values: Values, trigger: StoredTrigger, delivery_id: str, given: Any
-) -> CreatedRun:
-    def check(spec: PipelineSpec, _: Mapping[str, TaskRow]) -> None:
-        refuse(spec.id, run_input_errors(spec.input_schema, given))
-
-    metadata = {"triggerId": trigger.id, "deliveryId": delivery_id}
-    by = TriggeredBy(WEBHOOK, trigger.id, delivery_id)
-    request = Trigger(trigger.pipeline_id, given, metadata=metadata, triggered_by=by)
-    return triggering.trigger(tx, values, trigger.tenant, request, check=check)
 
 
 _INSERT = """
@@ -238,15 +228,3 @@ def _note(
     named = {"tenant": trigger.tenant, "id": trigger.id, "now": tx.now}
     tx.execute(_INSERT, {**named, "key": key, "signature": signature, "run_id": run.id})
     tx.execute(_MOVE, {**named, "on_time": on_time})
-
-
-_FAILED = """
-UPDATE triggers SET last_fire_at = :now, last_error_at = :now, last_error_code = :code, last_error = :error
-WHERE tenant_id = :tenant AND id = :id
-"""
-
-
-def note_failure(tx: Transaction, trigger: StoredTrigger, error: PipeWeaveError) -> None:
-    """Note that the run of a delivery could not start. The delivery is not known: it may be sent again."""
-    named = {"tenant": trigger.tenant, "id": trigger.id, "now": tx.now}
-    tx.execute(_FAILED, {**named, "code": error.code, "error": error.detail[:MAX_ERROR_CHARS]})

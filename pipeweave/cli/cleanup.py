@@ -74,7 +74,7 @@ def cleanup(
                     "redrives": purged.redrives,
                     "uploads": purged.uploads,
                     "scheduleFires": purged.fires,
-                    "triggerFires": purged.trigger_fires,
+                    "triggerFires": purged.of_triggers,
                 },
             }
         )
@@ -142,5 +142,5 @@ def _deleted(purged: expiry.Purged, *, dry_run: bool) -> str:
     verb = "Would delete" if dry_run else "Deleted"
     claims = f"{purged.idempotency_claims:,} idempotency claims"
     others = f"{purged.workers:,} workers, {purged.redrives:,} redrives, {purged.uploads:,} uploads"
-    others += f", {purged.fires:,} fires of schedules, {purged.trigger_fires:,} of triggers"
+    others += f", {purged.fires:,} fires of schedules, {purged.of_triggers:,} of triggers"
     return f"{verb} {purged.dead_letters:,} dead letters, {claims}, {others}."

@@ -63,7 +63,7 @@ def list_triggers(client: Client, pipeline: str | None, as_json: bool) -> None:
         moment("last (UTC)", drop=1): lambda each: "paused" if each["paused"] else when(each["lastFireAt"]),
         Column("last error", wraps=True, drop=3): lambda each: (each["lastError"] or {}).get("message"),
     }
-    none = "No triggers yet. `pipeweave triggers webhook` stores one."
+    none = "No triggers yet. `pipeweave triggers webhook` and `… event` store one."
     show_list("triggers", client.triggers(pipeline), cells, as_json=as_json, none=none)
 
 
@@ -116,6 +116,44 @@ def webhook(client: Client, trigger_id: str, pipeline: str, as_json: bool, **opt
         "headers": list(options["headers"]) or None,
         "maxPerMinute": options["max_per_minute"],
         "secret": options["secret"],
+        "paused": options["paused"],
+    }
+    body = {name: value for name, value in named.items() if value is not None}
+    _show(client.put_trigger(trigger_id, body), as_json)
+
+
+@triggers.command(
+    epilog=examples(
+        'pipeweave triggers event alert send-alert --filter \'{"status": ["failed", "partial"]}\'',
+        'pipeweave triggers event next report --on task-completed --filter \'{"taskId": "load"}\'',
+    )
+)
+@click.argument("trigger_id", metavar="TRIGGER")
+@click.argument("pipeline")
+@click.option(
+    "--on",
+    type=click.Choice(["pipeline-completed", "task-completed"]),
+    default="pipeline-completed",
+    show_default=True,
+    help="What it fires for.",
+)
+@click.option(
+    "--filter", "wanted", callback=_json, metavar="JSON", help="Path -> the values that let it fire."
+)
+@click.option("-i", "--input", "given", callback=_json, metavar="JSON", help="The input, with references.")
+@click.option("--allow-self", is_flag=True, help="Runs of its own pipeline fire it, too.")
+@click.option("--paused/--not-paused", default=None, help="Store it paused, or end a pause.")
+@json_option
+@connected
+def event(client: Client, trigger_id: str, pipeline: str, as_json: bool, **options: Any) -> None:
+    """Store a trigger that starts runs of a pipeline when a run or a task ends, or replace it."""
+    named = {
+        "kind": "event",
+        "pipelineId": pipeline,
+        "on": options["on"],
+        "filter": options["wanted"],
+        "input": options["given"],
+        "allowSelf": options["allow_self"] or None,
         "paused": options["paused"],
     }
     body = {name: value for name, value in named.items() if value is not None}
@@ -196,7 +234,7 @@ def sign(secret: str, body: Any) -> None:
 
 
 def _what(each: Mapping[str, Any]) -> str:
-    return f"webhook ({each['scheme']})"
+    return str(each["on"] or f"webhook ({each['scheme']})")
 
 
 def _say(found: Document, as_json: bool, line: str) -> None:
@@ -220,11 +258,12 @@ def _show(found: Document, as_json: bool) -> None:
             "trigger": found["id"],
             "pipeline": found["pipelineId"],
             "fires for": _what(found),
-            "path": f"/api/webhooks/TENANT/{found['id']}",
+            "path": f"/api/webhooks/TENANT/{found['id']}" if found["scheme"] else None,
             "filter": found["filter"] or None,
             "input": found["input"],
             "headers": ", ".join(found["headers"]) or None,
-            "at most": f"{found['maxPerMinute']:,} a minute",
+            "at most": found["maxPerMinute"] and f"{found['maxPerMinute']:,} a minute",
+            "its own pipeline": "fires it, too" if found["allowSelf"] else None,
             "paused": "yes" if found["paused"] else None,
             "old secret until (UTC)": found["oldSecretUntil"] and when(found["oldSecretUntil"]),
             "last error": error and f"{error['code']}: {error['message']}",
@@ -242,6 +281,8 @@ def _show_fires(found: list[Mapping[str, Any]]) -> None:
     cells = {
         moment("time (UTC)"): lambda each: when(each["firedAt"]),
         Column("for"): field("key"),
+        Column("outcome"): field("outcome"),
         Column("run"): field("runId"),
+        Column("why", wraps=True): lambda each: (each["error"] or {}).get("message") or each["reason"],
     }
     show_list("fires", found, cells, as_json=False)

@@ -127,6 +127,42 @@ def test_a_new_secret_is_valid_beside_the_old_one_for_a_while(api: Api) -> None:
     assert api.post("/api/triggers/unknown/rotate").status_code == 404
 
 
+def test_a_trigger_of_events_is_stored_and_changed(api: Api) -> None:
+    given = {"kind": "event", "pipelineId": "files", "on": "pipeline-completed"}
+    stored = api.put("/api/triggers/after", {**given, "filter": {"pipelineId": "other", "status": "failed"}})
+    assert (stored.status_code, stored.json["secret"], stored.json["scheme"]) == (201, None, None)
+    assert stored.json["on"] == "pipeline-completed"
+    assert api.put("/api/triggers/after", {**given, "on": "task-completed"}).status_code == 200
+    assert api.put("/api/triggers/after", {"kind": "webhook", "pipelineId": "files"}).status_code == 409
+    assert [each["id"] for each in api.get("/api/triggers?kind=event").json["triggers"]] == ["after"]
+    assert api.post("/api/triggers/after/rotate").status_code == 404
+    # A delivery to it is one to nobody.
+    assert send(api, b"{}", {}, "after").status_code == 401
+    assert api.delete("/api/triggers/after").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ({}, {"on"}),
+        ({"on": "pipeline-completed", "scheme": "github", "headers": ["a"]}, {"scheme", "headers"}),
+        (
+            {"on": "pipeline-completed", "filter": {"status": "timeout", "x": 1}},
+            {"filter.status", "filter.x"},
+        ),
+        ({"on": "pipeline-completed", "filter": {"pipelineId": ["files"]}}, {"filter.pipelineId"}),
+        ({"on": "task-completed", "input": "${input.body}"}, {"input"}),
+        ({"kind": "webhook", "on": "task-completed", "allowSelf": True}, {"on", "allowSelf"}),
+    ],
+)
+def test_the_mistakes_of_a_trigger_of_events_are_named(
+    api: Api, body: dict[str, Any], fields: set[str]
+) -> None:
+    answer = api.put("/api/triggers/after", {"kind": "event", "pipelineId": "files", **body})
+    assert answer.status_code == 400
+    assert {each["field"] for each in answer.json["errors"]} == fields
+
+
 # --- deliveries -------------------------------------------------------------------------------------------
 
 

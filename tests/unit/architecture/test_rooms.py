@@ -29,6 +29,7 @@ ROOMS = (
         "reading",
         "stream",
         "dispatch",
+        "hooks",
         "retention",
         "deployment",
         "recovery",

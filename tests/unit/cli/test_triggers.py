@@ -32,6 +32,7 @@ def call(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
 def a_trigger(**more: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"id": "orders", "kind": "webhook", "pipelineId": "import", "filter": {}}
     found |= {"input": None, "paused": False, "scheme": "pipeweave", "headers": [], "maxPerMinute": 600}
+    found |= {"on": None, "allowSelf": False}
     found |= {"oldSecretUntil": None, "lastFireAt": TIME, "lastError": None, "lastFires": []}
     return found | more
 
@@ -56,6 +57,17 @@ def test_what_is_given_is_stored_and_the_secret_is_printed_once(served: Served, 
     assert done.output.count("whsec_made") == 1
 
 
+def test_a_trigger_of_events_is_stored(served: Served, call: Call) -> None:
+    made = a_trigger(kind="event", on="pipeline-completed", scheme=None, maxPerMinute=None, secret=None)
+    served.put("PUT /api/triggers/after", (201, made))
+    done = call("event", "after", "report", "--filter", '{"status": "failed"}', "--allow-self")
+    assert done.exit_code == 0, done.output
+    wanted = {"kind": "event", "pipelineId": "report", "on": "pipeline-completed", "allowSelf": True}
+    assert served.asked[-1][2] == wanted | {"filter": {"status": "failed"}}
+    assert "pipeline-completed" in done.output
+    assert "webhooks" not in done.output
+
+
 @pytest.mark.parametrize("wrong", [("--filter", "{"), ("--scheme", "own"), ("--secret-file", "gone")])
 def test_a_wrong_option_is_refused_in_one_line(call: Call, wrong: tuple[str, str]) -> None:
     done = call("webhook", "orders", "import", *wrong)
@@ -73,7 +85,15 @@ def test_the_list_says_what_is_paused_and_what_failed(served: Served, call: Call
 
 
 def test_a_trigger_is_shown_with_its_fires(served: Served, call: Call) -> None:
-    found = a_trigger(lastFires=[{"key": "d-1", "firedAt": TIME, "runId": "prun_1"}], oldSecretUntil=TIME)
+    fire = {
+        "key": "d-1",
+        "firedAt": TIME,
+        "outcome": "fired",
+        "reason": None,
+        "runId": "prun_1",
+        "error": None,
+    }
+    found = a_trigger(lastFires=[fire], oldSecretUntil=TIME)
     served.put("GET /api/triggers/orders", (200, found))
     output = call("show", "orders").output
     assert "d-1" in output

@@ -1,0 +1,90 @@
+"""Checks what somebody wants a trigger to be: all mistakes at once (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import orjson
+
+from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator.triggers import matching, row
+from pipeweave.orchestrator.triggers.spec import TriggerSpec
+from pipeweave.size_limits import INLINE_BYTES
+
+# What a filter may name: parts of what a webhook delivers, or of an event.
+_OF_A_RUN = (
+    *("pipelineId", "pipelineVersion", "runId", "status", "error", "input", "output", "outputRefs"),
+    *("triggeredBy", "startedAt", "finishedAt"),
+)
+FILTER_ROOTS = {
+    row.WEBHOOK: ("body", "headers", "deliveryId"),
+    row.PIPELINE_COMPLETED: _OF_A_RUN,
+    row.TASK_COMPLETED: (
+        *("pipelineId", "runId", "taskRunId", "taskId", "stepId", "status", "attempt", "error", "output"),
+        *("outputRef", "startedAt", "finishedAt"),
+    ),
+}
+
+
+def check(spec: TriggerSpec) -> None:
+    """Check the parts of a trigger against each other.
+
+    Raises:
+        InvalidInput: one FieldError for each mistake.
+    """
+    errors = list(_mistakes(spec))
+    if errors:
+        more = f" (and {len(errors) - 1} more)" if errors[1:] else ""
+        raise InvalidInput(f"{errors[0].field}: {errors[0].message}{more}", errors=errors)
+
+
+def _mistakes(spec: TriggerSpec) -> Iterator[FieldError]:
+    is_webhook = spec.kind == row.WEBHOOK
+    yield from _of_another_kind(spec, is_webhook)
+    roots = FILTER_ROOTS.get(row.WEBHOOK if is_webhook else spec.event or "", ())
+    if roots:
+        yield from matching.filter_mistakes(spec.filter, roots)
+    yield from matching.template_mistakes(spec.input, roots if is_webhook else ("event",))
+    for name, value in (("filter", spec.filter), ("input", spec.input)):
+        if (size := len(orjson.dumps(value))) > INLINE_BYTES:
+            message = f"takes {size:,} bytes of JSON, at most {INLINE_BYTES:,} are stored with a trigger"
+            yield FieldError(name, message, "too_big")
+    if not is_webhook:
+        yield from _of_events(spec)
+
+
+def _of_another_kind(spec: TriggerSpec, is_webhook: bool) -> Iterator[FieldError]:
+    given = {
+        "scheme": (True, spec.scheme is not None),
+        "secret": (True, spec.secret is not None),
+        "headers": (True, bool(spec.headers)),
+        "maxPerMinute": (True, spec.max_per_minute is not None),
+        "on": (False, spec.event is not None),
+        "allowSelf": (False, spec.allows_self),
+    }
+    for name, (is_of_webhooks, is_given) in given.items():
+        if is_given and is_of_webhooks is not is_webhook:
+            kind = row.WEBHOOK if is_of_webhooks else row.EVENT
+            yield FieldError(name, f"is of triggers of the kind {kind}", "not_of_this_kind", "nothing")
+
+
+def _of_events(spec: TriggerSpec) -> Iterator[FieldError]:
+    if spec.event is None:
+        yield FieldError("on", "is required", "missing", " or ".join(row.EVENTS))
+        return
+    known = row.STATUSES[spec.event]
+    wanted = spec.filter.get("status", [])
+    for each in wanted if isinstance(wanted, list) else [wanted]:
+        if each not in known:
+            yield FieldError(
+                "filter.status", f"has {each!r}"[:200], "invalid_enum_value", f"of {', '.join(known)}"
+            )
+    pipelines = spec.filter.get("pipelineId", [])
+    named = pipelines if isinstance(pipelines, list) else [pipelines]
+    if spec.pipeline_id in named and not spec.allows_self:
+        yield FieldError(
+            "filter.pipelineId",
+            "names the pipeline that the trigger starts, which would start itself over and over",
+            "loop",
+            "another pipeline, or allowSelf: then it ends after 10 runs that began each other",
+        )
