@@ -78,8 +78,8 @@ def show(client: Client, trigger_id: str, as_json: bool) -> None:
 
 @triggers.command(
     epilog=examples(
-        'pipeweave triggers webhook orders import-order -i \'{"order": "${input.body.id}"}\'',
-        "pipeweave triggers webhook pushes build --scheme github --header X-GitHub-Delivery",
+        "pipeweave triggers webhook orders import",
+        "pipeweave triggers webhook pushes build --scheme github",
     )
 )
 @click.argument("trigger_id", metavar="TRIGGER")
@@ -124,8 +124,8 @@ def webhook(client: Client, trigger_id: str, pipeline: str, as_json: bool, **opt
 
 @triggers.command(
     epilog=examples(
-        'pipeweave triggers event alert send-alert --filter \'{"status": ["failed", "partial"]}\'',
-        'pipeweave triggers event next report --on task-completed --filter \'{"taskId": "load"}\'',
+        'pipeweave triggers event alert send --filter \'{"status": "failed"}\'',
+        "pipeweave triggers event next report --on task-completed",
     )
 )
 @click.argument("trigger_id", metavar="TRIGGER")
@@ -146,7 +146,7 @@ def webhook(client: Client, trigger_id: str, pipeline: str, as_json: bool, **opt
 @json_option
 @connected
 def event(client: Client, trigger_id: str, pipeline: str, as_json: bool, **options: Any) -> None:
-    """Store a trigger that starts runs of a pipeline when a run or a task ends, or replace it."""
+    """Store a trigger that fires when runs or tasks end, or replace it."""
     named = {
         "kind": "event",
         "pipelineId": pipeline,
@@ -199,7 +199,7 @@ def pause(client: Client, trigger_id: str, as_json: bool) -> None:
 @json_option
 @connected
 def resume(client: Client, trigger_id: str, as_json: bool) -> None:
-    """Resume a trigger; what happened meanwhile is not made up for."""
+    """Resume a trigger; what it missed is not made up for."""
     _say(client.resume_trigger(trigger_id), as_json, f"Trigger {trigger_id} is resumed")
 
 
@@ -214,8 +214,8 @@ def delete(client: Client, trigger_id: str, as_json: bool) -> None:
 
 @triggers.command(
     epilog=examples(
-        'curl -X POST -H "$(pipeweave triggers sign --secret-file key body.json)" \\',
-        "  -H 'Content-Type: application/json' --data-binary @body.json URL/api/webhooks/default/orders",
+        'header="$(pipeweave triggers sign --secret-file key body.json)"',
+        'curl -H "$header" --data-binary @body.json URL/api/webhooks/default/orders',
     )
 )
 @click.option(
@@ -228,9 +228,11 @@ def delete(client: Client, trigger_id: str, as_json: bool) -> None:
     help="It holds the secret of the webhook.",
 )
 @click.argument("body", type=click.File("rb"))
-def sign(secret: str, body: Any) -> None:
+@json_option
+def sign(secret: str, body: Any, as_json: bool) -> None:
     """Print the header that signs a delivery now. BODY is a file, or - for standard input."""
-    click.echo(f"{webhooks.HEADER}: {webhooks.sign(secret, int(time.time()), body.read())}")
+    value = webhooks.sign(secret, int(time.time()), body.read())
+    _say({"name": webhooks.HEADER, "value": value}, as_json, f"{webhooks.HEADER}: {value}")
 
 
 def _what(each: Mapping[str, Any]) -> str:
