@@ -100,6 +100,7 @@ from pipeweave.api.contract.run_answers import (
     WhyAnswer,
 )
 from pipeweave.api.contract.run_changes import PauseRunRequest, ResumeRunRequest, RunChangesRequest
+from pipeweave.api.contract.run_state import RunState
 from pipeweave.api.contract.schedules import (
     BackfillAnswer,
     BackfillRequest,
@@ -239,6 +240,7 @@ __all__ = [
     "RunDetail",
     "RunList",
     "RunRequest",
+    "RunState",
     "RunsQuery",
     "ScheduleDetail",
     "ScheduleList",

@@ -22,6 +22,7 @@ from pipeweave.api.contract import (
     RunDetail,
     RunList,
     RunsQuery,
+    RunState,
     TaskRunDetail,
     TaskRunList,
     TaskRunLogs,
@@ -64,6 +65,25 @@ def get_run(call: Call, id: str, query: ValuesQuery) -> dict[str, Any]:
         found = reading.run(tx, call.tenant, run_id, load=query.load)
         found["steps"] = reading.run_steps(tx, run_id, found)
     return reading.load_values(found, call.deployment.values)
+
+
+@routes.add(
+    "GET",
+    "/api/runs/{id}/state",
+    "Show the state of a run",
+    ids=RUN,
+    answer=RunState,
+    errors=(NotFound,),
+)
+def get_state(call: Call, id: str) -> dict[str, Any]:
+    """All that is known of a run, open or ended, in one document of one moment: each step with status,
+    attempts, error and result, what failed, and the run's numbers.
+
+    Its size is bounded. Maps are counts with their first failed items and the address of the others; results
+    of more than 32 KiB, and all after the first 2 MB of them, are by reference.
+    """
+    with call.reading() as tx:
+        return reading.run_state(tx, call.tenant, ids.read(ids.RUN, id))
 
 
 @routes.add(

@@ -16,6 +16,7 @@ from pipeweave.orchestrator.reading.run_events import run_events
 from pipeweave.orchestrator.reading.runs import run, run_list, run_task_runs
 from pipeweave.orchestrator.reading.schedule_list import schedule, schedules
 from pipeweave.orchestrator.reading.service_list import service, services
+from pipeweave.orchestrator.reading.state_document import run_state
 from pipeweave.orchestrator.reading.steps import run_steps
 from pipeweave.orchestrator.reading.stored_logs import log_place, read_log
 from pipeweave.orchestrator.reading.stored_values import load_values
@@ -43,6 +44,7 @@ __all__ = [
     "run",
     "run_events",
     "run_list",
+    "run_state",
     "run_steps",
     "run_task_runs",
     "schedule",

@@ -59,7 +59,7 @@ def run_steps(tx: Transaction, id: UUID, run: Document) -> list[Document]:
         last = ids.task_run_id(id, MAX_STEPS)
         rows = [_step_row(each) for each in tx.execute(_STEPS, {"id": id, "last": last})]
         items = _count(tx, id) if run["taskRunCount"] > len(rows) else {}
-    first = _first_starts(tx, id, [each["id"] for each in rows if each["attempt"] > 1])
+    first = first_starts(tx, id, [each["id"] for each in rows if each["attempt"] > 1])
     return [_step(each, items.get(each["id"], {}), first.get(each["id"])) for each in rows]
 
 
@@ -110,7 +110,7 @@ def _count(tx: Transaction, id: UUID) -> Counts:
 # --- one step ---------------------------------------------------------------------------------------------
 
 
-def _first_starts(tx: Transaction, id: UUID, retried: Sequence[str]) -> dict[str, str | None]:
+def first_starts(tx: Transaction, id: UUID, retried: Sequence[str]) -> dict[str, str | None]:
     """The start of the first attempt of each task run that had several."""
     if not retried:
         return {}

@@ -222,6 +222,21 @@ def status(
     show_run(found, waiting.line if waiting else None)
 
 
+@click.command(epilog=examples("pipeweave state latest | jq .metrics"))
+@click.argument("run")
+@pipeline_option
+@click.option("--json", "_as_json", is_flag=True, help="Print JSON, as always.")
+@connected
+def state(client: Client, run: str, pipeline: str | None, _as_json: bool) -> None:
+    """Print the state of a run as one JSON document: each step with its result, errors and numbers.
+
+    RUN is an id, the beginning of one, or `latest`.
+    """
+    from pipeweave.cli.support.rendering import show_json
+
+    show_json(client.state(id_arguments.run(client, run, pipeline)))
+
+
 @click.command(
     epilog=examples("pipeweave output latest", "pipeweave output 01m80arwk4e7 charge[3] | jq .total")
 )

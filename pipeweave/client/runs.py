@@ -100,6 +100,16 @@ class RunMethods(Methods):
         """
         return run_of(self._http.get(f"/api/runs/{checked_id(run_id)}{_LOADED * load}"))
 
+    def state(self, run_id: str) -> Document:
+        """Read the state of a run as one document: every step with status, attempts, error and result.
+
+        Its size is bounded: maps are counts, and results beyond 2 MB are by reference.
+
+        Raises:
+            NotFound: there is no such run.
+        """
+        return document_of(self._http.get(f"/api/runs/{checked_id(run_id)}/state"))
+
     def wait(
         self,
         run: str | Run,

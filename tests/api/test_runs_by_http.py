@@ -68,6 +68,18 @@ def test_a_run_belongs_to_the_trace_of_the_request_that_began_it(api: Api, pipel
     assert cancelled["actor"] == cancelled["data"]["by"] != ""
 
 
+def test_the_state_of_a_run_is_one_document(api: Api, run_id: str) -> None:
+    found = api.get(f"/api/runs/{run_id}/state").json
+    shown = api.get(f"/api/runs/{run_id}").json
+    assert [each["stepId"] for each in found["steps"].values()] == [each["id"] for each in shown["steps"]]
+    for name in ("id", "tenant", "pipelineVersion", "status", "phase", "traceId", "inputsHash"):
+        assert found[name] == shown[name]
+    assert found["metadata"]["custom"] == shown["metadata"]
+    logs = found["steps"]["list_files"]["logsRef"]
+    assert api.get(logs).status_code == 200
+    assert api.get(f"/api/runs/{ids.show(ids.RUN, ids.new_id(0))}/state").status_code == 404
+
+
 def test_a_standalone_task_is_cancelled_by_its_task_run(api: Api) -> None:
     task_run = api.post("/api/queue/task", {"taskId": "count", "input": {"path": "a"}}).json["runId"]
     answer = api.post(f"/api/task-runs/{task_run}/cancel", {"reason": "wrong folder"})

@@ -1,0 +1,138 @@
+"""Models of the state of a run as one document."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import AwareDatetime, Field
+
+from pipeweave.api.contract.answers import AnswerModel, Percent, RunId, TaskRunId
+from pipeweave.api.contract.run_answers import MapReference, Reference, TraceId, TriggerKind
+from pipeweave.orchestrator.domain import RunStatus, TaskStatus
+
+Sha256 = str
+
+
+class StateTrigger(AnswerModel):
+    """What began the run, and with which input."""
+
+    type: TriggerKind | None
+    id: str | None
+    actor: str | None
+    payload: Any = Field(description="The input; null if it is by reference.")
+    payload_ref: Reference | None
+    timestamp: AwareDatetime
+
+
+class StateError(AnswerModel):
+    """An error, its message cut after 500 characters."""
+
+    code: str
+    type: str | None
+    message: str | None
+    retryable: bool | None
+
+
+class RunStateError(AnswerModel):
+    """Why a run ended badly."""
+
+    code: str
+    message: str | None
+
+
+class FailedTaskRun(AnswerModel):
+    """A task run that failed for good."""
+
+    step_id: str
+    task_run_id: TaskRunId
+    map_index: int | None
+    attempt: int
+    error: StateError | None
+    at: AwareDatetime | None
+
+
+class StateItems(AnswerModel):
+    """The items of a map."""
+
+    total: int
+    counts: dict[str, int] = Field(description="Items by status.")
+    failed: list[FailedTaskRun] = Field(description="The first ten that failed.")
+    href: str = Field(description="All of them.")
+
+
+class StepState(AnswerModel):
+    """One step. Times and numbers of a map are those of its own task run."""
+
+    step_id: str
+    task_run_id: TaskRunId
+    task_id: str
+    kind: Literal["task", "map"]
+    status: TaskStatus
+    phase: Literal["pending", "running", "success", "failed", "retrying", "skipped", "cancelled"]
+    attempts: int = Field(description="Attempts that began; 0 for one that took a result over.")
+    max_attempts: int
+    retry_count: int
+    progress: Percent | None
+    worker: str | None
+    due_at: AwareDatetime | None = Field(description="When the next attempt is due, while it waits for that.")
+    started_at: AwareDatetime | None = Field(description="The start of the first attempt.")
+    completed_at: AwareDatetime | None
+    duration_ms: float | None = Field(description="Of the last attempt.")
+    result: Any = Field(description="The output, while the outputs before it are at most 2 MB together.")
+    result_ref: Reference | MapReference | None = Field(description="Where any other output is.")
+    selected_next: list[str] | None
+    error: StateError | None
+    inputs_hash: Sha256 | None
+    outputs_hash: Sha256 | None
+    cached_from: TaskRunId | None
+    items: StateItems | None
+    logs_ref: str
+    metrics_ref: str
+
+
+class StateMetadata(AnswerModel):
+    """The times of a run, and what its trigger gave as metadata."""
+
+    created_at: AwareDatetime
+    started_at: AwareDatetime | None
+    updated_at: AwareDatetime = Field(description="The time of the latest event.")
+    completed_at: AwareDatetime | None
+    duration_ms: float | None = Field(description="Until its end, or its latest event.")
+    custom: dict[str, Any] | None
+
+
+class RunMetrics(AnswerModel):
+    """Numbers of a run."""
+
+    total_duration_ms: float | None = Field(description="null while it is open.")
+    step_count: int
+    task_run_count: int
+    step_durations: dict[str, float] = Field(description="By step (ms), of those that have ended.")
+    retry_count: int = Field(description="Attempts beyond the first, of steps and items.")
+    error_count: int = Field(description="Attempts that failed, timed out or were lost.")
+    cache_hits: int = Field(description="Task runs that took over the result of another.")
+    cache_misses: int = Field(description="Task runs with an idempotency key that had to run.")
+
+
+class RunState(AnswerModel):
+    """The whole state of a run, of one moment. Its size is bounded: a map is counts."""
+
+    id: RunId
+    tenant: str
+    pipeline_id: str
+    pipeline_version: int
+    status: RunStatus
+    phase: str
+    trace_id: TraceId
+    inputs_hash: Sha256
+    trigger: StateTrigger
+    variables: dict[str, Any] = Field(description="What params can refer to besides steps: the input.")
+    steps: dict[str, StepState] = Field(description="By step, in the order of the pipeline.")
+    is_complete: bool = Field(description="false: the rows of some steps are no longer in the database.")
+    error: RunStateError | None
+    errors: list[FailedTaskRun] = Field(
+        description="What failed for good, oldest first: steps, and the first ten items of each map; at most"
+        " 100."
+    )
+    metadata: StateMetadata
+    metrics: RunMetrics
