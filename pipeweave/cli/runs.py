@@ -228,9 +228,9 @@ def status(
 @click.option("--json", "_as_json", is_flag=True, help="Print JSON, as always.")
 @connected
 def state(client: Client, run: str, pipeline: str | None, _as_json: bool) -> None:
-    """Print the state of a run as one JSON document: each step with its result, errors and numbers.
+    """Print the state of a run as one JSON document.
 
-    RUN is an id, the beginning of one, or `latest`.
+    It has each step with its attempts, result and error, what failed, and the run's numbers. RUN is an id, the beginning of one, or `latest`.
     """
     from pipeweave.cli.support.rendering import show_json
 

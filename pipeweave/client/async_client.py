@@ -176,6 +176,7 @@ class AsyncClient(_InThreads):
     trigger_batch = _awaited(Client.trigger_batch)
     run = _awaited(Client.run)
     runs = _awaited(Client.runs)
+    state = _awaited(Client.state)
     cancel = _awaited(Client.cancel)
     rerun = _awaited(Client.rerun)
     rerun_all = _awaited(Client.rerun_all)
