@@ -230,7 +230,8 @@ def status(
 def state(client: Client, run: str, pipeline: str | None, _as_json: bool) -> None:
     """Print the state of a run as one JSON document.
 
-    It has each step with its attempts, result and error, what failed, and the run's numbers. RUN is an id, the beginning of one, or `latest`.
+    It has each step with its attempts, result and error, what failed, and the run's numbers. RUN is an id,
+    the beginning of one, or `latest`.
     """
     from pipeweave.cli.support.rendering import show_json
 
