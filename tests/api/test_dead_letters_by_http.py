@@ -108,8 +108,8 @@ def test_a_retry_lets_the_run_go_on(api: Api, letter: dict[str, Any]) -> None:
     events = api.get(f"/api/runs/{letter['pipelineRunId']}/events").json["events"]
     reopened = {each["type"]: each["data"] for each in events if each["type"].endswith(".reopened")}
     assert reopened == {
-        "run.reopened": {},
-        "task_run.reopened": {"nextAttempt": 2, "deadLetter": letter["id"]},
+        "run.reopened": {"by": "test"},
+        "task_run.reopened": {"nextAttempt": 2, "deadLetter": letter["id"], "by": "test"},
         "task_runs.reopened": {"ordinals": [[2, 2]], "bumped": []},
     }
     shown = api.get(f"/api/dlq/{letter['id']}").json
