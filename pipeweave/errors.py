@@ -234,6 +234,13 @@ class MethodNotAllowed(PipeWeaveError):
     status = 405
 
 
+class UpgradeRequired(InvalidInput):
+    """The address is for WebSockets, and the request does not ask for one."""
+
+    code = "UPGRADE_REQUIRED"
+    status = 426
+
+
 class Conflict(PipeWeaveError):
     """The current state does not allow this operation."""
 
@@ -301,6 +308,19 @@ class CursorExpired(PipeWeaveError):
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail, hint="read the present state, and begin a new stream without a cursor")
+
+
+class TooManyStreams(Unavailable):
+    """The process serves as many streams as it may; poll, or try again later."""
+
+    code = "TOO_MANY_STREAMS"
+
+
+class SlowReader(PipeWeaveError):
+    """The reader of a stream did not take its changes in time; it goes on from its cursor."""
+
+    code = "SLOW_READER"
+    status = 408
 
 
 class NotJson(InvalidInput):

@@ -11,6 +11,7 @@ from pipeweave.api.http.endpoint import Answer, Call, Endpoint, PathId, Routes
 from pipeweave.api.http.form_file import FormFile, ReceivedFile
 from pipeweave.api.http.raw_body import RawBody
 from pipeweave.api.http.request_pipeline import RequestPipeline
+from pipeweave.api.http.streaming import EventSink, SocketSink, Stream
 
 __all__ = [
     "Answer",
@@ -18,11 +19,14 @@ __all__ = [
     "Call",
     "Download",
     "Endpoint",
+    "EventSink",
     "FormFile",
     "PathId",
     "RawBody",
     "ReceivedFile",
     "RequestPipeline",
     "Routes",
+    "SocketSink",
+    "Stream",
     "parse_json",
 ]

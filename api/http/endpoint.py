@@ -17,6 +17,7 @@ from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain import TriggeredBy
 from pipeweave.orchestrator.security import READ
 from pipeweave.orchestrator.store import Transaction
+from pipeweave.orchestrator.stream import Hub
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -44,6 +45,19 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Watching:
+    """What an endpoint needs that answers with a stream.
+
+    Args:
+        hub: serves all streams of this process.
+        check: raises the error for which the caller may not watch any more.
+    """
+
+    hub: Hub
+    check: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """One authenticated request, as a handler receives it.
 
@@ -55,6 +69,7 @@ class Call:
         token_name: the name of the request's token; empty for endpoints that need no token.
         peer: the address that the request came from, if it is known.
         traceparent: the trace context of the request; None without one, or with an invalid one.
+        watching: for an endpoint that `streams`.
     """
 
     deployment: Deployment
@@ -64,6 +79,7 @@ class Call:
     token_name: str = ""
     peer: str | None = None
     traceparent: str | None = None
+    watching: Watching | None = None
 
     @property
     def cause(self) -> TriggeredBy:
@@ -99,6 +115,7 @@ class Endpoint:
         takes_file: the body is a form with one file; the endpoint gets a `FormFile` as `form`.
         takes_bytes: the body is stored as it is; the endpoint gets a `RawBody` as `body`.
         gives_file: the endpoint may answer with a `Download`.
+        streams: the endpoint answers with a `Stream`: its media type; None: with JSON.
         longest_key: the longest Idempotency-Key in characters; 0: the endpoint takes none.
         tells_more: the endpoint is open, and answers more to a token that may read every tenant.
         links: operation id -> JSON pointer to the id in the answer that the operation takes, e.g.
@@ -118,6 +135,7 @@ class Endpoint:
     takes_file: bool = False
     takes_bytes: bool = False
     gives_file: bool = False
+    streams: str | None = None
     longest_key: int = 0
     query: type[BaseModel] | None = None
     ids: Mapping[str, PathId] = field(default_factory=dict)

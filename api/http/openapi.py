@@ -228,6 +228,8 @@ def _responses(endpoint: Endpoint) -> dict[str, Any]:
         str(status): {**_answer(status, model, about), **_links(endpoint)}
         for status, (model, about) in endpoint.answers.items()
     }
+    if endpoint.streams:
+        given = {status: _streamed(each, endpoint.streams) for status, each in given.items()}
     if endpoint.gives_file:
         content = given["200"]["content"]
         content[_JSON]["schema"] = {"anyOf": [content[_JSON]["schema"], _AS_IT_IS]}
@@ -241,9 +243,16 @@ def _answer(status: int, model: type[BaseModel] | None, about: str) -> dict[str,
     shown: dict[str, Any] = {"description": about or HTTPStatus(status).phrase}
     if status < 400:
         shown["headers"] = {REQUEST_ID: {"$ref": "#/components/headers/RequestId"}}
+    if status == HTTPStatus.SWITCHING_PROTOCOLS:
+        return shown
     schema = {"type": "object"} if model is None else _reference(model)
     shown["content"] = {_JSON: {"schema": schema}}
     return shown
+
+
+def _streamed(answer: dict[str, Any], media_type: str) -> dict[str, Any]:
+    """The answer whose body is text in a format of its own."""
+    return answer | ({"content": {media_type: {"schema": {"type": "string"}}}} if "content" in answer else {})
 
 
 # A file may have any media type.

@@ -6,23 +6,26 @@ megabytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
 from flask import Response, request
+from werkzeug.datastructures import Headers
 
-from pipeweave.api.http import idempotency_header, worker_paths
+from pipeweave.api.http import idempotency_header, streaming, worker_paths
 from pipeweave.api.http.auth import Admission, Authenticator
 from pipeweave.api.http.body import read_body, read_query
 from pipeweave.api.http.download import Download, answered
-from pipeweave.api.http.endpoint import Answer, Call, Endpoint
+from pipeweave.api.http.endpoint import Answer, Call, Endpoint, Watching
 from pipeweave.api.http.form_file import FormFile
 from pipeweave.api.http.headers import TRACEPARENT
 from pipeweave.api.http.raw_body import RawBody
+from pipeweave.api.http.streaming import Stream
 from pipeweave.ids import check_name
 from pipeweave.orchestrator.deployment import Deployment
 from pipeweave.orchestrator.domain import tracing
+from pipeweave.orchestrator.stream import Hub
 
 JSON_TYPE = "application/json"
 _JSON = orjson.OPT_UTC_Z
@@ -31,9 +34,10 @@ _JSON = orjson.OPT_UTC_Z
 class RequestPipeline:
     """Serves the endpoints of one deployment."""
 
-    def __init__(self, deployment: Deployment, authenticator: Authenticator) -> None:
+    def __init__(self, deployment: Deployment, authenticator: Authenticator, hub: Hub) -> None:
         self._deployment = deployment
         self._authenticator = authenticator
+        self._hub = hub
 
     def serve(self, endpoint: Endpoint, path_ids: Mapping[str, str]) -> Response:
         """Answer the current request.
@@ -48,9 +52,16 @@ class RequestPipeline:
         sees_all = endpoint.tells_more and self._authenticator.may_read_all(request.headers)
         tenant, token_name = (admission.tenant, admission.token_name) if admission else ("", "")
         traceparent = tracing.read(request.headers.get(TRACEPARENT))
-        call = Call(self._deployment, tenant, key, sees_all, token_name, request.remote_addr, traceparent)
+        watching = Watching(self._hub, self._check(endpoint)) if endpoint.streams else None
+        peer = request.remote_addr
+        call = Call(self._deployment, tenant, key, sees_all, token_name, peer, traceparent, watching)
         result = endpoint.handler(call, **arguments)
         return _rendered(result)
+
+    def _check(self, endpoint: Endpoint) -> Callable[[], object]:
+        """Authenticates the present request once more, also when it is over."""
+        headers = Headers(request.headers)
+        return lambda: self._authenticator.admit(headers, endpoint.scopes)
 
     def _authenticated(self, endpoint: Endpoint) -> Admission:
         return self._authenticator.admit(request.headers, endpoint.scopes, is_for_all=endpoint.is_for_all)
@@ -76,6 +87,8 @@ def _arguments(endpoint: Endpoint, path_ids: Mapping[str, str]) -> dict[str, Any
 def _rendered(result: Any) -> Response:
     if isinstance(result, Download):
         return answered(request, result)
+    if isinstance(result, Stream):
+        return streaming.answered(request, result)
     answer = result if isinstance(result, Answer) else Answer(result)
     content = answer.value if isinstance(answer.value, bytes) else orjson.dumps(answer.value, option=_JSON)
     return Response(content, answer.status, dict(answer.headers), content_type=JSON_TYPE)

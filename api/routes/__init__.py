@@ -16,6 +16,7 @@ from pipeweave.api.routes.runs import routes as runs
 from pipeweave.api.routes.schedules import routes as schedules
 from pipeweave.api.routes.services import routes as services
 from pipeweave.api.routes.storage import routes as storage
+from pipeweave.api.routes.stream import routes as stream
 from pipeweave.api.routes.system import routes as system
 from pipeweave.api.routes.tasks import routes as tasks
 from pipeweave.api.routes.triggers import routes as triggers
@@ -38,6 +39,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
         schedules,
         triggers,
         webhooks,
+        stream,
         dead_letters,
         storage,
         uploads,

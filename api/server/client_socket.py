@@ -10,6 +10,7 @@ import threading
 import time
 from typing import Any
 
+from pipeweave.api.http.outlet import Outlet
 from pipeweave.api.server.deadlines import ANSWER_S, MAX_BACKLOG, SMALL_ANSWER, STALL_S
 
 
@@ -20,10 +21,12 @@ class ClientSocket(socket.socket):
         deadline: until when a thread waits for what this client sends, on `time.monotonic()`.
         unsent: parts of the answer that the client has not taken yet. A thread adds to them while it answers,
             afterwards the loop sends them.
+        outlet: what the loop sends from now on, until it ends: the connection serves a stream.
     """
 
     deadline: float
     unsent: list[memoryview]
+    outlet: Outlet | None
 
     @classmethod
     def of(cls, accepted: socket.socket) -> ClientSocket:
@@ -33,7 +36,12 @@ class ClientSocket(socket.socket):
         super(ClientSocket, made).setblocking(False)
         made.deadline = time.monotonic()
         made.unsent = []
+        made.outlet = None
         return made
+
+    def take_over(self, outlet: Outlet) -> None:
+        """Let the loop send what is in this outlet, after the head of the answer."""
+        self.outlet = outlet
 
     def setblocking(self, flag: bool, /) -> None:
         """Do nothing: gunicorn would make the socket wait for ever."""
@@ -85,6 +93,12 @@ class ClientSocket(socket.socket):
         while self.left > SMALL_ANSWER and _backlog.size > MAX_BACKLOG:
             self._wait(select.POLLOUT, min(latest, time.monotonic() + STALL_S))
             self.flush()
+
+    def add(self, data: bytes) -> None:
+        """Let the loop send this, after what the client has not taken yet."""
+        if data:
+            self.unsent.append(memoryview(data))
+            _backlog.add(len(data))
 
     @property
     def left(self) -> int:

@@ -14,6 +14,9 @@ UPLOAD_S = 300.0
 STALL_S = 10.0
 """Seconds in which a client must take the next part of its answer."""
 
+STREAM_STALL_S = 30.0
+"""Seconds in which the client of a stream must take the next part of what waits for it."""
+
 ANSWER_S = 120.0
 """Seconds in which a client must have taken all of its answer."""
 

@@ -1,4 +1,6 @@
-"""Bodies as the application reads them: what goes wrong on the way is an error of the request."""
+"""Requests as the application reads them: what goes wrong with a body on the way is an error of the request,
+and an answer that is a stream is the loop's to send.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import Any
 
 from gunicorn.http.errors import ParseException
 
+from pipeweave.api.http.streaming import TAKE_OVER
 from pipeweave.api.server.client_socket import ClientSocket
 from pipeweave.api.server.deadlines import BODY_S, UPLOAD_S
 from pipeweave.errors import InvalidInput, RequestTimeout
@@ -20,10 +23,37 @@ def with_request_body(application: Application) -> Application:
     """The application, reading bodies by RequestBody."""
 
     def served(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        environ["wsgi.input"] = RequestBody(environ["wsgi.input"], environ.get("gunicorn.socket"))
-        return application(environ, start_response)
+        client: ClientSocket | None = environ.get("gunicorn.socket")
+        environ["wsgi.input"] = RequestBody(environ["wsgi.input"], client)
+        if client is None:
+            return application(environ, start_response)
+        environ[TAKE_OVER] = client.take_over
+        heads: list[tuple[str, list[tuple[str, str]]]] = []
+
+        def keep(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:
+            heads.append((status, headers))
+            return start_response(status, headers, *exc_info)
+
+        answer = application(environ, keep)
+        if client.outlet is None:
+            return answer
+        # gunicorn would end the body, or number its parts.
+        client.sendall(_head(*heads[-1]))
+        raise TakenOver
 
     return served
+
+
+class TakenOver(StopIteration):
+    """The loop sends the rest of the answer. gunicorn takes it for the end of the connection's requests."""
+
+
+def _head(status: str, headers: list[tuple[str, str]]) -> bytes:
+    """The head of an answer without a length: it ends when the connection is closed."""
+    lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers if name != "Content-Length")]
+    if not any(name == "Connection" for name, _ in headers):
+        lines.append("Connection: close")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 class RequestBody:

@@ -20,8 +20,9 @@ from typing import Any
 from gunicorn.http.errors import ParseException
 from gunicorn.workers.gthread import ThreadWorker
 
+from pipeweave.api.http.outlet import Outlet
 from pipeweave.api.server.connection import Connection
-from pipeweave.api.server.deadlines import ANSWER_S, BODY_S, HEAD_S, LINGER_S, STALL_S
+from pipeweave.api.server.deadlines import ANSWER_S, BODY_S, HEAD_S, LINGER_S, STALL_S, STREAM_STALL_S
 from pipeweave.api.server.refusals import unreadable
 from pipeweave.api.server.request_body import with_request_body
 from pipeweave.errors import RequestTimeout
@@ -40,6 +41,7 @@ class Worker(ThreadWorker):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._waiting: set[Connection] = set()
+        self._streams: set[Connection] = set()
         self._next_sweep = 0.0
 
     def get_thread_pool(self) -> ThreadPoolExecutor:
@@ -50,6 +52,7 @@ class Worker(ThreadWorker):
     def load_wsgi(self) -> None:
         """Load the application."""
         super().load_wsgi()
+        self.on_exit = (self.wsgi.extensions["pipeweave.hub"].close,)
         self.wsgi = with_request_body(self.wsgi)
 
     # --- called by gunicorn's loop ------------------------------------------------------------------------
@@ -92,6 +95,14 @@ class Worker(ThreadWorker):
         for conn in [each for each in self._waiting if self._is_late(each, now)]:
             self._forget(conn)
             self._guarded(self._give_up, conn)
+        for conn in [each for each in self._streams if each.sock.left and each.until <= now]:
+            self._close(conn)
+
+    def handle_exit(self, sig: Any, frame: Any) -> None:
+        """Stop: finish what is under way, and end the streams."""
+        super().handle_exit(sig, frame)
+        for stop in self.on_exit:
+            self.method_queue.defer(stop)
 
     def enqueue_req(self, conn: Connection) -> None:
         """Let a thread answer the request of a connection."""
@@ -136,6 +147,8 @@ class Worker(ThreadWorker):
             conn.until = min(time.monotonic() + STALL_S, conn.since + ANSWER_S)
         if conn.sock.unsent:
             self._wait(conn, selectors.EVENT_WRITE, self._hand_out)
+        elif conn.sock.outlet is not None and conn.stage == "answer":
+            self._begin_stream(conn, conn.sock.outlet)
         elif conn.is_kept:
             self._keep(conn)
         else:
@@ -171,6 +184,55 @@ class Worker(ThreadWorker):
             self._close(conn)
         else:
             self._wait(conn, selectors.EVENT_READ, self._drain)
+
+    # --- streams, in the loop -----------------------------------------------------------------------------
+
+    def _begin_stream(self, conn: Connection, outlet: Outlet) -> None:
+        conn.begin("stream", STREAM_STALL_S)
+        self._streams.add(conn)
+        self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._on_stream, conn, outlet))
+        outlet.attach(lambda: self.method_queue.defer(self._pump, conn, outlet))
+        if read_ahead := conn.take_back():
+            outlet.received(read_ahead)
+
+    def _on_stream(self, conn: Connection, outlet: Outlet, _: object) -> None:
+        # An earlier event of the same turn may have closed it.
+        if conn in self._streams:
+            self._guarded(partial(self._listen, outlet), conn)
+            self._pump(conn, outlet)
+
+    def _listen(self, outlet: Outlet, conn: Connection) -> None:
+        data = conn.sock.take(_READ_BYTES)
+        if data == b"":
+            self._close(conn)
+        elif data:
+            outlet.received(data)
+
+    def _pump(self, conn: Connection, outlet: Outlet) -> None:
+        if conn in self._streams:
+            self._guarded(partial(self._send_on, outlet), conn)
+
+    def _send_on(self, outlet: Outlet, conn: Connection) -> None:
+        """Send what waits; what the client does not take stays in the outlet, which is bounded."""
+        if not conn.sock.left:
+            conn.sock.add(outlet.take())
+            conn.until = time.monotonic() + STREAM_STALL_S
+        if conn.sock.flush():
+            conn.until = time.monotonic() + STREAM_STALL_S
+        if conn.sock.left:
+            self._watch(conn, outlet, selectors.EVENT_READ | selectors.EVENT_WRITE)
+        elif outlet.is_over:
+            self._streams.discard(conn)
+            self.poller.unregister(conn.sock)
+            self._begin_end(conn)
+        else:
+            self._watch(conn, outlet, selectors.EVENT_READ)
+            # More may have come while this was sent.
+            if outlet.has_parts:
+                self.method_queue.defer(self._pump, conn, outlet)
+
+    def _watch(self, conn: Connection, outlet: Outlet, events: int) -> None:
+        self.poller.modify(conn.sock, events, partial(self._on_stream, conn, outlet))
 
     # --- waiting, in the loop -----------------------------------------------------------------------------
 
@@ -228,6 +290,11 @@ class Worker(ThreadWorker):
 
     def _close(self, conn: Connection) -> None:
         self._waiting.discard(conn)
+        if conn in self._streams:
+            self._streams.discard(conn)
+            self.poller.unregister(conn.sock)
+        if conn.sock.outlet is not None:
+            conn.sock.outlet.leave()
         self.nr_conns -= 1
         conn.close()
 

@@ -4,8 +4,10 @@ Called by `api` and the tick. This room must never write to PostgreSQL, and neve
 for its place in the order in which events become visible.
 """
 
-from pipeweave.orchestrator.stream import feed, place_text
+from pipeweave.orchestrator.stream import changes, feed, place_text
+from pipeweave.orchestrator.stream.changes import Wanted
 from pipeweave.orchestrator.stream.feed import Batch, FeedEvent
+from pipeweave.orchestrator.stream.hub import Hub, Sink
 from pipeweave.orchestrator.stream.place import Place, Seen
 
-__all__ = ["Batch", "FeedEvent", "Place", "Seen", "feed", "place_text"]
+__all__ = ["Batch", "FeedEvent", "Hub", "Place", "Seen", "Sink", "Wanted", "changes", "feed", "place_text"]

@@ -98,6 +98,8 @@ class Orchestrator:
 
     def stop(self) -> None:
         """Stop its servers and the ticks, and close all connections. It may be started again."""
+        if self._application is not None:
+            self._application.extensions["pipeweave.hub"].close()
         for server in self._servers:
             server.stop()
         self._servers.clear()

@@ -48,6 +48,7 @@ class Settings:
     port: int = 3000
     cors_origins: tuple[str, ...] = ()
     db_pool_max: int = 10
+    stream_limit: int = 100
     log_level: str = "normal"
     worker_heartbeat_interval: int = 30000
     orchestrator_url: str | None = None

@@ -61,6 +61,7 @@ TABLE: tuple[Setting, ...] = (
         is_shared=True,
     ),
     Setting("DB_POOL_MAX", "db_pool_max", values.whole(1, 1000), "database connections per process"),
+    Setting("STREAM_LIMIT", "stream_limit", values.whole(0, 400), "streams of changes per API process"),
     Setting(
         "BROKER_URL",
         "broker_url",

@@ -1,0 +1,29 @@
+"""Models of the streams of changes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from pipeweave import ids
+from pipeweave.api.contract.query_parameters import Query
+from pipeweave.api.contract.requests import Name
+
+
+class StreamQuery(Query):
+    """Which changes to stream, and after which."""
+
+    run: Annotated[str, Field(pattern=ids.pattern(ids.RUN))] | None = Field(
+        None, description="Only changes of this run."
+    )
+    pipeline: Name | None = Field(None, description="Only changes of runs of this pipeline.")
+    types: Annotated[str, Field(min_length=1, max_length=1_000)] | None = Field(
+        None,
+        description="Only changes of these types, separated by commas: `run.completed`, or `run` for all that "
+        "begin so.",
+        examples=["run,task_run.failed"],
+    )
+    cursor: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,6000}$")] | None = Field(
+        None, description="The id of the last change that was seen, where `Last-Event-ID` cannot be sent."
+    )

@@ -1,0 +1,171 @@
+"""Answers with a stream of changes: server-sent events, or a WebSocket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from flask import Request, Response
+
+from pipeweave.api.http import web_socket
+from pipeweave.api.http.outlet import Outlet
+from pipeweave.errors import PipeWeaveError, SlowReader, TooManyStreams
+
+EVENT_STREAM = "text/event-stream"
+# The key in a request's environ of the function that takes its connection over: the server's loop then sends
+# what is in an outlet. Other servers have none, and keep a thread for each stream.
+TAKE_OVER = "pipeweave.take_over"
+# Streams of a server that keeps a thread for each.
+MOST_IN_THREADS = 4
+# How long (ms) a client waits before it connects again.
+RETRY_MS = 1_000
+
+_SLOW = SlowReader("the changes were not read in time", hint="connect again with the id of the last change")
+_PING = b": ping\n\n"
+_BYE = b"event: bye\ndata: {}\n\n"
+
+
+class EventSink:
+    """Writes server-sent events to an outlet.
+
+    Args:
+        check: raises the error for which the watcher may not watch any more.
+    """
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self.outlet = Outlet()
+        self.check = check
+
+    @property
+    def has_room(self) -> bool:
+        return self.outlet.has_room
+
+    @property
+    def is_open(self) -> bool:
+        return self.outlet.is_open
+
+    def begin(self, cursor: str) -> None:
+        self._put(b"retry: %d\nid: %s\nevent: ready\ndata: {}\n\n" % (RETRY_MS, cursor.encode()))
+
+    def change(self, cursor: str, content: bytes) -> None:
+        self._put(b"id: %s\ndata: %s\n\n" % (cursor.encode(), content))
+
+    def ping(self) -> None:
+        self._put(_PING)
+
+    def end(self, error: PipeWeaveError | None) -> None:
+        self.outlet.end(_BYE if error is None else _error(error))
+
+    def _put(self, part: bytes) -> None:
+        if not self.outlet.put(part):
+            self.outlet.end(_error(_SLOW), instead=True)
+
+
+def _error(error: PipeWeaveError) -> bytes:
+    return b"event: error\ndata: %s\n\n" % orjson.dumps(error.to_problem(), default=str)
+
+
+class SocketSink:
+    """Writes the messages of a WebSocket to an outlet.
+
+    Args:
+        check: as of EventSink.
+    """
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self.outlet = Outlet(web_socket.Receiver().take)
+        self.check = check
+
+    @property
+    def has_room(self) -> bool:
+        return self.outlet.has_room
+
+    @property
+    def is_open(self) -> bool:
+        return self.outlet.is_open
+
+    def begin(self, cursor: str) -> None:
+        self._put(b'{"event":"ready","id":"%s"}' % cursor.encode())
+
+    def change(self, cursor: str, content: bytes) -> None:
+        self._put(b'{"event":"change","id":"%s","change":%s}' % (cursor.encode(), content))
+
+    def ping(self) -> None:
+        self.outlet.put(web_socket.frame(web_socket.PING, b""))
+
+    def end(self, error: PipeWeaveError | None) -> None:
+        if error is None:
+            self.outlet.end(web_socket.close(web_socket.GOING_AWAY, "the server stops"))
+        else:
+            self.outlet.end(_refusal(error, web_socket.POLICY_VIOLATION))
+
+    def _put(self, message: bytes) -> None:
+        if not self.outlet.put(web_socket.frame(web_socket.TEXT, message)):
+            self.outlet.end(_refusal(_SLOW, web_socket.TRY_AGAIN_LATER), instead=True)
+
+
+def _refusal(error: PipeWeaveError, status: int) -> bytes:
+    """A message with the problem document, and the close with its code."""
+    content = orjson.dumps({"event": "error", "error": error.to_problem()}, default=str)
+    return web_socket.frame(web_socket.TEXT, content) + web_socket.close(status, error.code)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream as the answer to a request.
+
+    Args:
+        begin: begins to serve the sink.
+    """
+
+    sink: EventSink | SocketSink
+    begin: Callable[[], None]
+
+
+_in_threads: set[Outlet] = set()
+
+
+def answered(request: Request, stream: Stream) -> Response:
+    """The answer whose body is the stream; or the upgrade to a WebSocket.
+
+    Raises:
+        TooManyStreams: this server keeps a thread for each stream, and has none left.
+    """
+    response = _upgrade(request) if isinstance(stream.sink, SocketSink) else _events()
+    if request.method == "HEAD":
+        return response
+    take_over = request.environ.get(TAKE_OVER)
+    if take_over is not None:
+        take_over(stream.sink.outlet)
+    else:
+        response.response = _in_a_thread(request, stream.sink)
+    stream.begin()
+    return response
+
+
+def _events() -> Response:
+    # A proxy must hand on what comes, and keep nothing back.
+    headers = {"Cache-Control": "no-cache, no-store", "X-Accel-Buffering": "no"}
+    return Response(b"", 200, headers, content_type=EVENT_STREAM)
+
+
+def _upgrade(request: Request) -> Response:
+    headers = web_socket.upgrade(request.headers)
+    response = Response(b"", 101, headers)
+    del response.headers["Content-Type"]
+    return response
+
+
+def _in_a_thread(request: Request, sink: EventSink | SocketSink) -> Iterable[Any]:
+    for each in [each for each in _in_threads if not each.is_open]:
+        _in_threads.discard(each)
+    has_threads = bool(request.environ.get("wsgi.multithread"))
+    if isinstance(sink, SocketSink) or not has_threads or len(_in_threads) >= MOST_IN_THREADS:
+        raise TooManyStreams(
+            "this server has no thread left for a stream",
+            hint="`pipeweave api` serves many; elsewhere, poll `GET /api/runs/{id}`",
+        )
+    _in_threads.add(sink.outlet)
+    return sink.outlet.parts()

@@ -1,0 +1,89 @@
+"""Streams of changes: server-sent events and WebSockets."""
+
+from __future__ import annotations
+
+from flask import request
+
+from pipeweave import ids
+from pipeweave.api.contract import StreamQuery
+from pipeweave.api.http import Call, EventSink, Routes, SocketSink, Stream
+from pipeweave.api.http.streaming import EVENT_STREAM
+from pipeweave.errors import CursorExpired, InvalidInput, NotFound, UpgradeRequired
+from pipeweave.orchestrator import reading
+from pipeweave.orchestrator.stream import Place, Wanted, changes, feed
+
+routes = Routes("streams")
+LAST_EVENT_ID = "Last-Event-ID"
+
+
+@routes.add(
+    "GET",
+    "/api/stream",
+    "Stream changes as server-sent events",
+    query=StreamQuery,
+    answers={200: (None, "Changes as they come, until the client leaves.")},
+    streams=EVENT_STREAM,
+    errors=(NotFound, CursorExpired),
+)
+def events(call: Call, query: StreamQuery) -> Stream:
+    """Changes of runs and task runs from now on, each exactly once; with `Last-Event-ID`, also those since
+    that event. The first event is `ready`; its id is a cursor, too. A comment comes every 15 s. `bye` says
+    that the server stops, `error` holds a problem document: connect again with the last id.
+    """
+    return _stream(call, query, EventSink(_check(call)))
+
+
+@routes.add(
+    "GET",
+    "/api/ws",
+    "Stream changes over a WebSocket",
+    query=StreamQuery,
+    answers={101: (None, "Messages follow: `ready`, `change` and `error`, each with its id.")},
+    streams=EVENT_STREAM,
+    errors=(NotFound, CursorExpired, UpgradeRequired),
+)
+def messages(call: Call, query: StreamQuery) -> Stream:
+    """As `/api/stream`, one JSON object per message: `event`, `id` and `change`. What the client sends is
+    dropped. The close has status 1001 when the server stops, 1008 when the client may not watch any more, and
+    1013 when it was too slow.
+    """
+    return _stream(call, query, SocketSink(_check(call)))
+
+
+def _stream(call: Call, query: StreamQuery, sink: EventSink | SocketSink) -> Stream:
+    assert call.watching is not None
+    hub = call.watching.hub
+    wanted, place = _wanted(call, query)
+    hub.check_room()
+    return Stream(sink, lambda: hub.watch(wanted, sink, place))
+
+
+def _wanted(call: Call, query: StreamQuery) -> tuple[Wanted, Place | None]:
+    """What the caller wants to see, and where it goes on.
+
+    Raises:
+        InvalidInput: a type or the cursor is wrong; all of it is told.
+        NotFound: the tenant has no such run.
+        CursorExpired: the cursor is of no use any more.
+    """
+    wrong: list[InvalidInput] = []
+    types, place = None, None
+    try:
+        types = None if query.types is None else changes.types_of(query.types.split(","))
+    except InvalidInput as error:
+        wrong.append(error)
+    run_id = None if query.run is None else ids.read(ids.RUN, query.run)
+    given = query.cursor or request.headers.get(LAST_EVENT_ID)
+    with call.reading() as tx:
+        if given:
+            field = "cursor" if query.cursor else LAST_EVENT_ID
+            try:
+                place = feed.resume(tx, given, call.tenant, field=field)
+            except InvalidInput as error:
+                wrong.append(error)
+        if wrong:
+            found = [each for error in wrong for each in error.errors]
+            raise InvalidInput("; ".join(error.detail for error in wrong), errors=found, hint=wrong[0].hint)
+        if run_id is not None:
+            reading.require_run(tx, call.tenant, run_id)
+    return Wanted(call.tenant, types, query.pipeline, run_id), place

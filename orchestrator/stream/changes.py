@@ -1,0 +1,83 @@
+"""Shows events as changes, as those who watch get them (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+import orjson
+
+from pipeweave.errors import FieldError, InvalidInput
+from pipeweave.orchestrator.domain import json_shapes
+from pipeweave.orchestrator.domain.replay import TYPES as EVENT_TYPES
+from pipeweave.orchestrator.stream.feed import FeedEvent
+from pipeweave.suggestions import did_you_mean
+
+# All types of changes: those of the event log.
+TYPES = tuple(sorted(EVENT_TYPES))
+# The first words of types; each stands for all of its types.
+KINDS = tuple(sorted({each.partition(".")[0] for each in TYPES}))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which changes somebody wants to see.
+
+    Args:
+        types: only these; None: all. So with `pipeline` and `run_id`.
+    """
+
+    tenant: str
+    types: frozenset[str] | None = None
+    pipeline: str | None = None
+    run_id: UUID | None = None
+
+    def has(self, event: FeedEvent) -> bool:
+        """Whether the event is among them."""
+        return (
+            event.tenant == self.tenant
+            and (self.run_id is None or event.run_id == self.run_id)
+            and (self.pipeline is None or event.pipeline_id == self.pipeline)
+            and (self.types is None or event.type in self.types)
+        )
+
+
+def types_of(words: list[str], field: str = "types") -> frozenset[str]:
+    """The types that words name: a type, or the first word of some.
+
+    Raises:
+        InvalidInput: some words name nothing; all of them are told.
+    """
+    known = {*TYPES, *KINDS}
+    wrong = [each for each in words if each not in known]
+    if wrong or not words:
+        errors = [
+            FieldError(field, f"{each[:80]!r} is no type of a change", "unknown", _expected(each))
+            for each in wrong or [""]
+        ]
+        hint = f"types are {', '.join(KINDS)}, or single ones such as run.completed"
+        raise InvalidInput(f"{field} {errors[0].message}", errors=errors, hint=hint)
+    return frozenset(each for each in TYPES if each in words or each.partition(".")[0] in words)
+
+
+def _expected(word: str) -> str:
+    near = did_you_mean(word, [*TYPES, *KINDS])
+    return near or ", ".join(KINDS)
+
+
+def content(event: FeedEvent) -> bytes:
+    """A change as JSON."""
+    task_run = event.task_run_id
+    return orjson.dumps(
+        {
+            "type": event.type,
+            "at": json_shapes.iso(event.at),
+            "seq": event.seq,
+            "runId": json_shapes.run_id(event.run_id),
+            "pipelineId": event.pipeline_id,
+            "taskRunId": None if task_run is None else json_shapes.task_run_id(task_run),
+            "step": event.step_id,
+            "attempt": event.attempt,
+            "data": event.data,
+        }
+    )

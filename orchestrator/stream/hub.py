@@ -1,0 +1,261 @@
+"""Hands what is new to all who watch in this process: one thread reads the event log for all of them.
+
+A watcher begins at the place where the thread is, or at a cursor. From a cursor it is read pages of its own,
+one per turn, until it has seen what the thread has seen; from then on it is served with all others. The thread
+runs only while somebody watches.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pipeweave.errors import CursorExpired, PipeWeaveError, TooManyStreams, Unavailable
+from pipeweave.orchestrator.store.database import Database, Transaction
+from pipeweave.orchestrator.stream import changes, feed, place_text
+from pipeweave.orchestrator.stream.changes import Wanted
+from pipeweave.orchestrator.stream.feed import Batch
+from pipeweave.orchestrator.stream.place import Place
+
+log = logging.getLogger(__name__)
+
+# Seconds between two looks for what is new.
+EVERY_S = 0.015
+# Seconds between two looks while PostgreSQL cannot be reached.
+AWAY_S = 0.25
+# Seconds between two signs of life to a watcher, and between two looks whether it may still watch.
+PING_S = 15.0
+CHECK_S = 2.0
+# Events that one watcher is read in one turn while it catches up.
+PAGE = 250
+# The thread ends when nobody has watched for so long (s).
+IDLE_S = 5.0
+
+
+class Sink(Protocol):
+    """Where the changes of one watcher go. Its methods return at once, whatever the watcher does."""
+
+    def begin(self, cursor: str) -> None:
+        """From now on changes after this cursor follow."""
+
+    def change(self, cursor: str, content: bytes) -> None:
+        """A change as JSON, and the cursor behind it."""
+
+    def ping(self) -> None:
+        """Nothing new; the watcher shall know that the stream lives."""
+
+    def end(self, error: PipeWeaveError | None) -> None:
+        """Nothing follows. None: this process stops."""
+
+    def check(self) -> None:
+        """Raise the error for which the watcher may not watch any more."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it takes another page of changes."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the watcher is still there."""
+
+
+@dataclass(slots=True, eq=False)
+class _Watcher:
+    wanted: Wanted
+    sink: Sink
+    # Where it goes on by itself; None: it is served with the others.
+    place: Place | None
+    # It had seen all there was, at its last page.
+    is_near: bool = False
+    ping_at: float = 0.0
+    check_at: float = 0.0
+
+
+class Hub:
+    """The watchers of one process.
+
+    Args:
+        most: watchers at once.
+    """
+
+    def __init__(self, database: Database, most: int) -> None:
+        self._database = database
+        self._most = most
+        self._lock = threading.Lock()
+        self._new: list[_Watcher] = []
+        self._watchers: list[_Watcher] = []
+        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._place: Place | None = None
+        self._identity = ""
+        self._idle_since = 0.0
+        # The database of the place; `_identity` is empty while another one may answer next.
+        self._known = ""
+
+    @property
+    def count(self) -> int:
+        """How many watch."""
+        return len(self._new) + len(self._watchers)
+
+    def check_room(self) -> None:
+        """Refuse one watcher more than allowed.
+
+        Raises:
+            TooManyStreams: there are as many as allowed, or this process stops.
+        """
+        if self._stop.is_set() or self.count >= self._most:
+            raise TooManyStreams(f"{self.count} streams are open, as many as this process serves")
+
+    def watch(self, wanted: Wanted, sink: Sink, place: Place | None = None) -> None:
+        """Begin to serve a watcher.
+
+        Args:
+            place: what came after it is sent first; None: only what comes now.
+        """
+        with self._lock:
+            now = time.monotonic()
+            self._new.append(_Watcher(wanted, sink, place, False, now + PING_S, now + CHECK_S))
+            if self._thread is None and not self._stop.is_set():
+                self._place = None
+                self._thread = threading.Thread(target=self._run, name="stream", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """End all streams, and serve no more."""
+        self._stop.set()
+        with self._lock:
+            left = [*self._watchers, *self._new]
+            self._new.clear()
+        for each in left:
+            each.sink.end(None)
+
+    # --- the thread ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        pause = 0.0
+        while not self._stop.wait(pause):
+            try:
+                pause = self._turn()
+            except Unavailable as error:
+                log.info("stream.waits", extra={"reason": error.detail})
+                # It may be another server that answers next.
+                self._identity, pause = "", AWAY_S
+            except CursorExpired as error:
+                self._end_all(error)
+                self._place, pause = None, AWAY_S
+            except Exception:
+                log.exception("stream.failed")
+                pause = AWAY_S
+            self._tend()
+            if self._is_idle():
+                return
+
+    def _turn(self) -> float:
+        """Read what is new, and hand it out; how long (s) to pause until the next turn."""
+        with self._database.following() as tx:
+            self._know_database(tx)
+            if self._place is None:
+                self._place = feed.latest(tx)
+            self._admit_new(self._place)
+            batch = feed.read_after(tx, self._place)
+            self._place = batch.place
+            joined = [each for each in self._watchers if each.place is None]
+            self._hand_out(batch, joined)
+            for each in self._watchers:
+                if each.place is not None and each.sink.has_room:
+                    self._catch_up(tx, each, each.place, batch)
+        return 0.0 if batch.more else EVERY_S
+
+    def _know_database(self, tx: Transaction) -> None:
+        if self._identity:
+            return
+        found = feed.identity(tx)
+        if self._place is not None and self._known != found:
+            self._known = self._identity = found
+            raise CursorExpired("another database has taken over")
+        self._known = self._identity = found
+
+    def _admit_new(self, place: Place) -> None:
+        with self._lock:
+            new, self._new = self._new, []
+            self._watchers += new
+        for each in new:
+            each.sink.begin(self._cursor(each.place or place, each))
+
+    def _hand_out(self, batch: Batch, watchers: Sequence[_Watcher]) -> None:
+        for index, event in enumerate(batch.events):
+            wanting = [each for each in watchers if each.wanted.has(event)]
+            if wanting:
+                cursor = self._cursor(batch.place_after(index), wanting[0])
+                content = changes.content(event)
+                for each in wanting:
+                    each.sink.change(cursor, content)
+
+    def _cursor(self, place: Place, watcher: _Watcher) -> str:
+        return place_text.write(place, self._known, watcher.wanted.tenant)
+
+    def _catch_up(self, tx: Transaction, watcher: _Watcher, place: Place, live: Batch) -> None:
+        """Read a watcher the next page of what it has missed."""
+        # What the thread has seen in this turn includes what the watcher had seen before it.
+        may_join = watcher.is_near and place.next is None and not live.more and live.place.next is None
+        if may_join:
+            place = Place(place.seen, live.place.seen, -1, place.at)
+        try:
+            found = _page(tx, place, watcher.wanted)
+        except CursorExpired as error:
+            watcher.sink.end(error)
+            return
+        self._hand_out(found, [watcher])
+        watcher.is_near = not found.more
+        watcher.place = None if may_join and found.place.next is None else found.place
+
+    def _tend(self) -> None:
+        """Forget those who left, end those who may not watch any more, show the others that all is well."""
+        now = time.monotonic()
+        self._watchers = [each for each in self._watchers if each.sink.is_open]
+        for each in self._watchers:
+            if now >= each.ping_at:
+                each.ping_at = now + PING_S
+                each.sink.ping()
+            if now >= each.check_at and self._identity:
+                each.check_at = now + CHECK_S
+                _check(each)
+
+    def _end_all(self, error: PipeWeaveError) -> None:
+        for each in self._watchers:
+            each.sink.end(error)
+
+    def _is_idle(self) -> bool:
+        now = time.monotonic()
+        with self._lock:
+            if self._watchers or self._new:
+                self._idle_since = now
+            elif now - self._idle_since > IDLE_S:
+                self._thread = None
+                return True
+        return False
+
+
+def _page(tx: Transaction, place: Place, wanted: Wanted) -> Batch:
+    return feed.read_after(
+        tx,
+        place,
+        types=None if wanted.types is None else sorted(wanted.types),
+        tenant=wanted.tenant,
+        pipeline=wanted.pipeline,
+        run_id=wanted.run_id,
+        limit=PAGE,
+    )
+
+
+def _check(watcher: _Watcher) -> None:
+    try:
+        watcher.sink.check()
+    except Unavailable:
+        pass
+    except PipeWeaveError as error:
+        watcher.sink.end(error)
