@@ -93,12 +93,16 @@ def _add_endpoints(app: Flask, requests: RequestPipeline, endpoints: Sequence[En
         return requests.serve(endpoint, path_ids)
 
     for endpoint in endpoints:
-        app.add_url_rule(
-            _rule(endpoint, endpoints),
-            endpoint.operation_id,
-            functools.partial(view, endpoint),
-            methods=[endpoint.method],
-        )
+        # A request for a WebSocket matches no other rule, and another request no rule for WebSockets.
+        answer = functools.partial(view, endpoint)
+        for is_socket in (False, True) if endpoint.upgrades else (False,):
+            app.add_url_rule(
+                _rule(endpoint, endpoints),
+                endpoint.operation_id,
+                answer,
+                methods=[endpoint.method],
+                websocket=is_socket,
+            )
 
 
 def _rule(endpoint: Endpoint, endpoints: Sequence[Endpoint]) -> str:

@@ -139,6 +139,7 @@ from pipeweave.api.contract.triggers import (
     TriggerStored,
     TriggerVerbRequest,
 )
+from pipeweave.api.contract.streams import StreamQuery
 from pipeweave.api.contract.worker_reports import (
     CompletionAnswer,
     CompletionReport,
@@ -257,6 +258,7 @@ __all__ = [
     "StorageBackends",
     "StoredAnswer",
     "StoredObject",
+    "StreamQuery",
     "SweepReport",
     "SweepRequest",
     "TaskAnswer",

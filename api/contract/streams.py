@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from pipeweave import ids
+from pipeweave.api.contract.answers import type_id_pattern
 from pipeweave.api.contract.query_parameters import Query
 from pipeweave.api.contract.requests import Name
 
@@ -14,14 +15,14 @@ from pipeweave.api.contract.requests import Name
 class StreamQuery(Query):
     """Which changes to stream, and after which."""
 
-    run: Annotated[str, Field(pattern=ids.pattern(ids.RUN))] | None = Field(
+    run: Annotated[str, Field(pattern=type_id_pattern(ids.RUN))] | None = Field(
         None, description="Only changes of this run."
     )
     pipeline: Name | None = Field(None, description="Only changes of runs of this pipeline.")
     types: Annotated[str, Field(min_length=1, max_length=1_000)] | None = Field(
         None,
-        description="Only changes of these types, separated by commas: `run.completed`, or `run` for all that "
-        "begin so.",
+        description="Only changes of these types, separated by commas: `run.completed`, or `run` for all of "
+        "that kind.",
         examples=["run,task_run.failed"],
     )
     cursor: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,6000}$")] | None = Field(

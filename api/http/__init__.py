@@ -7,7 +7,7 @@ import a route or contain a rule of a single endpoint.
 from pipeweave.api.http.auth import Authenticator
 from pipeweave.api.http.body import parse_json
 from pipeweave.api.http.download import Download
-from pipeweave.api.http.endpoint import Answer, Call, Endpoint, PathId, Routes
+from pipeweave.api.http.endpoint import Answer, Call, Endpoint, PathId, Routes, Watching
 from pipeweave.api.http.form_file import FormFile, ReceivedFile
 from pipeweave.api.http.raw_body import RawBody
 from pipeweave.api.http.request_pipeline import RequestPipeline
@@ -28,5 +28,6 @@ __all__ = [
     "Routes",
     "SocketSink",
     "Stream",
+    "Watching",
     "parse_json",
 ]

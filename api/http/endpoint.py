@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -153,6 +154,11 @@ class Endpoint:
         """The handler's docstring as paragraphs without line breaks."""
         paragraphs = (self.handler.__doc__ or "").strip().split("\n\n")
         return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+    @property
+    def upgrades(self) -> bool:
+        """Whether it answers with a WebSocket."""
+        return HTTPStatus.SWITCHING_PROTOCOLS in self.answers
 
     @property
     def is_open(self) -> bool:

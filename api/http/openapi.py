@@ -49,6 +49,7 @@ TAGS: Mapping[str, str] = {
     "schedules": "Runs that start by themselves: by a cron line, after each interval, or once.",
     "triggers": "Runs that start when something happens: webhooks, and the ends of runs and tasks.",
     "webhooks": "What others send to start a run. A signature stands for a token.",
+    "streams": "Changes of runs as they come: server-sent events and WebSockets.",
     "maintenance": "Maintenance mode of the whole deployment, for administrators.",
 }
 
@@ -210,12 +211,13 @@ _REFUSALS: dict[int, str] = {
     403: "The token lacks the scope, or is not valid for every tenant.",
     404: "The resource does not exist, or belongs to another tenant.",
     409: "The current state does not allow the request.",
-    410: "The upload was deleted.",
+    410: "The upload was deleted, or the events after the cursor are gone.",
     408: "The request did not arrive in time.",
     413: "The body is too large.",
     414: "The path and its query are too long.",
     415: "The body has another media type.",
     416: "The object has no bytes in the requested range.",
+    426: "The address is for WebSockets, and the request does not ask for one.",
     422: "What the request names cannot be used: an upload that is gone, or an object that is not JSON.",
     429: "More requests come than are taken.",
     500: "An internal error; the log has the details under `incident`.",

@@ -1,4 +1,4 @@
-"""What waits to be sent to one watcher: written by the thread that has the changes, sent by the server's loop.
+"""What waits to be sent to one watcher: one thread has the changes, and the server's loop sends them.
 
 It is bounded. A watcher that does not take what is sent loses what waits, is told so, and goes on from the
 cursor of the last change that it got.
@@ -22,10 +22,14 @@ class Outlet:
 
     Args:
         receive: takes what the watcher sends, and returns what to answer; None: that ends the stream.
+        farewell: the last part of a stream that the watcher ends.
     """
 
-    def __init__(self, receive: Callable[[bytes], bytes | None] = lambda data: b"") -> None:
+    def __init__(
+        self, receive: Callable[[bytes], bytes | None] = lambda data: b"", farewell: bytes = b""
+    ) -> None:
         self._receive = receive
+        self._farewell = farewell
         self._changed = threading.Condition()
         self._parts: deque[bytes] = deque()
         self._size = 0
@@ -41,7 +45,8 @@ class Outlet:
         with self._changed:
             if self._is_ended or self._is_gone:
                 return True
-            if len(self._parts) >= MAX_PARTS or self._size + len(part) > MAX_BYTES:
+            # One part alone may be larger.
+            if self._parts and (len(self._parts) >= MAX_PARTS or self._size + len(part) > MAX_BYTES):
                 return False
             self._add(part)
         self._tell()
@@ -114,7 +119,7 @@ class Outlet:
         """The watcher has sent this."""
         answer = self._receive(data)
         if answer is None:
-            self.end(b"")
+            self.end(self._farewell)
         elif answer:
             self.put(answer)
 

@@ -34,7 +34,7 @@ class EventSink:
         check: raises the error for which the watcher may not watch any more.
     """
 
-    def __init__(self, check: Callable[[], None]) -> None:
+    def __init__(self, check: Callable[[], object]) -> None:
         self.outlet = Outlet()
         self.check = check
 
@@ -56,11 +56,11 @@ class EventSink:
         self._put(_PING)
 
     def end(self, error: PipeWeaveError | None) -> None:
-        self.outlet.end(_BYE if error is None else _error(error))
+        self.outlet.end(_BYE if error is None else _error(error), instead=isinstance(error, SlowReader))
 
     def _put(self, part: bytes) -> None:
         if not self.outlet.put(part):
-            self.outlet.end(_error(_SLOW), instead=True)
+            self.end(_SLOW)
 
 
 def _error(error: PipeWeaveError) -> bytes:
@@ -74,8 +74,8 @@ class SocketSink:
         check: as of EventSink.
     """
 
-    def __init__(self, check: Callable[[], None]) -> None:
-        self.outlet = Outlet(web_socket.Receiver().take)
+    def __init__(self, check: Callable[[], object]) -> None:
+        self.outlet = Outlet(web_socket.Receiver().take, web_socket.close(web_socket.NORMAL, ""))
         self.check = check
 
     @property
@@ -99,11 +99,13 @@ class SocketSink:
         if error is None:
             self.outlet.end(web_socket.close(web_socket.GOING_AWAY, "the server stops"))
         else:
-            self.outlet.end(_refusal(error, web_socket.POLICY_VIOLATION))
+            is_slow = isinstance(error, SlowReader)
+            status = web_socket.TRY_AGAIN_LATER if is_slow else web_socket.POLICY_VIOLATION
+            self.outlet.end(_refusal(error, status), instead=is_slow)
 
     def _put(self, message: bytes) -> None:
         if not self.outlet.put(web_socket.frame(web_socket.TEXT, message)):
-            self.outlet.end(_refusal(_SLOW, web_socket.TRY_AGAIN_LATER), instead=True)
+            self.end(_SLOW)
 
 
 def _refusal(error: PipeWeaveError, status: int) -> bytes:

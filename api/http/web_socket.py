@@ -7,23 +7,18 @@ import binascii
 import hashlib
 import struct
 from collections.abc import Mapping
-from typing import Protocol
+
+from werkzeug.datastructures import Headers
 
 from pipeweave.errors import FieldError, UpgradeRequired
 
 TEXT, CLOSE, PING, PONG = 0x1, 0x8, 0x9, 0xA
-GOING_AWAY, PROTOCOL_ERROR, POLICY_VIOLATION, TOO_BIG, TRY_AGAIN_LATER = 1001, 1002, 1008, 1009, 1013
+NORMAL, GOING_AWAY, POLICY_VIOLATION, TRY_AGAIN_LATER = 1000, 1001, 1008, 1013
 # A client has nothing to say: what it sends is dropped, and may have this many bytes.
 MAX_RECEIVED = 4_096
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _FINAL = 0x80
-
-
-class Headers(Protocol):
-    """The headers of a request."""
-
-    def get(self, name: str, default: str = "", /) -> str: ...
 
 
 def upgrade(headers: Headers) -> Mapping[str, str]:
@@ -38,7 +33,11 @@ def upgrade(headers: Headers) -> Mapping[str, str]:
             ("Upgrade", "must be websocket", headers.get("Upgrade", "").lower() == "websocket"),
             ("Connection", "must have Upgrade", "upgrade" in headers.get("Connection", "").lower()),
             ("Sec-WebSocket-Version", "must be 13", headers.get("Sec-WebSocket-Version", "") == "13"),
-            ("Sec-WebSocket-Key", "must be 16 bytes as base64", _is_key(headers.get("Sec-WebSocket-Key", ""))),
+            (
+                "Sec-WebSocket-Key",
+                "must be 16 bytes as base64",
+                _is_key(headers.get("Sec-WebSocket-Key", "")),
+            ),
         )
         if not is_right
     ]

@@ -6,7 +6,7 @@ from flask import request
 
 from pipeweave import ids
 from pipeweave.api.contract import StreamQuery
-from pipeweave.api.http import Call, EventSink, Routes, SocketSink, Stream
+from pipeweave.api.http import Call, EventSink, Routes, SocketSink, Stream, Watching
 from pipeweave.api.http.streaming import EVENT_STREAM
 from pipeweave.errors import CursorExpired, InvalidInput, NotFound, UpgradeRequired
 from pipeweave.orchestrator import reading
@@ -30,7 +30,7 @@ def events(call: Call, query: StreamQuery) -> Stream:
     that event. The first event is `ready`; its id is a cursor, too. A comment comes every 15 s. `bye` says
     that the server stops, `error` holds a problem document: connect again with the last id.
     """
-    return _stream(call, query, EventSink(_check(call)))
+    return _stream(call, query, EventSink(_watching(call).check))
 
 
 @routes.add(
@@ -47,15 +47,19 @@ def messages(call: Call, query: StreamQuery) -> Stream:
     dropped. The close has status 1001 when the server stops, 1008 when the client may not watch any more, and
     1013 when it was too slow.
     """
-    return _stream(call, query, SocketSink(_check(call)))
+    return _stream(call, query, SocketSink(_watching(call).check))
 
 
 def _stream(call: Call, query: StreamQuery, sink: EventSink | SocketSink) -> Stream:
-    assert call.watching is not None
-    hub = call.watching.hub
+    hub = _watching(call).hub
     wanted, place = _wanted(call, query)
     hub.check_room()
     return Stream(sink, lambda: hub.watch(wanted, sink, place))
+
+
+def _watching(call: Call) -> Watching:
+    assert call.watching is not None, "the endpoint streams"
+    return call.watching
 
 
 def _wanted(call: Call, query: StreamQuery) -> tuple[Wanted, Place | None]:

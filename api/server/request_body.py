@@ -50,7 +50,10 @@ class TakenOver(StopIteration):
 
 def _head(status: str, headers: list[tuple[str, str]]) -> bytes:
     """The head of an answer without a length: it ends when the connection is closed."""
-    lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers if name != "Content-Length")]
+    lines = [
+        f"HTTP/1.1 {status}",
+        *(f"{name}: {value}" for name, value in headers if name != "Content-Length"),
+    ]
     if not any(name == "Connection" for name, _ in headers):
         lines.append("Connection: close")
     return "\r\n".join([*lines, "", ""]).encode("latin-1")

@@ -42,6 +42,8 @@ class Worker(ThreadWorker):
         super().__init__(*args, **options)
         self._waiting: set[Connection] = set()
         self._streams: set[Connection] = set()
+        # What ends the streams, when this process stops.
+        self.on_exit: tuple[Callable[[], None], ...] = ()
         self._next_sweep = 0.0
 
     def get_thread_pool(self) -> ThreadPoolExecutor:
@@ -52,7 +54,8 @@ class Worker(ThreadWorker):
     def load_wsgi(self) -> None:
         """Load the application."""
         super().load_wsgi()
-        self.on_exit = (self.wsgi.extensions["pipeweave.hub"].close,)
+        application: Any = self.wsgi
+        self.on_exit = (application.extensions["pipeweave.hub"].close,)
         self.wsgi = with_request_body(self.wsgi)
 
     # --- called by gunicorn's loop ------------------------------------------------------------------------

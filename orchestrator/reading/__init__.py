@@ -13,7 +13,7 @@ from pipeweave.orchestrator.reading.registry import (
     tasks,
 )
 from pipeweave.orchestrator.reading.run_events import run_events
-from pipeweave.orchestrator.reading.runs import run, run_list, run_task_runs
+from pipeweave.orchestrator.reading.runs import require_run, run, run_list, run_task_runs
 from pipeweave.orchestrator.reading.schedule_list import schedule, schedules
 from pipeweave.orchestrator.reading.service_list import service, services
 from pipeweave.orchestrator.reading.state_document import run_state
@@ -41,6 +41,7 @@ __all__ = [
     "queue_items",
     "queue_status",
     "read_log",
+    "require_run",
     "run",
     "run_events",
     "run_list",

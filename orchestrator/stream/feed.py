@@ -67,7 +67,9 @@ class Batch:
     more: bool
 
     def place_after(self, index: int) -> Place:
-        """Where a reader is that has seen this event, and those before it."""
+        """Where a reader is that has seen this event, and those before it; -1: none of them."""
+        if index < 0:
+            return self.before
         if index == len(self.events) - 1:
             return self.place
         next = self.place.next or self.place.seen

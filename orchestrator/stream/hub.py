@@ -1,8 +1,8 @@
 """Hands what is new to all who watch in this process: one thread reads the event log for all of them.
 
 A watcher begins at the place where the thread is, or at a cursor. From a cursor it is read pages of its own,
-one per turn, until it has seen what the thread has seen; from then on it is served with all others. The thread
-runs only while somebody watches.
+one per turn, until it has seen what the thread has seen; from then on it is served with all others. The
+thread runs only while somebody watches.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pipeweave.errors import CursorExpired, PipeWeaveError, TooManyStreams, Unavailable
+from pipeweave.errors import CursorExpired, PipeWeaveError, SlowReader, TooManyStreams, Unavailable
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.stream import changes, feed, place_text
 from pipeweave.orchestrator.stream.changes import Wanted
@@ -30,6 +30,9 @@ AWAY_S = 0.25
 # Seconds between two signs of life to a watcher, and between two looks whether it may still watch.
 PING_S = 15.0
 CHECK_S = 2.0
+# Seconds for which a watcher may have no room for what is new.
+SLOW_S = 10.0
+_GO_ON = "connect again with the id of the last change that came"
 # Events that one watcher is read in one turn while it catches up.
 PAGE = 250
 # The thread ends when nobody has watched for so long (s).
@@ -51,7 +54,7 @@ class Sink(Protocol):
     def end(self, error: PipeWeaveError | None) -> None:
         """Nothing follows. None: this process stops."""
 
-    def check(self) -> None:
+    def check(self) -> object:
         """Raise the error for which the watcher may not watch any more."""
 
     @property
@@ -71,6 +74,8 @@ class _Watcher:
     place: Place | None
     # It had seen all there was, at its last page.
     is_near: bool = False
+    # When it last had room.
+    room_at: float = 0.0
     ping_at: float = 0.0
     check_at: float = 0.0
 
@@ -117,9 +122,12 @@ class Hub:
             place: what came after it is sent first; None: only what comes now.
         """
         with self._lock:
+            if self._stop.is_set():
+                sink.end(None)
+                return
             now = time.monotonic()
-            self._new.append(_Watcher(wanted, sink, place, False, now + PING_S, now + CHECK_S))
-            if self._thread is None and not self._stop.is_set():
+            self._new.append(_Watcher(wanted, sink, place, False, now, now + PING_S, now + CHECK_S))
+            if self._thread is None:
                 self._place = None
                 self._thread = threading.Thread(target=self._run, name="stream", daemon=True)
                 self._thread.start()
@@ -160,13 +168,12 @@ class Hub:
             self._know_database(tx)
             if self._place is None:
                 self._place = feed.latest(tx)
-            self._admit_new(self._place)
             batch = feed.read_after(tx, self._place)
             self._place = batch.place
-            joined = [each for each in self._watchers if each.place is None]
-            self._hand_out(batch, joined)
+            self._hand_out(batch, [each for each in self._watchers if each.place is None])
+            self._admit_new(batch.place)
             for each in self._watchers:
-                if each.place is not None and each.sink.has_room:
+                if each.place is not None:
                     self._catch_up(tx, each, each.place, batch)
         return 0.0 if batch.more else EVERY_S
 
@@ -186,20 +193,36 @@ class Hub:
         for each in new:
             each.sink.begin(self._cursor(each.place or place, each))
 
-    def _hand_out(self, batch: Batch, watchers: Sequence[_Watcher]) -> None:
+    def _hand_out(self, batch: Batch, watchers: Sequence[_Watcher]) -> set[_Watcher]:
+        """Give the events of a batch to those who want them; who has no room goes on by itself, from the
+        first event that it did not take. Returns those.
+        """
+        full: set[_Watcher] = set()
         for index, event in enumerate(batch.events):
-            wanting = [each for each in watchers if each.wanted.has(event)]
-            if wanting:
-                cursor = self._cursor(batch.place_after(index), wanting[0])
-                content = changes.content(event)
-                for each in wanting:
+            wanting = [each for each in watchers if each not in full and each.wanted.has(event)]
+            if not wanting:
+                continue
+            cursor = place_text.write(batch.place_after(index), self._known, event.tenant)
+            content = changes.content(event)
+            for each in wanting:
+                if each.sink.has_room:
                     each.sink.change(cursor, content)
+                else:
+                    full.add(each)
+                    each.place, each.is_near = batch.place_after(index - 1), False
+        return full
 
     def _cursor(self, place: Place, watcher: _Watcher) -> str:
         return place_text.write(place, self._known, watcher.wanted.tenant)
 
     def _catch_up(self, tx: Transaction, watcher: _Watcher, place: Place, live: Batch) -> None:
-        """Read a watcher the next page of what it has missed."""
+        """Read a watcher the next page of what it has missed, if it has room for it."""
+        now = time.monotonic()
+        if not watcher.sink.has_room:
+            if now - watcher.room_at > SLOW_S:
+                watcher.sink.end(SlowReader("the changes were not read in time", hint=_GO_ON))
+            return
+        watcher.room_at = now
         # What the thread has seen in this turn includes what the watcher had seen before it.
         may_join = watcher.is_near and place.next is None and not live.more and live.place.next is None
         if may_join:
@@ -209,7 +232,8 @@ class Hub:
         except CursorExpired as error:
             watcher.sink.end(error)
             return
-        self._hand_out(found, [watcher])
+        if self._hand_out(found, [watcher]):
+            return
         watcher.is_near = not found.more
         watcher.place = None if may_join and found.place.next is None else found.place
 
@@ -218,6 +242,8 @@ class Hub:
         now = time.monotonic()
         self._watchers = [each for each in self._watchers if each.sink.is_open]
         for each in self._watchers:
+            if each.sink.has_room:
+                each.room_at = now
             if now >= each.ping_at:
                 each.ping_at = now + PING_S
                 each.sink.ping()

@@ -1,0 +1,274 @@
+"""Streams of changes: each change once, with any reader, until the client leaves or may not stay."""
+
+from __future__ import annotations
+
+import base64
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import orjson
+import pytest
+import urllib3
+from support.api_samples import OTHER_TENANT, TENANT
+from support.api_server import Server, running_api
+from support.stream_reader import StreamEvent, StreamReader, streaming
+
+from pipeweave import ids
+from pipeweave.api.serve import THREADS
+from pipeweave.orchestrator.deployment.deployment import Deployment
+from pipeweave.orchestrator.domain.events import Event
+from pipeweave.orchestrator.security import access_tokens
+from pipeweave.orchestrator.security.access_tokens import READ
+from pipeweave.orchestrator.store import event_log
+
+if TYPE_CHECKING:
+    from conftest import Api, Tokens
+
+
+@pytest.fixture(scope="module")
+def server(deployment: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running_api(deployment.settings, tmp_path_factory.mktemp("streaming")) as server:
+        yield server
+
+
+@pytest.fixture
+def token(tokens: Tokens) -> str:
+    return tokens.make(READ)
+
+
+def write(deployment: Deployment, run_id: str, *types: str, size: int = 0) -> None:
+    with deployment.database.transaction() as tx:
+        found: UUID = ids.read(ids.RUN, run_id)
+        event_log.append(
+            tx, [Event(found, each, data={"text": "x" * size} if size else {}) for each in types]
+        )
+
+
+# --- a stream ---------------------------------------------------------------------------------------------
+
+
+def test_changes_come_as_they_are_written(
+    server: Server, deployment: Deployment, token: str, run_id: str
+) -> None:
+    with streaming(server.url, f"/api/stream?run={run_id}", token, TENANT) as stream:
+        assert stream.status == 200
+        assert b"text/event-stream" in stream.head
+        ready = stream.next()
+        assert ready is not None and ready.name == "ready" and ready.id
+        write(deployment, run_id, "run.paused")
+        found = stream.next()
+        assert found is not None and found.name == "message"
+        assert found.data["runId"] == run_id
+        assert found.data | {"at": None, "seq": 0} == {
+            "type": "run.paused",
+            "at": None,
+            "seq": 0,
+            "runId": run_id,
+            "pipelineId": "files",
+            "taskRunId": None,
+            "step": None,
+            "attempt": None,
+            "data": {},
+        }
+
+
+def test_a_client_goes_on_where_it_was(
+    server: Server, deployment: Deployment, token: str, run_id: str
+) -> None:
+    path = f"/api/stream?run={run_id}"
+    with streaming(server.url, path, token, TENANT) as stream:
+        stream.next()
+        write(deployment, run_id, "run.paused", "run.resumed", "run.paused")
+        first = stream.next()
+    assert first is not None
+    write(deployment, run_id, "run.resumed")
+    with streaming(server.url, path, token, TENANT, f"Last-Event-ID: {first.id}") as stream:
+        stream.next()
+        assert stream.types(3) == ["run.resumed", "run.paused", "run.resumed"]
+        write(deployment, run_id, "run.cancelled")
+        assert stream.types(1) == ["run.cancelled"]
+    with streaming(server.url, f"{path}&cursor={first.id}&types=run.paused", token, TENANT) as stream:
+        stream.next()
+        assert stream.types(1) == ["run.paused"]
+
+
+def test_far_behind_it_catches_up_by_pages(
+    server: Server, deployment: Deployment, token: str, run_id: str
+) -> None:
+    path = f"/api/stream?run={run_id}"
+    with streaming(server.url, path, token, TENANT) as stream:
+        begin = stream.next()
+    assert begin is not None
+    for _ in range(20):
+        write(deployment, run_id, *["run.paused"] * 50)
+    write(deployment, run_id, *["run.resumed"] * 1_000)
+    with streaming(server.url, path, token, TENANT, f"Last-Event-ID: {begin.id}") as stream:
+        stream.next()
+        found = [stream.next() for _ in range(2_000)]
+        write(deployment, run_id, "run.cancelled")
+        assert stream.types(1) == ["run.cancelled"]
+    numbers = [each.data["seq"] for each in found if each is not None]
+    assert len(set(numbers)) == 2_000
+    assert numbers == sorted(numbers)
+
+
+def test_streams_hold_no_threads(server: Server, deployment: Deployment, token: str, run_id: str) -> None:
+    with ExitStack() as stack:
+        open_streams = [
+            stack.enter_context(streaming(server.url, "/api/stream?pipeline=files&types=run", token, TENANT))
+            for _ in range(3 * THREADS)
+        ]
+        for each in open_streams:
+            each.next()
+        answer = urllib3.request("GET", f"{server.url}/api/openapi.json", retries=False, timeout=60)
+        assert answer.status == 200
+        write(deployment, run_id, "run.paused", "task_runs.ready")
+        assert [each.types(1) for each in open_streams] == [["run.paused"]] * len(open_streams)
+
+
+def test_nothing_of_another_tenant_comes(
+    server: Server, deployment: Deployment, tokens: Tokens, run_id: str
+) -> None:
+    other = tokens.make(READ, tenants=(OTHER_TENANT,))
+    with (
+        streaming(server.url, "/api/stream", other, OTHER_TENANT) as stream,
+        streaming(server.url, f"/api/stream?run={run_id}", tokens.make(READ), TENANT) as own,
+    ):
+        own.next()
+        ready = stream.next()
+        write(deployment, run_id, "run.paused")
+        assert own.types(1) == ["run.paused"]
+        stream.client.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            stream.next()
+    assert ready is not None
+    with streaming(
+        server.url, "/api/stream", tokens.make(READ), TENANT, f"Last-Event-ID: {ready.id}"
+    ) as foreign:
+        assert foreign.status == 400
+
+
+def test_a_token_that_is_revoked_ends_its_streams(server: Server, deployment: Deployment) -> None:
+    with deployment.database.transaction() as tx:
+        token = access_tokens.create_token(tx, name="watching", tenants=(TENANT,), scopes=(READ,))
+    with streaming(server.url, "/api/stream", token, TENANT) as stream:
+        stream.next()
+        with deployment.database.transaction() as tx:
+            access_tokens.revoke(tx, "watching")
+        last = _last(stream)
+    assert (last.name, last.data["code"]) == ("error", "UNAUTHENTICATED")
+
+
+def _last(stream: StreamReader) -> StreamEvent:
+    last = None
+    while (found := stream.next()) is not None:
+        last = found
+    assert last is not None
+    return last
+
+
+def test_who_reads_slowly_gets_everything_once(
+    server: Server, deployment: Deployment, token: str, run_id: str
+) -> None:
+    with streaming(server.url, f"/api/stream?run={run_id}", token, TENANT, receive_buffer=65_536) as stream:
+        stream.next()
+        # More than the system keeps for the connection, and than waits in the server.
+        for _ in range(60):
+            write(deployment, run_id, *["run.paused"] * 10, size=10_000)
+        write(deployment, run_id, "run.resumed")
+        found = [stream.next() for _ in range(601)]
+    numbers = [each.data["seq"] for each in found if each is not None]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) == 601
+
+
+# --- WebSockets -------------------------------------------------------------------------------------------
+
+KEY = base64.b64encode(b"0123456789abcdef").decode()
+UPGRADE = (
+    "Upgrade: websocket",
+    "Connection: keep-alive, Upgrade",
+    "Sec-WebSocket-Version: 13",
+    f"Sec-WebSocket-Key: {KEY}",
+)
+
+
+def read_frame(stream: StreamReader) -> tuple[int, bytes]:
+    first, second = stream.exactly(2)
+    size = second & 0x7F
+    if size >= 126:
+        size = int.from_bytes(stream.exactly(2 if size == 126 else 8))
+    return first & 0x0F, stream.exactly(size)
+
+
+def send_frame(stream: StreamReader, kind: int, content: bytes) -> None:
+    mask = b"mask"
+    masked = bytes(each ^ mask[index % 4] for index, each in enumerate(content))
+    stream.client.sendall(bytes([0x80 | kind, 0x80 | len(content)]) + mask + masked)
+
+
+def test_changes_come_over_a_web_socket(
+    server: Server, deployment: Deployment, token: str, run_id: str
+) -> None:
+    with streaming(server.url, f"/api/ws?run={run_id}", token, TENANT, *UPGRADE) as stream:
+        assert stream.status == 101
+        kind, ready = read_frame(stream)
+        assert (kind, orjson.loads(ready)["event"]) == (1, "ready")
+        write(deployment, run_id, "run.paused")
+        message = orjson.loads(read_frame(stream)[1])
+        assert (message["event"], message["change"]["type"]) == ("change", "run.paused")
+        send_frame(stream, 0x9, b"hello")
+        assert read_frame(stream) == (0xA, b"hello")
+        send_frame(stream, 0x8, b"\x03\xe8")
+        assert read_frame(stream)[0] == 0x8
+        assert stream.until(b"never") is None
+
+
+# --- what is refused --------------------------------------------------------------------------------------
+
+
+def test_wrong_filters_and_cursors_are_refused_together(api: Api, run_id: str) -> None:
+    answer = api.get("/api/stream", run=run_id, types="run.complete,banana", cursor="nonsense")
+    assert answer.status_code == 400
+    assert [each["field"] for each in answer.json["errors"]] == ["types", "types", "cursor"]
+    assert "run.completed" in answer.json["errors"][0]["expected"]
+
+
+def test_a_foreign_run_is_not_found(neighbour: Api, run_id: str) -> None:
+    assert neighbour.get("/api/stream", run=run_id).status_code == 404
+    assert neighbour.get("/api/stream", run="prun_nonsense").status_code == 400
+
+
+def test_the_address_of_web_sockets_is_for_web_sockets(api: Api) -> None:
+    answer = api.get("/api/ws")
+    assert (answer.status_code, answer.json["code"]) == (426, "UPGRADE_REQUIRED")
+    assert {each["field"] for each in answer.json["errors"]} >= {"Upgrade", "Sec-WebSocket-Key"}
+
+
+def test_a_server_without_threads_says_so(api: Api) -> None:
+    answer = api.get("/api/stream")
+    assert (answer.status_code, answer.json["code"]) == (503, "TOO_MANY_STREAMS")
+    assert answer.headers["Retry-After"]
+
+
+# --- the end; these tests come last -----------------------------------------------------------------------
+
+
+def test_a_server_that_stops_says_good_bye(server: Server, token: str) -> None:
+    with (
+        streaming(server.url, "/api/stream", token, TENANT) as stream,
+        streaming(server.url, "/api/ws", token, TENANT, *UPGRADE) as socket,
+    ):
+        stream.next()
+        read_frame(socket)
+        server.process.send_signal(signal.SIGTERM)
+        assert _last(stream).name == "bye"
+        assert read_frame(socket) == (0x8, b"\x03\xe9the server stops")
+    began = time.monotonic()
+    server.process.wait(60)
+    assert time.monotonic() - began < 30
+    server.start_again()
