@@ -1,0 +1,56 @@
+"""Types of changes are named one by one or by their kind; a wrong name gets the nearest right one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import orjson
+import pytest
+from support.pages import ROOT
+
+from pipeweave import ids
+from pipeweave.errors import InvalidInput
+from pipeweave.orchestrator.stream import FeedEvent, changes
+
+
+def test_a_kind_stands_for_all_of_its_types() -> None:
+    assert changes.KINDS == ("run", "task_run", "task_runs")
+    found = changes.types_of(["run", "task_run.failed"])
+    assert {"run.created", "run.completed", "run.failed", "task_run.failed"} <= found
+    assert not {each for each in found if each.startswith("task_run")} - {"task_run.failed"}
+
+
+def test_all_wrong_types_are_told_with_the_nearest() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        changes.types_of(["run.complete", "task_run.started", "banana"])
+    assert [each.expected for each in caught.value.errors] == [
+        "did you mean 'run.completed'?",
+        "run, task_run, task_runs",
+    ]
+
+
+@pytest.mark.parametrize("words", [[], [""]])
+def test_no_type_is_wrong(words: list[str]) -> None:
+    with pytest.raises(InvalidInput):
+        changes.types_of(words)
+
+
+def test_the_page_shows_a_change_as_it_is_sent() -> None:
+    run_id = ids.new_id()
+    event = FeedEvent(
+        4711,
+        datetime.now(UTC),
+        "run.completed",
+        "default",
+        "report",
+        run_id,
+        ids.task_run_id(run_id, 1),
+        "count",
+        1,
+        {},
+    )
+    page = (ROOT / "docs" / "streams.md").read_text()
+    shown = orjson.loads(page.partition("```json\n")[2].partition("```")[0])
+    assert list(shown) == list(orjson.loads(changes.content(event)))
+    assert shown["type"] in changes.TYPES
+    assert all(f"`{each}`" in page for each in changes.KINDS)
