@@ -128,6 +128,7 @@ from pipeweave.api.contract.storage import (
     UploadList,
     UploadStats,
 )
+from pipeweave.api.contract.streams import StreamQuery
 from pipeweave.api.contract.triggers import (
     DeletedTrigger,
     DeliveryAnswer,
@@ -139,7 +140,6 @@ from pipeweave.api.contract.triggers import (
     TriggerStored,
     TriggerVerbRequest,
 )
-from pipeweave.api.contract.streams import StreamQuery
 from pipeweave.api.contract.worker_reports import (
     CompletionAnswer,
     CompletionReport,
