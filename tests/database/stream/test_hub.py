@@ -11,7 +11,7 @@ import pytest
 from support.run_driver import RunDriver
 from support.servers import wait_until
 
-from pipeweave.errors import CursorExpired, Forbidden, PipeWeaveError, TooManyStreams
+from pipeweave.errors import CursorExpired, Forbidden, PipeWeaveError, TooManyStreams, Unavailable
 from pipeweave.orchestrator.domain.events import Event
 from pipeweave.orchestrator.store import event_log
 from pipeweave.orchestrator.store.database import Database
@@ -148,8 +148,15 @@ def test_who_may_not_watch_any_more_is_ended(
 
 def break_session(driver: RunDriver) -> None:
     """End the session that the thread reads with: its pool has one."""
-    with driver.database.following() as tx:
-        pid = tx.execute("SELECT pg_backend_pid()").scalar_one()
+
+    def pid_of_session() -> int:
+        try:
+            with driver.database.following() as tx:
+                return int(tx.execute("SELECT pg_backend_pid()").scalar_one())
+        except Unavailable:  # the one that was ended before, which nobody has used since
+            return pid_of_session()
+
+    pid = pid_of_session()
     with driver.database.transaction() as tx:
         tx.execute("SELECT pg_terminate_backend(:pid, 5000)", {"pid": pid})
 
